@@ -1,0 +1,52 @@
+# make install system packages and .venv; the command is then .venv/bin/fuga
+# make up      install, then fuga: API, control centre, monitor, worker, 8 hosts
+# make test    install, then every suite, real guests included
+# make lint    ruff, mypy, import contracts
+# make bench   time per round, as a ratio against first fit
+# make lab     N=3: real libvirt hosts on this machine, their URIs printed
+# make lock    write requirements/*.lock anew (needs uv)
+# make clean   end what runs here, remove what was made here
+.PHONY: install up test lint bench lab lock clean help
+.DEFAULT_GOAL := help
+
+PY := .venv/bin/python
+N ?= 3
+LAB_DIR ?= .fuga/lab-by-hand
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
+
+install:
+	@scripts/install
+
+up: install
+	@.venv/bin/fuga up $(ARGS)
+
+test: install
+	@$(PY) scripts/run_tests.py $(ARGS)
+
+lint: install
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+bench: install
+	@$(PY) -m benchmarks $(ARGS)
+
+lab: install
+	@lab/scripts/build-guest $(LAB_DIR)/guest
+	@LAB_BASE=$(LAB_DIR)/guest/base.qcow2 lab/scripts/start-hosts $(N) $(LAB_DIR)/hosts
+	@echo "end them: lab/scripts/stop-hosts $(LAB_DIR)/hosts --purge" >&2
+
+lock:
+	@scripts/lock
+
+# Where fuga cannot run (any more), its real hosts are found by the tags they left.
+clean:
+	@if [ -d $(LAB_DIR)/hosts ]; then bash lab/scripts/stop-hosts $(LAB_DIR)/hosts --purge; fi
+	@if .venv/bin/fuga --help >/dev/null 2>&1; then .venv/bin/fuga down --purge; \
+	elif [ -d .fuga ]; then \
+	  find .fuga -name tag -execdir bash "$(CURDIR)/lab/scripts/stop-hosts" . --purge ';'; fi
+	@rm -rf .venv .fuga build dist *.egg-info .*_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

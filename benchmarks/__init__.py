@@ -1,0 +1,1 @@
+"""Time per round, as ratios: `python -m benchmarks`."""

@@ -1,0 +1,56 @@
+"""Search small random problems for violations of the properties claimed of the mechanisms.
+
+    python -m benchmarks.properties [properties] [trees] [--cases 60] [--write docs/mechanisms.md]
+
+Prints Markdown: a summary, and for each property a table with what papers claim
+beside what was found, and the smallest counter-example of each mechanism. With
+--write it goes between the markers of that document. The answer depends on the
+seed and the number of cases alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from benchmarks.properties.cases import Family
+from benchmarks.properties.document import PARTS, markdown, put_into
+from benchmarks.properties.search import Cell, search
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("parts", nargs="*", default=[*PARTS], metavar=" | ".join(PARTS))
+    arguments.add_argument("--cases", type=int, default=60)
+    arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--processes", type=int, default=2)
+    arguments.add_argument("--write", type=Path)
+    given = arguments.parse_args()
+    for name in given.parts:
+        part = PARTS[name]
+        ask = functools.partial(_search, seed=given.seed, cases=given.cases)
+        found = {}
+        with ProcessPoolExecutor(given.processes) as pool:
+            for key, cell in zip(part.searches(), pool.map(ask, part.searches()), strict=True):
+                found[key] = cell
+                if sys.stderr.isatty():
+                    print(
+                        f"\r\x1b[2K{len(found)} of {len(part.searches())}", end="", file=sys.stderr
+                    )
+        text = markdown(part, found, cases=given.cases, seed=given.seed)
+        if given.write:
+            written = put_into(given.write.read_text("utf-8"), part, text)
+            given.write.write_text(written, "utf-8")
+        else:
+            print(text)
+
+
+def _search(key: tuple[str, str, Family], *, seed: int, cases: int) -> Cell | None:
+    return search(*key, seed=seed, cases=cases)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Print how long the register center takes over a round: on SQLite and on PostgreSQL.
+
+    python -m benchmarks.registry [--vms 10000] [--hosts 1000] [--repeats 3]
+
+PostgreSQL is a server of its own, started for this with its usual settings
+(fsync on), as SQLite is opened as always. The medians of the repeats, in
+seconds: reading the cluster, committing the round's placements, claiming one
+build, and one host's report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from registry import Placement, Registry, upgrade
+from tests.postgres import DURABLE, postgres_server, why_not
+from tests.register import (
+    a_commit,
+    a_report,
+    add_host,
+    add_request,
+    add_tenant,
+    add_vm_type,
+    take_lease,
+)
+
+T = TypeVar("T")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--vms", type=int, default=10_000)
+    arguments.add_argument("--hosts", type=int, default=1_000)
+    arguments.add_argument("--repeats", type=int, default=3)
+    given = arguments.parse_args()
+    print(f"{given.vms} VMs on {given.hosts} hosts, seconds")
+    print(f"{'':<12}{'read':>9}{'commit':>9}{'claim':>9}{'report':>9}")
+    for name in ("SQLite", "PostgreSQL"):
+        if name == "PostgreSQL" and (reason := why_not()):
+            print(f"{name:<12} not here: {reason}")
+            continue
+        with a_database(name) as url:
+            measured = measure(url, given.vms, given.hosts, given.repeats)
+        print(f"{name:<12}" + "".join(f"{seconds:>9.3f}" for seconds in measured), flush=True)
+
+
+@contextmanager
+def a_database(name: str) -> Iterator[str]:
+    with ExitStack() as stack:
+        if name == "SQLite":
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fuga-bench-"))
+            url = f"sqlite:///{Path(folder) / 'fuga.db'}"
+        else:
+            server = stack.enter_context(postgres_server(DURABLE, on_disk=True))
+            url = stack.enter_context(server.database())
+        upgrade(url)
+        yield url
+
+
+def measure(url: str, vms: int, hosts: int, repeats: int) -> list[float]:
+    """Return the seconds of a read, a commit, a claim and a report."""
+    registry = Registry.connect(url)
+    add_vm_type(registry)
+    add_tenant(registry)
+    per_host = -(-vms // hosts)
+    room = {"vcpus": per_host * repeats, "memory_mib": 3072 * per_host * repeats}
+    for number in range(hosts):
+        add_host(registry, f"h{number:05}", disk_gib=15 * per_host * repeats, **room)
+    lease = take_lease(registry, length_s=3600)
+    taken: dict[str, list[float]] = {"read": [], "commit": [], "claim": [], "report": []}
+    for _ in range(repeats):
+        for start in range(0, vms, 1000):
+            add_request(registry, min(1000, vms - start))
+        view, seconds = timed(lambda: registry.rounds.read_cluster(lease))
+        taken["read"].append(seconds)
+        left = [request.count for request in view.requests]
+        parts = []
+        for host in view.hosts:
+            wanted = per_host
+            for index, request in enumerate(view.requests):
+                count = min(wanted, left[index])
+                if count:
+                    parts.append(Placement(request_id=request.id, host_id=host.id, count=count))
+                    left[index] -= count
+                    wanted -= count
+        versions = {host.id: host.version for host in view.hosts}
+        commit = a_commit(lease, tuple(parts), versions)
+        done, seconds = timed(lambda commit=commit: registry.rounds.commit_round(commit))
+        taken["commit"].append(seconds)
+        assert len(done.assignment_ids) == vms
+        for key in done.assignment_ids[:: per_host * 20][:50]:
+            _, seconds = timed(lambda key=key: registry.assignments.claim_build(key, "w", 60))
+            taken["claim"].append(seconds)
+        for host in view.hosts[:50]:
+            report = a_report(disk_gib=15 * per_host * repeats, **room)
+            _, seconds = timed(
+                lambda host=host, report=report: registry.hosts.record_report(host.id, report)
+            )
+            taken["report"].append(seconds)
+    registry.close()
+    return [statistics.median(each) for each in taken.values()]
+
+
+def timed(action: Callable[[], T]) -> tuple[T, float]:
+    started = time.perf_counter()
+    result = action()
+    return result, time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()

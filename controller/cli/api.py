@@ -1,0 +1,154 @@
+"""The REST API as the commands see it: plain JSON in and out, problems as errors."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import httpx
+
+from controller.cli.credentials import Connection
+from controller.cli.errors import ApiUnreachableError, ProblemError
+
+Json: TypeAlias = dict[str, Any]
+
+PAGE: Final = 500
+_RETRY_AFTER_S: Final = (0.2, 0.5, 1.0)  #: pauses between attempts
+
+
+class Api:
+    """Calls below ``/v1``.
+
+    Every creating POST carries an Idempotency-Key that stays the same over the
+    attempts, so that a lost answer never makes two of a thing.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        timeout_s: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        retry_after_s: tuple[float, ...] = _RETRY_AFTER_S,
+    ) -> None:
+        headers = {"Accept": "application/json", "User-Agent": "fuga-cli"}
+        if connection.token:
+            headers["Authorization"] = f"Bearer {connection.token}"
+        self.url = connection.url
+        self._sleep = sleep
+        self._retry_after_s = retry_after_s
+        # The API is addressed directly: a proxy from the environment would get the token.
+        self._http = httpx.Client(
+            base_url=connection.url,
+            headers=headers,
+            timeout=timeout_s,
+            transport=transport,
+            trust_env=False,
+        )
+
+    def get(self, path: str, **query: Any) -> Json:
+        """Read one thing, or one page."""
+        return self._call("GET", path, query=query)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Json:
+        """Create something, once."""
+        return self._call("POST", path, body=body or {}, key=str(uuid.uuid4()))
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Change something."""
+        return self._call("PATCH", path, body=body)
+
+    def delete(self, path: str) -> Json:
+        """Remove something."""
+        return self._call("DELETE", path)
+
+    def items(self, path: str, *, most: int | None = None, **query: Any) -> Iterator[Json]:
+        """Walk through a list page by page, at most ``most`` of it."""
+        cursor: str | None = None
+        left = most
+        while left is None or left > 0:
+            limit = PAGE if left is None else min(PAGE, left)
+            page = self.get(path, limit=limit, cursor=cursor, **query)
+            yield from page["items"]
+            cursor = page.get("next")
+            if left is not None:
+                left -= len(page["items"])
+            if cursor is None:
+                return
+
+    def ready(self) -> bool:
+        """Ask whether the API answers and has its database."""
+        try:
+            return self._http.get("/readyz").is_success
+        except httpx.HTTPError:
+            return False
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._http.close()
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Json:
+        response = self._send(
+            method,
+            f"/v1/{path}",
+            params={name: value for name, value in (query or {}).items() if value is not None},
+            json=body,
+            headers={"Idempotency-Key": key} if key else None,
+        )
+        if response.is_success:
+            return self._content(response)
+        raise ProblemError(response.status_code, _problem(response))
+
+    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        if request["json"] is None:
+            del request["json"]
+        for pause in (*self._retry_after_s, None):
+            try:
+                response = self._http.request(method, path, **request)
+            except httpx.TransportError as error:
+                if pause is None:
+                    raise ApiUnreachableError(self.url, str(error) or repr(error)) from error
+            except httpx.InvalidURL as error:
+                raise ApiUnreachableError(self.url, str(error)) from error
+            else:
+                # Our own first attempt may still be at work behind a lost connection.
+                if pause is None or not _in_progress(response):
+                    return response
+            self._sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _content(self, response: httpx.Response) -> Json:
+        if not response.content:
+            return {}
+        try:
+            content = response.json()
+        except ValueError:
+            content = None
+        if not isinstance(content, dict):
+            raise ApiUnreachableError(self.url, "what answers there is not fuga's API")
+        return content
+
+
+def _problem(response: httpx.Response) -> Mapping[str, Any]:
+    try:
+        content = response.json()
+    except ValueError:
+        content = None
+    if isinstance(content, dict):
+        return content
+    return {"title": f"HTTP status {response.status_code} {response.reason_phrase}"}
+
+
+def _in_progress(response: httpx.Response) -> bool:
+    return response.status_code == 409 and "in_progress" in str(_problem(response).get("code"))

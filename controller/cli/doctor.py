@@ -1,0 +1,183 @@
+"""`fuga doctor`: the settings in force, and what is wrong."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from controller.cli.credentials import FILE_NAME, settings_file
+from controller.cli.errors import BadInputError, CliError
+from controller.cli.output import Column, field, print_json, print_table
+from controller.cli.session import Session, with_session
+
+if TYPE_CHECKING:
+    from controller.settings import ControllerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    about: str
+    well: bool
+    message: str
+
+
+def load_settings() -> ControllerSettings:
+    """Read the settings, or say which of them cannot be."""
+    from pydantic import ValidationError  # noqa: PLC0415 - slow, and `--help` needs none of it
+
+    from controller.settings import ControllerSettings  # noqa: PLC0415
+
+    try:
+        return ControllerSettings()
+    except ValidationError as error:
+        lines = []
+        for each in error.errors():
+            name = "FUGA_" + "_".join(str(part) for part in each["loc"]).upper()
+            lines.append(f"{name}: found {each['input']!r}: {each['msg']}")
+        raise BadInputError(
+            "\n".join(lines) + "\nSet it in the environment or in FUGA_CONFIG."
+        ) from None
+    except (OSError, ValueError) as error:  # an unreadable FUGA_CONFIG, JSON that is none
+        raise BadInputError(f"settings: {error}") from None
+
+
+@with_session
+def doctor(session: Session) -> None:
+    """Print the settings in force and what is wrong with them, the database and the hosts."""
+    settings = load_settings()
+    rows = list(_settings(settings, os.environ))
+    known = type(settings).model_fields
+    findings = [
+        *_misspelt(known, os.environ),
+        *_database(settings),
+        *_state(settings.state_dir),
+        *_hosts(session),
+    ]
+    if session.json:
+        print_json(
+            {
+                "settings": rows,
+                "findings": [
+                    {"about": each.about, "well": each.well, "message": each.message}
+                    for each in findings
+                ],
+            }
+        )
+    else:
+        columns = (field("setting"), field("value"), field("from"))
+        print_table(columns, rows, empty="no settings")
+        typer.echo("")
+        print_table(
+            (
+                Column("", lambda row: "ok" if row["well"] else "WRONG"),
+                field("about"),
+                field("message", "finding"),
+            ),
+            [{"about": f.about, "well": f.well, "message": f.message} for f in findings],
+            empty="",
+        )
+    wrong = sum(not each.well for each in findings)
+    if wrong:
+        raise CliError(f"{wrong} of {len(findings)} findings are wrong")
+
+
+def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Give every setting with its value, secrets masked, and where it comes from."""
+    from controller.embedded.environment import embedded_settings  # noqa: PLC0415
+    from controller.embedded.state import Memory, StateDir  # noqa: PLC0415
+
+    memory = Memory.load(StateDir(settings.state_dir))
+    embedded = embedded_settings(environ, memory.lab_uris) if memory.hosts_from else {}
+    given = {name.upper() for name in environ}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if f"FUGA_{name.upper()}" in given:
+            source = f"FUGA_{name.upper()}"
+        elif name in settings.model_fields_set:
+            source = environ.get("FUGA_CONFIG", "file")
+        elif name in embedded:
+            value, source = embedded[name], "fuga up"
+        else:
+            source = "default"
+        if isinstance(value, frozenset):
+            value = sorted(value)
+        yield {"setting": name, "value": str(value), "from": source}
+
+
+def _misspelt(known: Iterable[str], environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Find names that are nearly those of settings: whoever mistypes one is not heard."""
+    names = set(known)
+    for place, given in (
+        ("environment", [name[5:].lower() for name in environ if name.startswith("FUGA_")]),
+        (environ.get("FUGA_CONFIG", ""), list(settings_file(environ))),
+    ):
+        for name in given:
+            near = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
+            if name not in names and near:
+                yield Finding(
+                    "settings", False, f"{place}: {name} is no setting; is {near[0]} meant?"
+                )
+
+
+def _database(settings: ControllerSettings) -> Iterator[Finding]:
+    from registry import Registry, RegistryError  # noqa: PLC0415
+
+    url = settings.resolved_database_url()
+    file = settings.state_dir / "fuga.db"
+    if settings.database_url is None and not file.exists():
+        yield Finding("database", False, f"{file} is not there: `fuga up` or `fuga db upgrade`")
+        return
+    try:
+        registry = Registry.connect(url)
+        try:
+            wrong = registry.check()
+        finally:
+            registry.close()
+    except RegistryError as error:
+        yield Finding("database", False, str(error))
+        return
+    except Exception as error:  # any driver's error; the URL may hold a password: not printed
+        yield Finding("database", False, f"cannot be read: {type(error).__name__}")
+        return
+    for message in wrong:
+        yield Finding("database", False, message)
+    if not wrong:
+        yield Finding("database", True, "the ledger's sums and all states agree")
+
+
+def _state(folder: Path) -> Iterator[Finding]:
+    path = folder / FILE_NAME
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return
+    if mode & 0o077:
+        yield Finding("credentials", False, f"others may read {path}: chmod 600 {path}")
+    else:
+        yield Finding("credentials", True, f"{path} is readable by its owner alone")
+
+
+def _hosts(session: Session) -> Iterator[Finding]:
+    try:
+        url = session.api.url
+        hosts = list(session.api.items("hosts"))
+    except CliError as error:
+        yield Finding("API", False, str(error).replace("\n", " "))
+        return
+    token = "a token" if session.connection.token else "no token"
+    yield Finding("API", True, f"{url} answers, with {token}")
+    for host in hosts:
+        if host["admin"] == "active" and host["health"] != "up":
+            why = host["last_error"] or "no error is known: does the monitor run?"
+            yield Finding(f"host {host['name']}", False, f"{host['health']}: {why}")
+    well = sum(each["health"] == "up" for each in hosts)
+    yield Finding("hosts", bool(hosts), f"{well} of {len(hosts)} hosts are up")

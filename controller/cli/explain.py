@@ -1,0 +1,102 @@
+"""`fuga explain`: why here, why not, resource by resource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from controller.cli.output import Column, clock, field, print_json, print_table
+from controller.cli.session import Session, with_session
+
+
+@with_session
+def explain(
+    session: Session,
+    target: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A request or VM: name, id or the end of it."),
+    ],
+) -> None:
+    """Say why VMs run where they run, or why they wait."""
+    from controller.cli.targets import find_target  # noqa: PLC0415
+
+    found = find_target(session.api, target)
+    explanation = session.api.get(f"{found.path}/explanation")
+    if session.json:
+        print_json(explanation)
+    elif found.kind == "request":
+        _request(explanation)
+    else:
+        _vm(explanation)
+
+
+def _request(explanation: Mapping[str, Any]) -> None:
+    typer.echo(
+        f"request {explanation['name']}: {explanation['state']}, "
+        f"{explanation['wanted']} wanted, {explanation['placed']} placed, "
+        f"{explanation['running']} running"
+    )
+    waiting = explanation.get("waiting")
+    if waiting:
+        decided = ""
+        if waiting.get("round") is not None:
+            decided = f" (round {waiting['round']}, slot {clock(waiting.get('slot_start_at'))})"
+        typer.echo(f"\n{waiting['count']} wait: {waiting['reason']}{decided}")
+        if waiting.get("message"):
+            typer.echo(waiting["message"])
+        if explanation.get("order") is not None:
+            typer.echo(f"place in line: {explanation['order']}")
+        if waiting.get("shortages"):
+            typer.echo("")
+            print_table(
+                [
+                    field("resource"),
+                    Column(
+                        "too little on",
+                        lambda row: f"{row['hosts_short']} of {row['hosts']} hosts",
+                        right=True,
+                    ),
+                    field("nearest_host"),
+                    field("missing", "missing there", right=True),
+                ],
+                waiting["shortages"],
+                empty="",
+            )
+    if explanation.get("vms"):
+        typer.echo("")
+        columns = (field("name"), field("host"), field("observed"), field("round", right=True))
+        print_table(columns, explanation["vms"], empty="")
+
+
+def _vm(explanation: Mapping[str, Any]) -> None:
+    if explanation.get("host"):
+        typer.echo(
+            f"vm {explanation['name']}: on {explanation['host']}, "
+            f"placed in round {explanation.get('round')} "
+            f"(slot {clock(explanation.get('slot_start_at'))}) by policy "
+            f"{explanation.get('policy')}, decided by {explanation.get('decided_by')}"
+            + (f", phase {explanation['phase']}" if explanation.get("phase") else "")
+        )
+    else:
+        typer.echo(f"vm {explanation['name']}: on no host")
+    if explanation.get("message"):
+        typer.echo(explanation["message"])
+    weighed = explanation.get("utilities")
+    if weighed:
+        typer.echo("")
+        print_table(
+            [
+                Column("", lambda row: "→" if row.get("chosen") else " "),
+                Column("combination", lambda row: _combination(row["combination"])),
+                field("minimum_utilization", right=True),
+                Column("utility", lambda row: f"{row['utility']:.6g}", right=True),
+            ],
+            weighed,
+            empty="",
+        )
+
+
+def _combination(counts: Mapping[str, int]) -> str:
+    return " + ".join(f"{count} × {name}" for name, count in counts.items()) or "nothing"

@@ -1,0 +1,236 @@
+"""`fuga host`: the machines that VMs run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from controller.cli.errors import BadInputError, ProblemError
+from controller.cli.output import Column, age, field, print_json, print_table
+from controller.cli.session import Session, with_session
+
+if TYPE_CHECKING:
+    from controller.cli.api import Json
+
+app = typer.Typer(
+    name="host", no_args_is_help=True, help="The machines that VMs run on (operators)."
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of `fuga host list`.")]
+AmountsOption = Annotated[list[str] | None, typer.Option(metavar="RESOURCE=AMOUNT")]
+
+
+def inventory(host: Mapping[str, Any], resource: str) -> str:
+    """Say what of a host's resource is committed, and what it offers."""
+    for each in host["inventories"]:
+        if each["resource"] == resource:
+            return f"{each['committed']}/{each['capacity']}"
+    return "-"
+
+
+def _columns(hosts: list[dict[str, Any]]) -> list[Column]:
+    names = dict.fromkeys(each["resource"] for host in hosts for each in host["inventories"])
+    return [
+        field("name"),
+        field("admin"),
+        field("health"),
+        *(Column(name, _of(name), right=True) for name in names),
+        Column("polled", lambda row: age(row.get("last_polled_at")), right=True),
+        field("labels"),
+        Column("trouble", lambda row: row.get("last_error")),
+    ]
+
+
+def _of(resource: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda host: inventory(host, resource)
+
+
+def parse_amounts(option: str, given: list[str] | None) -> dict[str, int]:
+    """Read ``resource=amount`` pairs."""
+    amounts = {}
+    for each in given or ():
+        resource, equals, amount = each.partition("=")
+        if not (resource and equals and amount.isascii() and amount.isdigit()):
+            raise BadInputError(
+                f"{option}: found {each!r}, wanted RESOURCE=AMOUNT such as memory_mib=8192"
+            )
+        amounts[resource] = int(amount)
+    return amounts
+
+
+def parse_ratios(given: list[str] | None) -> dict[str, int]:
+    """Read ``resource=ratio`` pairs into integer thousandths."""
+    ratios = {}
+    for each in given or ():
+        resource, _, ratio = each.partition("=")
+        try:
+            thousandths = round(float(ratio) * 1000)
+        except (ValueError, OverflowError):
+            thousandths = 0
+        if not resource or thousandths <= 0:
+            raise BadInputError(f"--ratio: found {each!r}, wanted RESOURCE=RATIO such as vcpus=2.5")
+        ratios[resource] = thousandths
+    return ratios
+
+
+@app.command("list")
+@with_session
+def list_(session: Session) -> None:
+    """List hosts: state, committed/capacity of each resource, last poll."""
+    hosts = list(session.api.items("hosts"))
+    session.show(hosts, _columns(hosts), empty="no hosts. `fuga host add NAME URI` registers one.")
+
+
+@app.command()
+@with_session
+def add(
+    session: Session,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    uri: Annotated[str, typer.Argument(metavar="URI", help="Such as qemu+tls://host/system.")],
+    label: Annotated[list[str] | None, typer.Option(help="Repeat it for several.")] = None,
+    override: AmountsOption = None,
+    reserve: AmountsOption = None,
+    ratio: Annotated[list[str] | None, typer.Option(metavar="RESOURCE=RATIO")] = None,
+    domain_type: Annotated[str, typer.Option(help="kvm, or qemu (emulated).")] = "kvm",
+    pool: Annotated[str, typer.Option(help="Storage pool for the VMs' volumes.")] = "default",
+    network: Annotated[str, typer.Option(help="Network of the VMs.")] = "default",
+    base_volume: Annotated[
+        str | None, typer.Option(help="Volume of the pool that VMs' disks are laid over.")
+    ] = None,
+    memory_backing_mib: Annotated[
+        int | None, typer.Option(help="Cap on a VM's real memory (labs).")
+    ] = None,
+    max_builds: Annotated[int, typer.Option(help="VMs created there at a time.")] = 2,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it is up, or say why not.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds that --wait lasts at most.")] = 60,
+) -> None:
+    """Register a host. It is `enrolling` until the monitor has reached it."""
+    made = session.api.post(
+        "hosts",
+        {
+            "name": name,
+            "uri": uri,
+            "labels": label or [],
+            "overrides": parse_amounts("--override", override),
+            "reserved": parse_amounts("--reserve", reserve),
+            "ratios": parse_ratios(ratio),
+            "domain_type": domain_type,
+            "pool": pool,
+            "network": network,
+            "base_volume": base_volume,
+            "memory_backing_mib": memory_backing_mib,
+            "max_builds": max_builds,
+        },
+    )
+    if wait:
+        from controller.cli.waiting import wait_for_host  # noqa: PLC0415
+
+        made = wait_for_host(session.api, made, timeout_s=timeout, quiet=session.json)
+    session.answer(made, f"host {name} is {made['health']}")
+
+
+@app.command()
+@with_session
+def show(session: Session, name: NameArgument) -> None:
+    """Show one host: its settings, each resource's inventory, and what the monitor saw last."""
+    host = session.api.get(f"hosts/{name}")
+    report = _report(session, name)
+    if session.json:
+        print_json({**host, "report": report})
+        return
+    for key, value in host.items():
+        if key != "inventories":
+            listed = ", ".join(value) if isinstance(value, list) else value
+            typer.echo(f"{key:20}{'-' if listed in (None, '') else listed}")
+    typer.echo("")
+    print_table(
+        [
+            field("resource"),
+            *(field(each, right=True) for each in ("detected", "override", "reserved", "foreign")),
+            Column("ratio", lambda row: row["ratio_thousandths"] / 1000, right=True),
+            field("capacity", right=True),
+            field("committed", right=True),
+            Column("free", lambda row: row["capacity"] - row["committed"], right=True),
+        ],
+        host["inventories"],
+        empty="no inventory yet",
+    )
+    typer.echo(f"\n{_seen(report)}")
+    print_table(
+        [
+            field("name"),
+            field("state"),
+            Column("whose", lambda row: "ours" if row["assignment_id"] else "a stranger's"),
+            field("vcpus", right=True),
+            field("memory_mib", right=True),
+            Column("memory used", lambda row: row["memory_used_mib"], right=True),
+            Column("cpu time", lambda row: _seconds(row["cpu_time_ns"]), right=True),
+        ],
+        report["domains"] if report else [],
+        empty="no domains",
+    )
+
+
+def _report(session: Session, name: str) -> Json | None:
+    try:
+        return session.api.get(f"hosts/{name}/report")
+    except ProblemError as problem:
+        if problem.http_status == 404:
+            return None
+        raise
+
+
+def _seen(report: Json | None) -> str:
+    """Say what the host consumed when it was last looked at."""
+    if report is None:
+        return "it has not answered yet"
+    busy, memory, disk = (
+        report[key] for key in ("cpu_busy_percent", "memory_used_mib", "disk_used_gib")
+    )
+    return (
+        f"seen {report['polled_at']}: processors "
+        f"{'-' if busy is None else f'{busy:.0f} % busy'}, memory "
+        f"{'-' if memory is None else f'{memory} MiB used'}, pool "
+        f"{'-' if disk is None else f'{disk} GiB used'}"
+    )
+
+
+def _seconds(nanoseconds: int | None) -> str | None:
+    return None if nanoseconds is None else f"{nanoseconds / 1e9:.1f} s"
+
+
+@app.command()
+@with_session
+def drain(session: Session, name: NameArgument) -> None:
+    """Take no new VMs; those there run on."""
+    _set_admin(session, name, "draining", "takes no new VMs; those there run on")
+
+
+@app.command()
+@with_session
+def maintenance(session: Session, name: NameArgument) -> None:
+    """Take no new VMs while somebody works on the host."""
+    _set_admin(session, name, "maintenance", "is in maintenance and takes no new VMs")
+
+
+@app.command()
+@with_session
+def activate(session: Session, name: NameArgument) -> None:
+    """Take VMs again."""
+    _set_admin(session, name, "active", "takes VMs again")
+
+
+@app.command()
+@with_session
+def remove(session: Session, name: NameArgument) -> None:
+    """Retire a host that holds no VMs any more; its history stays."""
+    answer = session.api.delete(f"hosts/{name}")
+    session.answer(answer, f"host {name} is retired")
+
+
+def _set_admin(session: Session, name: str, admin: str, message: str) -> None:
+    answer = session.api.patch(f"hosts/{name}", {"admin": admin})
+    session.answer(answer, f"host {name} {message}")

@@ -1,0 +1,72 @@
+"""The command `fuga`: every command in one place, and how each of them ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from controller.cli import catalogue, doctor, env, explain, hosts, processes, requests, rounds
+from controller.cli.errors import CliError
+from controller.cli.session import AsOption, Common, OutputOption, UrlOption
+from controller.cli.solve import solve_command
+
+app = typer.Typer(
+    name="fuga",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Place VMs on KVM hosts: fairly between tenants, decided in time slots.",
+)
+
+
+@app.callback()
+def fuga(
+    ctx: typer.Context,
+    output: OutputOption = None,
+    as_tenant: AsOption = None,
+    url: UrlOption = None,
+) -> None:
+    """Keep what every command may be told, before its name or after it."""
+    ctx.obj = Common(output, as_tenant, url)
+
+
+_ASK, _RUN, _SERVE = "VMs", "This machine", "Single processes"
+_LOOK, _MANAGE = "Decisions", "Operators"
+
+app.command(rich_help_panel=_ASK)(requests.request)
+app.command(rich_help_panel=_ASK)(requests.requests)
+app.command(rich_help_panel=_ASK)(requests.vms)
+app.command(rich_help_panel=_ASK)(requests.rm)
+app.command(rich_help_panel=_ASK)(explain.explain)
+app.add_typer(rounds.app, rich_help_panel=_LOOK)
+app.command(rich_help_panel=_LOOK)(rounds.replay)
+app.command(rich_help_panel=_LOOK)(rounds.events)
+app.command("solve", rich_help_panel=_LOOK)(solve_command)
+app.add_typer(hosts.app, rich_help_panel=_MANAGE)
+app.add_typer(catalogue.types, rich_help_panel=_MANAGE)
+app.add_typer(catalogue.tenants, rich_help_panel=_MANAGE)
+app.add_typer(catalogue.tokens, rich_help_panel=_MANAGE)
+app.command(rich_help_panel=_MANAGE)(doctor.doctor)
+app.command(rich_help_panel=_RUN)(processes.up)
+app.command(rich_help_panel=_RUN)(processes.down)
+app.command(rich_help_panel=_RUN)(env.env)
+app.command(rich_help_panel=_SERVE)(processes.api)
+app.command(rich_help_panel=_SERVE)(processes.control)
+app.command(rich_help_panel=_SERVE)(processes.monitor)
+app.command(rich_help_panel=_SERVE)(processes.worker)
+app.add_typer(processes.db, rich_help_panel=_SERVE)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command; whatever goes wrong becomes a message and an exit status."""
+    try:
+        app(args=arguments, prog_name="fuga")
+    except CliError as error:
+        typer.echo(f"fuga: {error}", err=True)
+        sys.exit(error.status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""`fuga api`, `control`, `monitor`, `worker`, `db upgrade`, `up`, `down`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from controller.cli.doctor import load_settings
+
+db = typer.Typer(name="db", no_args_is_help=True, help="The register center's database.")
+
+
+def api() -> None:
+    """Serve the REST API (one process)."""
+    from controller import rest  # noqa: PLC0415
+
+    load_settings()  # what is wrong with them is told before anything is imported that reads them
+    raise typer.Exit(rest.main())
+
+
+def control() -> None:
+    """Run the control centre: it decides every slot (one process)."""
+    from controller import slot_loop  # noqa: PLC0415
+
+    load_settings()
+    slot_loop.main()
+
+
+def monitor() -> None:
+    """Poll the hosts (one process)."""
+    _become("monitor")
+
+
+def worker() -> None:
+    """Create and delete VMs (one process)."""
+    _become("workers")
+
+
+def _become(module: str) -> None:
+    """Turn into the module's process: the controller never imports monitor or workers."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module])  # noqa: S606
+
+
+@db.command()
+def upgrade() -> None:
+    """Bring the database to this version's schema; makes it where there is none."""
+    from registry import upgrade as upgrade_database  # noqa: PLC0415
+
+    revision = upgrade_database(load_settings().resolved_database_url())
+    typer.echo(f"the database is at revision {revision}")
+
+
+class Driver(StrEnum):
+    """Which hosts the lab is made of."""
+
+    AUTO = "auto"
+    QEMU = "qemu"
+    TEST = "test"
+
+
+def up(
+    hosts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Your own hosts (TOML) instead of a lab."),
+    ] = None,
+    driver: Annotated[
+        Driver, typer.Option(help="The lab's hosts: real QEMU, or libvirt's test driver.")
+    ] = Driver.AUTO,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Of the API; 0 takes a free one. Else FUGA_LISTEN.", min=0, max=65535),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return once all runs; `fuga down` ends it.")
+    ] = False,
+    ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
+) -> None:
+    """Start everything on this machine: API, control centre, monitor, worker, hosts."""
+    if detach:
+        from controller.embedded.detached import run_detached, up_arguments  # noqa: PLC0415
+
+        raise typer.Exit(run_detached(arguments=up_arguments(hosts, driver.value, port)))
+    from controller.embedded.up import run  # noqa: PLC0415
+
+    raise typer.Exit(run(hosts_file=hosts, driver=driver.value, port=port, ready_fd=ready_fd))
+
+
+def down(
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Remove the state folder's content, too.")
+    ] = False,
+) -> None:
+    """End what `fuga up` started: processes, and the lab's hosts and guests."""
+    from controller.embedded.down import run  # noqa: PLC0415
+
+    run(purge=purge)

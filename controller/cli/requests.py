@@ -1,0 +1,179 @@
+"""`fuga request`, `requests`, `vms`, `rm`: what tenants do all day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from controller.cli.output import Column, age, field, print_json, short_id
+from controller.cli.session import Session, with_session
+from controller.cli.targets import LIVE_REQUEST, find_request, find_target
+
+TimeoutOption = Annotated[
+    float, typer.Option(help="Seconds that --wait lasts at most.", min=0, metavar="S")
+]
+
+
+def waiting_for(request: Mapping[str, Any]) -> str:
+    """Say in a few words why VMs of a request wait."""
+    waiting = request.get("waiting")
+    if request["state"] not in LIVE_REQUEST:
+        return "-"
+    if not waiting:
+        return "the next slot" if request["vms_placed"] < request["count"] else "-"
+    return f"{waiting['count']}: {waiting['reason']}"
+
+
+def vm_state(vm: Mapping[str, Any]) -> str:
+    """Say what a VM does now, and what becomes of it, in one word or two."""
+    if vm["desired"] == "deleted":
+        return "deleted" if vm["observed"] == "absent" and not vm["host"] else "deleting"
+    if vm["observed"] != "absent":
+        return str(vm["observed"])
+    return {None: "waiting", "reserved": "placed", "active": "starting"}.get(
+        vm.get("assignment_state"), vm.get("assignment_state") or "waiting"
+    )
+
+
+REQUEST_COLUMNS = (
+    Column("id", lambda row: short_id(row["id"])),
+    field("name"),
+    field("tenant"),
+    field("vm_type", "type"),
+    field("count", right=True),
+    field("vms_placed", "placed", right=True),
+    field("vms_running", "running", right=True),
+    field("state"),
+    Column("waits for", waiting_for),
+    Column("age", lambda row: age(row.get("created_at")), right=True),
+)
+
+VM_COLUMNS = (
+    Column("id", lambda row: short_id(row["id"])),
+    field("name"),
+    field("tenant"),
+    field("vm_type", "type"),
+    field("host"),
+    Column("state", vm_state),
+    field("round", right=True),
+    Column("age", lambda row: age(row.get("created_at")), right=True),
+    field("last_error", "last error"),
+)
+
+
+@with_session
+def request(
+    session: Session,
+    *,
+    vm_type: Annotated[str, typer.Argument(metavar="TYPE", help="Of `fuga type list`.")],
+    count: Annotated[int, typer.Option("-n", "--count", help="How many VMs.")] = 1,
+    min_count: Annotated[
+        int | None,
+        typer.Option(help="At least so many at once or none, when they are placed first."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Of the request; else one is made up.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="For whom; an operator must say.")] = None,
+    requires: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="Only on hosts with that label.")
+    ] = None,
+    host: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="Only on these hosts.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until all its VMs run.")] = False,
+    timeout: TimeoutOption = 300,
+) -> None:
+    """Ask for VMs of one type. The next slot decides where they run."""
+    body: dict[str, Any] = {"vm_type": vm_type, "count": count, "requires": requires or []}
+    if min_count is not None:
+        body["min_count"] = min_count
+    if name is not None:
+        body["name"] = name
+    if tenant is not None:
+        body["tenant"] = tenant
+    if host:
+        body["hosts"] = host
+    made = session.api.post("requests", body)
+    if wait:
+        from controller.cli.waiting import wait_until_running  # noqa: PLC0415
+
+        session.say(f"request {made['name']}: {count} × {vm_type} for tenant {made['tenant']}")
+        made = wait_until_running(session.api, made, timeout_s=timeout, quiet=session.json)
+        session.answer(made, f"all {made['count']} VMs of {made['name']} run")
+    else:
+        session.answer(
+            made,
+            f"request {made['name']} ({short_id(made['id'])}): {count} × {vm_type} "
+            f"for tenant {made['tenant']}, decided at the next slot",
+        )
+
+
+@with_session
+def requests(
+    session: Session,
+    tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
+    state: Annotated[str | None, typer.Option(help="In that state only.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Those that are over, too.")
+    ] = False,
+) -> None:
+    """List requests: what is placed, what runs, what waits and why."""
+    found = session.api.items("requests", tenant=tenant, state=state)
+    rows = [each for each in found if everything or state or each["state"] in LIVE_REQUEST]
+    session.show(
+        rows,
+        REQUEST_COLUMNS,
+        empty="no requests. `fuga request small -n 4` asks for VMs.",
+    )
+
+
+@with_session
+def vms(
+    session: Session,
+    tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
+    request: Annotated[
+        str | None, typer.Option(help="Of that request only: name, id or the end of it.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="On that host only.")] = None,
+) -> None:
+    """List VMs and where they run."""
+    request_id = None
+    if request is not None:
+        request_id = find_request(session.api, request)["id"]
+    rows = session.api.items("vms", tenant=tenant, request=request_id, host=host)
+    session.show(rows, VM_COLUMNS, empty="no VMs. `fuga request small -n 4` asks for some.")
+
+
+@with_session
+def rm(
+    session: Session,
+    targets: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", help="Requests or VMs: name, id or the end of it."),
+    ],
+    wait: Annotated[bool, typer.Option("--wait", help="Until they are gone.")] = False,
+    timeout: TimeoutOption = 120,
+) -> None:
+    """Delete requests with all their VMs, or single VMs."""
+    # All are looked up first: a slip in the third name deletes nothing.
+    found = [find_target(session.api, each) for each in targets]
+    answers = []
+    for target in found:
+        answer = session.api.delete(target.path)
+        answers.append(answer)
+        if not target.live:
+            session.say(f"{target} was deleted before")
+        elif target.kind == "request":
+            placed = answer.get("vms_placed", target.record["vms_placed"])
+            rest = f", {placed} VMs are being removed" if placed else ", nothing of it was placed"
+            session.say(f"deleted {target}{rest}")
+        else:
+            session.say(f"deleted {target}, it is being removed")
+    if wait:
+        from controller.cli.waiting import wait_until_gone  # noqa: PLC0415
+
+        answers = wait_until_gone(session.api, found, timeout_s=timeout, quiet=session.json)
+        session.say("gone")
+    if session.json:
+        print_json(answers)

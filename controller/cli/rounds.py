@@ -1,0 +1,181 @@
+"""`fuga rounds`, `replay`, `events`: what was decided, and what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from controller.cli.errors import CliError
+from controller.cli.output import Column, clock, field, print_json, print_table
+from controller.cli.session import Session, with_session
+
+app = typer.Typer(
+    name="rounds",
+    invoke_without_command=True,
+    help="The rounds: every decision with its shares, its bound and its time.",
+)
+
+NumberArgument = Annotated[int, typer.Argument(metavar="N", help="A round's number.", min=1)]
+
+
+def shares(round_: Mapping[str, Any]) -> str:
+    """Say every tenant's dominant share after the round."""
+    parts = []
+    for each in round_.get("shares") or ():
+        share = each.get("dominant_share", each.get("share", each.get("after")))
+        parts.append(f"{each.get('tenant')} {share:.3f}" if share is not None else each["tenant"])
+    return "  ".join(parts)
+
+
+def duration_s(round_: Mapping[str, Any]) -> float | None:
+    """Return how long a round took, in seconds."""
+    timings = round_.get("timings") or {}
+    return max(timings.values()) if timings else None  # the whole is among its parts
+
+
+def decided_by(round_: Mapping[str, Any]) -> str:
+    """Say who decided, and whether its search was cut."""
+    who = str(round_["decided_by"])
+    return f"{who}, cut" if round_.get("cut") else who
+
+
+def _bound(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def off_fair(value: float | None) -> str:
+    """Say how far tenants are from their fair targets."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _took(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f} s"
+
+
+COLUMNS = (
+    field("number", "round", right=True),
+    Column("slot", lambda row: clock(row.get("slot_start_at"))),
+    field("policy"),
+    Column("decided by", decided_by),
+    field("placed", right=True),
+    field("left_out", right=True),
+    field("dropped", right=True),
+    Column("shares", shares),
+    Column("bound", lambda row: _bound(row.get("bound")), right=True),
+    Column("off fair", lambda row: off_fair(row.get("fair_distance")), right=True),
+    Column("took", lambda row: _took(duration_s(row)), right=True),
+)
+
+
+@app.callback()
+@with_session
+def rounds(
+    session: Session,
+    last: Annotated[int, typer.Option("--last", "-n", help="So many of the newest.", min=1)] = 100,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All there are.")] = False,
+) -> None:
+    """List rounds, the newest below."""
+    if session.before_another:
+        return
+    found = list(session.api.items("rounds", most=None if everything else last + 1))
+    more = not everything and len(found) > last
+    rows = (found if everything else found[:last])[::-1]
+    session.show(rows, COLUMNS, empty="no rounds yet: slots in which nothing happens leave none.")
+    if more:
+        session.say(f"the newest {last}; --all lists every round")
+
+
+@app.command()
+@with_session
+def show(session: Session, number: NumberArgument) -> None:
+    """Show one round in full."""
+    found = session.api.get(f"rounds/{number}")
+    if session.json:
+        print_json(found)
+        return
+    for label, value in (
+        ("round", found["number"]),
+        ("slot", clock(found["slot_start_at"])),
+        ("policy", found["policy"]),
+        ("decided by", decided_by(found)),
+        ("fallback because", found.get("fallback_reason")),
+        ("placed", found["placed"]),
+        ("left out", found["left_out"]),
+        ("dropped", found["dropped"]),
+        ("work", f"{found.get('work')} of {found.get('budget_units') or 'unlimited'} units"),
+        ("seed", found.get("seed")),
+        ("engine", found.get("engine_version")),
+        ("inputs digest", found.get("inputs_digest")),
+        ("bound", _bound(found.get("bound"))),
+        ("off fair", off_fair(found.get("fair_distance"))),
+    ):
+        if value is not None:
+            typer.echo(f"{label:18}{value}")
+    for step, seconds in (found.get("timings") or {}).items():
+        typer.echo(f"{step.removesuffix('_seconds') + ' took':18}{seconds:.4f} s")
+    typer.echo("")
+    rows = [dict(each) for each in found.get("shares") or ()]
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    print_table(
+        [field(name, right=name != "tenant") for name in names], rows, empty="no shares recorded"
+    )
+    typer.echo("\nof the VMs that it placed there are still:")
+    placed = [vm for vm in session.api.items("vms") if vm["round"] == number]
+    columns = (field("name"), field("tenant"), field("vm_type", "type"), field("host"))
+    print_table(columns, placed, empty="none")
+
+
+@with_session
+def replay(session: Session, number: NumberArgument) -> None:
+    """Recompute a stored round in a fresh process and compare, bit for bit."""
+    from controller.cli.waiting import progress  # noqa: PLC0415
+
+    with progress(quiet=session.json) as show_line:
+        show_line(f"replaying round {number}")
+        answer = session.api.post(f"rounds/{number}/replay")
+    if answer["identical"]:
+        session.answer(
+            answer,
+            f"round {number}: identical, decided by {answer['decided_by']} with policy "
+            f"{answer['policy']} in {answer['seconds']:.3f} s",
+        )
+        return
+    if session.json:
+        print_json(answer)
+    differences = "\n".join(f"  {each}" for each in answer.get("differences") or ())
+    raise CliError(f"round {number}: the replay DIFFERS from what is stored\n{differences}")
+
+
+def _change(event: Mapping[str, Any]) -> str | None:
+    if event.get("to_state") is None:
+        return event.get("event")
+    before = event.get("from_state")
+    return f"{before} → {event['to_state']}" if before else str(event["to_state"])
+
+
+EVENT_COLUMNS = (
+    field("id", right=True),
+    Column("at", lambda row: clock(row["at"])),
+    field("actor"),
+    field("kind"),
+    Column("subject", lambda row: f"{row['subject_type']} {str(row['subject_id'])[:13]}"),
+    Column("change", _change),
+    field("reason"),
+)
+
+
+@with_session
+def events(
+    session: Session,
+    after: Annotated[int, typer.Option(help="Only those with a greater id.", min=0)] = 0,
+    subject: Annotated[str | None, typer.Option(help="Only about the thing with that id.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only of that kind.")] = None,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=500)] = 100,
+) -> None:
+    """List what happened, oldest first."""
+    page = session.api.get("events", after=after, limit=limit, subject=subject, kind=kind)
+    session.show(page["items"], EVENT_COLUMNS, empty="no events")
+    if len(page["items"]) == limit:
+        session.say(f"more: fuga events --after {page['items'][-1]['id']}")

@@ -1,0 +1,137 @@
+"""What every command over REST shares: its address, its token, its way to print."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from controller.cli.credentials import Connection, find_connection
+from controller.cli.output import Column, OutputFormat, print_json, print_table
+
+if TYPE_CHECKING:
+    from controller.cli.api import Api
+
+P = ParamSpec("P")
+
+OutputOption = Annotated[
+    OutputFormat | None,
+    typer.Option("-o", "--output", help="Tables for people, JSON for programs.", metavar="FORMAT"),
+]
+AsOption = Annotated[
+    str | None, typer.Option("--as", metavar="TENANT", help="Speak with that tenant's token.")
+]
+UrlOption = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="The API's address; else FUGA_URL.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The options that stand before the command or after it."""
+
+    output: OutputFormat | None = None
+    tenant: str | None = None
+    url: str | None = None
+
+    def over(self, other: Common) -> Common:
+        """Prefer these to the other's."""
+        return Common(
+            self.output or other.output, self.tenant or other.tenant, self.url or other.url
+        )
+
+
+class Session:
+    """One run of a command: the API, opened when it is first needed, and the output."""
+
+    def __init__(
+        self, common: Common, environ: Mapping[str, str], *, before_another: bool = False
+    ) -> None:
+        self.before_another = before_another  #: a group's own command, and one of the group follows
+        self.json = common.output is OutputFormat.JSON
+        self._common = common
+        self._environ = environ
+        self._api: Api | None = None
+
+    @property
+    def api(self) -> Api:
+        """The API with the token in force."""
+        if self._api is None:
+            from controller.cli.api import Api  # noqa: PLC0415 - httpx takes its time
+
+            self._api = Api(self.connection)
+        return self._api
+
+    @property
+    def connection(self) -> Connection:
+        """The address and the token in force."""
+        return find_connection(self._environ, url=self._common.url, tenant=self._common.tenant)
+
+    def show(
+        self, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column], *, empty: str
+    ) -> None:
+        """Print a list."""
+        if self.json:
+            print_json(list(rows))
+        else:
+            print_table(columns, rows, empty=empty)
+
+    def say(self, message: str) -> None:
+        """Tell a person; a program reads the JSON instead."""
+        if not self.json:
+            typer.echo(message)
+
+    def answer(self, value: Any, message: str) -> None:
+        """Print what was done: the record for programs, a sentence for people."""
+        if self.json:
+            print_json(value)
+        else:
+            typer.echo(message)
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+        if self._api is not None:
+            self._api.close()
+
+
+def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+    """Give a command its `Session`, and the options -o, --as and --url."""
+    inner = inspect.signature(command, eval_str=True)
+    parameters = list(inner.parameters.values())[1:]
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    for name, annotation in (
+        ("output", OutputOption),
+        ("as_tenant", AsOption),
+        ("url", UrlOption),
+    ):
+        parameters.append(
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+            )
+        )
+    parameters.append(
+        inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    )
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        context: typer.Context = given.pop("ctx")
+        here = Common(given.pop("output"), given.pop("as_tenant"), given.pop("url"))
+        before = context.obj if isinstance(context.obj, Common) else Common()
+        context.obj = here.over(before)
+        follows = context.invoked_subcommand is not None
+        session = Session(context.obj, os.environ, before_another=follows)
+        try:
+            command(session, **given)  # type: ignore[call-arg]  # Typer fills them by name
+        finally:
+            session.close()
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    del run.__wrapped__  # Typer would read its hints instead
+    return run

@@ -1,0 +1,175 @@
+"""An answer of `fuga solve` for people: tenants, placements by host, what is left out."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import typer
+
+from controller.cli.output import Column, field, print_table
+
+#: What the reasons of `left_out` mean, in words.
+REASONS: Final[Mapping[str, str]] = {
+    "no_host_large_enough": "larger than every host that it may use, even empty",
+    "no_eligible_host": "no host that it may use",
+    "no_room": "the hosts that it may use are too full",
+    "above_overload": "there is room, but above the overload threshold",
+    "no_slots": "there is room, but not in whole slots",
+    "gang_not_whole": "fewer than its min_count found room",
+    "held_back": "room is kept for a demand that starves",
+    "nothing_asked": "it demands nothing",
+}
+
+Row = Mapping[str, Any]
+
+#: More rows, or demands in a cell, nobody reads; JSON has them all.
+_MOST_ROWS: Final = 50
+_MOST_IN_A_CELL: Final = 12
+
+
+def print_answer(answer: Row, *, details: bool) -> None:
+    """Print an answer; the policy's own details only on request."""
+    placed = sum(each["tasks"] for each in answer["tasks"])
+    out = sum(each["count"] for each in answer["left_out"])
+    unit, done = ("tasks", "given") if answer["divisible"] else ("VMs", "placed")
+    typer.echo(
+        f"{answer['policy']}: {_number(placed)} {done}, {_number(out)} left out, "
+        f"{answer['seconds']:.3f} s"
+    )
+    if answer["details"].get("cut"):
+        typer.echo("The search was cut at its limit: not every combination was weighed.")
+
+    _heading("Tenants")
+    _print_first(
+        (
+            field("name", "tenant"),
+            Column(unit, lambda row: _number(row["tasks"]), right=True),
+            Column("dominant share", lambda row: _percent(row["dominant_share"]), right=True),
+        ),
+        answer["tenants"],
+        empty="none",
+    )
+    _heading("Placements")
+    _print_first(
+        (
+            Column("host", lambda row: row["host"] or "(all as one pool)"),
+            Column("demands", lambda row: _joined(row["demands"])),
+            Column(unit, lambda row: _number(row["tasks"]), right=True),
+        ),
+        _by_host(answer["tasks"]),
+        empty="Nothing was placed.",
+    )
+    if answer["left_out"]:
+        _heading("Left out")
+        _print_first(
+            (
+                field("demand"),
+                Column(unit, lambda row: _number(row["count"]), right=True),
+                Column("reason", lambda row: REASONS.get(row["reason"], row["reason"])),
+            ),
+            answer["left_out"],
+            empty="Nothing.",
+        )
+    _heading("Utilization")
+    print_table(
+        (field("resource"), Column("in use", lambda row: _percent(row["in_use"]), right=True)),
+        [{"resource": name, "in_use": part} for name, part in answer["utilization"].items()],
+        empty="none",
+    )
+    if details:
+        _print_details(answer["details"])
+
+
+def print_catalogue(rows: Sequence[Row]) -> None:
+    """Print what is known of each entry, a paragraph each: the texts are too long for cells."""
+    for number, row in enumerate(rows):
+        if number:
+            typer.echo()
+        typer.echo(f"{row['name']} ({row['kind']}): {row['summary']}")
+        for key in ("paper", "guarantees", "complexity"):
+            typer.echo(_wrapped(f"{key:<11} {row[key]}"))
+        typer.echo(_wrapped(f"{'parameters':<11} {', '.join(row['parameters']) or 'none'}"))
+        if row["origin"]:
+            typer.echo(_wrapped(f"{'from':<11} {row['origin']}"))
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 100, initial_indent="  ", subsequent_indent=" " * 14)
+
+
+def _print_first(columns: Sequence[Column], rows: Sequence[Row], *, empty: str) -> None:
+    print_table(columns, rows[:_MOST_ROWS], empty=empty)
+    if len(rows) > _MOST_ROWS:
+        typer.echo(f"... and {len(rows) - _MOST_ROWS:,} more; -o json tells of all")
+
+
+def _joined(entries: Sequence[str]) -> str:
+    more = len(entries) - _MOST_IN_A_CELL
+    listed = ", ".join(entries[:_MOST_IN_A_CELL])
+    return f"{listed} and {more:,} more demands" if more > 0 else listed
+
+
+def _heading(title: str) -> None:
+    typer.echo()
+    typer.echo(title)
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.2f} %"
+
+
+def _number(amount: float) -> str:
+    """Write whole numbers as they are, others to six figures."""
+    return str(int(amount)) if amount == int(amount) else f"{amount:.6g}"
+
+
+def _by_host(tasks: Sequence[Row]) -> list[dict[str, Any]]:
+    """Gather the entries of each host, hosts in the order in which they appear."""
+    rows: dict[str | None, dict[str, Any]] = {}
+    for each in tasks:
+        row = rows.setdefault(each["host"], {"host": each["host"], "demands": [], "tasks": 0})
+        row["demands"].append(f"{_number(each['tasks'])} {each['demand']}")
+        row["tasks"] += each["tasks"]
+    return list(rows.values())
+
+
+def _print_details(details: Row) -> None:
+    _heading("Details")
+    for key, value in details.items():
+        if isinstance(value, Mapping):
+            typer.echo(f"{key}:")
+            for name, each in value.items():
+                _print_detail(name, each)
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            typer.echo(f"{key}:")
+            for each in value:
+                typer.echo(f"  {_inline(each)}")
+        else:
+            typer.echo(f"{key}: {_inline(value)}")
+
+
+def _print_detail(name: str, value: object) -> None:
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        typer.echo(f"  {name}:")
+        for each in value:
+            typer.echo(f"    {_inline(each)}")
+    else:
+        typer.echo(f"  {name}: {_inline(value)}")
+
+
+def _inline(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case Mapping():
+            return ", ".join(f"{key} {_inline(each)}" for key, each in value.items()) or "-"
+        case list() | tuple():
+            return " ".join(map(_inline, value)) or "-"
+        case _:
+            return str(value)

@@ -1,0 +1,159 @@
+"""What `fuga solve` does between the file's bytes and the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from controller.cli.errors import BadInputError, CliError
+from placement.answer import whole_vm_answer
+from placement.budget import Budget
+from placement.catalog import (
+    CatalogEntry,
+    entry_by_name,
+    listings,
+    mechanism_by_name,
+    policy_by_name,
+)
+from placement.check import check_allocation
+from placement.check_division import check_division
+from placement.division_answer import division_answer
+from placement.errors import (
+    InfeasibleAllocationError,
+    ParameterError,
+    PluginError,
+    SolverError,
+    UnknownPolicyError,
+)
+from placement.mechanisms import MechanismEntry
+from placement.mechanisms.errors import UnsupportedProblemError
+from placement.problem import (
+    MOST_BYTES,
+    MOST_SEED,
+    Problem,
+    ProblemError,
+    WholeVmProblem,
+    mechanism_parameters,
+    place_of,
+    policy_parameters,
+    read_problem,
+    to_divisible,
+    to_whole_vms,
+)
+from placement.set_aside import set_aside
+
+
+def answer_to(file: str, policy: str, seed: int | None, *, details: bool) -> dict[str, Any]:
+    """Read, decide and check; every kind of bad input becomes one message.
+
+    Raises
+    ------
+    BadInputError
+        With the place of each error in the file.
+    """
+    try:
+        entry = entry_by_name(policy)  # before the file: a slip in the name shows at once
+        problem = read_problem(_read_bytes(file))
+        seed = _seed(problem, seed)
+        if isinstance(entry, MechanismEntry):
+            return _divide(problem, policy, entry, seed, details=details)
+        return _decide(to_whole_vms(problem), policy, entry, seed, details=details)
+    except UnsupportedProblemError as error:
+        place = place_of(error, problem)
+        raise BadInputError(f"{_shown(file)}: {place}: {policy}: {error.reason}") from error
+    except SolverError as error:
+        raise CliError(f"{_shown(file)}: {policy} found no answer: {error}") from error
+    except PluginError as error:
+        raise BadInputError(str(error)) from error
+    except UnknownPolicyError as error:
+        raise BadInputError(str(error)) from error
+    except ProblemError as error:
+        raise BadInputError(_told(file, error)) from error
+    except ParameterError as error:
+        allowed, found = error.allowed, f"{error.found!r:.60}"
+        message = f"parameters.{error.name}: must be {allowed}, found {found}"
+        raise BadInputError(f"{_shown(file)}: {message}") from error
+    except MemoryError as error:
+        raise BadInputError(f"{_shown(file)}: too large for this machine's memory") from error
+
+
+def _decide(
+    whole: WholeVmProblem, name: str, entry: CatalogEntry, seed: int, *, details: bool
+) -> dict[str, Any]:
+    """Do what a round does between its reading and its commit."""
+    policy = policy_by_name(name, policy_parameters(whole, entry))
+    rng, budget = np.random.default_rng(seed), Budget()
+    started_s = time.perf_counter()
+    fitting, aside = set_aside(whole.snapshot)
+    allocation = policy.place(fitting, rng, budget)
+    seconds = time.perf_counter() - started_s
+    allocation = dataclasses.replace(allocation, left_out=(*aside, *allocation.left_out))
+    try:
+        check_allocation(whole.snapshot, allocation)
+    except InfeasibleAllocationError as error:
+        raise CliError(f"policy {name} broke a rule, please report it: {error}") from error
+    return whole_vm_answer(name, whole, allocation, seconds=seconds, details=details)
+
+
+def _divide(
+    problem: Problem, name: str, entry: MechanismEntry, seed: int, *, details: bool
+) -> dict[str, Any]:
+    """Divide, check and tell."""
+    mechanism = mechanism_by_name(name, mechanism_parameters(problem, entry))
+    divided = to_divisible(problem, name, entry)
+    started_s = time.perf_counter()
+    division = mechanism.divide(divided.divisible, np.random.default_rng(seed))
+    seconds = time.perf_counter() - started_s
+    try:
+        check_division(divided.divisible, division)
+    except InfeasibleAllocationError as error:
+        raise CliError(f"mechanism {name} broke a rule, please report it: {error}") from error
+    return division_answer(name, divided, division, seconds=seconds, details=details)
+
+
+def catalogue() -> tuple[list[dict[str, Any]], list[str]]:
+    """Tell of each policy and mechanism what `--list` shows, and what cannot be used."""
+    rows, broken = listings()
+    return [dataclasses.asdict(row) for row in rows], [str(error) for error in broken]
+
+
+def _seed(problem: Problem, option: int | None) -> int:
+    if option is not None and not 0 <= option <= MOST_SEED:
+        raise BadInputError(f"--seed must be from 0 to {MOST_SEED}, found {option}")
+    return option if option is not None else problem.seed or 0
+
+
+def _read_bytes(file: str) -> bytes:
+    """Read a file or standard input, a little beyond the limit at most."""
+    try:
+        if file == "-":
+            return _read_some(sys.stdin.buffer)
+        with Path(file).open("rb") as stream:
+            return _read_some(stream)
+    except IsADirectoryError as error:
+        raise BadInputError(f"{file}: is a directory, not a problem file") from error
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInputError(f"{file}: cannot be read: {reason}") from error
+
+
+def _read_some(stream: BinaryIO) -> bytes:
+    return stream.read(MOST_BYTES + 1)
+
+
+def _told(file: str, error: ProblemError) -> str:
+    lines = [str(fault) for fault in error.faults]
+    if error.more:
+        lines.append("... and further errors")
+    if len(lines) == 1:
+        return f"{_shown(file)}: {lines[0]}"
+    return "\n".join([f"{_shown(file)}: {len(error.faults)} errors", *(f"  {x}" for x in lines)])
+
+
+def _shown(file: str) -> str:
+    return "standard input" if file == "-" else file

@@ -1,0 +1,43 @@
+"""Where the API listens."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from controller.cli.errors import BadInputError
+
+
+def choose_address(listen: str, port: int | None) -> tuple[str, str]:
+    """Return ``host:port`` to listen on, and the URL under which this machine finds it.
+
+    Raises
+    ------
+    BadInputError
+        If the address is malformed, not of this machine, or taken.
+    """
+    host, colon, written = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not written.isdecimal() or int(written) > 65535:
+        raise BadInputError(f"FUGA_LISTEN: found {listen!r}, wanted host:port")
+    wanted = int(written) if port is None else port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, wanted))
+            probe.listen()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise BadInputError(
+                    f"another program listens on {host}:{wanted}. `fuga up --port {wanted + 1}` "
+                    "takes another port, `fuga up --port 0` any free one."
+                ) from None
+            raise BadInputError(
+                f"cannot listen on {host}:{wanted}: {error.strerror}. "
+                "FUGA_LISTEN names another address."
+            ) from None
+        chosen = probe.getsockname()[1]
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared only
+    shown, found = (f"[{it}]" if ":" in it else it for it in (host, here))
+    return f"{shown}:{chosen}", f"http://{found}:{chosen}"

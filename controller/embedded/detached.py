@@ -1,0 +1,85 @@
+"""`fuga up --detach`: the same `fuga up` in a session of its own."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from controller.cli.doctor import load_settings
+from controller.embedded.processes import FUGA
+from controller.embedded.state import StateDir
+
+
+def run_detached(*, arguments: list[str]) -> int:
+    """Start `fuga up`, show what it says until all runs, and leave it running.
+
+    Returns its exit status if it ends before, else 0. Interrupted before it is
+    ready, it is told to end.
+    """
+    state = StateDir(load_settings().state_dir.resolve())
+    state.make()
+    path = state.logs / "up.log"
+    ours, theirs = os.pipe()
+    with path.open("ab") as log:
+        process = subprocess.Popen(
+            [*FUGA, "up", *arguments, "--ready-fd", str(theirs)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(theirs,),
+            start_new_session=True,
+        )
+        began_at = log.tell()
+    os.close(theirs)
+    try:
+        with path.open("rb") as follow:
+            follow.seek(began_at)
+            while not select.select([ours], [], [], 0.1)[0]:
+                _relay(follow)
+            ready = os.read(ours, 1) == b"+"  # else the pipe ended, and its holder with it
+            if not ready:
+                process.wait()
+            _relay(follow)
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
+    finally:
+        os.close(ours)
+    if ready:
+        print_line(f"`fuga up` runs on as process {process.pid}; it tells more in {path}")
+        return 0
+    return process.returncode or 1
+
+
+def tell_ready(descriptor: int) -> None:
+    """Tell the starter that all runs."""
+    os.write(descriptor, b"+")
+    os.close(descriptor)
+
+
+def print_line(line: str) -> None:
+    """Print to standard output."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _relay(follow: BinaryIO) -> None:
+    text = follow.read().decode(errors="replace")
+    if text:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def up_arguments(hosts: Path | None, driver: str, port: int | None) -> list[str]:
+    """Return the options of the `fuga up` that is started."""
+    arguments = ["--driver", driver]
+    if hosts is not None:
+        arguments += ["--hosts", str(hosts)]
+    if port is not None:
+        arguments += ["--port", str(port)]
+    return arguments

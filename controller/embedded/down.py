@@ -1,0 +1,195 @@
+"""`fuga down`: end the processes, the lab's hosts and its guests; keep the database."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from controller.cli.doctor import load_settings
+from controller.cli.errors import CliError
+from controller.cli.waiting import progress
+from controller.embedded.lab_hosts import stop_lab
+from controller.embedded.processes import end_all, end_leftovers
+from controller.embedded.state import AlreadyRunningError, Memory, StateDir, lock_holder, locked
+from registry import HostAdminEvent, Registry
+
+if TYPE_CHECKING:
+    from controller.settings import ControllerSettings
+    from registry import Vm
+
+ACTOR: Final = "cli"
+_UP_ENDS_S: Final = 40.0
+_PAGE: Final = 500
+
+
+def run(*, purge: bool) -> None:
+    """End what `fuga up` started; a second time it does nothing."""
+    settings = load_settings()
+    state = StateDir(settings.state_dir.resolve())
+    if not state.path.is_dir():
+        typer.echo(f"nothing to end: there is no {state.path}")
+        return
+    if end_up(state):
+        typer.echo("ended: `fuga up` and its processes")
+    with locked(state):
+        left = end_leftovers(state.processes)
+        if left:
+            typer.echo(f"ended: {', '.join(left)}")
+        memory = _memory(state, purge=purge)
+        if memory.hosts_from == "lab":
+            with progress() as show:
+                show("ending the lab's hosts and guests")
+                if purge and settings.database_url is None:
+                    stop_lab(state.lab)
+                    told = "its register goes with the state"
+                else:
+                    told = finish_ending(settings, state)
+            typer.echo(f"ended: the lab; {told}")
+        elif memory.hosts_from == "file":
+            typer.echo("your hosts and the VMs there are left as they are; `fuga up` goes on.")
+            if purge:
+                _refuse_to_forget_vms(settings)
+        if purge:
+            _purge(state)
+            typer.echo(f"removed: the state in {state.path}")
+        else:
+            typer.echo(f"kept: database, tokens and logs in {state.path}")
+
+
+def _memory(state: StateDir, *, purge: bool) -> Memory:
+    """Read what was set up; who removes everything need not know, and looks for a lab."""
+    try:
+        return Memory.load(state)
+    except CliError:
+        if not purge:
+            raise
+        return Memory(hosts_from="lab")
+
+
+def end_up(state: StateDir) -> bool:
+    """End a `fuga up` that runs for this folder; by force if it does not hear."""
+    try:
+        with locked(state):
+            return False
+    except AlreadyRunningError as error:
+        holder = error.holder or lock_holder(state)
+        if holder is None:
+            raise
+    end_all([holder], wait_s=_UP_ENDS_S)
+    if holder.alive:
+        raise CliError(f"`fuga up` (pid {holder.pid}) does not end")
+    return True
+
+
+def finish_ending(settings: ControllerSettings, state: StateDir) -> str:
+    """End the lab, then write into the register what that means; return a summary.
+
+    In this order: a host whose machine is gone for good, with all that ran on it
+    and its disks, proves that its domains are absent. Interrupted anywhere, the
+    next `fuga down` or `fuga up` finishes it.
+    """
+    memory = dataclasses.replace(Memory.load(state), ending=True).save(state)
+    stop_lab(state.lab)
+    told = "nothing was registered"
+    if memory.lab_hosts:
+        registry = Registry.connect(settings.resolved_database_url())
+        try:
+            vms = release_vms(registry, memory.lab_hosts)
+            hosts = retire_hosts(registry, memory.lab_hosts)
+        finally:
+            registry.close()
+        told = f"{hosts} hosts are retired, {vms} VMs on them are recorded as deleted"
+    Memory(catalogue=memory.catalogue).save(state)
+    return told
+
+
+def release_vms(
+    registry: Registry,
+    hosts: tuple[str, ...],
+    *,
+    wait_s: float = 60.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Delete what was asked of these hosts, and release what they held; return how many VMs.
+
+    Requests go whole, but for VMs that live on other hosts: those stay.
+    """
+    here = set(hosts)
+    elsewhere = {vm.request_id for vm in _vms(registry) if vm.host and vm.host not in here}
+    for request_id in {vm.request_id for vm in _vms(registry)} - elsewhere:
+        registry.requests.delete(request_id, actor=ACTOR)
+    released = 0
+    deadline = time.monotonic() + wait_s
+    while held := [vm for vm in _vms(registry, include_deleted=True) if vm.host in here]:
+        progressed = False
+        for vm in held:
+            if vm.desired != "deleted":
+                registry.vms.delete(vm.id, actor=ACTOR)
+            if vm.assignment_id is None:
+                continue
+            # A worker that was killed may hold the claim until its lease is over.
+            removal = registry.assignments.claim_removal(
+                vm.assignment_id, f"down:{os.getpid()}", 30
+            )
+            if removal is not None:
+                registry.assignments.release(removal.claim)
+                released += 1
+                progressed = True
+        if not progressed:
+            if time.monotonic() > deadline:
+                raise CliError(
+                    f"{len(held)} VMs of the lab stay claimed by a worker. Does another `fuga "
+                    "worker` use this database? End it, then `fuga down` again."
+                )
+            sleep(0.2)
+    return released
+
+
+def retire_hosts(registry: Registry, names: tuple[str, ...]) -> int:
+    """Retire the hosts that are not yet; return how many."""
+    present = {host.name for host in registry.hosts.all()} & set(names)
+    for name in sorted(present):
+        registry.hosts.apply(name, HostAdminEvent.RETIRE, actor=ACTOR, reason="fuga down")
+    return len(present)
+
+
+def _vms(registry: Registry, *, include_deleted: bool = False) -> list[Vm]:
+    found: list[Vm] = []
+    cursor: str | None = None
+    while True:
+        page = registry.vms.list(include_deleted=include_deleted, limit=_PAGE, cursor=cursor)
+        found += page.items
+        cursor = page.next
+        if cursor is None:
+            return found
+
+
+def _refuse_to_forget_vms(settings: ControllerSettings) -> None:
+    registry = Registry.connect(settings.resolved_database_url())
+    try:
+        held = [vm for vm in _vms(registry, include_deleted=True) if vm.host]
+    finally:
+        registry.close()
+    if held:
+        raise CliError(
+            f"{len(held)} VMs are on your hosts, {held[0].name} on {held[0].host} among them; "
+            "without the database nobody would know them. `fuga up`, delete them with "
+            "`fuga rm --wait`, then `fuga down --purge` again."
+        )
+
+
+def _purge(state: StateDir) -> None:
+    """Remove what `fuga up` makes, by name: the folder may hold other things, too."""
+    for folder in (state.lab, state.logs, state.path / "broker"):
+        shutil.rmtree(folder, ignore_errors=True)
+    database = [state.database.with_name(state.database.name + end) for end in ("", "-wal", "-shm")]
+    for file in (*database, state.credentials, state.processes, state.memory, state.lock):
+        file.unlink(missing_ok=True)
+    if not any(state.path.iterdir()):
+        state.path.rmdir()

@@ -1,0 +1,76 @@
+"""The lab's hosts, as `fuga up` and `fuga down` need them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from controller.cli.errors import BadInputError, CliError
+from lab import cluster
+from lab.cluster import LabHost
+from lab.errors import LabError
+
+AUTO: Final = "auto"
+QEMU: Final = "qemu"  #: real libvirt hosts, guests emulated
+TEST: Final = "test"  #: libvirt's test driver: everything answers, nothing boots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """Hosts of the lab that run now."""
+
+    driver: str
+    hosts: tuple[LabHost, ...]
+    why: str | None = None  #: why they are not real ones, where that was not asked for
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """Where the hosts are reached, in their order."""
+        return tuple(host.uri for host in self.hosts)
+
+
+def start_new_lab(folder: Path, wanted: str, count: int) -> Lab:
+    """Start the best hosts that this machine allows, or those that are wanted.
+
+    Raises
+    ------
+    BadInputError
+        If real hosts are wanted and cannot be had.
+    """
+    if wanted == TEST:
+        return start_lab(folder, TEST, count)
+    reason = cluster.why_not_real()
+    if reason is None:
+        try:
+            return start_lab(folder, QEMU, count)
+        except CliError as error:
+            reason = str(error)
+            stop_lab(folder)  # some of them may run
+    if wanted == QEMU:
+        raise BadInputError(
+            f"this machine cannot run real hosts: {reason}\n"
+            "`fuga up --driver test` takes libvirt's test driver, `--hosts FILE` your own hosts."
+        )
+    hosts = start_lab(folder, TEST, count).hosts
+    return Lab(driver=TEST, hosts=hosts, why=reason)
+
+
+def start_lab(folder: Path, driver: str, count: int) -> Lab:
+    """Start the hosts; those that run are kept, those that died come back with their disks."""
+    try:
+        if driver == QEMU:
+            hosts = cluster.start_real_hosts(count, folder, folder / "guest")
+        else:
+            hosts = cluster.start_test_hosts(count, folder)
+    except LabError as error:
+        raise CliError(f"the lab's hosts do not start: {error}") from error
+    return Lab(driver=driver, hosts=tuple(hosts))
+
+
+def stop_lab(folder: Path) -> None:
+    """End the lab's hosts with all guests and delete their storage; the guest's image stays."""
+    try:
+        cluster.stop(folder, purge=True)
+    except LabError as error:
+        raise CliError(f"the lab's hosts do not end: {error}") from error

@@ -1,0 +1,27 @@
+"""Start a program that ends when its parent does. Run as a file, with ``python -I -S``.
+
+Usage: launch.py PARENT_PID PROGRAM ARGUMENT...
+
+The kernel is asked for a SIGTERM at the parent's death (the wish survives the
+exec), so that a killed `fuga up` leaves nothing running. `subprocess` could do
+it by ``preexec_fn``, which is not safe beside threads.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Ask for the signal, make sure that it was not too late, become the program."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("the process that started this one has ended already")
+    os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - no shell is wanted
+
+
+if __name__ == "__main__":
+    main()

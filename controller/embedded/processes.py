@@ -1,0 +1,217 @@
+"""The processes of `fuga up`: started, watched, started again, stopped in bounded time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from controller.cli.credentials import write_private
+from controller.cli.errors import CliError
+
+#: How one of our own programs is called; -P: the current folder holds no modules of ours.
+FUGA: Final = (sys.executable, "-P", "-m", "controller.cli.main")
+_LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
+_BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_STEADY_S: Final = 30.0  #: who lived that long starts with a clean slate
+_LOG_LIMIT_BYTES: Final = 20_000_000
+_STOP_S: Final = 10.0  #: from the request to end until it is no longer asked
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process for good: a pid alone may be somebody else's by now."""
+
+    pid: int
+    started: int  #: in clock ticks since boot
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId | None:
+        """Return the identity of a living process; None of one that is gone or a zombie."""
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return None
+        fields = status[status.rindex(")") + 2 :].split()
+        return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return ProcessId.of(self.pid) == self
+
+    def signal(self, number: signal.Signals, *, group: bool = False) -> None:
+        """Send a signal, to its whole process group if wanted; harmless once it is gone."""
+        if not self.alive:
+            return
+        try:
+            if group and os.getpgid(self.pid) == self.pid:
+                os.killpg(self.pid, number)
+            else:
+                os.kill(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+
+@dataclass(slots=True)
+class _Child:
+    name: str
+    command: tuple[str, ...]
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    failures: int = 0
+    start_again_at: float = 0.0
+    identity: ProcessId | None = None
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Owns the children of one `fuga up`.
+
+    Every child has a session of its own, so that Ctrl-C reaches `fuga up` alone,
+    and ends with its parent. All methods belong to one thread, the main one: the
+    kernel watches the thread that started a child.
+    """
+
+    logs: Path
+    record: Path  #: file with the pids, for a later `fuga up` or `fuga down`
+    environ: Mapping[str, str]
+    say: Callable[[str], None]
+    now: Callable[[], float] = time.monotonic
+    _children: list[_Child] = field(default_factory=list)
+
+    def start(self, name: str, command: Sequence[str]) -> None:
+        """Start a child and keep it running from now on."""
+        child = _Child(name, tuple(command))
+        self._children.append(child)
+        self._spawn(child)
+
+    def look(self) -> None:
+        """Notice who ended, and start it again when its pause is over."""
+        for child in self._children:
+            if child.process is not None:
+                code = child.process.poll()
+                if code is None:
+                    continue
+                lived_s = self.now() - child.started_at
+                child.failures = 1 if lived_s > _STEADY_S else child.failures + 1
+                pause_s = _BACKOFF_S[min(child.failures, len(_BACKOFF_S)) - 1]
+                child.process = None
+                child.start_again_at = self.now() + pause_s
+                self.say(
+                    f"{child.name} ended unexpectedly ({_ending(code)}); it starts again in "
+                    f"{pause_s:g} s. Its log: {self.log(child.name)}"
+                )
+            elif self.now() >= child.start_again_at:
+                self._spawn(child)
+
+    def give_up_on_failing(self, failures: int = 3) -> None:
+        """Raise if a child ended that many times in a row, with the end of its log."""
+        for child in self._children:
+            if child.failures >= failures:
+                tail = _tail(self.log(child.name), lines=12)
+                raise CliError(
+                    f"{child.name} does not start. The end of {self.log(child.name)}:\n{tail}"
+                )
+
+    def stop(self, order: Sequence[Sequence[str]], *, wait_s: float = _STOP_S) -> None:
+        """End the children group by group, each in bounded time; who stays is killed."""
+        try:
+            for names in order:
+                group = [each for each in self._children if each.name in names]
+                end_all([each.identity for each in group if each.identity], wait_s=wait_s)
+                for each in group:
+                    if each.process is not None:
+                        each.process.wait()
+                        each.process = None
+        finally:  # a second Ctrl-C: at once, then
+            for each in self._children:
+                if each.process is not None and each.identity is not None:
+                    each.identity.signal(signal.SIGKILL, group=True)
+                    each.process.wait()
+        self._children.clear()
+        self.record.unlink(missing_ok=True)
+
+    def log(self, name: str) -> Path:
+        """Where a child's output goes."""
+        return self.logs / f"{name}.log"
+
+    def _spawn(self, child: _Child) -> None:
+        path = self.log(child.name)
+        if path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+        with path.open("ab") as log:
+            child.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), *child.command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(self.environ),
+                start_new_session=True,
+            )
+        child.started_at = self.now()
+        child.identity = ProcessId.of(child.process.pid)
+        self._write_record()
+
+    def _write_record(self) -> None:
+        running = {
+            each.name: {"pid": each.identity.pid, "started": each.identity.started}
+            for each in self._children
+            if each.process is not None and each.identity is not None
+        }
+        write_private(self.record, json.dumps(running) + "\n")
+
+
+def end_all(processes: Sequence[ProcessId], *, wait_s: float = _STOP_S) -> None:
+    """Ask processes to end, wait for all of them together, then end their groups by force."""
+    for each in processes:
+        each.signal(signal.SIGTERM)
+        each.signal(signal.SIGCONT, group=True)  # one that is stopped could not hear it
+    deadline = time.monotonic() + wait_s
+    while any(each.alive for each in processes) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for each in processes:
+        each.signal(signal.SIGKILL, group=True)
+    deadline = time.monotonic() + wait_s
+    while any(each.alive for each in processes) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def end_leftovers(record: Path) -> list[str]:
+    """End what an earlier `fuga up` left running; return the names."""
+    try:
+        noted = json.loads(record.read_text())
+        found = {name: ProcessId(int(it["pid"]), int(it["started"])) for name, it in noted.items()}
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError, AttributeError):
+        found = {}  # cut short by a crash: the children ended with their parent
+    left = {name: each for name, each in found.items() if each.alive}
+    end_all(list(left.values()))
+    record.unlink(missing_ok=True)
+    return list(left)
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exit status {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _tail(path: Path, *, lines: int) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 16_384))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return "(no log)"

@@ -1,0 +1,135 @@
+"""What `fuga up` puts into the register: tokens, VM types, tenants, hosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from controller.cli.credentials import Credentials
+from controller.cli.errors import BadInputError, CliError, ProblemError
+from controller.embedded.lab_hosts import QEMU, Lab
+
+if TYPE_CHECKING:
+    from controller.cli.api import Api, Json
+    from registry import Registry
+
+RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")
+
+#: The VM types of the FUGA paper's evaluation.
+VM_TYPES: Final[Mapping[str, tuple[int, int, int]]] = {
+    "tiny": (1, 1024, 5),
+    "small": (1, 3072, 15),
+    "medium": (2, 6144, 30),
+    "large": (4, 12288, 60),
+    "xlarge": (8, 24576, 60),
+}
+#: The hosts of the paper's 8-host cluster: the ledger counts these, whatever the machine has.
+CAPACITIES: Final = ((16, 32768, 300),) + ((4, 8192, 500),) * 3 + ((4, 4096, 200),) * 4
+TENANTS: Final = ("a", "b")
+MEMORY_BACKING_MIB: Final = 128  #: what a guest of the lab really gets, whatever its type says
+
+
+def sound_credentials(registry: Registry, found: Credentials | None, url: str) -> Credentials:
+    """Keep the tokens that still open something; make an operator's if there is none.
+
+    The first token cannot come over REST, which wants one.
+    """
+    operator = found.operator if found else None
+    tenants = dict(found.tenants) if found else {}
+    if operator is None or registry.tokens.authenticate(operator) is None:
+        name = f"fuga-up-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+        _, operator = registry.tokens.create("operator", None, name, actor="cli")
+    tenants = {
+        name: secret
+        for name, secret in tenants.items()
+        if registry.tokens.authenticate(secret) is not None
+    }
+    return Credentials(url=url, operator=operator, tenants=tenants)
+
+
+def add_catalogue(api: Api) -> None:
+    """Put the paper's VM types and two tenants on offer, those that are missing."""
+    for name, amounts in VM_TYPES.items():
+        if _missing(api, f"vm-types/{name}"):
+            resources = dict(zip(RESOURCES, amounts, strict=True))
+            api.post("vm-types", {"name": name, "resources": resources})
+    for name in TENANTS:
+        if _missing(api, f"tenants/{name}"):
+            api.post("tenants", {"name": name, "weight": 1.0})
+
+
+def add_tenant_tokens(
+    api: Api, credentials: Credentials, keep: Callable[[Credentials], None]
+) -> Credentials:
+    """Make the tokens that the file lacks, and keep each at once."""
+    for name in TENANTS:
+        if name in credentials.tenants or _missing(api, f"tenants/{name}"):
+            continue
+        made = api.post("tokens", {"role": "tenant", "tenant": name, "name": f"fuga-up-{name}"})
+        if made["secret"] is None:  # its answer was lost on the way; the next start makes another
+            raise CliError(f"the token of tenant {name} was lost on its way: `fuga up` again")
+        credentials = Credentials(
+            url=credentials.url,
+            operator=credentials.operator,
+            tenants={**credentials.tenants, name: made["secret"]},
+        )
+        keep(credentials)
+    return credentials
+
+
+def lab_bodies(lab: Lab) -> list[dict[str, Any]]:
+    """Return the paper's cluster on the lab's hosts, in their order."""
+    return [
+        {
+            "name": f"host-{number}",
+            "uri": host.uri,
+            "overrides": dict(zip(RESOURCES, amounts, strict=True)),
+            "domain_type": host.domain_type,
+            "pool": host.pool,
+            "network": host.network,
+            "base_volume": host.base_volume,
+            "memory_backing_mib": MEMORY_BACKING_MIB if lab.driver == QEMU else None,
+        }
+        for number, (host, amounts) in enumerate(zip(lab.hosts, CAPACITIES, strict=True), start=1)
+    ]
+
+
+def add_hosts(api: Api, bodies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Register the hosts that are not registered; return their names."""
+    known = {host["name"]: host for host in api.items("hosts")}
+    added = []
+    for body in bodies:
+        host = known.get(body["name"])
+        if host is None:
+            try:
+                api.post("hosts", body)
+            except ProblemError as problem:
+                raise BadInputError(
+                    f"host {body['name']} cannot be registered: {problem}"
+                ) from None
+            added.append(str(body["name"]))
+        elif host["uri"] != body["uri"]:
+            raise CliError(
+                f"host {body['name']} is registered with URI {host['uri']}, not {body['uri']}. "
+                f"Give one of them another name, or `fuga host remove {body['name']}` first."
+            )
+    return added
+
+
+def hosts_up(api: Api, names: Sequence[str]) -> tuple[list[Json], list[Json]]:
+    """Return which of the hosts are up, and which are not."""
+    wanted = set(names)
+    hosts = [host for host in api.items("hosts") if host["name"] in wanted]
+    well = [host for host in hosts if host["health"] == "up"]
+    return well, [host for host in hosts if host["health"] != "up"]
+
+
+def _missing(api: Api, path: str) -> bool:
+    try:
+        api.get(path)
+    except ProblemError as problem:
+        if problem.http_status == 404:
+            return True
+        raise
+    return False

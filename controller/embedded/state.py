@@ -1,0 +1,154 @@
+"""What `fuga up` keeps in the state folder, and the lock that lets one of them run."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from controller.cli.credentials import FILE_NAME, write_private
+from controller.cli.errors import CliError
+from controller.embedded.processes import ProcessId
+
+
+@dataclass(frozen=True, slots=True)
+class StateDir:
+    """The folder and the places in it."""
+
+    path: Path
+
+    @property
+    def credentials(self) -> Path:
+        """URL and tokens, for the commands."""
+        return self.path / FILE_NAME
+
+    @property
+    def database(self) -> Path:
+        """The register center, unless FUGA_DATABASE_URL names another."""
+        return self.path / "fuga.db"
+
+    @property
+    def lab(self) -> Path:
+        """All of the lab: its hosts' storage, its guest image."""
+        return self.path / "lab"
+
+    @property
+    def logs(self) -> Path:
+        """One log per process."""
+        return self.path / "logs"
+
+    @property
+    def processes(self) -> Path:
+        """The pids of the running processes."""
+        return self.path / "processes.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by `fuga up` while it runs."""
+        return self.path / "up.lock"
+
+    @property
+    def memory(self) -> Path:
+        """What the next `fuga up` needs to know."""
+        return self.path / "embedded.json"
+
+    def make(self) -> None:
+        """Create the folder, for its owner alone: it holds tokens and disks."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.logs.mkdir(exist_ok=True)
+        except OSError as error:
+            raise CliError(
+                f"cannot make the state folder {self.path}: {error.strerror}. "
+                "FUGA_STATE_DIR names another."
+            ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What was set up, so that the next start goes on and sets up nothing twice."""
+
+    hosts_from: str | None = None  #: "lab", or "file" for the operator's own
+    driver: str | None = None  #: of the lab: "qemu" or "test"
+    lab_hosts: tuple[str, ...] = ()  #: names under which the lab's hosts are registered
+    lab_uris: tuple[str, ...] = ()
+    registered: bool = False  #: are all the lab's hosts in the register?
+    catalogue: bool = False  #: have VM types and tenants been made?
+    ending: bool = False  #: `fuga down` began and has not finished
+
+    @classmethod
+    def load(cls, state: StateDir) -> Memory:
+        """Read it; a folder without one is new."""
+        try:
+            content = json.loads(state.memory.read_text())
+            for name in ("lab_hosts", "lab_uris"):
+                content[name] = tuple(content[name])
+            return cls(**content)
+        except FileNotFoundError:
+            return cls()
+        except (ValueError, TypeError, KeyError) as error:
+            raise CliError(
+                f"{state.memory} cannot be read ({error}). `fuga down --purge` starts over."
+            ) from None
+
+    def save(self, state: StateDir) -> Memory:
+        """Write it whole or not at all."""
+        write_private(state.memory, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+        return self
+
+
+class AlreadyRunningError(CliError):
+    """Somebody else holds the lock of the state folder."""
+
+    def __init__(self, state: StateDir, holder: ProcessId | None) -> None:
+        who = f" (pid {holder.pid})" if holder else ""
+        super().__init__(
+            f"`fuga up` runs already for {state.path}{who}. "
+            "`fuga down` ends it; FUGA_STATE_DIR names another folder for a second one."
+        )
+        self.holder = holder
+
+
+@contextmanager
+def locked(state: StateDir, *, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the state folder for this process.
+
+    Raises
+    ------
+    AlreadyRunningError
+        If another process holds it still after ``wait_s``.
+    """
+    deadline = time.monotonic() + wait_s
+    descriptor = os.open(state.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise AlreadyRunningError(state, lock_holder(state)) from None
+                time.sleep(0.05)
+        me = ProcessId.of(os.getpid())
+        os.ftruncate(descriptor, 0)
+        if me is not None:
+            os.pwrite(descriptor, f"{me.pid} {me.started}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def lock_holder(state: StateDir) -> ProcessId | None:
+    """Return who holds the lock, if that process still runs."""
+    try:
+        pid, started = state.lock.read_text().split()
+        holder = ProcessId(int(pid), int(started))
+    except (OSError, ValueError):
+        return None
+    return holder if holder.alive else None

@@ -1,0 +1,69 @@
+"""What `fuga up` tells while it runs: a line per round, and per change worth one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from controller.cli.errors import CliError
+from controller.cli.output import clock
+from controller.cli.rounds import decided_by, shares
+
+if TYPE_CHECKING:
+    from controller.cli.api import Api
+
+_ROUNDS = 20
+
+
+class StatusStream:
+    """Looks at the API and says what is new since it looked last."""
+
+    def __init__(self, api: Api, say: Callable[[str], None]) -> None:
+        self._api = api
+        self._say = say
+        self._round: int | None = None
+        self._health: dict[str, str] = {}
+        self._running: int | None = None
+
+    def look(self) -> None:
+        """Say what changed; nothing while the API does not answer."""
+        try:
+            rounds = self._api.get("rounds", limit=_ROUNDS)["items"]
+            hosts = list(self._api.items("hosts"))
+            vms = list(self._api.items("vms"))
+        except CliError:
+            return
+        self._tell_rounds(rounds)
+        self._tell_hosts(hosts)
+        running = sum(vm["observed"] == "running" for vm in vms)
+        if running != self._running:
+            if self._running is not None:
+                self._say(f"{running} of {len(vms)} VMs run")
+            self._running = running
+
+    def _tell_rounds(self, newest_first: Sequence[Mapping[str, Any]]) -> None:
+        if self._round is None:  # the past is in `fuga rounds`
+            self._round = max((it["number"] for it in newest_first), default=0)
+            return
+        for found in reversed(newest_first):
+            if found["number"] <= self._round:
+                continue
+            self._round = found["number"]
+            line = (
+                f"round {found['number']} (slot {clock(found['slot_start_at'])}): "
+                f"{found['placed']} placed, {found['left_out']} wait"
+            )
+            if found["dropped"]:
+                line += f", {found['dropped']} dropped"
+            if found["decided_by"] != "policy" or found.get("cut"):
+                line += f", decided by {decided_by(found)}"
+            told = shares(found)
+            self._say(f"{line}; shares {told}" if told else line)
+
+    def _tell_hosts(self, hosts: Sequence[Mapping[str, Any]]) -> None:
+        for host in hosts:
+            before = self._health.get(host["name"])
+            if before is not None and before != host["health"]:
+                why = f": {host['last_error']}" if host["last_error"] else ""
+                self._say(f"host {host['name']} is {host['health']}{why}")
+            self._health[host["name"]] = host["health"]

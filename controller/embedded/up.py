@@ -1,0 +1,346 @@
+"""`fuga up`: from nothing to a served controller, and back at Ctrl-C."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from controller.cli.api import Api
+from controller.cli.credentials import Connection, Credentials
+from controller.cli.doctor import load_settings
+from controller.cli.errors import CliError
+from controller.cli.waiting import progress
+from controller.embedded import setup
+from controller.embedded.address import choose_address
+from controller.embedded.detached import tell_ready
+from controller.embedded.down import finish_ending
+from controller.embedded.environment import child_environ
+from controller.embedded.hosts_file import read_hosts_file
+from controller.embedded.lab_hosts import AUTO, QEMU, Lab, start_lab, start_new_lab
+from controller.embedded.processes import FUGA, Supervisor, end_leftovers
+from controller.embedded.state import Memory, StateDir, locked
+from controller.embedded.stream import StatusStream
+from controller.settings import ControllerSettings
+from registry import Registry
+from registry import upgrade as upgrade_database
+
+PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "api": (*FUGA, "api"),
+    "control": (*FUGA, "control"),
+    "monitor": (sys.executable, "-P", "-m", "monitor"),
+    "worker": (sys.executable, "-P", "-m", "workers"),
+}
+#: Nobody asks or decides any more, then nobody builds or looks.
+STOP_ORDER: Final = (("api", "control"), ("worker", "monitor"))
+_READY_S: Final = 60.0
+_LAB_UP_S: Final = 60.0
+_OWN_UP_S: Final = 15.0  #: an operator's host may be off for good: it is tried again later
+_LOOK_EVERY_S: Final = 2.0
+
+
+def say(line: str) -> None:
+    """Tell a person, at once also where a file is read along."""
+    typer.echo(line)
+    sys.stdout.flush()
+
+
+def run(
+    *, hosts_file: Path | None, driver: str, port: int | None, ready_fd: int | None = None
+) -> int:
+    """Run everything until a signal comes; return the exit status."""
+    settings = load_settings()
+    own_hosts = read_hosts_file(hosts_file) if hosts_file is not None else None
+    state = StateDir(settings.state_dir.resolve())
+    state.make()
+    with locked(state), _signals_interrupt():
+        up = Up(settings=settings, state=state, own_hosts=own_hosts, driver=driver, port=port)
+        try:
+            up.start()
+        except KeyboardInterrupt:
+            up.stop()
+            say("interrupted; `fuga up` goes on from here, `fuga down` ends what was started")
+            return 130
+        except BaseException:
+            up.stop()
+            raise
+        try:
+            if ready_fd is not None:
+                tell_ready(ready_fd)
+            up.watch()
+        except KeyboardInterrupt:
+            say("")
+        finally:
+            up.stop()
+        up.say_what_stays()
+    return 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Up:
+    """One run of `fuga up`, step by step."""
+
+    settings: ControllerSettings
+    state: StateDir
+    own_hosts: list[dict[str, Any]] | None
+    driver: str
+    port: int | None
+    memory: Memory = field(init=False)
+    credentials: Credentials = field(init=False)
+    supervisor: Supervisor | None = None
+    api: Api | None = None
+
+    def start(self) -> None:
+        """Bring everything up; what is there already is kept."""
+        say(f"fuga up: state in {self.state.path}")
+        left = end_leftovers(self.state.processes)
+        if left:
+            say(f"  ended what an earlier `fuga up` left running: {', '.join(left)}")
+        listen, url = choose_address(self.settings.listen, self.port)
+        self.memory = Memory.load(self.state)
+        with self._step("database") as done:
+            if self.settings.database_url is None and not self.state.database.exists():
+                # Whoever removes the database alone means to start over with it.
+                self._remember(registered=False, catalogue=False)
+            revision = upgrade_database(self.settings.resolved_database_url())
+            done(f"at revision {revision}")
+        if self.memory.ending:
+            with self._step("lab") as done:
+                done(f"ended, as `fuga down` had begun: {finish_ending(self.settings, self.state)}")
+            self.memory = Memory.load(self.state)
+        self._sort_out_tokens(url)
+        bodies = self._hosts()
+        self._start_processes(listen, url)
+        names = self._register(bodies)
+        self._await_hosts(names)
+        self._say_what_to_try(url)
+
+    def watch(self) -> None:
+        """Keep the processes running and tell what happens, until interrupted."""
+        assert self.supervisor is not None and self.api is not None  # noqa: S101, PT018
+        connection = Connection(url=self.api.url, token=self.credentials.operator)
+        looking = Api(connection, timeout_s=_LOOK_EVERY_S, retry_after_s=())
+        stream = StatusStream(looking, lambda line: say(f"{time.strftime('%H:%M:%S')} {line}"))
+        look_at = 0.0
+        while True:
+            self.supervisor.look()
+            if time.monotonic() >= look_at:
+                stream.look()
+                look_at = time.monotonic() + _LOOK_EVERY_S
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End the processes; hosts and guests are none of them."""
+        if self.api is not None:
+            self.api.close()
+        if self.supervisor is not None:
+            say("stopping api, control, monitor, worker")
+            self.supervisor.stop(STOP_ORDER)
+
+    def say_what_stays(self) -> None:
+        """Say what runs on, and how to go on or end it."""
+        whose = (
+            "hosts and guests run on" if self.memory.hosts_from == "lab" else "your hosts run on"
+        )
+        say(f"stopped; {whose}. `fuga up` goes on where it was, `fuga down` ends everything.")
+
+    # --- the steps ---------------------------------------------------------------
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[Callable[[str], None]]:
+        """Show that a step is under way, then what came of it and how long it took."""
+        began = time.monotonic()
+        outcome: list[str] = []
+        with progress() as show:
+            if sys.stderr.isatty():
+                show(f"{name} …")
+            yield outcome.append
+        say(f"  {name:10} {'; '.join(outcome)} ({time.monotonic() - began:.1f} s)")
+
+    def _sort_out_tokens(self, url: str) -> None:
+        registry = Registry.connect(self.settings.resolved_database_url())
+        try:
+            found = Credentials.load(self.state.credentials)
+            self._keep(setup.sound_credentials(registry, found, url))
+        finally:
+            registry.close()
+
+    def _keep(self, credentials: Credentials) -> None:
+        credentials.save(self.state.credentials)
+        self.credentials = credentials
+
+    def _remember(self, **changes: Any) -> None:
+        self.memory = dataclasses.replace(self.memory, **changes).save(self.state)
+
+    def _hosts(self) -> list[dict[str, Any]]:
+        """Return the hosts that the register must hold; starts the lab's."""
+        if self.own_hosts is not None:
+            if self.memory.hosts_from == "lab":
+                raise CliError(
+                    "a lab runs here. `fuga down` ends it, then `fuga up --hosts FILE` "
+                    "starts with your own hosts."
+                )
+            self._remember(hosts_from="file")
+            say(f"  hosts      {len(self.own_hosts)} of your own")
+            return self.own_hosts
+        if self.memory.hosts_from == "file":
+            say("  hosts      your own, as registered")
+            return []
+        lab = self._start_lab()
+        bodies = setup.lab_bodies(lab)
+        if self.memory.lab_uris and self.memory.lab_uris != lab.uris:
+            raise CliError(
+                "the lab's hosts came back with other addresses than they are registered with "
+                f"({lab.uris[0]}, before {self.memory.lab_uris[0]}). `fuga down` ends this lab, "
+                "`fuga up` then starts a new one."
+            )
+        self._remember(lab_uris=lab.uris, lab_hosts=tuple(body["name"] for body in bodies))
+        return [] if self.memory.registered else bodies
+
+    def _start_lab(self) -> Lab:
+        before = self.memory.driver
+        with self._step("hosts") as done:
+            count = len(setup.CAPACITIES)
+            if before is None:
+                self._remember(hosts_from="lab")
+                lab = start_new_lab(self.state.lab, self.driver, count)
+                self._remember(driver=lab.driver)
+            elif self.driver in (AUTO, before):
+                lab = start_lab(self.state.lab, before, count)
+            else:
+                raise CliError(
+                    f"the lab here has driver {before}. `fuga down` ends it, "
+                    f"then `fuga up --driver {self.driver}` starts another."
+                )
+            if lab.driver == QEMU:
+                done(f"{len(lab.uris)} real libvirt hosts, guests emulated by QEMU")
+            else:
+                reason = f" ({lab.why})" if lab.why else ""
+                done(f"{len(lab.uris)} hosts of libvirt's test driver, nothing boots{reason}")
+        return lab
+
+    def _start_processes(self, listen: str, url: str) -> None:
+        uris = self.memory.lab_uris if self.memory.hosts_from == "lab" else ()
+        environ = child_environ(os.environ, self.state.path, listen, uris)
+        self.supervisor = Supervisor(self.state.logs, self.state.processes, environ, say)
+        connection = Connection(url=url, token=self.credentials.operator)
+        self.api = Api(connection, timeout_s=10.0)
+        with self._step("processes") as done:
+            for name, command in PROCESSES.items():
+                self.supervisor.start(name, command)
+            self._until(self.api.ready, _READY_S, "the API does not get ready")
+            done(f"{', '.join(PROCESSES)}; logs in {_short(self.state.logs)}")
+
+    def _until(self, condition: Callable[[], bool], length_s: float, otherwise: str) -> None:
+        assert self.supervisor is not None  # noqa: S101
+        deadline = time.monotonic() + length_s
+        while not condition():
+            self.supervisor.look()
+            self.supervisor.give_up_on_failing()
+            if time.monotonic() > deadline:
+                log = self.supervisor.log("api")
+                raise CliError(f"{otherwise} within {length_s:g} s; its log: {log}")
+            time.sleep(0.1)
+
+    def _register(self, bodies: list[dict[str, Any]]) -> list[str]:
+        """Fill the register with what it lacks; return the names of the hosts to wait for."""
+        assert self.api is not None  # noqa: S101
+        with self._step("register") as done:
+            if not self.memory.catalogue:
+                setup.add_catalogue(self.api)
+                self._remember(catalogue=True)
+                done(f"VM types {', '.join(setup.VM_TYPES)}; tenants {', '.join(setup.TENANTS)}")
+            credentials = setup.add_tenant_tokens(self.api, self.credentials, self._keep)
+            self.credentials = credentials
+            added = setup.add_hosts(self.api, bodies)
+            if self.memory.hosts_from == "lab":
+                self._remember(registered=True)
+            done(f"{len(added)} hosts added" if added else "as it was")
+        return [str(host["name"]) for host in self.api.items("hosts") if host["admin"] == "active"]
+
+    def _await_hosts(self, names: list[str]) -> None:
+        assert self.api is not None and self.supervisor is not None  # noqa: S101, PT018
+        deadline = time.monotonic() + (_LAB_UP_S if self.memory.hosts_from == "lab" else _OWN_UP_S)
+        with self._step("hosts up") as done:
+            while True:
+                well, ill = setup.hosts_up(self.api, names)
+                if not ill or time.monotonic() > deadline:
+                    break
+                self.supervisor.look()
+                self.supervisor.give_up_on_failing()
+                time.sleep(0.2)
+            done(f"{len(well)} of {len(names)}")
+        for host in ill:
+            say(
+                f"    {host['name']} is {host['health']}: {host['last_error'] or 'not reached yet'}"
+            )
+
+    def _say_what_to_try(self, url: str) -> None:
+        fuga = command_name()
+        elsewhere = ""
+        if self.state.path != Path(".fuga").resolve():
+            elsewhere = f"\n  export FUGA_STATE_DIR={self.state.path}"
+        say(
+            f"\nThe API is at {url} (its pages: {url}/docs); all tokens are in "
+            f"{_short(self.state.credentials)}.\n"
+            f"A slot lasts {self._slot_length()} s. Try in another terminal:\n{elsewhere}\n"
+            f"  {fuga} request small -n 4 --tenant a --name web --wait\n"
+            f"  {fuga} request large -n 2 --tenant b --name db --wait\n"
+            f"  {fuga} vms\n"
+            f"  {fuga} explain web-1\n"
+            f"  {fuga} rounds\n"
+            f"  {fuga} rm web db\n\n"
+            f"Ctrl-C stops the four processes, hosts and guests run on; "
+            f"`{fuga} down` ends everything.\n"
+        )
+
+    def _slot_length(self) -> str:
+        assert self.supervisor is not None  # noqa: S101
+        length = self.supervisor.environ.get("FUGA_SLOT_LENGTH_S")
+        return length or f"{self.settings.slot_length_s:g}"
+
+
+def command_name() -> str:
+    """Return how a person calls `fuga` from this folder."""
+    own = Path(sys.executable).parent / "fuga"
+    found = shutil.which("fuga")
+    if found is not None and Path(found).absolute() == own:
+        return "fuga"
+    return _short(own) if own.exists() else "fuga"
+
+
+def _short(path: Path) -> str:
+    """Return a path as seen from here, where that is shorter."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP mean what Ctrl-C means."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    # A shell makes its background jobs deaf to SIGINT; who sends it all the same means it.
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup is to keep its meaning
+        numbers.append(signal.SIGHUP)
+    before = {each: signal.signal(each, interrupt) for each in numbers}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -1,0 +1,24 @@
+"""What can go wrong while deciding rounds."""
+
+from __future__ import annotations
+
+
+class ControllerError(Exception):
+    """Base of all errors of this package."""
+
+
+class PolicyFailedError(ControllerError):
+    """A policy did not decide: it overran its time, or its process ended."""
+
+    def __init__(self, policy: str, reason: str) -> None:
+        super().__init__(f"policy {policy} {reason}")
+        self.policy = policy
+        self.reason = reason
+
+
+class SlotSkippedError(ControllerError):
+    """Neither the policy nor the fallback gave a feasible allocation."""
+
+    def __init__(self, reasons: tuple[str, ...]) -> None:
+        super().__init__("the slot is skipped: " + "; ".join(reasons))
+        self.reasons = reasons

@@ -1,0 +1,71 @@
+"""The process in which policies run; see `controller.policy_process`."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import scipy.optimize  # noqa: F401 the bound needs it: imported before a round waits for it
+
+from controller.policy_process import HEADER, Decision, Failure, Ideal, frame
+from controller.round_inputs import allocation_document, decode_inputs
+from controller.stray_output import take_stdout
+from controller.zones import policy_in_zones
+from placement import Budget, allocation_bound, policy_by_name, set_aside, target_shares
+
+
+def decide(data: bytes) -> Decision:
+    """Set aside what can never fit, then run the policy that the inputs name."""
+    inputs = decode_inputs(data)
+    if inputs.zones:
+        policy = policy_in_zones(inputs.zones)
+    else:
+        policy = policy_by_name(inputs.policy, inputs.parameters)
+    started = time.perf_counter()
+    possible, impossible = set_aside(inputs.snapshot)
+    allocation = policy.place(
+        possible, np.random.default_rng(inputs.seed), Budget(inputs.budget_units)
+    )
+    seconds = time.perf_counter() - started
+    document = allocation_document(allocation)
+    document["left_out"] = sorted(
+        document["left_out"]
+        + [[left.request, left.count, left.reason.value] for left in impossible]
+    )
+    return Decision(document, seconds)
+
+
+def answer(operation: str, argument: Any) -> Any:
+    """What the parent asked for, or why not."""
+    try:
+        match operation:
+            case "ready":
+                return True
+            case "decide":
+                return decide(argument)
+            case "ideal":
+                data, resource = argument
+                snapshot = decode_inputs(data).snapshot
+                shares = tuple(target_shares(snapshot).tolist())
+                return Ideal(allocation_bound(snapshot, resource), shares)
+            case _:
+                return Failure(f"unknown operation {operation!r}")
+    except Exception as error:
+        return Failure(f"{type(error).__name__}: {error}")
+
+
+def main() -> None:
+    """Answer the parent until it closes our standard input."""
+    stdin, stdout = sys.stdin.buffer, take_stdout()
+    while header := stdin.read(HEADER.size):
+        (length,) = HEADER.unpack(header)
+        operation, argument = pickle.loads(stdin.read(length))  # noqa: S301 our own parent
+        stdout.write(frame(answer(operation, argument)))
+        stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The REST API as one FastAPI application, made of what it is given."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+
+from controller.rest.dependencies import MAX_BODY_BYTES, Services
+from controller.rest.docs_page import CONTENT_SECURITY_POLICY, docs_page
+from controller.rest.middleware import PROTECTED_PREFIX, AccessLog, Authentication, BodyGuard
+from controller.rest.openapi import DESCRIPTION, describe
+from controller.rest.problems import problem_handler
+from controller.rest.routers import (
+    events,
+    health,
+    hosts,
+    requests,
+    rounds,
+    tenants,
+    tokens,
+    vm_types,
+    vms,
+)
+from controller.version import engine_version
+from registry import DEFAULT_URI_POLICY, Registry, UriPolicy
+
+
+def create_app(
+    registry: Registry,
+    *,
+    uri_policy: UriPolicy = DEFAULT_URI_POLICY,
+    max_body_bytes: int = MAX_BODY_BYTES,
+) -> FastAPI:
+    """Return the application.
+
+    Parameters
+    ----------
+    registry : Registry
+        An open register center; whoever opened it closes it.
+    uri_policy : UriPolicy
+        Which libvirt URIs hosts may have.
+    max_body_bytes : int
+        Bodies above it are answered 413.
+    """
+    app = FastAPI(
+        title="fuga",
+        version=engine_version(),
+        description=DESCRIPTION,
+        docs_url=None,  # FastAPI's page loads scripts from the network; ours does not
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.services = Services(registry=registry, uri_policy=uri_policy)
+    for module in (requests, vms, vm_types, tenants, hosts, rounds, events, tokens):
+        app.include_router(module.router, prefix=PROTECTED_PREFIX)
+    app.include_router(health.router)
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        """Show the API to people."""
+        headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
+        return HTMLResponse(docs_page(app.openapi()), headers=headers)
+
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way
+    app.add_exception_handler(HTTPException, problem_handler)
+    app.add_exception_handler(RequestValidationError, problem_handler)
+    # The last one added is the outermost.
+    app.add_middleware(BodyGuard, max_body_bytes=max_body_bytes)
+    app.add_middleware(Authentication, registry=registry)
+    app.add_middleware(AccessLog)
+    return app

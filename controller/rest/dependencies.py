@@ -1,0 +1,37 @@
+"""What endpoints are given: the register center and the few settings they need."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Annotated, Final, cast
+
+from fastapi import Depends
+from starlette.requests import Request as HttpRequest
+
+from registry import Registry, UriPolicy
+
+MAX_BODY_BYTES: Final = 256 * 1024
+MAX_REPLAYS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Passed to `create_app`, kept in the app's state, never in a module."""
+
+    registry: Registry
+    uri_policy: UriPolicy
+    #: a replay may take as long as its round did, in a process of its own
+    replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
+
+
+def _services(request: HttpRequest) -> Services:
+    return cast(Services, request.app.state.services)
+
+
+def _registry(request: HttpRequest) -> Registry:
+    return _services(request).registry
+
+
+GivenServices = Annotated[Services, Depends(_services)]
+GivenRegistry = Annotated[Registry, Depends(_registry)]

@@ -1,0 +1,57 @@
+"""What can be wrong with a call before any of our parts has seen it."""
+
+from __future__ import annotations
+
+from controller.errors import ControllerError
+
+
+class RestError(ControllerError):
+    """Base of the errors that only a caller of the API can make."""
+
+
+class UnauthorizedError(RestError):
+    """No token, or none that we know."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}; send the header 'Authorization: Bearer TOKEN' with a live token"
+        )
+        self.reason = reason
+
+
+class ForbiddenError(RestError):
+    """The token is good, but not for this."""
+
+
+class MalformedBodyError(RestError):
+    """The body is not JSON."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the body is not JSON: {reason}")
+        self.reason = reason
+
+
+class BodyTooLargeError(RestError):
+    """The body is larger than any sensible one."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the body is larger than {limit} bytes")
+        self.limit = limit
+
+
+class UnsupportedMediaTypeError(RestError):
+    """The body is sent as something else than JSON."""
+
+    def __init__(self, found: str | None) -> None:
+        said = f"is sent as {found[:100]!r}" if found else "has no Content-Type"
+        super().__init__(f"the body {said}; send 'Content-Type: application/json'")
+        self.found = found
+
+
+class ListenError(RestError):
+    """The API cannot listen where it was told to."""
+
+    def __init__(self, listen: str, reason: str) -> None:
+        super().__init__(f"cannot listen on {listen}: {reason}; FUGA_LISTEN sets another address")
+        self.listen = listen
+        self.reason = reason

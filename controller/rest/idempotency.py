@@ -1,0 +1,99 @@
+"""Creating POSTs that may be sent twice: the header Idempotency-Key.
+
+A client that saw no answer repeats the call with the same key. The first answer is
+kept for 24 hours per tenant and given again. Refusals are not kept: nothing was made,
+so the call may be tried again with the same key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Final, TypeVar
+
+from fastapi import Depends, Header
+from pydantic import BaseModel, TypeAdapter
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from controller.rest.auth import AnyCaller
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.problems import KINDS
+from registry import IdempotencyKey, Registry
+
+REPLAYED_HEADER: Final = "Idempotency-Replayed"
+JSON_TYPE: Final = "application/json"
+
+T = TypeVar("T")
+
+KeyHeader = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[!-~]{1,200}$",
+        max_length=200,
+        description="Makes the call safe to repeat for 24 hours: same key and body, same answer.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """One creating POST; does its work once per key."""
+
+    registry: Registry
+    scope: str
+    path: str
+    key: str | None
+
+    def answer(
+        self,
+        body: BaseModel,
+        create: Callable[[], T],
+        *,
+        status: int,
+        adapter: TypeAdapter[T],
+        kept: Callable[[T], T] = lambda made: made,
+    ) -> Response:
+        """Create and answer, or give the answer of the first call with this key.
+
+        ``kept`` turns what was made into what may be stored: secrets may not.
+        """
+        key = self.key_of(body)
+        if key is None:
+            return _json(adapter.dump_json(create()), status)
+        stored = self.registry.idempotency.begin(key.scope, key.key, key.fingerprint)
+        if stored is not None:
+            return _json(stored.body.encode(), stored.status, replayed=True)
+        try:
+            made = create()
+        except tuple(KINDS):
+            self.registry.idempotency.abandon(key.scope, key.key)
+            raise
+        stored_body = adapter.dump_json(kept(made)).decode()
+        self.registry.idempotency.complete(key.scope, key.key, status, stored_body)
+        return _json(adapter.dump_json(made), status)
+
+    def key_of(self, body: BaseModel) -> IdempotencyKey | None:
+        """Return the caller's key, bound to its scope and to what this body means."""
+        if self.key is None:
+            return None
+        # Spaces, order and spelt-out defaults aside: what means the same is the same.
+        meaning = f"{self.path}\n{body.model_dump_json()}"
+        fingerprint = hashlib.sha256(meaning.encode()).hexdigest()
+        return IdempotencyKey(scope=self.scope, key=self.key, fingerprint=fingerprint)
+
+
+def _creation(
+    request: HttpRequest, caller: AnyCaller, registry: GivenRegistry, key: KeyHeader = None
+) -> Creation:
+    return Creation(registry, caller.scope, request.url.path, key)
+
+
+GivenCreation = Annotated[Creation, Depends(_creation)]
+
+
+def _json(content: bytes, status: int, *, replayed: bool = False) -> Response:
+    headers = {REPLAYED_HEADER: "true"} if replayed else {}
+    return Response(content, status_code=status, media_type=JSON_TYPE, headers=headers)

@@ -1,0 +1,81 @@
+"""The OpenAPI document: every operation with the problems that it can answer."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from controller.rest.problems import MEDIA_TYPE
+from controller.rest.schemas import ProblemDocument
+
+SCHEMA_REF: Final = "#/components/schemas/"
+DESCRIPTION: Final = """\
+Ask for virtual machines, see where they are and why.
+
+Send `Authorization: Bearer TOKEN`. A tenant's token sees what is that tenant's own; an
+operator's sees all. Every error is an RFC 9457 problem document. Lists come in pages:
+pass `next` of one as `cursor` of the next. A POST that creates something is safe to
+repeat with an `Idempotency-Key`.
+"""
+
+_MEANINGS: Final = {
+    400: "The body is not JSON.",
+    401: "The token is missing, unknown or revoked.",
+    403: "The token may not do this.",
+    404: "There is no such thing, or it is another tenant's.",
+    409: "The present state forbids it.",
+    413: "The body is too large.",
+    415: "The body is sent as something else than JSON.",
+    422: "The input is not valid; `errors` says where.",
+    500: "The controller failed; `incident` says where in its log.",
+    503: "The database does not answer or needs an upgrade.",
+}
+_BODY_STATUSES: Final = (400, 413, 415)
+_METHODS: Final = frozenset({"get", "post", "patch", "put", "delete"})
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the ``responses`` of an operation that may answer with these problems."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": SCHEMA_REF + ProblemDocument.__name__}}}
+    return {status: {"description": _MEANINGS[status], "content": content} for status in statuses}
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the document; built once per app."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        _add_problem_schema(schemas)
+        for path in document["paths"].values():
+            for method, operation in path.items():
+                if method in _METHODS:
+                    _complete(operation)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _add_problem_schema(schemas: dict[str, Any]) -> None:
+    schema = ProblemDocument.model_json_schema(ref_template=SCHEMA_REF + "{model}")
+    schemas.update(schema.pop("$defs"))
+    schemas[ProblemDocument.__name__] = schema
+
+
+def _complete(operation: dict[str, Any]) -> None:
+    """Add what middleware may answer to any operation, and order all answers by status."""
+    statuses = [500, 503]
+    if "security" in operation:
+        statuses.append(401)
+    if "requestBody" in operation:
+        statuses.extend(_BODY_STATUSES)
+    if "requestBody" in operation or operation.get("parameters"):
+        statuses.append(422)
+    answers = operation["responses"]
+    for status, answer in problems(*statuses).items():
+        answers.setdefault(str(status), answer)
+        if "HTTPValidationError" in str(answers[str(status)]):
+            answers[str(status)] = answer
+    operation["responses"] = dict(sorted(answers.items()))

@@ -1,0 +1,321 @@
+"""Every error as an RFC 9457 problem document, from one table.
+
+The fields of a problem: ``type`` names the kind (a name, not an address to open),
+``code`` is its last part for programs, ``title`` the same for people, ``detail`` says
+what happened this time and what to do. ``errors`` lists the faulty places of the
+input: ``in`` (body, query, path or header), ``pointer`` (a JSON pointer into the body)
+or ``parameter``, what was found there and what is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Final
+
+import structlog
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import compile_path
+
+from controller.errors import PolicyFailedError
+from controller.rest.errors import (
+    BodyTooLargeError,
+    ForbiddenError,
+    MalformedBodyError,
+    UnauthorizedError,
+    UnsupportedMediaTypeError,
+)
+from controller.rest.schemas import PATTERNS_SAID
+from registry import (
+    CapacityExceededError,
+    ConflictError,
+    DuplicateError,
+    IdempotencyConflictError,
+    IdempotencyInProgressError,
+    IllegalTransitionError,
+    InvalidError,
+    NotFoundError,
+    RegistryUnavailableError,
+    SchemaOutdatedError,
+    UriRefusedError,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "https://fuga.invalid/problems/"
+ERRORS_SHOWN: Final = 20
+FOUND_SHOWN: Final = 120
+#: How Pydantic begins: "Input should be a valid integer", "String should match pattern ..."
+_SHOULD_BE: Final = re.compile(r"^(\w+ should (be )?|Value error, )")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What all problems of one kind share."""
+
+    status: HTTPStatus
+    code: str
+    title: str
+
+
+INVALID: Final = Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", "The input is not valid")
+INTERNAL: Final = Kind(
+    HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The controller failed; this is not your fault"
+)
+
+#: Error class to kind. A class stands for its subclasses too.
+KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
+    {
+        UnauthorizedError: Kind(HTTPStatus.UNAUTHORIZED, "unauthorized", "A token is needed"),
+        ForbiddenError: Kind(HTTPStatus.FORBIDDEN, "forbidden", "This token may not do that"),
+        MalformedBodyError: Kind(HTTPStatus.BAD_REQUEST, "malformed", "The body is not JSON"),
+        BodyTooLargeError: Kind(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "The body is too large"
+        ),
+        UnsupportedMediaTypeError: Kind(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body must be JSON"
+        ),
+        RequestValidationError: INVALID,
+        InvalidError: INVALID,
+        UriRefusedError: Kind(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "uri_refused", "This libvirt URI is not allowed"
+        ),
+        NotFoundError: Kind(HTTPStatus.NOT_FOUND, "not_found", "There is no such thing"),
+        DuplicateError: Kind(HTTPStatus.CONFLICT, "duplicate", "It exists already"),
+        ConflictError: Kind(HTTPStatus.CONFLICT, "conflict", "The present state forbids it"),
+        IllegalTransitionError: Kind(
+            HTTPStatus.CONFLICT, "illegal_transition", "The present state forbids it"
+        ),
+        CapacityExceededError: Kind(
+            HTTPStatus.CONFLICT, "capacity_exceeded", "It does not fit on the host"
+        ),
+        IdempotencyConflictError: Kind(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "idempotency_key_reused",
+            "This Idempotency-Key belongs to another request",
+        ),
+        IdempotencyInProgressError: Kind(
+            HTTPStatus.CONFLICT,
+            "idempotency_in_progress",
+            "The request with this Idempotency-Key is still in progress",
+        ),
+        RegistryUnavailableError: Kind(
+            HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", "The database does not answer"
+        ),
+        PolicyFailedError: Kind(
+            HTTPStatus.INTERNAL_SERVER_ERROR, "policy_failed", "The policy did not decide"
+        ),
+        SchemaOutdatedError: Kind(
+            HTTPStatus.SERVICE_UNAVAILABLE, "schema_outdated", "The database needs an upgrade"
+        ),
+    }
+)
+
+#: Errors of the framework itself: paths and methods that we do not have.
+HTTP_KINDS: Final[Mapping[int, Kind]] = MappingProxyType(
+    {
+        400: Kind(HTTPStatus.BAD_REQUEST, "malformed", "The body is not JSON"),
+        404: Kind(HTTPStatus.NOT_FOUND, "no_such_path", "There is nothing at this path"),
+        405: Kind(
+            HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", "This path has no such method"
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One problem document and the headers that belong to it."""
+
+    kind: Kind
+    detail: str
+    errors: Sequence[Mapping[str, Any]] = ()
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {
+            "type": TYPE_PREFIX + self.kind.code,
+            "title": self.kind.title,
+            "status": int(self.kind.status),
+            "detail": self.detail,
+            "code": self.kind.code,
+            "errors": [dict(error) for error in self.errors],
+            **self.extensions,
+        }
+
+    def response(self) -> Response:
+        """Return the HTTP answer. ASCII only: input that is quoted may be no valid UTF-8."""
+        return Response(
+            json.dumps(self.document(), ensure_ascii=True),
+            status_code=int(self.kind.status),
+            media_type=MEDIA_TYPE,
+            headers=dict(self.headers),
+        )
+
+
+def problem_of(error: Exception, *, method: str, path: str) -> Problem:
+    """Return the problem that an error means to the caller; never fails."""
+    if isinstance(error, HTTPException):
+        return _of_http_exception(error, method=method, path=path)
+    kind = next((KINDS[cls] for cls in type(error).__mro__ if cls in KINDS), None)
+    if kind is None:
+        return _of_unknown(error)
+    errors = _places(error, method)
+    return Problem(
+        kind=kind,
+        detail=_detail(error, errors),
+        errors=errors[:ERRORS_SHOWN],
+        headers=_headers_of(kind),
+    )
+
+
+async def problem_handler(request: HttpRequest, error: Exception) -> Response:
+    """Answer for the framework's own exceptions, in the form that its router wants."""
+    response = problem_of(error, method=request.method, path=request.url.path).response()
+    if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The router names the methods of the first route with this path only.
+        response.headers["Allow"] = ", ".join(sorted(_methods_at(request))) or "GET"
+    return response
+
+
+def _methods_at(request: HttpRequest) -> set[str]:
+    """Return the methods that the OpenAPI document has at this path."""
+    paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
+    return {
+        method.upper()
+        for template, operations in paths.items()
+        if compile_path(template)[0].match(request.url.path)
+        for method in operations
+    }
+
+
+def shown(value: Any) -> Any:
+    """Return what was found, short enough to be quoted and always valid JSON."""
+    told: Any
+    match value:
+        case None | bool():
+            told = value
+        case int():
+            told = value if abs(value) < 2**63 else "an integer beyond 64 bits"
+        case float():
+            told = value if math.isfinite(value) else str(value)
+        case Mapping():
+            told = f"an object with {len(value)} members"
+        case list() | tuple():
+            told = f"a list of {len(value)}"
+        case _:
+            text = str(value)
+            told = text if len(text) <= FOUND_SHOWN else text[:FOUND_SHOWN] + "…"
+    return told
+
+
+def _headers_of(kind: Kind) -> Mapping[str, str]:
+    if kind.status is HTTPStatus.UNAUTHORIZED:
+        return {"WWW-Authenticate": 'Bearer realm="fuga"'}
+    if kind.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return {"Connection": "close"}  # the rest of the body is not read
+    if kind.code in {"idempotency_in_progress", "not_ready"}:
+        return {"Retry-After": "1"}
+    return {}
+
+
+def _of_http_exception(error: HTTPException, *, method: str, path: str) -> Problem:
+    details = {
+        404: f"nothing is served at {shown(path)}; /docs lists the paths",
+        405: f"{method} is not a method of {shown(path)}",
+    }
+    status = HTTPStatus(error.status_code)
+    kind = HTTP_KINDS.get(status) or Kind(status, status.name.lower(), status.phrase)
+    return Problem(
+        kind=kind,
+        detail=details.get(error.status_code, str(error.detail)),
+        headers=error.headers or {},
+    )
+
+
+def _of_unknown(error: Exception) -> Problem:
+    incident = str(uuid.uuid4())
+    log.error("request_failed", incident=incident, error=str(error), exc_info=error)
+    return Problem(
+        kind=INTERNAL,
+        detail=f"an unexpected error, logged as incident {incident}",
+        extensions={"incident": incident},
+    )
+
+
+def _places(error: Exception, method: str) -> list[dict[str, Any]]:
+    """Return where the input is faulty, if it is the input."""
+    match error:
+        case RequestValidationError():
+            return [_place(found) for found in error.errors()]
+        case InvalidError():
+            place, found, allowed = _where(error.field, method), error.found, error.allowed
+        case UriRefusedError():
+            place, found, allowed = _where("uri", method), error.uri, error.reason
+        case _:
+            return []
+    return [{**place, "detail": str(error), "found": shown(found), "allowed": allowed}]
+
+
+def _detail(error: Exception, errors: Sequence[Mapping[str, Any]]) -> str:
+    if isinstance(error, RequestValidationError):
+        return _summary(errors)
+    if isinstance(error, RegistryUnavailableError):
+        # The driver's words may name the database's host and user: for the log alone.
+        log.warning("registry_unavailable", error=str(error))
+        return "the database does not answer, or is too busy; try again"
+    return str(error)
+
+
+def _where(name: str, method: str) -> dict[str, str]:
+    """Return the place of a field that the register center refused."""
+    if method in {"POST", "PATCH", "PUT"}:
+        return {"in": "body", "pointer": _pointer(name.split("."))}
+    return {"in": "query", "parameter": name}
+
+
+def _place(error: Mapping[str, Any]) -> dict[str, Any]:
+    source, *path = error["loc"]
+    missing = error["type"] == "missing"
+    found = "nothing" if missing else shown(error.get("input"))
+    allowed = _allowed(error)
+    place: dict[str, Any] = {"in": source}
+    if source == "body":
+        place["pointer"] = _pointer([part for part in path if part != "[key]"])
+    else:
+        place["parameter"] = str(path[0]) if path else ""
+    name = place.get("pointer") or place.get("parameter")
+    detail = f"{name}: found {json.dumps(found, ensure_ascii=False)}, allowed: {allowed}"
+    return {**place, "detail": detail, "found": found, "allowed": allowed}
+
+
+def _allowed(error: Mapping[str, Any]) -> str:
+    pattern = error.get("ctx", {}).get("pattern")
+    if error["type"] == "extra_forbidden":
+        return "no such name; /docs lists those that are known"
+    if error["type"] == "missing":
+        return "it is required"
+    return PATTERNS_SAID.get(pattern) or _SHOULD_BE.sub("", str(error["msg"]))
+
+
+def _pointer(path: Sequence[Any]) -> str:
+    return "#" + "".join(
+        "/" + str(shown(part)).replace("~", "~0").replace("/", "~1") for part in path
+    )
+
+
+def _summary(errors: Sequence[Mapping[str, Any]]) -> str:
+    first = "; ".join(str(error["detail"]) for error in errors[:3])
+    return first if len(errors) <= 3 else f"{first}; and {len(errors) - 3} more"

@@ -1,0 +1,97 @@
+"""/v1/hosts: the machines that run VMs. For operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.rest.auth import Operator, bearer
+from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.idempotency import GivenCreation
+from controller.rest.openapi import problems
+from controller.rest.schemas import HostChange, HostInput, HostsQuery, Name, PageOf
+from registry import Host, HostAdminEvent, HostReport, NewHost, Page
+
+router = APIRouter(prefix="/hosts", tags=["hosts"], dependencies=[Security(bearer)])
+_ADAPTER: Final = TypeAdapter(Host)
+_EVENTS: Final[Mapping[str, HostAdminEvent]] = MappingProxyType(
+    {
+        "active": HostAdminEvent.ACTIVATE,
+        "draining": HostAdminEvent.DRAIN,
+        "maintenance": HostAdminEvent.MAINTAIN,
+    }
+)
+
+
+@router.post("", status_code=202, response_model=Host, responses=problems(403, 409))
+def register_host(
+    body: HostInput, caller: Operator, services: GivenServices, creation: GivenCreation
+) -> Response:
+    """Register a host. It takes VMs once the monitor has reached it and it is `up`."""
+    new = NewHost(
+        name=body.name,
+        uri=body.uri,
+        labels=tuple(body.labels),
+        overrides=body.overrides,
+        reserved=body.reserved,
+        ratios=body.ratios,
+        domain_type=body.domain_type,
+        pool=body.pool,
+        network=body.network,
+        base_volume=body.base_volume,
+        memory_backing_mib=body.memory_backing_mib,
+        max_builds=body.max_builds,
+    )
+    hosts, policy = services.registry.hosts, services.uri_policy
+    return creation.answer(
+        body,
+        lambda: hosts.add(new, actor=caller.actor, uri_policy=policy),
+        status=202,
+        adapter=_ADAPTER,
+    )
+
+
+@router.get("", response_model=PageOf[Host], responses=problems(403))
+def list_hosts(
+    query: Annotated[HostsQuery, Query()], caller: Operator, registry: GivenRegistry
+) -> Page[Host]:
+    """List hosts."""
+    return registry.hosts.list(
+        limit=query.limit, cursor=query.cursor, include_retired=query.include_retired
+    )
+
+
+@router.get("/{name}", response_model=Host, responses=problems(403, 404))
+def show_host(name: Name, caller: Operator, registry: GivenRegistry) -> Host:
+    """Show a host."""
+    return registry.hosts.get(name)
+
+
+@router.get("/{name}/report", response_model=HostReport, responses=problems(403, 404))
+def show_report(name: Name, caller: Operator, registry: GivenRegistry) -> HostReport:
+    """Show what the monitor saw last: consumption, domains, volumes."""
+    return registry.hosts.latest_report(name)
+
+
+@router.patch("/{name}", response_model=Host, responses=problems(403, 404, 409))
+def change_host(name: Name, body: HostChange, caller: Operator, registry: GivenRegistry) -> Host:
+    """Change a host's settings, or drain, maintain or activate it."""
+    asked = body.model_dump(exclude={"admin"})
+    changes = {field: value for field, value in asked.items() if value is not None}
+    host = registry.hosts.get(name)
+    if body.admin is not None:  # first: a retired host refuses, and then nothing has changed
+        host = registry.hosts.apply(name, _EVENTS[body.admin], actor=caller.actor)
+    if changes:
+        host = registry.hosts.update(name, actor=caller.actor, **changes)
+    return host
+
+
+@router.delete("/{name}", response_model=Host, responses=problems(403, 404, 409))
+def retire_host(name: Name, caller: Operator, registry: GivenRegistry) -> Host:
+    """Retire a host. Refused while VMs hold a part of it: drain it and delete them first."""
+    return registry.hosts.apply(name, HostAdminEvent.RETIRE, actor=caller.actor)

@@ -1,0 +1,107 @@
+"""/v1/requests: ask for VMs, see what became of it, give them back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.explain import RequestExplanation, explain_request
+from controller.rest.auth import AnyCaller, Caller, bearer
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.errors import ForbiddenError
+from controller.rest.idempotency import GivenCreation
+from controller.rest.openapi import problems
+from controller.rest.schemas import PageOf, RequestInput, RequestsQuery
+from controller.rest.telling import told_page, told_request
+from registry import InvalidError, NotFoundError, Page, Registry, Request
+
+router = APIRouter(prefix="/requests", tags=["requests"], dependencies=[Security(bearer)])
+_ADAPTER: Final = TypeAdapter(Request)
+_FIELDS: Final[Mapping[str, str]] = MappingProxyType({"VM type": "vm_type", "host": "hosts"})
+
+
+@router.post("", status_code=201, response_model=Request, responses=problems(403, 409))
+def ask_for_vms(
+    body: RequestInput, caller: AnyCaller, registry: GivenRegistry, creation: GivenCreation
+) -> Response:
+    """Ask for VMs. They are placed at the start of the next slot, as far as they fit."""
+    tenant = _tenant_asked_for(body, caller)
+
+    def create() -> Request:
+        try:
+            return registry.requests.create(
+                tenant=tenant,
+                vm_type=body.vm_type,
+                count=body.count,
+                min_count=body.min_count,
+                name=body.name,
+                requires=tuple(body.requires),
+                hosts=None if body.hosts is None else tuple(body.hosts),
+                actor=caller.actor,
+                idempotency=creation.key_of(body),
+            )
+        except NotFoundError as error:  # of something the body names, not of this path
+            field = _FIELDS.get(error.kind, error.kind)
+            raise InvalidError(field, error.key, f"an existing {error.kind}") from error
+
+    return creation.answer(body, create, status=201, adapter=_ADAPTER)
+
+
+@router.get("", response_model=PageOf[Request], responses=problems(403))
+def list_requests(
+    query: Annotated[RequestsQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+) -> Page[Request]:
+    """List requests, oldest first."""
+    page = registry.requests.list(
+        tenant=caller.tenant_to_list(query.tenant),
+        state=query.state,
+        name=query.name,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    return told_page(page, told_request, caller)
+
+
+@router.get("/{request_id}", response_model=Request, responses=problems(404))
+def show_request(request_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Request:
+    """Show a request."""
+    return told_request(_own(registry, request_id, caller), caller)
+
+
+@router.delete("/{request_id}", status_code=202, response_model=Request, responses=problems(404))
+def delete_request(request_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Request:
+    """Delete a request and all of its VMs. It is `released` when the last one is gone."""
+    _own(registry, request_id, caller)
+    return told_request(registry.requests.delete(request_id, actor=caller.actor), caller)
+
+
+@router.get("/{request_id}/explanation", response_model=RequestExplanation, responses=problems(404))
+def explain_a_request(
+    request_id: UUID, caller: AnyCaller, registry: GivenRegistry
+) -> RequestExplanation:
+    """Tell why VMs of a request wait, resource by resource."""
+    _own(registry, request_id, caller)
+    return explain_request(registry, request_id, operator=caller.is_operator)
+
+
+def _own(registry: Registry, request_id: UUID, caller: Caller) -> Request:
+    request = registry.requests.get(request_id)
+    if not caller.sees(request.tenant):
+        raise NotFoundError("request", request_id)
+    return request
+
+
+def _tenant_asked_for(body: RequestInput, caller: Caller) -> str:
+    if caller.tenant is None:
+        if body.tenant is None:
+            raise InvalidError("tenant", None, "a tenant's name: operators say for whom they ask")
+        return body.tenant
+    if body.tenant not in (None, caller.tenant):
+        raise ForbiddenError(f"tenant {caller.tenant} may not ask for VMs for {body.tenant}")
+    return caller.tenant

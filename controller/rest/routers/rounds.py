@@ -1,0 +1,44 @@
+"""/v1/rounds: what was decided, slot by slot, and whether it can be decided again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Security
+
+from controller.replay import ReplayResult, replay_round
+from controller.rest.auth import AnyCaller, Operator, bearer
+from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.openapi import problems
+from controller.rest.schemas import MAX_BIGINT, PageOf, PageQuery, RoundDetail
+from controller.rest.telling import told_detail, told_page, told_round
+from registry import ConflictError, Page, RoundSummary
+
+router = APIRouter(prefix="/rounds", tags=["rounds"], dependencies=[Security(bearer)])
+RoundNumber = Annotated[int, Path(ge=1, le=MAX_BIGINT)]
+
+
+@router.get("", response_model=PageOf[RoundSummary])
+def list_rounds(
+    query: Annotated[PageQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+) -> Page[RoundSummary]:
+    """List rounds, newest first. A tenant sees only its own dominant share in them."""
+    page = registry.rounds.list(limit=query.limit, cursor=query.cursor)
+    return told_page(page, told_round, caller)
+
+
+@router.get("/{number}", response_model=RoundDetail, responses=problems(404))
+def show_round(number: RoundNumber, caller: AnyCaller, registry: GivenRegistry) -> RoundDetail:
+    """Show a round."""
+    return told_detail(RoundDetail.of(registry.rounds.get(number)), caller)
+
+
+@router.post("/{number}/replay", response_model=ReplayResult, responses=problems(403, 404, 409))
+def replay_a_round(number: RoundNumber, caller: Operator, services: GivenServices) -> ReplayResult:
+    """Decide a stored round again, in a fresh process, and compare bit for bit."""
+    if not services.replays.acquire(blocking=False):
+        raise ConflictError("other replays are running; try again when they have ended")
+    try:
+        return replay_round(services.registry, number)
+    finally:
+        services.replays.release()

@@ -1,0 +1,58 @@
+"""/v1/tokens: who may call. For operators."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.rest.auth import Operator, bearer
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.idempotency import GivenCreation
+from controller.rest.openapi import problems
+from controller.rest.schemas import PageOf, PageQuery, TokenCreated, TokenInput
+from registry import InvalidError, NotFoundError, Page, Token
+
+router = APIRouter(prefix="/tokens", tags=["tokens"], dependencies=[Security(bearer)])
+_ADAPTER: Final = TypeAdapter(TokenCreated)
+
+
+@router.post("", status_code=201, response_model=TokenCreated, responses=problems(403, 409))
+def make_token(
+    body: TokenInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
+) -> Response:
+    """Make a token. Its secret is told once, in this answer."""
+    if body.role == "operator" and body.tenant is not None:
+        raise InvalidError("tenant", body.tenant, "null: an operator's token has no tenant")
+    if body.role == "tenant" and body.tenant is None:
+        raise InvalidError("tenant", None, "the name of the tenant whose token it is")
+
+    def create() -> TokenCreated:
+        try:
+            token, secret = registry.tokens.create(
+                role=body.role, tenant=body.tenant, name=body.name, actor=caller.actor
+            )
+        except NotFoundError as error:
+            raise InvalidError("tenant", body.tenant, "an existing tenant") from error
+        return TokenCreated.of(token, secret)
+
+    return creation.answer(
+        body, create, status=201, adapter=_ADAPTER, kept=TokenCreated.without_secret
+    )
+
+
+@router.get("", response_model=PageOf[Token], responses=problems(403))
+def list_tokens(
+    query: Annotated[PageQuery, Query()], caller: Operator, registry: GivenRegistry
+) -> Page[Token]:
+    """List tokens, revoked ones too; never their secrets."""
+    return registry.tokens.list(limit=query.limit, cursor=query.cursor)
+
+
+@router.delete("/{token_id}", response_model=Token, responses=problems(403, 404))
+def revoke_token(token_id: UUID, caller: Operator, registry: GivenRegistry) -> Token:
+    """Revoke a token, at once."""
+    return registry.tokens.revoke(token_id, actor=caller.actor)

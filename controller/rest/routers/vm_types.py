@@ -1,0 +1,46 @@
+"""/v1/vm-types: what is on offer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.rest.auth import AnyCaller, Operator, bearer
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.idempotency import GivenCreation
+from controller.rest.openapi import problems
+from controller.rest.schemas import Name, PageOf, PageQuery, VmTypeInput
+from registry import Page, VmType
+
+router = APIRouter(prefix="/vm-types", tags=["vm-types"], dependencies=[Security(bearer)])
+_ADAPTER: Final = TypeAdapter(VmType)
+
+
+@router.get("", response_model=PageOf[VmType])
+def list_vm_types(
+    query: Annotated[PageQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+) -> Page[VmType]:
+    """List VM types."""
+    return registry.vm_types.list(limit=query.limit, cursor=query.cursor)
+
+
+@router.get("/{name}", response_model=VmType, responses=problems(404))
+def show_vm_type(name: Name, caller: AnyCaller, registry: GivenRegistry) -> VmType:
+    """Show a VM type."""
+    return registry.vm_types.get(name)
+
+
+@router.post("", status_code=201, response_model=VmType, responses=problems(403, 409))
+def offer_vm_type(
+    body: VmTypeInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
+) -> Response:
+    """Offer a VM type."""
+    return creation.answer(
+        body,
+        lambda: registry.vm_types.add(body.name, body.resources, actor=caller.actor),
+        status=201,
+        adapter=_ADAPTER,
+    )

@@ -1,0 +1,62 @@
+"""/v1/vms: the VMs that came of requests."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Security
+
+from controller.explain import VmExplanation, explain_vm
+from controller.rest.auth import AnyCaller, Caller, bearer
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.openapi import problems
+from controller.rest.schemas import PageOf, VmsQuery
+from controller.rest.telling import told_page, told_vm
+from registry import NotFoundError, Page, Registry, Vm
+
+router = APIRouter(prefix="/vms", tags=["vms"], dependencies=[Security(bearer)])
+
+
+@router.get("", response_model=PageOf[Vm], responses=problems(403))
+def list_vms(
+    query: Annotated[VmsQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+) -> Page[Vm]:
+    """List VMs, oldest first."""
+    page = registry.vms.list(
+        tenant=caller.tenant_to_list(query.tenant),
+        request_id=query.request,
+        host=query.host,
+        name=query.name,
+        include_deleted=query.include_deleted,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    return told_page(page, told_vm, caller)
+
+
+@router.get("/{vm_id}", response_model=Vm, responses=problems(404))
+def show_vm(vm_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Vm:
+    """Show a VM."""
+    return told_vm(_own(registry, vm_id, caller), caller)
+
+
+@router.delete("/{vm_id}", status_code=202, response_model=Vm, responses=problems(404))
+def delete_vm(vm_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Vm:
+    """Delete a VM; the `count` of its request falls by one."""
+    _own(registry, vm_id, caller)
+    return told_vm(registry.vms.delete(vm_id, actor=caller.actor), caller)
+
+
+@router.get("/{vm_id}/explanation", response_model=VmExplanation, responses=problems(404))
+def explain_a_vm(vm_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> VmExplanation:
+    """Tell why a VM is on its host, with the combinations that the host weighed."""
+    _own(registry, vm_id, caller)
+    return explain_vm(registry, vm_id, operator=caller.is_operator)
+
+
+def _own(registry: Registry, vm_id: UUID, caller: Caller) -> Vm:
+    vm = registry.vms.get(vm_id)
+    if not caller.sees(vm.tenant):
+        raise NotFoundError("VM", vm_id)  # in the register center's own words
+    return vm

@@ -1,0 +1,305 @@
+"""What the API reads and writes.
+
+Input is strict: no conversions, no unknown names, everything bounded, no control
+characters. Output is the register center's records as they are, so most of it needs
+no second description; only what differs from a record is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from registry import Event, RequestState, RoundRecord, Token
+
+MAX_BIGINT: Final = 2**63 - 1
+NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
+
+#: What a pattern asks for, in words.
+PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        NAME_PATTERN: "1 to 63 of a-z, 0-9, '.', '_', '-', first and last a letter or digit",
+    }
+)
+
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
+Label = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._:/=-]{0,126}[A-Za-z0-9])?$", max_length=128
+    ),
+]
+LibvirtName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", max_length=128)
+]
+Uri = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,500}$", max_length=500)]
+Count = Annotated[int, Field(ge=1, le=10_000)]
+Amount = Annotated[int, Field(ge=0, le=1_000_000_000_000)]
+Amounts = Annotated[dict[Name, Amount], Field(max_length=32)]
+Ratio = Annotated[int, Field(ge=1, le=1_000_000, description="Over-commit, in thousandths.")]
+Ratios = Annotated[dict[Name, Ratio], Field(max_length=32)]
+Labels = Annotated[list[Label], Field(max_length=64)]
+Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
+
+T = TypeVar("T")
+
+
+class Input(BaseModel):
+    """A body that the API accepts."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class RequestInput(Input):
+    """Ask for ``count`` VMs of one type."""
+
+    vm_type: Name
+    count: Count
+    min_count: Count = Field(
+        1,
+        description="At least that many at once or none, in the first round that places any; "
+        "at most count.",
+    )
+    name: Name | None = None
+    tenant: Name | None = Field(
+        None, description="Operators must say for whom; a tenant may name itself."
+    )
+    requires: Labels = Field(default=[], description="Labels that a host must carry.")
+    hosts: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
+        None, description="Hosts that may be used; null: all."
+    )
+
+
+class VmTypeInput(Input):
+    """Offer a VM type."""
+
+    name: Name
+    resources: Annotated[Amounts, Field(min_length=1)]
+
+
+class TenantInput(Input):
+    """Admit a tenant."""
+
+    name: Name
+    weight: Weight = 1.0
+    parent: Name | None = None
+
+
+class TenantChange(Input):
+    """Change a tenant."""
+
+    weight: Weight
+
+
+class HostInput(Input):
+    """Register a host. It is ``enrolling`` until the monitor has reached it."""
+
+    name: Name
+    uri: Uri
+    labels: Labels = []
+    overrides: Amounts = Field(default={}, description="Capacity to assume, not what is detected.")
+    reserved: Amounts = Field(default={}, description="Kept for the host itself.")
+    ratios: Ratios = {}
+    domain_type: Literal["kvm", "qemu", "test"] = "kvm"
+    pool: LibvirtName = "default"
+    network: LibvirtName = "default"
+    base_volume: LibvirtName | None = None
+    memory_backing_mib: Annotated[int, Field(ge=16, le=1_000_000_000)] | None = None
+    max_builds: Annotated[int, Field(ge=1, le=1000)] = 2
+
+
+class HostChange(Input):
+    """Change a host; what is not named stays as it is."""
+
+    admin: Literal["active", "draining", "maintenance"] | None = None
+    labels: Labels | None = None
+    overrides: Annotated[dict[Name, Amount | None], Field(max_length=32)] | None = Field(
+        None, description="By resource; null takes an override back."
+    )
+    reserved: Amounts | None = None
+    ratios: Ratios | None = None
+    max_builds: Annotated[int, Field(ge=1, le=1000)] | None = None
+
+
+class TokenInput(Input):
+    """Make a token: for a tenant, or with role operator for none."""
+
+    role: Literal["operator", "tenant"]
+    name: Name
+    tenant: Name | None = None
+
+
+class PageQuery(BaseModel):
+    """Which part of a list."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+    cursor: Annotated[str, Field(pattern=r"^[!-~]{1,500}$")] | None = Field(
+        None, description="The `next` of the page before."
+    )
+
+
+class RequestsQuery(PageQuery):
+    """Which requests."""
+
+    tenant: Name | None = None
+    state: RequestState | None = None
+    name: Name | None = None
+
+
+class VmsQuery(PageQuery):
+    """Which VMs."""
+
+    request: UUID | None = None
+    tenant: Name | None = None
+    host: Name | None = None
+    name: Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,80}$")] | None = None
+    include_deleted: bool = False
+
+
+class HostsQuery(PageQuery):
+    """Which hosts."""
+
+    include_retired: bool = False
+
+
+class EventsQuery(BaseModel):
+    """Which events: those after a number, oldest first."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+    after: Annotated[int, Field(ge=0, le=MAX_BIGINT)] = 0
+    subject: Annotated[str, Field(pattern=r"^[!-~]{1,64}$")] | None = Field(
+        None, description="Id of the request, VM, host or whatever it is about."
+    )
+    kind: Annotated[str, Field(pattern=r"^[a-z0-9_.]{1,64}$")] | None = None
+    tenant: Name | None = None
+
+
+class PageOf(BaseModel, Generic[T]):
+    """A part of a list."""
+
+    items: list[T]
+    next: str | None = Field(description="`cursor` of the next page; null: this is the last.")
+
+
+class EventsPage(BaseModel):
+    """Events in order. There are always more some day, so ``next`` is never null."""
+
+    items: list[Event]
+    next: int = Field(description="`after` of the next call.")
+
+
+class RoundDetail(BaseModel):
+    """A round with its parameters and outcome; its inputs stay in the register center."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    number: int
+    slot_start_at: datetime
+    slot_length_s: float
+    policy: str
+    decided_by: str
+    fallback_reason: str | None
+    placed: int
+    left_out: int
+    dropped: int
+    cut: bool
+    work: int
+    shares: list[Mapping[str, Any]]
+    bound: float | None
+    fair_distance: float | None = Field(
+        description="Mean |share - fair target| of the tenants per mean target."
+    )
+    timings: Mapping[str, float]
+    engine_version: str
+    seed: int
+    inputs_digest: str
+    created_at: datetime
+    parameters: Mapping[str, Any]
+    budget_units: int | None
+    outcome: Mapping[str, Any] | None = Field(description="Told to operators only.")
+
+    @classmethod
+    def of(cls, record: RoundRecord) -> RoundDetail:
+        """Return what the API tells of a round."""
+        return cls.model_validate(record)
+
+
+class TokenCreated(BaseModel):
+    """A new token. This answer alone holds the secret: only its hash is stored."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: UUID
+    name: str
+    role: Literal["operator", "tenant"]
+    tenant: str | None
+    created_at: datetime
+    revoked_at: datetime | None
+    secret: str | None = Field(description="Null when an answer is given again for its key.")
+
+    @classmethod
+    def of(cls, token: Token, secret: str) -> TokenCreated:
+        """Join a token and its secret."""
+        return cls(
+            id=token.id,
+            name=token.name,
+            role=token.role,
+            tenant=token.tenant,
+            created_at=token.created_at,
+            revoked_at=token.revoked_at,
+            secret=secret,
+        )
+
+    def without_secret(self) -> TokenCreated:
+        """Return what may be stored."""
+        return self.model_copy(update={"secret": None})
+
+
+class Alive(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Ready(BaseModel):
+    """The database answers and its schema fits."""
+
+    status: Literal["ok"] = "ok"
+    last_round: int | None = Field(description="Number of the newest round.")
+    last_round_age_s: float | None = Field(
+        description="Since its slot began. Idle slots leave no round."
+    )
+
+
+class ProblemError(BaseModel):
+    """One faulty place of the input."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    in_: Literal["body", "query", "path", "header"] = Field(alias="in")
+    pointer: str | None = Field(None, description="JSON pointer into the body.")
+    parameter: str | None = Field(None, description="Name of the parameter or header.")
+    detail: str
+    found: str | int | float | bool | None
+    allowed: str
+
+
+class ProblemDocument(BaseModel):
+    """RFC 9457 problem."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="Stable name of the kind, for programs.")
+    errors: list[ProblemError]
+    incident: str | None = Field(None, description="Under which a 500 was logged.")

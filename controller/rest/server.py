@@ -1,0 +1,108 @@
+"""`fuga api`: serve the application until told to stop."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from typing import Final
+
+import structlog
+import uvicorn
+
+from controller.rest.app import create_app
+from controller.rest.errors import ListenError
+from controller.settings import ControllerSettings
+from registry import DEFAULT_URI_POLICY, Registry, RegistryError, UriPolicy
+from registry.logs import configure_logging
+
+GRACE_S: Final = 10
+BACKLOG: Final = 2048
+
+log = structlog.get_logger(__name__)
+
+
+def main() -> int:
+    """Serve by the settings found; return the exit status, 1 if it could not start."""
+    settings = ControllerSettings()
+    configure_logging(settings.log_level)
+    try:
+        serve(settings)
+    except (ListenError, RegistryError) as error:
+        sys.stderr.write(f"fuga api: {error}\n")
+        return 1
+    return 0
+
+
+def serve(settings: ControllerSettings) -> None:
+    """Serve until SIGTERM or SIGINT, then finish the calls under way and return.
+
+    Raises
+    ------
+    ListenError
+        If the address is in use or not ours.
+    SchemaOutdatedError
+        If the database wants `fuga db upgrade`.
+    """
+    registry = Registry.connect(settings.resolved_database_url())
+    try:
+        with listen_on(settings.listen) as listener:
+            _run(registry, settings, listener)
+    finally:
+        registry.close()
+
+
+def listen_on(listen: str) -> socket.socket:
+    """Return a socket that listens at ``host:port``; `ListenError` if it cannot."""
+    host, colon, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ListenError(listen, "it is not host:port")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, int(port)))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ListenError(listen, error.strerror or str(error)) from error
+    return listener
+
+
+def uri_policy_of(settings: ControllerSettings) -> UriPolicy:
+    """Return which libvirt URIs the settings let in."""
+    schemes = settings.uri_schemes
+    return UriPolicy(
+        schemes=DEFAULT_URI_POLICY.schemes if schemes is None else schemes,
+        parameters=settings.uri_parameters,
+    )
+
+
+def _run(registry: Registry, settings: ControllerSettings, listener: socket.socket) -> None:
+    app = create_app(registry, uri_policy=uri_policy_of(settings))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,  # the access log is ours, the rest goes to the root logger
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_graceful_shutdown=GRACE_S,
+        )
+    )
+    # uvicorn ends on these signals and then raises them again for whoever was there
+    # before; an orderly end is no death by signal, so nobody was.
+    before = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+    address = listener.getsockname()
+    log.info("api_started", host=address[0], port=address[1])
+    try:
+        server.run(sockets=[listener])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        log.info("api_stopped")
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    return None

@@ -1,0 +1,69 @@
+"""What the API, the control centre and the command line are told from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SecretStr,
+)
+
+from registry.settings import SharedSettings
+
+
+class ZonePolicy(BaseModel):
+    """The policy of one zone."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class ControllerSettings(SharedSettings):
+    """Settings of `fuga api`, `fuga control` and the commands: ``FUGA_*`` or a TOML file."""
+
+    slot_length_s: PositiveFloat = 60
+    policy: str = Field("fuga", description="Decides each round; see `fuga solve --list`.")
+    policy_parameters: dict[str, Any] = Field(
+        default_factory=dict, description="Of the policy, as in a problem file of `fuga solve`."
+    )
+    zone_policies: dict[str, ZonePolicy] = Field(
+        default_factory=dict,
+        description="Policy by zone, for hosts labelled zone=NAME; elsewhere `policy` decides.",
+    )
+    budget_units: PositiveInt = Field(
+        2_000_000, description="Combinations that a policy may evaluate in one round."
+    )
+    policy_deadline_s: PositiveFloat | None = Field(
+        None, description="After it the policy is killed and the fallback decides; half a slot."
+    )
+    sweep_interval_s: PositiveFloat = 1
+    resend_after_s: PositiveFloat = Field(
+        10, description="A task that nobody picked up is sent again after this long."
+    )
+    seed: NonNegativeInt | None = Field(
+        None, description="Of every round; by default each round is seeded by its slot's start."
+    )
+
+    listen: str = Field("127.0.0.1:8732", description="host:port of the API.")
+    uri_schemes: frozenset[str] | None = Field(
+        None, description="Schemes of libvirt URIs that hosts may have; None: the safe ones."
+    )
+    uri_parameters: frozenset[str] = Field(
+        frozenset(), description="Query parameters that such URIs may carry."
+    )
+
+    url: str | None = Field(None, description="Where the command line finds the API.")
+    token: SecretStr | None = Field(None, description="With which it speaks there.")
+
+    @property
+    def decision_time_s(self) -> float:
+        """How long a policy may take by the wall clock."""
+        return self.policy_deadline_s or self.slot_length_s / 2

@@ -1,0 +1,247 @@
+"""The control centre: leads by lease, and runs one round at the start of each slot."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import FrameType
+
+import structlog
+
+from controller.dispatch import Dispatcher
+from controller.errors import SlotSkippedError
+from controller.policy_process import PolicyProcess
+from controller.queue import CeleryQueue
+from controller.rounds import PolicyChoice, Slot, run_round
+from controller.settings import ControllerSettings
+from controller.zones import NamedPolicy
+from placement import policy_by_name
+from placement.patience import Patience
+from registry import (
+    CONTROL_LEASE,
+    Lease,
+    LeaseLostError,
+    Registry,
+    RegistryError,
+    StaleEpochError,
+    checkpoint,
+    configure_logging,
+)
+
+log = structlog.get_logger()
+
+
+class Leadership:
+    """Holds the control centre's lease and renews it in the background.
+
+    Whether it still holds is judged by the register center's clock when a round
+    commits; what this object knows is only a hint.
+    """
+
+    def __init__(self, registry: Registry, holder: str, lease_s: float) -> None:
+        self._registry = registry
+        self._holder = holder
+        self._lease_s = lease_s
+        self._lease: Lease | None = None
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease as last renewed; None while somebody else leads."""
+        return self._lease
+
+    def take(self) -> Lease | None:
+        """Take the lease if it is free, or keep it."""
+        if self._lease is None:
+            self._lease = self._registry.leases.acquire(CONTROL_LEASE, self._holder, self._lease_s)
+            if self._lease is not None:
+                log.info("lease_taken", holder=self._holder, epoch=self._lease.epoch)
+        return self._lease
+
+    def lost(self) -> None:
+        """Forget a lease that the register center no longer knows."""
+        log.warning("lease_lost", holder=self._holder)
+        self._lease = None
+
+    def keep(self, stop: threading.Event) -> None:
+        """Renew at a third of the lease's length, until told to stop."""
+        while not stop.wait(self._lease_s / 3):
+            lease = self._lease
+            if lease is None:
+                continue
+            try:
+                self._lease = self._registry.leases.renew(lease, self._lease_s)
+            except LeaseLostError:
+                self.lost()
+            except RegistryError as error:
+                log.warning("lease_not_renewed", error=str(error))
+            except Exception:  # a database that is away for a moment
+                log.exception("lease_not_renewed")
+
+    def give_up(self) -> None:
+        """Let another control centre lead at once."""
+        if self._lease is not None:
+            self._registry.leases.release(self._lease)
+            self._lease = None
+
+
+class SlotLoop:
+    """Waits for the start of each slot and runs its round while it leads."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        leadership: Leadership,
+        decider: PolicyProcess,
+        choice: PolicyChoice,
+        *,
+        slot_length_s: float,
+        on_committed: Callable[[], None],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._registry = registry
+        self._leadership = leadership
+        self._decider = decider
+        self._choice = choice
+        self._slot_length_s = slot_length_s
+        self._on_committed = on_committed
+        self._now = now
+
+    def run(self, stop: threading.Event) -> None:
+        """Run slot after slot until told to stop."""
+        while not stop.is_set():
+            start = self.next_start()
+            if stop.wait(max(0.0, start - self._now())):
+                return
+            lease = self._lease()
+            if lease is not None:
+                self.run_slot(
+                    Slot(start_at=datetime.fromtimestamp(start, UTC), length_s=self._slot_length_s),
+                    lease,
+                )
+
+    def next_start(self) -> float:
+        """Start of the next slot: slots are whole multiples of their length since the epoch."""
+        return (self._now() // self._slot_length_s + 1) * self._slot_length_s
+
+    def run_slot(self, slot: Slot, lease: Lease) -> None:
+        """Run the round of one slot; whatever goes wrong is told, and the loop goes on."""
+        structlog.contextvars.bind_contextvars(slot=slot.start_at.isoformat())
+        try:
+            report = run_round(
+                slot, lease, self._choice, store=self._registry.rounds, decider=self._decider
+            )
+            if report is None:
+                return
+            checkpoint("round.after_commit")
+            self._on_committed()
+            log.info(
+                "round_finished",
+                round=report.number,
+                decided_by=report.decided_by,
+                placed=report.placed,
+                left_out=report.left_out,
+                dropped=report.dropped,
+                duration_s=round(report.duration_s, 4),
+            )
+        except StaleEpochError:
+            self._leadership.lost()
+        except SlotSkippedError as error:
+            log.error("slot_skipped", alert=True, reasons=error.reasons)
+            self._registry.events.add(
+                actor="control",
+                kind="slot_skipped",
+                subject_type="slot",
+                subject_id=slot.start_at.isoformat(),
+                reason=str(error),
+            )
+        except Exception:  # tenants' VMs run on whatever happens here; the next slot tries again
+            log.exception("round_failed", alert=True)
+        finally:
+            structlog.contextvars.unbind_contextvars("slot")
+
+    def _lease(self) -> Lease | None:
+        try:
+            return self._leadership.take()
+        except Exception:  # a database that is away for a moment
+            log.exception("lease_not_taken")
+            return None
+
+
+def policy_choice(settings: ControllerSettings) -> PolicyChoice:
+    """The policies that settings name; parameters are checked before any slot starts."""
+    policy_by_name(settings.policy, settings.policy_parameters)
+    for zone in settings.zone_policies.values():
+        policy_by_name(zone.policy, zone.parameters)
+    Patience.of(settings.policy_parameters)  # the fallback's, where the policy has none
+    return PolicyChoice(
+        name=settings.policy,
+        parameters=settings.policy_parameters,
+        budget_units=settings.budget_units,
+        decision_time_s=settings.decision_time_s,
+        seed=settings.seed,
+        zones={
+            name: NamedPolicy(policy=zone.policy, parameters=zone.parameters)
+            for name, zone in settings.zone_policies.items()
+        },
+    )
+
+
+def main(settings: ControllerSettings | None = None) -> None:
+    """Run the control centre until SIGTERM or SIGINT."""
+    settings = settings or ControllerSettings()
+    configure_logging(settings.log_level)
+    choice = policy_choice(settings)
+    registry = Registry.connect(settings.resolved_database_url())
+    stop = threading.Event()
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, end)
+
+    holder = f"{socket.gethostname()}:{os.getpid()}"
+    leadership = Leadership(registry, holder, settings.lease_s)
+    decider = PolicyProcess()
+    decider.warm_up()
+    dispatcher = Dispatcher(
+        registry,
+        CeleryQueue(settings, resend_after_s=settings.resend_after_s),
+        interval_s=settings.sweep_interval_s,
+        resend_after_s=settings.resend_after_s,
+    )
+    loop = SlotLoop(
+        registry,
+        leadership,
+        decider,
+        choice,
+        slot_length_s=settings.slot_length_s,
+        on_committed=dispatcher.nudge,
+    )
+    threads = [
+        threading.Thread(target=leadership.keep, args=(stop,), name="lease"),
+        threading.Thread(target=dispatcher.run, args=(stop,), name="sweep"),
+    ]
+    for thread in threads:
+        thread.start()
+    log.info("control_centre_started", holder=holder, slot_length_s=settings.slot_length_s)
+    try:
+        loop.run(stop)
+    finally:
+        stop.set()
+        dispatcher.nudge()
+        for thread in threads:
+            thread.join()
+        leadership.give_up()
+        decider.close()
+        registry.close()
+        log.info("control_centre_stopped")
+
+
+if __name__ == "__main__":
+    main()

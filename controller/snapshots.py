@@ -1,0 +1,104 @@
+"""Rows of the register center into arrays, and indices back into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement import BoolArray, IntArray, Snapshot
+from registry import ClusterView, HostView, RequestView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What the indices of a snapshot stand for; stored with it, for people and replays."""
+
+    hosts: tuple[tuple[str, str], ...]  #: (id, name) on the axis H
+    tenants: tuple[tuple[str, str], ...]  #: (id, name) on the axis N
+    requests: tuple[tuple[str, str, str], ...]  #: (id, name, vm_type) on the axis Q
+
+
+def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
+    """Turn one read of the register center into what a policy decides on.
+
+    Hosts that take no VMs now (draining, unreachable, held back) keep their
+    capacity, which counts in the pool, but no request is eligible there.
+    """
+    host_class, eligible = _classes(view.hosts, view.requests)
+    capacity = _rows([host.capacity for host in view.hosts], len(view.resources))
+    committed = _rows([host.committed for host in view.hosts], len(view.resources))
+    tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
+    snapshot = Snapshot(
+        resources=view.resources,
+        capacity=capacity,
+        free=np.maximum(capacity - committed, 0),
+        host_class=host_class,
+        eligible=eligible,
+        demand=_rows([request.demand for request in view.requests], len(view.resources)),
+        count=_of(view.requests, lambda request: request.count),
+        min_count=_of(view.requests, lambda request: request.min_count),
+        tenant=_of(view.requests, lambda request: tenant_index[request.tenant_id]),
+        age=_of(view.requests, lambda request: request.age),
+        weight=np.array([tenant.weight for tenant in view.tenants], dtype=np.float64),
+        held=_rows([tenant.held for tenant in view.tenants], len(view.resources)),
+    )
+    names = Names(
+        hosts=tuple((str(host.id), host.name) for host in view.hosts),
+        tenants=tuple((str(tenant.id), tenant.name) for tenant in view.tenants),
+        requests=tuple(
+            (str(request.id), request.name, request.vm_type) for request in view.requests
+        ),
+    )
+    return snapshot, names
+
+
+def _classes(
+    hosts: Sequence[HostView], requests: Sequence[RequestView]
+) -> tuple[IntArray, BoolArray]:
+    """Group hosts that are alike to every request: (H,) classes and (Q, C) eligibility.
+
+    Two hosts are of one class if they accept alike, carry the same labels, and
+    no request names one of them, or avoids it, but not the other.
+    """
+    named = sorted({request.hosts for request in requests if request.hosts is not None})
+    avoided = sorted({request.avoid for request in requests if request.avoid}, key=repr)
+    named_sets = [frozenset(names) for names in named]
+    avoided_sets = [frozenset(ids) for ids in avoided]
+    class_of: dict[object, int] = {}
+    examples: list[HostView] = []
+    host_class = np.empty(len(hosts), dtype=np.int64)
+    for index, host in enumerate(hosts):
+        key = (
+            host.accepts,
+            host.labels,
+            tuple(host.name in names for names in named_sets),
+            tuple(host.id in ids for ids in avoided_sets),
+        )
+        if key not in class_of:
+            class_of[key] = len(examples)
+            examples.append(host)
+        host_class[index] = class_of[key]
+    eligible = np.zeros((len(requests), len(examples)), dtype=np.bool_)
+    for row, request in enumerate(requests):
+        for column, host in enumerate(examples):
+            eligible[row, column] = _may_use(request, host)
+    return host_class, eligible
+
+
+def _may_use(request: RequestView, host: HostView) -> bool:
+    return (
+        host.accepts
+        and set(request.requires) <= set(host.labels)
+        and (request.hosts is None or host.name in request.hosts)
+        and host.id not in request.avoid
+    )
+
+
+def _rows(rows: Sequence[Sequence[int]], width: int) -> IntArray:
+    return np.array(rows, dtype=np.int64).reshape(len(rows), width)
+
+
+def _of(requests: Sequence[RequestView], value: Callable[[RequestView], int]) -> IntArray:
+    return np.array([value(request) for request in requests], dtype=np.int64)

@@ -1,0 +1,12 @@
+"""Which engine decided: stored with every round, so that a replay can tell."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import version
+
+
+@cache
+def engine_version() -> str:
+    """Version of the installed distribution."""
+    return version("fuga-controller")

@@ -1,0 +1,76 @@
+"""Why requests wait, written down at the moment that decided it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from controller.snapshots import Names
+from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
+from placement.reasons import how_many_fit, still_needed
+from placement.shortage import free_after
+from registry import Waiting
+
+
+def waiting_requests(
+    slot_start_at: datetime, snapshot: Snapshot, allocation: Allocation, names: Names
+) -> dict[UUID, Waiting]:
+    """Return for each request that was left out how many VMs wait, and why.
+
+    The shortages are those of one VM against what is free after the round.
+    Requests alike in demand and eligibility share one look at the hosts. Of a gang
+    it is told how many VMs fit and how many are needed, of who starves which
+    hosts are held back for it.
+    """
+    seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
+    free = free_after(snapshot, allocation)
+    held: dict[int, list[str]] = {}
+    for request, host in allocation.details.get("holding", ()):
+        held.setdefault(request, []).append(names.hosts[host][1])
+    waiting = {}
+    for request, parts in _by_request(allocation.left_out).items():
+        key = (snapshot.demand[request].tobytes(), snapshot.eligible[request].tobytes())
+        if key not in seen:
+            seen[key] = shortages(snapshot, allocation, request)
+        count = sum(part.count for part in parts)
+        detail: dict[str, Any] = {
+            "slot_start_at": slot_start_at.isoformat(),
+            "shortages": [
+                _shortage_document(shortage, snapshot.resources, names) for shortage in seen[key]
+            ],
+        }
+        needed = still_needed(snapshot, request, count)
+        if needed > 1:
+            fit = how_many_fit(snapshot, request, free)
+            detail["gang"] = {"fit": fit, "needed": needed}
+        if request in held:
+            detail["holding"] = [{"host": name} for name in held[request]]
+        if held_back := sum(part.count for part in parts if part.reason is Reason.HELD_BACK):
+            detail["held_back"] = held_back
+        waiting[UUID(names.requests[request][0])] = Waiting(
+            count=count, reason=parts[0].reason.value, detail=detail
+        )
+    return waiting
+
+
+def _by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:
+    parts: dict[int, list[LeftOut]] = {}
+    for left in left_out:
+        parts.setdefault(left.request, []).append(left)
+    for each in parts.values():
+        each.sort(key=lambda part: -part.count)  # the reason of most of them is told
+    return parts
+
+
+def _shortage_document(
+    shortage: Shortage, resources: tuple[str, ...], names: Names
+) -> dict[str, Any]:
+    return {
+        "resource": resources[shortage.resource],
+        "hosts_short": shortage.hosts_short,
+        "hosts": shortage.hosts,
+        "nearest_host": names.hosts[shortage.nearest_host][1],
+        "missing": shortage.missing,
+    }

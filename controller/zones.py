@@ -1,0 +1,74 @@
+"""Which hosts form which zone, and who decides there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from placement import Policy, policy_by_name
+from placement.zones import InZones, Zone
+from registry import HostView
+
+LABEL = "zone="
+#: Hosts without a zone, or whose zone names no policy: the round's own policy decides there.
+ELSEWHERE = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPolicy:
+    """A policy and its parameters, as settings name them."""
+
+    policy: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneInputs:
+    """One zone of a round: part of its inputs."""
+
+    name: str
+    policy: str
+    parameters: Mapping[str, Any]
+    hosts: tuple[int, ...]  #: indices of the snapshot's H
+
+
+def zones_of(
+    hosts: Sequence[HostView], policies: Mapping[str, NamedPolicy], otherwise: NamedPolicy
+) -> tuple[ZoneInputs, ...]:
+    """Return the zones of a round in order of name; none where no zone has its own policy.
+
+    A host's zone is its label ``zone=NAME``; of several the first counts.
+    """
+    if not policies:
+        return ()
+    members: dict[str, list[int]] = {}
+    for index, host in enumerate(hosts):
+        named = (each.removeprefix(LABEL) for each in host.labels if each.startswith(LABEL))
+        zone = next(named, ELSEWHERE)
+        members.setdefault(zone if zone in policies else ELSEWHERE, []).append(index)
+    return tuple(
+        ZoneInputs(
+            name=name,
+            policy=policies.get(name, otherwise).policy,
+            parameters=policies.get(name, otherwise).parameters,
+            hosts=tuple(members[name]),
+        )
+        for name in sorted(members)
+    )
+
+
+def policy_in_zones(zones: Sequence[ZoneInputs]) -> Policy:
+    """Return the policy that lets each zone decide in turn."""
+    return InZones(
+        [
+            Zone(
+                name=zone.name,
+                hosts=np.array(zone.hosts, dtype=np.int64),
+                policy=policy_by_name(zone.policy, zone.parameters),
+            )
+            for zone in zones
+        ]
+    )

@@ -1,0 +1,35 @@
+"""The border to libvirt hosts: plain values in, plain values out, every call bounded.
+
+`HostConnection` is what the rest of the product uses. libvirt itself is imported by
+the child processes alone (``python -m hypervisor.child``), never in this process.
+"""
+
+from hypervisor.connection import HostConnection
+from hypervisor.errors import HostUnreachableError, HypervisorError, OperationFailedError
+from hypervisor.model import (
+    DomainSeen,
+    DomainSpec,
+    DomainState,
+    HostReport,
+    Mark,
+    VolumeSeen,
+    domain_name,
+    volume_name,
+)
+from hypervisor.pool import HostConnections
+
+__all__ = [
+    "DomainSeen",
+    "DomainSpec",
+    "DomainState",
+    "HostConnection",
+    "HostConnections",
+    "HostReport",
+    "HostUnreachableError",
+    "HypervisorError",
+    "Mark",
+    "OperationFailedError",
+    "VolumeSeen",
+    "domain_name",
+    "volume_name",
+]

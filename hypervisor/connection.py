@@ -1,0 +1,285 @@
+"""The parent's side of a host: one child process, asked one thing at a time.
+
+Every libvirt call can block for ever and none can be cancelled, so the calls happen in
+a process that can be killed. It is started by `subprocess`, not `multiprocessing`,
+whose children the daemonic processes of a worker pool may not have.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hypervisor import wire
+from hypervisor.errors import HostUnreachableError, OperationFailedError
+from hypervisor.model import DomainSeen, DomainSpec, HostReport, Mark
+
+# -P: not a module of that name in the current folder.
+_CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child")
+_STDERR_KEPT: Final = 2000  #: bytes of the child's last words in an error message
+_BURIAL_S: Final = 5.0  #: until a killed child has ended; longer if the kernel holds it
+_GOODBYE_S: Final = 0.5  #: for a child that is asked to end by itself
+
+
+class _SilentError(Exception):
+    """The child gave no answer: too late, or dead."""
+
+
+class HostConnection:
+    """Calls to one libvirt host, each bounded by a deadline.
+
+    Thread safe: calls of several threads follow one another, and waiting counts against
+    the deadline. A process that forks may go on using it: the fork starts a child of its own.
+
+    Parameters
+    ----------
+    uri : str
+        A libvirt URI that was judged safe: some of libvirt's parameters run programs.
+    deadline_s : float
+        How long a call may take that does not say itself.
+    """
+
+    def __init__(self, uri: str, *, deadline_s: float = 10.0) -> None:
+        self.uri = uri
+        self._deadline_s = deadline_s
+        self._lock = threading.Lock()
+        self._child: _Child | None = None
+        _connections.add(self)
+
+    def __enter__(self) -> HostConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def report(self, pool: str, *, deadline_s: float | None = None) -> HostReport:
+        """Capacity, consumption, domains and the pool's volumes. Waits for no guest."""
+        return wire.report_from(self._call("report", {"pool": pool}, deadline_s))
+
+    def find(self, vm_id: str, *, deadline_s: float | None = None) -> DomainSeen | None:
+        """Look for the domain of a VM, whoever made it."""
+        return wire.domain_from(self._call("find", {"vm_id": vm_id}, deadline_s))
+
+    def create_overlay(
+        self,
+        *,
+        pool: str,
+        name: str,
+        base_volume: str | None,
+        capacity_gib: int,
+        deadline_s: float | None = None,
+    ) -> None:
+        """Make a sparse disk on a base image. One of that name is there: nothing."""
+        args = {
+            "pool": pool,
+            "name": name,
+            "base_volume": base_volume,
+            "capacity_gib": capacity_gib,
+        }
+        self._call("create_overlay", args, deadline_s)
+
+    def define(self, spec: DomainSpec, *, deadline_s: float | None = None) -> None:
+        """Define a domain. One with the same mark is there: nothing; another's: refused."""
+        self._call("define", {"spec": spec}, deadline_s)
+
+    def start_paused(self, vm_id: str, *, deadline_s: float | None = None) -> None:
+        """Start a domain without letting its guest run. Started already: nothing."""
+        self._call("start_paused", {"vm_id": vm_id}, deadline_s)
+
+    def resume(self, vm_id: str, *, deadline_s: float | None = None) -> None:
+        """Let the guest run. Running already: nothing."""
+        self._call("resume", {"vm_id": vm_id}, deadline_s)
+
+    def destroy(
+        self, vm_id: str, *, mark: Mark | None = None, deadline_s: float | None = None
+    ) -> None:
+        """End a domain. Absent, off, or (when ``mark`` is given) another attempt's: nothing."""
+        self._call("destroy", {"vm_id": vm_id, "mark": mark}, deadline_s)
+
+    def undefine(
+        self, vm_id: str, *, mark: Mark | None = None, deadline_s: float | None = None
+    ) -> None:
+        """Forget a domain that is off. Absent, or another attempt's: nothing."""
+        self._call("undefine", {"vm_id": vm_id, "mark": mark}, deadline_s)
+
+    def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
+        """Delete a volume. Absent: nothing."""
+        self._call("delete_volume", {"pool": pool, "name": name}, deadline_s)
+
+    def remove(
+        self,
+        vm_id: str,
+        *,
+        assignment_id: str,
+        generation: int | None,
+        pool: str,
+        volume: str,
+        deadline_s: float | None = None,
+    ) -> bool:
+        """Remove what an assignment made on this host, then look again.
+
+        Returns
+        -------
+        bool
+            True: looked, and neither its domain nor its volume is there. False: a domain of
+            this VM is there that must not be touched (another generation's, or unmarked).
+        """
+        args = {
+            "vm_id": vm_id,
+            "assignment_id": assignment_id,
+            "generation": generation,
+            "pool": pool,
+            "volume": volume,
+        }
+        return bool(self._call("remove", args, deadline_s))
+
+    def console_tail(
+        self, vm_id: str, max_bytes: int = 65536, *, deadline_s: float | None = None
+    ) -> bytes:
+        """Return the last bytes of the serial console's log; empty if there is none."""
+        args = {"vm_id": vm_id, "max_bytes": max_bytes}
+        return base64.b64decode(self._call("console_tail", args, deadline_s))
+
+    def close(self) -> None:
+        """End the child. A later call starts another."""
+        with self._lock:
+            if self._child is not None:
+                self._child.end()
+                self._child = None
+
+    def _call(self, op: str, args: Mapping[str, Any], deadline_s: float | None) -> Any:
+        allowed = self._deadline_s if deadline_s is None else deadline_s
+        deadline = time.monotonic() + allowed
+        if not self._lock.acquire(timeout=max(0.0, allowed)):
+            raise HostUnreachableError(self.uri, f"busy with another call for {allowed:g} s")
+        try:
+            if self._child is None or self._child.ended():
+                self._discard()
+                self._child = _Child(self.uri)
+            answer = wire.decode(self._child.ask(wire.encode({"op": op, "args": args}), deadline))
+        except (_SilentError, ValueError, OSError) as error:
+            self._discard()
+            raise HostUnreachableError(self.uri, f"{op}: {error}") from error
+        except BaseException:
+            # Interrupted between question and answer: the next answer would not be ours.
+            self._discard()
+            raise
+        finally:
+            self._lock.release()
+        if answer.get("error") == "unreachable":
+            raise HostUnreachableError(self.uri, answer["reason"])
+        if "error" in answer:
+            raise OperationFailedError(op, answer["reason"], answer.get("code"))
+        return answer["ok"]
+
+    def _discard(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def _after_fork(self) -> None:
+        """In a forked process: the lock may be held by a thread that is not here."""
+        self._lock = threading.Lock()
+        if self._child is not None:
+            self._child.let_go()
+            self._child = None
+
+
+class _Child:
+    """One process of ``python -m hypervisor.child``, leader of its own session."""
+
+    def __init__(self, uri: str) -> None:
+        # A file, not a pipe: nobody has to read it, and it cannot fill up and block.
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+        # Its own session: a Ctrl-C meant for us must not end a call halfway, and all that
+        # libvirt starts (ssh) can be killed as one group.
+        self._process = subprocess.Popen(
+            [*_CHILD, uri],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            start_new_session=True,
+            bufsize=0,
+        )
+        assert self._process.stdin is not None  # noqa: S101 - for the type checker
+        assert self._process.stdout is not None  # noqa: S101
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def ask(self, line: bytes, deadline: float) -> bytes:
+        """Return the child's line. Raises _SilentError when it is too late or has ended."""
+        started = time.monotonic()
+        try:
+            # The child's reader always reads, so this does not block for long.
+            self._stdin.write(line)
+        except BrokenPipeError:
+            raise _SilentError(self._last_words()) from None
+        poller = select.poll()
+        poller.register(self._stdout, select.POLLIN | select.POLLHUP)
+        parts: list[bytes] = []
+        while not (parts and parts[-1].endswith(b"\n")):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or not poller.poll(left_s * 1000):
+                waited_s = time.monotonic() - started
+                raise _SilentError(f"no answer within {waited_s:.1f} s")
+            part = os.read(self._stdout.fileno(), 1 << 16)
+            if not part:
+                raise _SilentError(self._last_words())
+            parts.append(part)
+        return b"".join(parts)
+
+    def end(self) -> None:
+        """Let it close its connection and end; kill it if it does not."""
+        with contextlib.suppress(OSError):
+            self._stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GOODBYE_S)
+        self.kill()
+
+    def kill(self) -> None:
+        # Not yet waited for, so its pid, which is its group's, cannot be anyone else's.
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_BURIAL_S)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close our ends without touching the process (in a fork it is the parent's)."""
+        for stream in (self._stdin, self._stdout, self._stderr):
+            with contextlib.suppress(OSError):
+                stream.close()
+        self._process.returncode = self._process.returncode or 0
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GOODBYE_S)
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, size - _STDERR_KEPT))
+        words = self._stderr.read().decode(errors="replace").strip().splitlines()[-3:]
+        return f"its process ended ({self._process.returncode}): {' | '.join(words)}"
+
+
+_connections: weakref.WeakSet[HostConnection] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for connection in list(_connections):
+        connection._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,217 @@
+"""Domain XML, built and read as a tree: no value can break out of its element."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+
+from hypervisor.model import DomainSpec, Mark
+
+NAMESPACE = "https://fuga.invalid/domain/1"
+PREFIX = "fuga"
+SERIAL_LOG_DIR = "/var/log/libvirt/qemu"
+# The prefix is only for people who read `virsh dumpxml`.
+ET.register_namespace(PREFIX, NAMESPACE)
+
+_IN_MIB = {"b": 2**20, "bytes": 2**20, "KiB": 2**10, "k": 2**10, "MiB": 1, "M": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """Where a disk of a domain lies: a volume of a pool, or a path."""
+
+    pool: str | None
+    volume: str | None
+    path: str | None
+    target: str | None  #: its name on the machine, as statistics call it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedDomain:
+    """What a domain's XML says about it."""
+
+    uuid: str
+    name: str
+    vcpus: int
+    memory_mib: int
+    disks: tuple[Disk, ...]
+    mark: Mark | None
+
+
+def serial_log_name(domain_name: str) -> str:
+    """File under `SERIAL_LOG_DIR` in which a domain's serial console is kept."""
+    return f"{domain_name}.serial"
+
+
+def build(spec: DomainSpec) -> str:
+    """Domain XML of ``spec``, with its mark in the first definition.
+
+    The mark is part of what is defined, not set afterwards: a domain of ours is never
+    seen without it, whenever its maker is killed.
+    """
+    domain = ET.Element("domain", type=spec.domain_type)
+    _text(domain, "name", spec.name)
+    _text(domain, "uuid", spec.mark.vm_id)
+    domain.append(_metadata(spec.mark))
+    _text(domain, "memory", str(spec.memory_mib), unit="MiB")
+    _text(domain, "vcpu", str(spec.vcpus))
+    boot = ET.SubElement(domain, "os")
+    if spec.domain_type == "test":
+        _text(boot, "type", "hvm")
+    else:
+        _text(boot, "type", "hvm", arch="x86_64", machine="pc")
+        ET.SubElement(boot, "boot", dev="hd")
+        _machine(domain, spec.domain_type)
+    _devices(domain, spec)
+    return ET.tostring(domain, encoding="unicode")
+
+
+def overlay(name: str, capacity_gib: int, base_path: str | None, base_format: str | None) -> str:
+    """Volume XML of a sparse qcow2 image, on top of a base image if there is one."""
+    volume = ET.Element("volume", type="file")
+    _text(volume, "name", name)
+    _text(volume, "allocation", "0")
+    _text(volume, "capacity", str(capacity_gib), unit="GiB")
+    target = ET.SubElement(volume, "target")
+    ET.SubElement(target, "format", type="qcow2")
+    if base_path is not None:
+        backing = ET.SubElement(volume, "backingStore")
+        _text(backing, "path", base_path)
+        ET.SubElement(backing, "format", type=base_format or "qcow2")
+    return ET.tostring(volume, encoding="unicode")
+
+
+def directory_pool(name: str, path: str) -> str:
+    """Pool XML over a folder of the host."""
+    pool = ET.Element("pool", type="dir")
+    _text(pool, "name", name)
+    _text(ET.SubElement(pool, "target"), "path", path)
+    return ET.tostring(pool, encoding="unicode")
+
+
+def parse(xml: str) -> ParsedDomain:
+    """Read a domain's XML, ours or a stranger's."""
+    domain = from_host(xml)
+    return ParsedDomain(
+        uuid=domain.findtext("uuid", ""),
+        name=domain.findtext("name", ""),
+        vcpus=int(domain.findtext("vcpu", "1")),
+        memory_mib=_memory_mib(domain.find("memory")),
+        disks=tuple(
+            _disk(disk)
+            for disk in domain.iterfind("devices/disk")
+            if disk.get("device", "disk") == "disk"
+        ),
+        mark=_mark(domain),
+    )
+
+
+def volume_format(xml: str) -> str | None:
+    """Format of the image that a volume's XML describes."""
+    found = from_host(xml).find("target/format")
+    return None if found is None else found.get("type")
+
+
+def pool_path(xml: str) -> str | None:
+    """Folder that a pool's XML names, if it is over one."""
+    return from_host(xml).findtext("target/path")
+
+
+def from_host(xml: str) -> ET.Element:
+    """Parse what libvirt wrote."""
+    return ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD
+
+
+def _machine(domain: ET.Element, domain_type: str) -> None:
+    features = ET.SubElement(domain, "features")
+    ET.SubElement(features, "acpi")
+    if domain_type == "qemu":
+        # Emulation keeps translated code; its default cache is a good part of the
+        # machine's memory for every guest.
+        _text(ET.SubElement(features, "tcg"), "tb-cache", "16", unit="MiB")
+    else:
+        # The host's model as libvirt names it: all its instructions, and still a guest
+        # that another host with those can take.
+        ET.SubElement(domain, "cpu", mode="host-model")
+    ET.SubElement(domain, "clock", offset="utc")
+    _text(domain, "on_poweroff", "destroy")
+    _text(domain, "on_reboot", "restart")
+    _text(domain, "on_crash", "destroy")
+
+
+def _devices(domain: ET.Element, spec: DomainSpec) -> None:
+    devices = ET.SubElement(domain, "devices")
+    disk = ET.SubElement(devices, "disk", type="volume", device="disk")
+    ET.SubElement(disk, "driver", name="qemu", type="qcow2")
+    ET.SubElement(disk, "source", pool=spec.pool, volume=spec.volume)
+    ET.SubElement(disk, "target", dev="vda", bus="virtio")
+    interface = ET.SubElement(devices, "interface", type="network")
+    ET.SubElement(interface, "source", network=spec.network)
+    ET.SubElement(interface, "model", type="virtio")
+    if spec.domain_type == "test":
+        return
+    ET.SubElement(devices, "controller", type="usb", model="none")
+    serial = ET.SubElement(devices, "serial", type="pty")
+    log = f"{SERIAL_LOG_DIR}/{serial_log_name(spec.name)}"
+    ET.SubElement(serial, "log", file=log, append="on")
+    balloon = ET.SubElement(devices, "memballoon", model="virtio")
+    ET.SubElement(balloon, "stats", period="1")
+
+
+def _metadata(mark: Mark) -> ET.Element:
+    metadata = ET.Element("metadata")
+    vm = ET.SubElement(metadata, f"{{{NAMESPACE}}}vm")
+    for name, value in (
+        ("id", mark.vm_id),
+        ("assignment", mark.assignment_id),
+        ("generation", mark.generation),
+        ("tenant", mark.tenant),
+        ("round", mark.round),
+    ):
+        _text(vm, f"{{{NAMESPACE}}}{name}", str(value))
+    return metadata
+
+
+def _mark(domain: ET.Element) -> Mark | None:
+    vm = domain.find(f"metadata/{{{NAMESPACE}}}vm")
+    if vm is None:
+        return None
+
+    def text(name: str) -> str:
+        return vm.findtext(f"{{{NAMESPACE}}}{name}", "").strip()
+
+    try:
+        return Mark(
+            vm_id=text("id"),
+            assignment_id=text("assignment"),
+            generation=int(text("generation")),
+            tenant=text("tenant"),
+            round=int(text("round")),
+        )
+    except ValueError:
+        # Someone edited it: then it proves nothing, and the domain is a stranger's.
+        return None
+
+
+def _disk(disk: ET.Element) -> Disk:
+    source, target = disk.find("source"), disk.find("target")
+    attributes = {} if source is None else source.attrib
+    return Disk(
+        pool=attributes.get("pool"),
+        volume=attributes.get("volume"),
+        path=attributes.get("file") or attributes.get("dev"),
+        target=None if target is None else target.get("dev"),
+    )
+
+
+def _memory_mib(memory: ET.Element | None) -> int:
+    if memory is None or not memory.text:
+        return 0
+    # libvirt writes KiB; the rest is for hand-made XML in tests.
+    return -(-int(memory.text) // _IN_MIB[memory.get("unit", "KiB")])
+
+
+def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
+    child = ET.SubElement(parent, tag, attributes)
+    child.text = text
+    return child

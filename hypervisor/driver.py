@@ -1,0 +1,396 @@
+"""What the child does on a host, in terms of libvirt. Runs in the child process only."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import libvirt
+
+from hypervisor import domain_xml, wire
+from hypervisor.errors import HostUnreachableError, OperationFailedError
+from hypervisor.model import DomainSeen, DomainSpec, DomainState, HostReport, Mark, domain_name
+from hypervisor.survey import Surveyor, state_of
+
+#: Detects a dead peer after interval x (count + 1) seconds. A call's deadline is mostly
+#: earlier; this is for a connection that idles.
+_KEEPALIVE: Final = (5, 3)
+_STARTING_POLL_S: Final = 0.05
+_LOG_POOL: Final = "fuga-serial-logs"
+_PIECE_BYTES: Final = 1 << 16
+
+# Most thorough first: the test driver refuses what it does not know.
+_UNDEFINE_FLAGS: Final = (
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM,
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA,
+    0,
+)
+
+
+def start_event_loop() -> None:
+    """Keepalive lives on it. To be called once, before any connection is opened."""
+    # Without a handler every error is printed as well as raised.
+    libvirt.registerErrorHandler(lambda *_: None, None)
+    libvirt.virEventRegisterDefaultImpl()
+
+    def run() -> None:
+        while True:
+            libvirt.virEventRunDefaultImpl()
+
+    threading.Thread(target=run, name="libvirt-events", daemon=True).start()
+
+
+class LibvirtHost:
+    """One host. Opens its connection when first needed, and again after it was lost."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._opened: libvirt.virConnect | None = None
+        self._surveyor = Surveyor(uri)
+        self._operations: Mapping[str, Callable[..., Any]] = {
+            "report": self._report,
+            "find": self._find,
+            "create_overlay": self._create_overlay,
+            "define": self._define,
+            "start_paused": self._start_paused,
+            "resume": self._resume,
+            "destroy": self._destroy,
+            "undefine": self._undefine,
+            "delete_volume": self._delete_volume,
+            "remove": self._remove,
+            "console_tail": self._console_tail,
+        }
+
+    def perform(self, op: str, args: Mapping[str, Any]) -> Any:
+        """Do one operation. Raises HostUnreachableError or OperationFailedError alone."""
+        try:
+            conn = self._connection()
+        except libvirt.libvirtError as error:
+            raise HostUnreachableError(self._uri, str(error)) from error
+        try:
+            return self._operations[op](conn, **args)
+        except libvirt.libvirtError as error:
+            if not _alive(conn):
+                self.close()
+                raise HostUnreachableError(self._uri, str(error)) from error
+            raise OperationFailedError(op, str(error), error.get_error_code()) from error
+
+    def close(self) -> None:
+        """Drop the connection, if there is one."""
+        if self._opened is not None:
+            with contextlib.suppress(libvirt.libvirtError):
+                self._opened.close()
+            self._opened = None
+
+    def _connection(self) -> libvirt.virConnect:
+        if self._opened is not None and not _alive(self._opened):
+            self.close()
+        if self._opened is None:
+            self._opened = libvirt.open(self._uri)
+            with contextlib.suppress(libvirt.libvirtError):  # the test driver has none
+                self._opened.setKeepAlive(*_KEEPALIVE)
+        return self._opened
+
+    def _report(self, conn: libvirt.virConnect, pool: str) -> HostReport:
+        return self._surveyor.report(conn, pool)
+
+    def _find(self, conn: libvirt.virConnect, vm_id: str) -> DomainSeen | None:
+        domain = _lookup(conn, vm_id)
+        if domain is None:
+            return None
+        try:
+            return self._surveyor.domain(conn, domain)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                return None
+            raise
+
+    def _create_overlay(
+        self,
+        conn: libvirt.virConnect,
+        *,
+        pool: str,
+        name: str,
+        base_volume: str | None,
+        capacity_gib: int,
+    ) -> None:
+        store = conn.storagePoolLookupByName(pool)
+        if _volume(store, name) is not None:
+            return
+        base_path = base_format = None
+        if base_volume is not None:
+            base = _volume(store, base_volume)
+            if base is None:
+                raise OperationFailedError(
+                    "create_overlay", f"pool {pool} has no base volume {base_volume}"
+                )
+            if base.info()[1] > capacity_gib << 30:
+                # An overlay that is shorter than its base is a guest's disk cut off.
+                raise OperationFailedError(
+                    "create_overlay",
+                    f"base volume {base_volume} needs {base.info()[1]} bytes,"
+                    f" more than the {capacity_gib} GiB asked for",
+                )
+            base_path = base.path()
+            base_format = domain_xml.volume_format(base.XMLDesc(0))
+        try:
+            store.createXML(domain_xml.overlay(name, capacity_gib, base_path, base_format), 0)
+        except libvirt.libvirtError as error:
+            # Two at once: the other one made it.
+            if error.get_error_code() != libvirt.VIR_ERR_STORAGE_VOL_EXIST:
+                raise
+
+    def _define(self, conn: libvirt.virConnect, spec: Mapping[str, Any]) -> None:
+        wanted = wire.spec_from(spec)
+        domain = _lookup(conn, wanted.mark.vm_id)
+        if domain is not None:
+            _refuse_another(wanted, _mark_of(domain))
+            return
+        conn.defineXML(domain_xml.build(wanted))
+
+    def _start_paused(self, conn: libvirt.virConnect, vm_id: str) -> None:
+        domain = _expect(conn, "start_paused", vm_id)
+        if domain.isActive():
+            return
+        try:
+            domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_OPERATION_INVALID and domain.isActive():
+                return  # two at once: the other one started it
+            if error.get_error_code() != libvirt.VIR_ERR_INVALID_ARG:
+                raise
+            # The test driver cannot; its guests do nothing in between.
+            domain.create()
+            domain.suspend()
+
+    def _resume(self, conn: libvirt.virConnect, vm_id: str) -> None:
+        domain = _expect(conn, "resume", vm_id)
+        while True:
+            state, reason = domain.state()
+            starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
+            if not (state == libvirt.VIR_DOMAIN_PAUSED and starting):
+                break
+            # Whoever started it was killed in the call; the daemon is finishing it.
+            time.sleep(_STARTING_POLL_S)
+        seen = state_of(state)
+        if seen is DomainState.STOPPED:
+            raise OperationFailedError("resume", f"domain {vm_id} is off")
+        if seen is DomainState.PAUSED:
+            domain.resume()
+
+    def _destroy(
+        self, conn: libvirt.virConnect, vm_id: str, mark: Mapping[str, Any] | None
+    ) -> None:
+        domain = _lookup(conn, vm_id)
+        if domain is None or not _is_attempt(domain, wire.mark_from(mark)):
+            return
+        _end(domain)
+
+    def _undefine(
+        self, conn: libvirt.virConnect, vm_id: str, mark: Mapping[str, Any] | None
+    ) -> None:
+        domain = _lookup(conn, vm_id)
+        if domain is None or not _is_attempt(domain, wire.mark_from(mark)):
+            return
+        if domain.isActive():
+            # libvirt would let it run on without a definition.
+            raise OperationFailedError("undefine", f"domain {vm_id} still runs")
+        _forget(domain)
+
+    def _delete_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> None:
+        _delete(conn.storagePoolLookupByName(pool), name)
+
+    def _remove(
+        self,
+        conn: libvirt.virConnect,
+        *,
+        vm_id: str,
+        assignment_id: str,
+        generation: int | None,
+        pool: str,
+        volume: str,
+    ) -> bool:
+        domain = _lookup(conn, vm_id)
+        if domain is not None:
+            mark = _mark_of(domain)
+            if mark is None:
+                return False  # somebody took our mark away: whose it is cannot be told
+            if mark.assignment_id == assignment_id:
+                if generation not in {None, mark.generation}:
+                    return False
+                _end(domain)
+                _forget(domain)
+        store = conn.storagePoolLookupByName(pool)
+        _delete(store, volume)
+        absent = not _has_attempt(conn, vm_id, assignment_id) and _volume(store, volume) is None
+        if absent:
+            self._delete_serial_log(conn, vm_id)
+        return absent
+
+    def _console_tail(self, conn: libvirt.virConnect, vm_id: str, max_bytes: int) -> str:
+        if conn.getType() != "QEMU":
+            raise OperationFailedError("console_tail", f"{conn.getType()} hosts keep no console")
+        log = _volume(_log_pool(conn), domain_xml.serial_log_name(domain_name(vm_id)))
+        if log is None:
+            return ""
+        size = log.info()[1]  # now, without a refresh
+        if size == 0:
+            return ""
+        stream = conn.newStream(0)
+        log.download(stream, max(0, size - max_bytes), 0, 0)
+        # It may have grown meanwhile: the last of what came.
+        tail = b"".join(_pieces(stream))[-max_bytes:]
+        return base64.b64encode(tail).decode()
+
+    def _delete_serial_log(self, conn: libvirt.virConnect, vm_id: str) -> None:
+        """Nothing rotates these logs away: a host would keep one for every VM it ever had."""
+        if conn.getType() != "QEMU":
+            return
+        with contextlib.suppress(libvirt.libvirtError):  # a log left over harms nobody
+            if _lookup(conn, vm_id) is None:
+                _delete(_log_pool(conn), domain_xml.serial_log_name(domain_name(vm_id)))
+
+
+def _alive(conn: libvirt.virConnect) -> bool:
+    try:
+        return bool(conn.isAlive())
+    except libvirt.libvirtError:
+        return False
+
+
+def _lookup(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain | None:
+    try:
+        return conn.lookupByUUIDString(vm_id)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        raise
+
+
+def _expect(conn: libvirt.virConnect, op: str, vm_id: str) -> libvirt.virDomain:
+    domain = _lookup(conn, vm_id)
+    if domain is None:
+        raise OperationFailedError(op, f"no domain {vm_id}", libvirt.VIR_ERR_NO_DOMAIN)
+    return domain
+
+
+def _mark_of(domain: libvirt.virDomain) -> Mark | None:
+    return domain_xml.parse(domain.XMLDesc(0)).mark
+
+
+def _is_attempt(domain: libvirt.virDomain, mark: Mark | None) -> bool:
+    """Tell whether the domain is that attempt's. No mark given: any domain is meant."""
+    if mark is None:
+        return True
+    seen = _mark_of(domain)
+    return seen is not None and (seen.assignment_id, seen.generation) == (
+        mark.assignment_id,
+        mark.generation,
+    )
+
+
+def _has_attempt(conn: libvirt.virConnect, vm_id: str, assignment_id: str) -> bool:
+    domain = _lookup(conn, vm_id)
+    if domain is None:
+        return False
+    mark = _mark_of(domain)
+    return mark is None or mark.assignment_id == assignment_id
+
+
+def _refuse_another(wanted: DomainSpec, seen: Mark | None) -> None:
+    if seen is None:
+        raise OperationFailedError(
+            "define", f"domain {wanted.mark.vm_id} is there without a mark of ours"
+        )
+    if (seen.assignment_id, seen.generation) != (
+        wanted.mark.assignment_id,
+        wanted.mark.generation,
+    ):
+        raise OperationFailedError(
+            "define",
+            f"domain {wanted.mark.vm_id} is there for assignment {seen.assignment_id}"
+            f" generation {seen.generation}, not {wanted.mark.assignment_id}"
+            f" generation {wanted.mark.generation}",
+        )
+
+
+def _end(domain: libvirt.virDomain) -> None:
+    try:
+        domain.destroy()
+    except libvirt.libvirtError as error:
+        # Off already, or gone since we looked.
+        if error.get_error_code() not in {
+            libvirt.VIR_ERR_OPERATION_INVALID,
+            libvirt.VIR_ERR_NO_DOMAIN,
+        }:
+            raise
+
+
+def _forget(domain: libvirt.virDomain) -> None:
+    for flags in _UNDEFINE_FLAGS:
+        try:
+            domain.undefineFlags(flags)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                return
+            if error.get_error_code() != libvirt.VIR_ERR_INVALID_ARG or flags == 0:
+                raise
+        else:
+            return
+
+
+def _volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | None:
+    """Look a volume up, and again after a look at the disk: it may have come past libvirt."""
+    for attempt in ("known", "refreshed"):
+        try:
+            return pool.storageVolLookupByName(name)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+                raise
+        if attempt == "known":
+            with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
+                pool.refresh(0)
+    return None
+
+
+def _delete(pool: libvirt.virStoragePool, name: str) -> None:
+    volume = _volume(pool, name)
+    if volume is None:
+        return
+    try:
+        volume.delete(0)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+            raise
+
+
+def _log_pool(conn: libvirt.virConnect) -> libvirt.virStoragePool:
+    """Return a pool over the folder of serial logs: the way to read a file from afar.
+
+    It is transient, and shows other logs as well; ours are reached by exact name only.
+    """
+    try:
+        return conn.storagePoolLookupByName(_LOG_POOL)
+    except libvirt.libvirtError:
+        xml = domain_xml.directory_pool(_LOG_POOL, domain_xml.SERIAL_LOG_DIR)
+    try:
+        return conn.storagePoolCreateXML(xml, 0)
+    except libvirt.libvirtError:
+        # Two at once, or the operator has a pool of another name there.
+        for pool in conn.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
+            if domain_xml.pool_path(pool.XMLDesc(0)) == domain_xml.SERIAL_LOG_DIR:
+                return pool
+        raise
+
+
+def _pieces(stream: libvirt.virStream) -> Iterator[bytes]:
+    while piece := stream.recv(_PIECE_BYTES):
+        yield piece
+    stream.finish()

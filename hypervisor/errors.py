@@ -1,0 +1,26 @@
+"""What a caller can do something about."""
+
+from __future__ import annotations
+
+
+class HypervisorError(Exception):
+    """Base of all errors of this package."""
+
+
+class HostUnreachableError(HypervisorError):
+    """The host did not answer, or not in time. It says nothing about what it did."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(f"{uri} does not answer: {reason}")
+        self.uri = uri
+        self.reason = reason
+
+
+class OperationFailedError(HypervisorError):
+    """The host answered, and refused."""
+
+    def __init__(self, operation: str, reason: str, code: int | None = None) -> None:
+        super().__init__(f"{operation} failed: {reason}")
+        self.operation = operation
+        self.reason = reason
+        self.code = code

@@ -1,0 +1,89 @@
+"""Connections shared by the threads of a process, a bounded number of children."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from hypervisor.connection import HostConnection
+from hypervisor.errors import HostUnreachableError
+
+
+@dataclass(slots=True, eq=False)
+class _Idle:
+    connection: HostConnection
+    since: float = field(default_factory=time.monotonic)
+
+
+class HostConnections:
+    """Lends connections by URI; those given back are kept for the next who asks.
+
+    Parameters
+    ----------
+    limit : int
+        Connections at most, lent and idle. Whoever asks for one more takes the place of the one
+        idle longest, or waits until one is given back.
+    idle_s : float
+        A connection idle for longer is closed at the next use of the pool.
+    deadline_s : float
+        Of the calls, and of the wait for a place.
+    """
+
+    def __init__(self, *, limit: int = 16, idle_s: float = 60.0, deadline_s: float = 60.0) -> None:
+        self._limit = limit
+        self._idle_s = idle_s
+        self._deadline_s = deadline_s
+        self._changed = threading.Condition()
+        self._idle: list[_Idle] = []  #: longest idle first
+        self._lent = 0
+
+    @contextmanager
+    def use(self, uri: str) -> Iterator[HostConnection]:
+        """Lend a connection that nobody else uses meanwhile."""
+        connection = self._take(uri)
+        try:
+            yield connection
+        finally:
+            with self._changed:
+                self._lent -= 1
+                self._idle.append(_Idle(connection))
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Close what is idle; what is lent is closed when it is collected."""
+        with self._changed:
+            closing, self._idle = self._idle, []
+        for idle in closing:
+            idle.connection.close()
+
+    def _take(self, uri: str) -> HostConnection:
+        deadline = time.monotonic() + self._deadline_s
+        closing: list[_Idle] = []
+        with self._changed:
+            while True:
+                closing += self._outdated()
+                # The latest one used: its connection is the likeliest to be alive.
+                found = next((i for i in reversed(self._idle) if i.connection.uri == uri), None)
+                if found is not None:
+                    self._idle.remove(found)
+                    break
+                if self._lent + len(self._idle) < self._limit:
+                    break
+                if self._idle:
+                    closing.append(self._idle.pop(0))
+                    break
+                if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                    raise HostUnreachableError(uri, f"all {self._limit} connections are in use")
+            self._lent += 1
+        for idle in closing:
+            idle.connection.close()
+        return found.connection if found else HostConnection(uri, deadline_s=self._deadline_s)
+
+    def _outdated(self) -> list[_Idle]:
+        oldest = time.monotonic() - self._idle_s
+        outdated = [idle for idle in self._idle if idle.since < oldest]
+        self._idle = [idle for idle in self._idle if idle.since >= oldest]
+        return outdated

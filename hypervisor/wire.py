@@ -1,0 +1,68 @@
+"""The words that parent and child exchange: one JSON object per line.
+
+Request:  ``{"op": "define", "args": {...}}``
+Answer:   ``{"ok": ...}`` or ``{"error": "unreachable" | "failed", "reason": ..., "code": ...}``
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hypervisor.model import DomainSeen, DomainSpec, DomainState, HostReport, Mark, VolumeSeen
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """One line. Dataclasses inside become objects of their fields."""
+    return json.dumps(message, default=_plain, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """Read a line made by `encode`. Raises ValueError if it was not."""
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError(f"not an object: {line[:80]!r}")  # noqa: TRY004 - one error for bad lines
+    return message
+
+
+def mark_from(fields: Mapping[str, Any] | None) -> Mark | None:
+    """Read a mark back."""
+    return None if fields is None else Mark(**fields)
+
+
+def domain_from(fields: Mapping[str, Any] | None) -> DomainSeen | None:
+    """Read a domain back."""
+    if fields is None:
+        return None
+    return DomainSeen(
+        **{
+            **fields,
+            "state": DomainState(fields["state"]),
+            "mark": mark_from(fields["mark"]),
+        }
+    )
+
+
+def spec_from(fields: Mapping[str, Any]) -> DomainSpec:
+    """Read a specification back."""
+    return DomainSpec(**{**fields, "mark": Mark(**fields["mark"])})
+
+
+def report_from(fields: Mapping[str, Any]) -> HostReport:
+    """Read a report back."""
+    domains = (domain_from(domain) for domain in fields["domains"])
+    return HostReport(
+        **{
+            **fields,
+            "domains": tuple(domain for domain in domains if domain is not None),
+            "volumes": tuple(VolumeSeen(**volume) for volume in fields["volumes"]),
+        }
+    )
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    raise TypeError(f"{type(value).__name__} does not cross the wire")

@@ -1,0 +1,232 @@
+"""Hosts of libvirt's test driver, one unprivileged libvirtd each, on Unix sockets.
+
+The test driver forgets its world when its last client leaves. So each daemon gets a
+keeper, a client that stays; both are processes in sessions of their own, which outlive
+whoever started them and hear no Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pwd
+import select
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lab import processes
+from lab.errors import LabError
+
+_START_S: Final = 30.0
+_POLL_S: Final = 0.02
+_CONFIG: Final = """\
+listen_tls = 0
+listen_tcp = 0
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+unix_sock_dir = "{run}"
+max_clients = 1000
+log_outputs = "3:file:{log}"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverHost:
+    """One daemon and its keeper."""
+
+    name: str
+    state_dir: Path  #: pid files; ours alone
+    work_dir: Path  #: sockets, configuration and logs of the daemon; a short path
+
+    @property
+    def socket(self) -> Path:
+        """The daemon's socket, at most 107 characters."""
+        return self.work_dir / "libvirt-sock"
+
+    @property
+    def uri(self) -> str:
+        """Every connection to it sees the same world."""
+        return f"test+unix:///default?socket={self.socket}"
+
+    @property
+    def daemon_pid(self) -> Path:
+        """File with the pid and start time of its libvirtd."""
+        return self.state_dir / "daemon.pid"
+
+    @property
+    def keeper_pid(self) -> Path:
+        """File with the pid and start time of its keeper."""
+        return self.state_dir / "keeper.pid"
+
+    def running(self) -> bool:
+        """Tell whether both processes run."""
+        return all(processes.alive(pid) for pid in (self.daemon_pid, self.keeper_pid))
+
+
+def start(count: int, directory: Path) -> list[DriverHost]:
+    """Start hosts 1 to ``count``; those that run are kept."""
+    if shutil.which("libvirtd", path=_path()) is None:
+        raise LabError("libvirtd is missing (make install installs it)")
+    work_dir = _work_dir(directory)
+    hosts = [_host(directory, work_dir, number) for number in range(1, count + 1)]
+    try:
+        for host in hosts:
+            _start_daemon(host)
+        for host in hosts:
+            _start_keeper(host)
+    except BaseException:
+        for host in hosts:
+            _stop(host)
+        raise
+    return hosts
+
+
+def stop(directory: Path) -> None:
+    """End every host of a folder. Their worlds end with them, and their files go."""
+    for host in known(directory):
+        _stop(host)
+    record = _record(directory)
+    if record.exists():
+        shutil.rmtree(Path(record.read_text()), ignore_errors=True)
+        shutil.rmtree(_state_dir(directory), ignore_errors=True)
+
+
+def known(directory: Path) -> list[DriverHost]:
+    """Return the hosts that were started in a folder."""
+    record = _record(directory)
+    if not record.exists():
+        return []
+    work_dir = Path(record.read_text())
+    numbers = sorted(int(p.name) for p in _state_dir(directory).iterdir() if p.name.isdigit())
+    return [_host(directory, work_dir, number) for number in numbers]
+
+
+def _host(directory: Path, work_dir: Path, number: int) -> DriverHost:
+    return DriverHost(
+        name=f"testhost{number}",
+        state_dir=_state_dir(directory) / str(number),
+        work_dir=work_dir / str(number),
+    )
+
+
+def _state_dir(directory: Path) -> Path:
+    return directory / "test-hosts"
+
+
+def _record(directory: Path) -> Path:
+    return _state_dir(directory) / "work-dir"
+
+
+def _work_dir(directory: Path) -> Path:
+    """Make the folder for sockets: short, reachable by the daemon's user, the same each time."""
+    short = f"fuga-lab-{hashlib.sha256(bytes(directory.resolve())).hexdigest()[:10]}"
+    runtime = os.environ.get("XDG_RUNTIME_DIR") if os.geteuid() != 0 else "/run"
+    last_error: OSError | None = None
+    for parent in filter(None, (runtime, "/tmp")):  # noqa: S108 - the owner is checked
+        place = Path(parent) / short
+        try:
+            place.mkdir(mode=0o700, exist_ok=True)
+            if place.is_symlink() or place.stat().st_uid not in {os.geteuid(), _daemon_user()[0]}:
+                continue  # somebody put it there for us
+            os.chown(place, *_daemon_user())
+        except OSError as error:
+            last_error = error
+            continue
+        _state_dir(directory).mkdir(parents=True, exist_ok=True)
+        _record(directory).write_text(str(place))
+        return place
+    raise LabError(f"no folder for the hosts' sockets: {last_error}")
+
+
+def _daemon_user() -> tuple[int, int]:
+    """Who the daemons run as. Root's would want the machine's own libvirt folders."""
+    if os.geteuid() != 0:
+        return os.geteuid(), os.getegid()
+    nobody = pwd.getpwnam("nobody")
+    return nobody.pw_uid, nobody.pw_gid
+
+
+def _start_daemon(host: DriverHost) -> None:
+    if processes.alive(host.daemon_pid):
+        return
+    processes.end(host.keeper_pid)  # it would hold a connection to nothing
+    user, group = _daemon_user()
+    host.state_dir.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(host.work_dir, ignore_errors=True)
+    host.work_dir.mkdir(mode=0o700)
+    config = host.work_dir / "libvirtd.conf"
+    config.write_text(_CONFIG.format(run=host.work_dir, log=host.work_dir / "libvirtd.log"))
+    for path in (host.work_dir, config):
+        os.chown(path, user, group)
+    environment = {"PATH": _path(), "LC_ALL": "C", "HOME": str(host.work_dir)}
+    for name in ("RUNTIME_DIR", "CONFIG_HOME", "CACHE_HOME", "DATA_HOME", "STATE_HOME"):
+        environment[f"XDG_{name}"] = str(host.work_dir)
+    as_user = {"user": user, "group": group, "extra_groups": []} if os.geteuid() == 0 else {}
+    pid_file = host.work_dir / "libvirtd.pid"
+    daemon = subprocess.Popen(
+        ["libvirtd", "--config", str(config), "--pid-file", str(pid_file)],
+        env=environment,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        **as_user,  # type: ignore[call-overload]
+    )
+    processes.record(daemon.pid, host.daemon_pid)
+    deadline = time.monotonic() + _START_S
+    while not host.socket.exists():
+        if daemon.poll() is not None:
+            raise LabError(f"{host.name}'s libvirtd ended ({daemon.returncode}): {_log(host)}")
+        if time.monotonic() > deadline:
+            raise LabError(f"{host.name}'s libvirtd made no socket within {_START_S:g} s")
+        time.sleep(_POLL_S)
+    _forget_child(daemon)
+
+
+def _start_keeper(host: DriverHost) -> None:
+    if processes.alive(host.keeper_pid):
+        return
+    with (host.state_dir / "keeper.log").open("wb") as log:
+        keeper = subprocess.Popen(
+            [sys.executable, "-P", "-m", "hypervisor.keeper", host.uri],
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    processes.record(keeper.pid, host.keeper_pid)
+    assert keeper.stdout is not None  # noqa: S101 - for the type checker
+    with keeper.stdout as answers:
+        ready, _, _ = select.select([answers], [], [], _START_S)
+        if not ready or answers.readline() != b"ready\n":
+            words = (host.state_dir / "keeper.log").read_text(errors="replace").strip()
+            raise LabError(f"nobody keeps {host.name}: {words.splitlines()[-1:] or 'no answer'}")
+    _forget_child(keeper)
+
+
+def _stop(host: DriverHost) -> None:
+    processes.end(host.keeper_pid)
+    processes.end(host.daemon_pid)
+
+
+def _forget_child(process: subprocess.Popen[bytes]) -> None:
+    """It is to outlive us, so nobody waits for it, and Python need not complain."""
+    process.returncode = 0
+
+
+def _log(host: DriverHost) -> str:
+    with contextlib.suppress(OSError):
+        return (host.work_dir / "libvirtd.log").read_text(errors="replace").strip()[-500:]
+    return "no log"
+
+
+def _path() -> str:
+    return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"

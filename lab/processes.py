@@ -1,0 +1,56 @@
+"""Processes that outlive us, known by pid *and* start time, so that none is mistaken."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+_POLL_S = 0.02
+
+
+def start_time(pid: int) -> str | None:
+    """When a process started, in ticks since boot; None if it is gone or a zombie."""
+    try:
+        # The name in parentheses may hold anything, blanks and parentheses too.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def record(pid: int, file: Path) -> None:
+    """Note a process for `alive`, the way the lab's scripts do."""
+    file.write_text(f"{pid} {start_time(pid)}\n")
+
+
+def alive(file: Path) -> int | None:
+    """Pid of the very process that was recorded, if it still runs."""
+    try:
+        pid, started = file.read_text().split()
+    except (OSError, ValueError):
+        return None
+    return int(pid) if start_time(int(pid)) == started else None
+
+
+def end(file: Path, *, patience_s: float = 3.0) -> None:
+    """End a recorded process, gently at first, and forget it. Not there: nothing."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        pid = alive(file)
+        if pid is None:
+            break
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+            os.kill(pid, signal.SIGCONT)  # one that was stopped does not hear otherwise
+        deadline = time.monotonic() + patience_s
+        while alive(file) is not None and time.monotonic() < deadline:
+            _reap(pid)
+            time.sleep(_POLL_S)
+    file.unlink(missing_ok=True)
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):  # mostly it is not ours
+        os.waitpid(pid, os.WNOHANG)

@@ -1,0 +1,1 @@
+"""The cloud environment monitor: polls libvirt hosts, detects failure, drift and strangers."""

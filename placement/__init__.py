@@ -1,0 +1,92 @@
+"""Every placement mechanism as a pure function on arrays, and the check of feasibility."""
+
+from placement.bound import allocation_bound
+from placement.budget import Budget
+from placement.catalog import (
+    POLICIES,
+    CatalogEntry,
+    entry_by_name,
+    mechanism_by_name,
+    policy_by_name,
+)
+from placement.check import check_allocation
+from placement.check_division import check_division
+from placement.distance import fair_distance, target_shares
+from placement.errors import (
+    InfeasibleAllocationError,
+    ParameterError,
+    PlacementError,
+    PluginError,
+    QuantityTooLargeError,
+    ShapeMismatchError,
+    SolverError,
+    UnknownPolicyError,
+    WrongKindError,
+)
+from placement.mechanisms import (
+    MECHANISMS,
+    DivisibleProblem,
+    Division,
+    Mechanism,
+    MechanismEntry,
+    TenantTree,
+)
+from placement.model import (
+    Allocation,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    LeftOut,
+    Policy,
+    Reason,
+    Snapshot,
+)
+from placement.policy_notes import PolicyNote
+from placement.set_aside import set_aside
+from placement.shares import SHARE_TOLERANCE, dominant_shares, held_after, shares_after
+from placement.shortage import Shortage, shortages
+
+__all__ = [
+    "MECHANISMS",
+    "POLICIES",
+    "SHARE_TOLERANCE",
+    "Allocation",
+    "BoolArray",
+    "Budget",
+    "CatalogEntry",
+    "DivisibleProblem",
+    "Division",
+    "FloatArray",
+    "InfeasibleAllocationError",
+    "IntArray",
+    "LeftOut",
+    "Mechanism",
+    "MechanismEntry",
+    "ParameterError",
+    "PlacementError",
+    "PluginError",
+    "Policy",
+    "PolicyNote",
+    "QuantityTooLargeError",
+    "Reason",
+    "ShapeMismatchError",
+    "Shortage",
+    "Snapshot",
+    "SolverError",
+    "TenantTree",
+    "UnknownPolicyError",
+    "WrongKindError",
+    "allocation_bound",
+    "check_allocation",
+    "check_division",
+    "dominant_shares",
+    "entry_by_name",
+    "fair_distance",
+    "held_after",
+    "mechanism_by_name",
+    "policy_by_name",
+    "set_aside",
+    "shares_after",
+    "shortages",
+    "target_shares",
+]

@@ -1,0 +1,105 @@
+"""Is this allocation feasible? Independent of every policy: it shares no code with them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from placement.errors import InfeasibleAllocationError
+from placement.model import Allocation, Snapshot
+
+
+def check_allocation(
+    snapshot: Snapshot, allocation: Allocation, *, overload: float | None = None
+) -> None:
+    """Raise unless ``allocation`` keeps every rule of ``snapshot``.
+
+    The rules: rows name requests and hosts that exist, sorted by request, then
+    host, each pair once, counts above zero; a request only sits on hosts that
+    it may use; what is placed fits in the free part of each host, to the unit;
+    placed and left out add up to the count of every request; at least
+    ``min_count`` VMs of a request or none; with ``overload``, nothing is placed
+    on a host that is thereby filled above that fraction of its capacity.
+
+    Sums are taken in Python's integers, so that no quantity can overflow.
+
+    Raises
+    ------
+    InfeasibleAllocationError
+        Naming the first rule that is broken.
+    """
+    _check_rows(snapshot, allocation)
+    _check_eligibility(snapshot, allocation)
+    _check_counts(snapshot, allocation)
+    _check_room(snapshot, allocation, None if overload is None else Fraction(str(overload)))
+
+
+def _check_rows(snapshot: Snapshot, allocation: Allocation) -> None:
+    placed = allocation.placed
+    if placed.ndim != 2 or placed.shape[1] != 3 or placed.dtype != np.int64:
+        raise InfeasibleAllocationError(
+            f"placed has shape {placed.shape} of {placed.dtype}, expected (P, 3) of int64"
+        )
+    before: tuple[int, int] | None = None
+    for request, host, count in placed.tolist():
+        if not 0 <= request < len(snapshot.count):
+            raise InfeasibleAllocationError(f"request {request} does not exist")
+        if not 0 <= host < len(snapshot.capacity):
+            raise InfeasibleAllocationError(f"host {host} does not exist")
+        if count <= 0:
+            raise InfeasibleAllocationError(f"{count} VMs of request {request} on host {host}")
+        if before is not None and (request, host) <= before:
+            raise InfeasibleAllocationError(
+                f"request {request} on host {host} stands twice or out of order"
+            )
+        before = (request, host)
+
+
+def _check_eligibility(snapshot: Snapshot, allocation: Allocation) -> None:
+    for request, host, _ in allocation.placed.tolist():
+        if not snapshot.eligible[request, snapshot.host_class[host]]:
+            raise InfeasibleAllocationError(f"request {request} may not use host {host}")
+
+
+def _check_counts(snapshot: Snapshot, allocation: Allocation) -> None:
+    placed = [0] * len(snapshot.count)
+    left_out = [0] * len(snapshot.count)
+    for request, _, count in allocation.placed.tolist():
+        placed[request] += count
+    for left in allocation.left_out:
+        if not 0 <= left.request < len(snapshot.count) or left.count <= 0:
+            raise InfeasibleAllocationError(f"left out {left.count} of request {left.request}")
+        left_out[left.request] += left.count
+    for request, wanted in enumerate(snapshot.count.tolist()):
+        if placed[request] + left_out[request] != wanted:
+            raise InfeasibleAllocationError(
+                f"request {request} wants {wanted} VMs, "
+                f"placed {placed[request]} and left out {left_out[request]}"
+            )
+        if 0 < placed[request] < int(snapshot.min_count[request]):
+            raise InfeasibleAllocationError(
+                f"request {request} takes {snapshot.min_count[request]} VMs or none, "
+                f"placed {placed[request]}"
+            )
+
+
+def _check_room(snapshot: Snapshot, allocation: Allocation, overload: Fraction | None) -> None:
+    taken: dict[int, list[int]] = {}
+    for request, host, count in allocation.placed.tolist():
+        sums = taken.setdefault(host, [0] * len(snapshot.resources))
+        for resource, amount in enumerate(snapshot.demand[request].tolist()):
+            sums[resource] += count * amount
+    for host, sums in taken.items():
+        for resource, amount in enumerate(sums):
+            free = int(snapshot.free[host, resource])
+            capacity = int(snapshot.capacity[host, resource])
+            if amount > free:
+                raise InfeasibleAllocationError(
+                    f"host {host} has {free} {snapshot.resources[resource]} free, given {amount}"
+                )
+            if overload is not None and amount and capacity - free + amount > overload * capacity:
+                raise InfeasibleAllocationError(
+                    f"host {host} is filled above {float(overload)} "
+                    f"of its {snapshot.resources[resource]}"
+                )

@@ -1,0 +1,42 @@
+"""How far tenants are from their fair targets, as one number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement.in_tree import without_tree
+from placement.model import FloatArray, Snapshot
+from placement.shares import fractions_of_pool
+from placement.targets import fair_targets
+
+
+def target_shares(snapshot: Snapshot) -> FloatArray:
+    """Return the dominant share that would be fair after this round, shape (N,).
+
+    What a tenant holds and its requests' fair targets (`fair_targets`) together,
+    of the whole pool; not weighted, as `shares_after` is not. Of a tree of
+    tenants the weights count that stand for it.
+    """
+    targets = fair_targets(without_tree(snapshot))
+    held = fractions_of_pool(snapshot.held, snapshot.pool)
+    demand = fractions_of_pool(snapshot.demand, snapshot.pool)
+    np.add.at(held, snapshot.tenant, demand * targets[:, None])
+    shares: FloatArray = held.max(axis=1, initial=0.0)
+    return shares
+
+
+def fair_distance(shares: FloatArray, targets: FloatArray) -> float | None:
+    """Return mean ``|share - target|`` per mean target, None where no target is above 0.
+
+    Parameters
+    ----------
+    shares, targets : ndarray of float64, shape (N,)
+        Dominant share of every tenant, and the one that would be fair.
+
+    Examples
+    --------
+    >>> fair_distance(np.array([0.5, 0.3]), np.array([0.4, 0.4]))
+    0.25
+    """
+    total = float(targets.sum())
+    return float(np.abs(shares - targets).sum()) / total if total > 0 else None

@@ -1,0 +1,184 @@
+"""How the game is solved: exactly, in Algorithm 1's order, and by best-response sweeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from operator import add, sub
+
+import numpy as np
+
+from placement.budget import Budget
+from placement.errors import ParameterError
+from placement.fuga_parameters import LARGEST_TREE, Equilibrium
+from placement.game import UTILITY_TOLERANCE, Game, Move
+from placement.panel import Panel
+from placement.strategies import Counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """How a game was solved; the moves stand in the game."""
+
+    equilibrium: Equilibrium  #: never "auto"
+    sweeps: int  #: best-response sweeps, the last of which changed nothing unless cut
+    potential: tuple[float, float]  #: before and after the sweeps
+    cut: str | None = None  #: what stopped it early
+
+
+def solve(
+    game: Game, *, equilibrium: Equilibrium, eta: int, most_sweeps: int, budget: Budget
+) -> Solution:
+    """Let every player move.
+
+    Parameters
+    ----------
+    equilibrium : {"auto", "exact", "sequential", "sweeps"}
+        ``exact``: subgame-perfect equilibrium by backward induction;
+        ``sequential``: the paper's Algorithm 1; ``sweeps``: Algorithm 1, then
+        best-response sweeps; ``auto``: exact where the tree has at most
+        `LARGEST_TREE` leaves, else sweeps.
+    budget : Budget
+        One unit for each strategy weighed.
+
+    Raises
+    ------
+    ParameterError
+        If ``exact`` is asked for and the tree is larger.
+
+    Notes
+    -----
+    v is common and ske is private, so the game is an exact potential game with
+    potential v(A) minus the sum of ske: each change of a sweep raises it, and
+    sweeps end in a pure Nash equilibrium (derived).
+    """
+    # Given strategies may be more than eta.
+    width = max([eta, *(len(each) for each in game.strategies)])
+    leaves = width ** len(game.players)
+    if equilibrium == "exact" and leaves > LARGEST_TREE:
+        raise ParameterError(
+            "equilibrium",
+            equilibrium,
+            f"auto | sequential | sweeps: {width}^{len(game.players)} leaves are more "
+            f"than {LARGEST_TREE}",
+        )
+    cut = None
+    if equilibrium == "exact" or (equilibrium == "auto" and leaves <= LARGEST_TREE):
+        if budget.spend(leaves):
+            _play_exactly(game)
+            potential = game.potential()
+            return Solution(equilibrium="exact", sweeps=0, potential=(potential, potential))
+        cut = "budget"
+    cut = _play_in_sequence(game, budget) or cut
+    before = game.potential()
+    if equilibrium == "sequential":
+        return Solution(equilibrium="sequential", sweeps=0, potential=(before, before), cut=cut)
+    sweeps, stopped = _sweep(game, most_sweeps, budget)
+    return Solution(
+        equilibrium="sweeps",
+        sweeps=sweeps,
+        potential=(before, game.potential()),
+        cut=stopped or cut,
+    )
+
+
+def _play_exactly(game: Game) -> None:
+    _, moves = _subgame(game, list(range(len(game.players))), (0,) * len(game.demand))
+    game.moves = {move.player: move for move in moves}
+
+
+def _subgame(game: Game, players: list[int], taken: Counts) -> tuple[Counts, list[Move]]:
+    """Return the totals and moves of the equilibrium once ``taken`` has been chosen."""
+    if not players:
+        return taken, []
+    player, *followers = players
+    strategies = game.clipped(player, _less(game.serving.most, taken))
+    if not followers:
+        move = game.weigh(player, strategies, taken)
+        return _more(taken, move.taken), [move]
+    ends = [_subgame(game, followers, _more(taken, row)) for row in strategies.rows]
+    # Each strategy is judged by where the followers' answers to it lead.
+    others = [_less(totals, row) for (totals, _), row in zip(ends, strategies.rows, strict=True)]
+    own = game.weigh(player, strategies, others)
+    totals, moves = ends[own.chosen]
+    return totals, [own, *moves]
+
+
+def _play_in_sequence(game: Game, budget: Budget) -> str | None:
+    """Algorithm 1: the last two in equilibrium, then one at a time backwards."""
+    players = list(range(len(game.players)))
+    last_two = players[-2:]
+    pairs = int(np.prod([len(game.strategies[player]) for player in last_two]))
+    if not budget.spend(pairs):
+        return "budget"
+    taken, moves = _subgame(game, last_two, (0,) * len(game.demand))
+    game.moves = {move.player: move for move in moves}
+    waiting = players[:-2]
+    while waiting:
+        left = _less(game.serving.most, taken)
+        if not any(left):
+            return _play_nothing(game, waiting, taken, budget)
+        player = waiting.pop()
+        game.refresh(player, left)
+        strategies = game.clipped(player, left)
+        if not budget.spend(len(strategies)):
+            return "budget"
+        move = game.moves[player] = game.weigh(player, strategies, taken)
+        taken = _more(taken, move.taken)
+    return None
+
+
+def _play_nothing(game: Game, players: list[int], taken: Counts, budget: Budget) -> str | None:
+    """Let players move for whom nothing is left."""
+    if not budget.spend(len(players)):
+        return "budget"
+    fairness = [game.serving.fairness_of_one(taken)]
+    others = [taken]
+    for player, strategies in zip(players, game.nothing(players), strict=True):
+        game.moves[player] = Move(player, strategies, others, fairness, 0)
+    return None
+
+
+def _more(one: Counts, other: Counts) -> Counts:
+    return tuple(map(add, one, other))
+
+
+def _less(one: Counts, other: Counts) -> Counts:
+    return tuple(map(sub, one, other))
+
+
+def _sweep(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, str | None]:
+    """Let one player after another answer the others until nobody gains.
+
+    A sweep asks all players at once who may gain as things stand, and lets those
+    answer in turn; the sweep in which nobody does shows an equilibrium.
+    """
+    panel = Panel.of(game)
+    for sweep in range(1, most_sweeps + 1):
+        if not budget.spend(panel.strategies):
+            return sweep, "budget"
+        changed = False
+        for player in panel.may_gain():
+            before = game.moves[player]
+            others = _less(panel.totals, before.taken)
+            strategies = game.clipped(player, _less(game.serving.most, others))
+            after = _response(game, before, game.weigh(player, strategies, others))
+            game.moves[player] = after
+            if after.taken != before.taken:
+                changed = True
+                panel.change(player, after)
+        if not changed:
+            return sweep, None
+    return most_sweeps, "sweeps" if most_sweeps else None
+
+
+def _response(game: Game, before: Move, best: Move) -> Move:
+    """Return the best response, or the former choice looked at anew if nothing gains."""
+    if before.taken in best.strategies.rows:
+        stays = best.strategies.rows.index(before.taken)
+        gain = best.utility(best.chosen) - best.utility(stays)
+        return best if gain > UTILITY_TOLERANCE else replace(best, chosen=stays)
+    with_former = best.strategies.also(before.strategies, before.chosen)
+    weighed = game.weigh(before.player, with_former, best.others[0])
+    stays = len(with_former) - 1
+    gain = best.utility(best.chosen) - weighed.utility(stays)
+    return best if gain > UTILITY_TOLERANCE else replace(weighed, chosen=stays)

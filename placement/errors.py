@@ -1,0 +1,83 @@
+"""What can go wrong in placement: bad input, never "no room" (that is a `LeftOut`)."""
+
+from __future__ import annotations
+
+
+class PlacementError(Exception):
+    """Base of all errors of this package."""
+
+
+class QuantityTooLargeError(PlacementError):
+    """Quantities add up to more than 64-bit integers hold."""
+
+    def __init__(self, resource: str, total: float, limit: int) -> None:
+        super().__init__(f"hosts or tenants add up to {total:.3g} {resource}, at most {limit:.3g}")
+        self.resource = resource
+        self.total = total
+        self.limit = limit
+
+
+class ShapeMismatchError(PlacementError):
+    """An array's shape does not fit the axes of the others."""
+
+    def __init__(self, name: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+        super().__init__(f"{name} has shape {found}, expected {expected}")
+        self.name = name
+        self.found = found
+        self.expected = expected
+
+
+class InfeasibleAllocationError(PlacementError):
+    """An allocation breaks a rule of its snapshot."""
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(f"infeasible allocation: {rule}")
+        self.rule = rule
+
+
+class ParameterError(PlacementError):
+    """A parameter of a policy is unknown or outside what is allowed."""
+
+    def __init__(self, name: str, found: object, allowed: str) -> None:
+        super().__init__(f"parameter {name}: found {found!r}, allowed is {allowed}")
+        self.name = name
+        self.found = found
+        self.allowed = allowed
+
+
+class UnknownPolicyError(PlacementError):
+    """No policy or mechanism of that name is in the catalogue."""
+
+    def __init__(self, name: str, near: tuple[str, ...], known: tuple[str, ...]) -> None:
+        hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(known)}"
+        super().__init__(f"unknown policy {name!r}; {hint}")
+        self.name = name
+        self.near = near
+
+
+class WrongKindError(PlacementError):
+    """The name is in the catalogue, but what it stands for cannot do this."""
+
+    def __init__(self, name: str, found: str, wanted: str) -> None:
+        super().__init__(f"{name} is a {found}, not a {wanted}")
+        self.name = name
+        self.found = found
+        self.wanted = wanted
+
+
+class PluginError(PlacementError):
+    """A policy or mechanism of another distribution cannot be used."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name!r}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
+class SolverError(PlacementError):
+    """A linear program did not end in an optimum."""
+
+    def __init__(self, what: str, status: int, message: str) -> None:
+        super().__init__(f"{what}: solver status {status}, {message}")
+        self.what = what
+        self.status = status

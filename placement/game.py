@@ -1,0 +1,180 @@
+"""The FUGA game: hosts as players, combinations as strategies, U(m) = v(A) - ske(m)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import gt
+from typing import Final
+
+import numpy as np
+
+from placement.model import FloatArray, IntArray
+from placement.serving import Serving
+from placement.strategies import Counts, Player, Strategies, StrategySource, rescored, skewness
+
+#: A strategy that gains less than this is no better.
+UTILITY_TOLERANCE: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """What a player weighed when it chose last, and what it chose."""
+
+    player: int  #: place in `Game.players`
+    strategies: Strategies
+    others: list[Counts]  #: (K, T) VMs of each kind that the others take if it takes strategy k
+    fairness: list[float]  #: (K,) v(A) of each strategy
+    chosen: int
+
+    @property
+    def taken(self) -> Counts:
+        """VMs of each kind that it takes."""
+        return self.strategies.rows[self.chosen]
+
+    @property
+    def counts(self) -> IntArray:
+        """VMs of each kind that it takes, shape (T,)."""
+        return np.array(self.taken, dtype=np.int64)
+
+    @property
+    def utilities(self) -> FloatArray:
+        """U of each strategy, shape (K,)."""
+        utilities: FloatArray = np.array(self.fairness) - np.array(self.strategies.skewness)
+        return utilities
+
+    def utility(self, strategy: int) -> float:
+        """U of one strategy."""
+        return self.fairness[strategy] - self.strategies.skewness[strategy]
+
+
+@dataclass(slots=True, eq=False)
+class Game:
+    """Players in the order in which they act, and what they weigh.
+
+    Attributes
+    ----------
+    players : list of Player
+        In ascending order of the lowest minimum utilization among their
+        strategies; equals by host.
+    strategies : list of Strategies
+        Of each player with all VMs still there to take.
+    moves : dict
+        Player to its move, for those who have moved.
+    """
+
+    players: list[Player]
+    strategies: list[Strategies]
+    serving: Serving
+    source: StrategySource
+    demand: IntArray  #: (T, R)
+    ranking: IntArray
+    moves: dict[int, Move] = field(default_factory=dict)
+    _demand: list[list[int]] = field(init=False)
+    _ranking: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._demand, self._ranking = self.demand.tolist(), self.ranking.tolist()
+
+    @classmethod
+    def of(
+        cls,
+        players: list[Player],
+        serving: Serving,
+        source: StrategySource,
+        demand: IntArray,
+        ranking: IntArray,
+    ) -> Game:
+        """Find everybody's strategies and set the order of play."""
+        found = source.of_all(players, serving.available) if players else []
+        able = [pair for pair in zip(players, found, strict=True) if len(pair[1]) > 0]
+        able.sort(key=lambda pair: (min(pair[1].score), pair[0].host))
+        return cls(
+            [player for player, _ in able],
+            [each for _, each in able],
+            serving,
+            source,
+            demand,
+            ranking,
+        )
+
+    @property
+    def taken(self) -> IntArray:
+        """VMs of each kind that each player takes, nothing for who has not moved, (P, T)."""
+        taken = np.zeros((len(self.players), len(self.demand)), dtype=np.int64)
+        if self.moves:
+            taken[list(self.moves)] = [move.taken for move in self.moves.values()]
+        return taken
+
+    @property
+    def totals(self) -> IntArray:
+        """VMs of each kind that are taken, shape (T,)."""
+        taken = [move.taken for move in self.moves.values() if any(move.taken)]
+        totals: IntArray = np.array(taken, np.int64).reshape(-1, len(self.demand)).sum(axis=0)
+        return totals
+
+    def potential(self) -> float:
+        """Return v(A) minus everybody's skewness: what a better response raises as much as U."""
+        skew = sum(move.strategies.skewness[move.chosen] for move in self.moves.values())
+        return self.serving.fairness_of_one(self.totals.tolist()) - skew
+
+    def clipped(self, player: int, left: Sequence[int]) -> Strategies:
+        """Return a player's strategies clipped to the VMs that are left.
+
+        Where nothing of them is left, the one strategy of taking nothing.
+        """
+        own = self.strategies[player]
+        if not self.needs_more(player, left):
+            return own
+        # Plain numbers, also where the caller counts in an array.
+        most = [int(each) for each in left]
+        rows = [tuple(map(min, row, most)) for row in own.rows]
+        rows = [row for row in rows if any(row)] or [(0,) * len(most)]
+        return rescored(self.players[player], rows, self._demand, self._ranking)
+
+    def nothing(self, players: Sequence[int]) -> list[Strategies]:
+        """Return the one strategy of taking nothing for each of some players."""
+        if not players:
+            return []
+        capacity = np.array([self.players[player].capacity for player in players])
+        free = np.array([self.players[player].free for player in players])
+        used = (capacity - free)[:, self.ranking]
+        rows = [(0,) * len(self.demand)]
+        skews = skewness(used, capacity[:, self.ranking]).tolist()
+        return [Strategies(rows, [0.0], [skew]) for skew in skews]
+
+    def needs_more(self, player: int, left: Sequence[int]) -> bool:
+        """Would one of a player's strategies take more of a kind than is left?"""
+        return any(any(map(gt, row, left)) for row in self.strategies[player].rows)
+
+    def refresh(self, player: int, left: Sequence[int]) -> None:
+        """Look for strategies anew if the player's own need VMs that are not left."""
+        if self.needs_more(player, left):
+            found = self.source.strategies(self.players[player], np.array(left, dtype=np.int64))
+            if len(found) > 0:
+                self.strategies[player] = found
+
+    def weigh(
+        self, player: int, strategies: Strategies, others: Sequence[int] | Sequence[Counts]
+    ) -> Move:
+        """Return the best response to what the others take; of equals the earliest.
+
+        ``others`` is a row for each strategy where the others answer each
+        differently, one row where they do not.
+        """
+        rows: list[Counts]
+        if len(others) and isinstance(others[0], tuple):
+            rows = list(others)  # type: ignore[arg-type]  # rows, as the first one shows
+        else:
+            rows = [tuple(others)] * len(strategies)  # type: ignore[arg-type]  # one row
+        fairness = self.serving.fairness_of_each(strategies.rows, rows)
+        best = earliest_best(
+            [v - skew for v, skew in zip(fairness, strategies.skewness, strict=True)]
+        )
+        return Move(player, strategies, rows, fairness, best)
+
+
+def earliest_best(utilities: Sequence[float]) -> int:
+    """Return the first strategy that none beats by more than `UTILITY_TOLERANCE`."""
+    good = max(utilities) - UTILITY_TOLERANCE
+    return next(place for place, utility in enumerate(utilities) if utility >= good)

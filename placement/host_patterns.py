@@ -1,0 +1,61 @@
+"""Everything that one host can hold: its maximal combinations of kinds of VM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+
+def maximal_patterns(
+    room: Sequence[int], demands: Sequence[Sequence[int]], most: Sequence[int], limit: int
+) -> tuple[list[tuple[int, ...]] | None, int]:
+    """Return the combinations that fit in ``room`` and to which nothing can be added.
+
+    Parameters
+    ----------
+    room : sequence of int, length R
+    demands : sequence of vectors, (T, R)
+        Each demands something.
+    most : sequence of int, length T
+        No combination holds more VMs of a kind.
+    limit : int
+        Combinations that are looked at, maximal or not.
+
+    Returns
+    -------
+    list of tuple of int, length T, or None
+        In descending order; None when there were more to look at.
+    int
+        How many were looked at.
+    """
+    found = []
+    looked_at = 0
+    for pattern, left in _combinations(room, demands, most):
+        if looked_at == limit:
+            return None, looked_at
+        looked_at += 1
+        if not any(
+            count < bound and _fits(left, demand)
+            for count, bound, demand in zip(pattern, most, demands, strict=True)
+        ):
+            found.append(pattern)
+    return found, looked_at
+
+
+def _combinations(
+    room: Sequence[int], demands: Sequence[Sequence[int]], most: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yield counts and what they leave; of the last kind as many as fit."""
+    if not demands:
+        yield (), tuple(room)
+        return
+    demand = demands[0]
+    asked = [r for r, amount in enumerate(demand) if amount]
+    top = min(most[0], *(room[r] // demand[r] for r in asked))
+    for count in range(top, (top if len(demands) == 1 else 0) - 1, -1):
+        left = tuple(a - count * b for a, b in zip(room, demand, strict=True))
+        for rest, end in _combinations(left, demands[1:], most[1:]):
+            yield (count, *rest), end
+
+
+def _fits(room: Sequence[int], demand: Sequence[int]) -> bool:
+    return all(a >= b for a, b in zip(room, demand, strict=True))

@@ -1,0 +1,128 @@
+"""What a round decides on, and what it decides: plain arrays in, plain triples out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from placement.budget import Budget
+from placement.errors import QuantityTooLargeError, ShapeMismatchError
+
+if TYPE_CHECKING:
+    from placement.mechanisms.tree import TenantTree
+
+#: What hosts offer, or tenants hold, of a resource in all: sums of two fit in int64.
+LARGEST_TOTAL: Final = 2**62
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Snapshot:
+    """The cluster as one round sees it. The round owns these arrays.
+
+    Axes: H hosts in order of name, C host classes, Q requests in order of
+    creation, N tenants, R resources. Quantities are integers.
+    """
+
+    resources: tuple[str, ...]  #: names of the resource axis R
+    capacity: IntArray  #: (H, R) what each host offers; the pool is its sum over H
+    free: IntArray  #: (H, R) the part no assignment has committed, never below 0
+    host_class: IntArray  #: (H,) hosts of one class are alike in everything but size
+    eligible: BoolArray  #: (Q, C) may this request use hosts of that class?
+    demand: IntArray  #: (Q, R) one VM of each request
+    count: IntArray  #: (Q,) VMs wanted and not yet placed
+    min_count: IntArray  #: (Q,) at least that many at once, or none (1: any number)
+    tenant: IntArray  #: (Q,) who asks, an index of N
+    age: IntArray  #: (Q,) rounds that the request has waited already
+    weight: FloatArray  #: (N,) of each tenant, above 0
+    held: IntArray  #: (N, R) what each tenant's assignments hold already
+    tree: TenantTree | None = None  #: over N; None: tenants are all children of the root
+
+    def __post_init__(self) -> None:
+        hosts, resources = self.capacity.shape
+        requests, tenants = len(self.count), len(self.weight)
+        classes = self.eligible.shape[1]
+        expected = {
+            "capacity": (hosts, len(self.resources)),
+            "free": (hosts, resources),
+            "host_class": (hosts,),
+            "eligible": (requests, classes),
+            "demand": (requests, resources),
+            "min_count": (requests,),
+            "tenant": (requests,),
+            "age": (requests,),
+            "held": (tenants, resources),
+        }
+        for name, shape in expected.items():
+            found = getattr(self, name).shape
+            if found != shape:
+                raise ShapeMismatchError(name, found, shape)
+        for amounts in (self.capacity, self.held):
+            totals = amounts.sum(axis=0, dtype=np.float64)
+            for name, total in zip(self.resources, totals.tolist(), strict=True):
+                if total > LARGEST_TOTAL:
+                    raise QuantityTooLargeError(name, total, LARGEST_TOTAL)
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    @property
+    def pool(self) -> IntArray:
+        """Capacity of all hosts together, shape (R,): shares are taken of it."""
+        pool: IntArray = self.capacity.sum(axis=0, dtype=np.int64)
+        return pool
+
+
+class Reason(StrEnum):
+    """Why VMs of a request were left out."""
+
+    NO_HOST_LARGE_ENOUGH = "no_host_large_enough"  #: not even on an empty host
+    NO_ELIGIBLE_HOST = "no_eligible_host"  #: no host that it may use takes VMs now
+    NO_ROOM = "no_room"  #: eligible hosts are too full
+    ABOVE_OVERLOAD = "above_overload"  #: room is there, but above the overload threshold
+    NO_SLOTS = "no_slots"  #: room is there, but not in whole slots
+    GANG_NOT_WHOLE = "gang_not_whole"  #: fewer than `min_count` found room
+    HELD_BACK = "held_back"  #: room is kept for a request that starves
+    NOTHING_ASKED = "nothing_asked"  #: it demands nothing, so it gets nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """VMs of one request that this round did not place."""
+
+    request: int  #: an index of Q
+    count: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Allocation:
+    """A round's whole outcome.
+
+    ``placed`` holds each (request, host) at most once, sorted by request, then
+    host, counts above zero. For every request placed + left out = count.
+    """
+
+    placed: IntArray  #: (P, 3) rows of request, host, count
+    left_out: tuple[LeftOut, ...]
+    work: int = 0  #: units of the budget that were spent
+    cut: bool = False  #: did the budget or a limit cut the search?
+    details: Mapping[str, Any] = field(default_factory=dict)  #: JSON values only
+
+
+class Policy(Protocol):
+    """A placement algorithm picked by name. Pure: same input, same allocation."""
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Decide the whole batch."""
+        ...

@@ -1,0 +1,70 @@
+"""Policies and mechanisms of other distributions, found by Python entry points.
+
+Finding reads the metadata of what is installed and imports nothing; the module
+behind an entry point is imported when its name is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import Final
+
+from placement.errors import PluginError
+
+POLICY_GROUP: Final = "fuga.policies"
+MECHANISM_GROUP: Final = "fuga.mechanisms"
+
+
+@cache
+def installed() -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of both groups by name; read once in a process."""
+    found: dict[str, list[EntryPoint]] = {}
+    for group in (POLICY_GROUP, MECHANISM_GROUP):
+        for each in entry_points(group=group):
+            found.setdefault(each.name, []).append(each)
+    return MappingProxyType(
+        {name: tuple(sorted(each, key=origin)) for name, each in sorted(found.items())}
+    )
+
+
+def origin(point: EntryPoint) -> str:
+    """Return the distribution that an entry point comes with, and what it names."""
+    distribution = "an unknown distribution" if point.dist is None else point.dist.name
+    return f"{distribution} ({point.value})"
+
+
+def load(name: str, points: tuple[EntryPoint, ...], expected: Mapping[str, type]) -> object:
+    """Import what stands behind a name.
+
+    Parameters
+    ----------
+    points : tuple of EntryPoint
+        All that claim the name.
+    expected : mapping
+        The type of object that each group must name.
+
+    Raises
+    ------
+    PluginError
+        If several claim the name, if the import fails in whatever way, or if
+        what was imported is something else.
+    """
+    if len(points) > 1:
+        claims = " and ".join(map(origin, points))
+        raise PluginError(name, f"claimed by {claims}; uninstall all but one")
+    point = points[0]
+    try:
+        loaded = point.load()
+    except (Exception, SystemExit) as error:  # other people's module: anything may happen
+        cause = f"{type(error).__name__}: {error}"
+        raise PluginError(name, f"{origin(point)} cannot be loaded: {cause}") from error
+    wanted = expected[point.group]
+    if not isinstance(loaded, wanted):
+        kind = type(loaded).__name__
+        raise PluginError(
+            name, f"{origin(point)} must name a {wanted.__name__} for {point.group}, found {kind}"
+        )
+    return loaded

@@ -1,0 +1,119 @@
+"""What is wrong with a problem file, and where."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeAlias
+
+from placement.errors import PlacementError
+
+#: Keys and positions from the top of the file down, e.g. ("hosts", 0, "capacity", 1).
+Place: TypeAlias = tuple[str | int, ...]
+
+#: So many are reported; whoever slipped in every line needs no longer list.
+MOST_FAULTS: Final = 20
+
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
+_LONGEST_FOUND: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing to put right."""
+
+    place: str  #: "hosts[0].capacity[1]", "line 3, column 7", or "" for the whole file
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" if self.place else self.message
+
+
+class ProblemError(PlacementError):
+    """A problem file that cannot be solved as it stands."""
+
+    def __init__(self, faults: Iterable[Fault], *, more: bool = False) -> None:
+        self.faults = tuple(faults)
+        self.more = more
+        lines = [str(fault) for fault in self.faults]
+        if more:
+            lines.append("and further errors, not listed")
+        super().__init__("\n".join(lines))
+
+
+class Faults:
+    """Collects faults, so that one run shows as many as useful."""
+
+    def __init__(self) -> None:
+        self._found: list[Fault] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, place: Place, message: str) -> None:
+        """Note one; raises `ProblemError` when there are enough of them."""
+        if len(self._found) == MOST_FAULTS:
+            raise ProblemError(self._found, more=True)
+        self._found.append(Fault(place_text(place), message))
+
+    def raise_if_any(self) -> None:
+        """Raise `ProblemError` with all that was noted."""
+        if self._found:
+            raise ProblemError(self._found)
+
+
+def refuse(place: Place, message: str) -> NoReturn:
+    """Raise `ProblemError` for one fault that ends the reading."""
+    raise ProblemError([Fault(place_text(place), message)])
+
+
+def place_text(place: Place) -> str:
+    """Write a place the way programs do: ``demands[3].speed.s9``."""
+    text = ""
+    for step in place:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif _PLAIN_KEY.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{quoted(step)}]"
+    return text
+
+
+def quoted(text: str) -> str:
+    """Put a string from the file in quotes, in ASCII, cut where it grows long."""
+    if len(text) > _LONGEST_FOUND:
+        text = text[: _LONGEST_FOUND - 3] + "..."
+    return json.dumps(text)
+
+
+def described(value: object) -> str:
+    """Say in a few words what stands in the file."""
+    match value:
+        case None | True | False:
+            return json.dumps(value)
+        case str():
+            return quoted(value)
+        case []:
+            return "an empty list"
+        case list():
+            return f"a list of {len(value):,}"
+        case dict():
+            return "an object"
+        case _:
+            return str(value)
+
+
+def near_names(name: str, known: Iterable[str]) -> str:
+    """Say which known names resemble ``name``, else the known ones, else nothing."""
+    names = list(known)
+    # difflib is quadratic in the length of what it compares
+    near = difflib.get_close_matches(name[:64], names[:2000], n=3)
+    if near:
+        return f"; did you mean {', '.join(map(quoted, near))}?"
+    if 0 < len(names) <= 12:
+        return f"; known: {', '.join(map(quoted, names))}"
+    return ""

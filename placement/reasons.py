@@ -1,0 +1,104 @@
+"""Why VMs of a request are left out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement.model import BoolArray, IntArray, LeftOut, Reason, Snapshot
+from placement.vm_kinds import vm_kinds, vms_that_fit
+
+
+def hosts_open_to(snapshot: Snapshot, request: int) -> BoolArray:
+    """Return which hosts the request may use, shape (H,)."""
+    open_to: BoolArray = snapshot.eligible[request][snapshot.host_class]
+    return open_to
+
+
+def never_fits(snapshot: Snapshot, request: int) -> Reason | None:
+    """Return why no round could place the request on these hosts, None if one could.
+
+    A request that is larger than every host says so even while no host is open
+    to it: waiting for one to open would not help.
+    """
+    demand = snapshot.demand[request]
+    if not demand.any():
+        return Reason.NOTHING_ASKED
+    open_to = hosts_open_to(snapshot, request)
+    large_enough = (snapshot.capacity >= demand).all(axis=1)
+    if (open_to & large_enough).any():
+        return None
+    if open_to.any():
+        return Reason.NO_HOST_LARGE_ENOUGH
+    known = (snapshot.capacity > 0).any(axis=1)
+    if known.any() and not large_enough.any():
+        return Reason.NO_HOST_LARGE_ENOUGH
+    return Reason.NO_ELIGIBLE_HOST
+
+
+def never_fit(snapshot: Snapshot, requests: IntArray) -> dict[int, Reason]:
+    """Return which of some requests no round could place, and why; see `never_fits`.
+
+    Requests that are alike are looked at once: a round may have ten thousands.
+    """
+    of_request = vm_kinds(snapshot).of_request
+    of_kind: dict[int, Reason | None] = {}
+    found = {}
+    for request, kind in zip(requests.tolist(), of_request[requests].tolist(), strict=True):
+        if kind not in of_kind:
+            of_kind[kind] = never_fits(snapshot, request)
+        reason = of_kind[kind]
+        if reason is not None:
+            found[request] = reason
+    return found
+
+
+def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[LeftOut, ...]:
+    """Return the VMs that were not placed, each part with its reason.
+
+    Parameters
+    ----------
+    missing : ndarray of int64, shape (Q,)
+        VMs of each request that were not placed.
+    free : ndarray of int64, shape (H, R)
+        What is free after the allocation. Where a request still fits, a gang
+        whole, a rule of the policy held it back: the overload threshold.
+    """
+    requests = np.flatnonzero(missing)
+    of_request = vm_kinds(snapshot).of_request
+    never = never_fit(snapshot, requests)
+    fit: dict[int, int] = {}
+    parts = []
+    for request, kind in zip(requests.tolist(), of_request[requests].tolist(), strict=True):
+        reason = never.get(request)
+        if reason is None:
+            if kind not in fit:
+                fit[kind] = how_many_fit(snapshot, request, free)
+            reason = _for_now(fit[kind], still_needed(snapshot, request, int(missing[request])))
+        parts.append(LeftOut(request=request, count=int(missing[request]), reason=reason))
+    return tuple(parts)
+
+
+def still_needed(snapshot: Snapshot, request: int, missing: int) -> int:
+    """Return how many VMs of a request must be placed at once, so many being missing.
+
+    ``min_count`` where nothing of it is placed, else 1.
+    """
+    begun = missing < int(snapshot.count[request])
+    return 1 if begun else max(1, int(snapshot.min_count[request]))
+
+
+def how_many_fit(snapshot: Snapshot, request: int, free: IntArray) -> int:
+    """Return how many VMs of a request its hosts hold at once.
+
+    VMs of one request are alike, so each takes one place of one host and
+    leaves the others' as they are: the sum over hosts does not depend on which
+    are chosen first.
+    """
+    open_to = hosts_open_to(snapshot, request)
+    return int(vms_that_fit(free[open_to], snapshot.demand[request]).sum())
+
+
+def _for_now(fit: int, needed: int) -> Reason:
+    if fit >= needed:
+        return Reason.ABOVE_OVERLOAD
+    return Reason.GANG_NOT_WHOLE if fit else Reason.NO_ROOM

@@ -1,0 +1,171 @@
+"""Slots: hosts cut into equal slots, the tenant of fewest slots is next."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from placement.budget import Budget
+from placement.draft import Draft
+from placement.errors import ParameterError
+from placement.first_fit_drfh import fill_by_first_fit
+from placement.model import Allocation, IntArray, Reason, Snapshot
+from placement.overload import read_overload, room_below
+from placement.reasons import how_many_fit, still_needed
+from placement.vm_kinds import vm_kinds
+
+#: Into which the largest host may be cut.
+MOST_SLOTS: Final = 10_000
+#: Slots of a VM that no host can hold: more than hosts offer.
+_NEVER: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """The scheduler of slots that DRFH is measured against.
+
+    Notes
+    -----
+    One slot is ``1 / slots`` of the element-wise largest host. A host offers
+    ``floor(min_r capacity[r] / slot[r])`` slots [1]_. The tenant that holds
+    fewest slots per weight is next, of equals the one whose request stands
+    first.
+
+    Derived: a VM takes the least number of slots of one host that covers its
+    demand, on the first host that has them. What runs already takes the least
+    number of slots that covers what is in use of the host, and counts to its
+    tenant as the least number that covers what the tenant holds. So VMs that
+    have slots have room, since what is in use and what is new each stay within
+    their slots. A VM that has room but no slots is left out with that reason.
+
+    This is First-Fit DRFH on a cluster of one resource, the slot.
+
+    References
+    ----------
+    .. [1] Wang, Li, Liang, "Dominant Resource Fairness in Cloud Computing
+       Systems with Heterogeneous Servers", INFOCOM 2014, section VI.
+    """
+
+    slots: int = 14  #: in the largest host
+    overload: float = 1.0  #: no host is filled above this part of its capacity
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Slots:
+        """Return the policy with parameters, checked.
+
+        Raises
+        ------
+        ParameterError
+            Naming the parameter, what was found and what is allowed.
+        """
+        slots = given.get("slots", cls().slots)
+        if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= MOST_SLOTS:
+            raise ParameterError("slots", slots, f"a whole number from 1 to {MOST_SLOTS:,}")
+        return cls(slots=slots, overload=read_overload("overload", given.get("overload", 1.0)))
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Fill the slots; nothing is left out that still finds slots."""
+        del rng, budget  # nothing is random, nothing is searched
+        room = room_below(snapshot, self.overload)
+        cut = in_slots(snapshot, room, self.slots)
+        by_slots = Draft(cut)
+        fill_by_first_fit(by_slots, vm_kinds(cut))
+
+        draft = Draft(snapshot, room)
+        for gang in np.flatnonzero(draft.not_begun * by_slots.given).tolist():
+            draft.begin(gang)
+        draft.put_all(by_slots.rows)
+        return _with_reasons(draft, draft.allocation())
+
+
+def in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapshot:
+    """Return the cluster with slots as its one resource.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    room : ndarray of int64, shape (H, R)
+        What may be filled on each host.
+    slots : int
+        Of the element-wise largest host.
+
+    Returns
+    -------
+    Snapshot
+        ``capacity`` are the slots that hosts offer, ``free`` those that neither
+        what runs nor the overload threshold takes.
+
+    Examples
+    --------
+    Servers (1, 1) and (.5, .25), in quarters, offer 14 and 3 slots; see the
+    golden tests.
+    """
+    largest = snapshot.capacity.max(axis=0, initial=0).tolist()
+    in_use = snapshot.capacity - snapshot.free
+    offered = _whole_slots(snapshot.capacity, largest, slots)
+    below = _whole_slots(in_use + room, largest, slots)
+    taken = _covering_slots(in_use, largest, slots)
+    demand = _covering_slots(snapshot.demand, largest, slots)
+    missing = np.array(largest, dtype=np.int64) == 0
+    demand[(snapshot.demand[:, missing] > 0).any(axis=1)] = _NEVER
+    return dataclasses.replace(
+        snapshot,
+        resources=("slots",),
+        capacity=offered[:, None],
+        free=np.maximum(below - taken, 0)[:, None],
+        demand=demand[:, None],
+        held=_covering_slots(snapshot.held, largest, slots)[:, None],
+    )
+
+
+def _whole_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntArray:
+    """Return how many slots there are within amounts, (X, R) to (X,)."""
+    # In Python's integers: amounts times slots may exceed int64.
+    return np.array(
+        [
+            min(
+                (a * slots // most for a, most in zip(row, largest, strict=True) if most), default=0
+            )
+            for row in amounts.tolist()
+        ],
+        dtype=np.int64,
+    )
+
+
+def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntArray:
+    """Return the least number of slots that covers amounts, (X, R) to (X,).
+
+    Resources that no host offers apart.
+    """
+    return np.array(
+        [
+            max(
+                (
+                    min(-(-a * slots // most), _NEVER)
+                    for a, most in zip(row, largest, strict=True)
+                    if most
+                ),
+                default=0,
+            )
+            for row in amounts.tolist()
+        ],
+        dtype=np.int64,
+    )
+
+
+def _with_reasons(draft: Draft, allocation: Allocation) -> Allocation:
+    """Put the slots in the place of a reason that would tell of the overload threshold."""
+    snapshot = draft.snapshot
+    left = tuple(
+        dataclasses.replace(each, reason=Reason.NO_SLOTS)
+        if each.reason is Reason.ABOVE_OVERLOAD
+        and how_many_fit(snapshot, each.request, draft.room)
+        >= still_needed(snapshot, each.request, each.count)
+        else each
+        for each in allocation.left_out
+    )
+    return dataclasses.replace(allocation, left_out=left)

@@ -1,0 +1,359 @@
+"""Players and where their strategies come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+import numpy as np
+
+from placement.budget import Budget
+from placement.combinations import POOL, Tables, top_combinations
+from placement.errors import ParameterError
+from placement.model import FloatArray, IntArray, Snapshot
+from placement.vm_kinds import VmKinds, hosts_for, vms_that_fit
+
+#: For so many players like it strategies are drawn when one asks alone.
+_ASK_LATER: Final = 4
+
+#: Combinations that are found for all questions asked at once, beyond the least.
+_POOLS: Final = 2_000
+
+#: VMs of each kind.
+Counts: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Player:
+    """A host in one game."""
+
+    host: int
+    capacity: IntArray  #: (R,)
+    free: IntArray  #: (R,) free vector F(m) when the game begins
+    room: IntArray  #: (R,) the part of it below the overload threshold
+    fits: IntArray  #: (T,) VMs of each kind that the room holds by themselves
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Strategies:
+    """The combinations that a player weighs, in its order of preference among equals.
+
+    In plain lists: they are a handful, and weighed one player at a time.
+    """
+
+    rows: list[Counts]  #: (K, T) VMs of each kind
+    score: list[float]  #: (K,) minimum utilization
+    skewness: list[float]  #: (K,) ske(m) with what runs on the host already
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def counts(self) -> IntArray:
+        """VMs of each kind, shape (K, T)."""
+        return np.array(self.rows, dtype=np.int64)
+
+    def also(self, others: Strategies, which: int) -> Strategies:
+        """Return these strategies and, after them, one of others."""
+        return Strategies(
+            [*self.rows, others.rows[which]],
+            [*self.score, others.score[which]],
+            [*self.skewness, others.skewness[which]],
+        )
+
+
+class StrategySource(Protocol):
+    """Finds the strategies of a player when so many VMs of each kind are left."""
+
+    def strategies(self, player: Player, left: IntArray) -> Strategies:
+        """Return at least one strategy if any combination fits."""
+        ...
+
+    def of_all(self, players: Sequence[Player], left: IntArray) -> list[Strategies]:
+        """Return the strategies of many players, asked at once."""
+        ...
+
+
+def skewness(used: IntArray, capacity: IntArray) -> FloatArray:
+    """Return ske(m) of hosts, shape (...).
+
+    Parameters
+    ----------
+    used : ndarray of int64, shape (..., J)
+        Of each ranking resource: what runs and what was chosen.
+    capacity : ndarray of int64, shape (..., J)
+
+    Notes
+    -----
+    ``ske(m) = sqrt(sum_j (u_j/mean(u) - 1)^2)`` over the ranking resources, with
+    ``u_j = (running_j + chosen_j) / C_j``; 0 for an unused host.
+    """
+    parts = used / capacity
+    mean = parts.mean(axis=-1, keepdims=True)
+    relative = np.divide(parts, mean, out=np.ones_like(parts), where=mean > 0)
+    skew: FloatArray = np.sqrt(((relative - 1) ** 2).sum(axis=-1))
+    return skew
+
+
+def with_scores(
+    player: Player, rows: Sequence[Counts], demand: IntArray, ranking: IntArray
+) -> Strategies:
+    """Return combinations (K, T) as strategies of a player."""
+    amounts = (np.array(rows, dtype=np.int64).reshape(-1, len(demand)) @ demand)[:, ranking]
+    capacity, free = player.capacity[ranking], player.free[ranking]
+    return Strategies(
+        list(rows),
+        (amounts / free).min(axis=1).tolist(),
+        skewness(capacity - free + amounts, capacity).tolist(),
+    )
+
+
+def rescored(
+    player: Player, rows: list[Counts], demand: Sequence[Sequence[int]], ranking: Sequence[int]
+) -> Strategies:
+    """Return the same as `with_scores`, to the last bit, sooner for a few combinations."""
+    capacity, free = player.capacity.tolist(), player.free.tolist()
+    scores, skews = [], []
+    for row in rows:
+        parts, score = [], math.inf
+        for resource in ranking:
+            amount = sum([n * each[resource] for n, each in zip(row, demand, strict=True) if n])
+            score = min(score, amount / free[resource])
+            running = capacity[resource] - free[resource]
+            parts.append((running + amount) / capacity[resource])
+        mean = sum(parts) / len(parts)
+        away = [part / mean - 1 for part in parts] if mean > 0 else []
+        scores.append(score)
+        skews.append(math.sqrt(sum([each * each for each in away])))
+    return Strategies(rows, scores, skews)
+
+
+def players_of(
+    snapshot: Snapshot, kinds: VmKinds, free: IntArray, room: IntArray, ranking: IntArray
+) -> list[Player]:
+    """Return the hosts that can play: something free of every ranking resource, room for a VM.
+
+    ``free`` and ``room``, shape (H, R), as the game finds them.
+    """
+    open_to = hosts_for(snapshot, kinds)
+    fits = (
+        np.stack(
+            [
+                np.where(open_to[kind], vms_that_fit(room, kinds.demand[kind]), 0)
+                for kind in range(len(kinds))
+            ],
+            axis=1,
+        )
+        if len(kinds)
+        else np.zeros((len(free), 0), dtype=np.int64)
+    )
+    free, room = free.copy(), room.copy()
+    able = (free[:, ranking] > 0).all(axis=1) & (fits > 0).any(axis=1)
+    return [
+        Player(host, snapshot.capacity[host], free[host], room[host], fits[host])
+        for host in np.flatnonzero(able).tolist()
+    ]
+
+
+class TopCombinations:
+    """Strategies by search: the best combinations by minimum utilization.
+
+    Hosts that ask the same question, of equal capacity, free vector, room and
+    VMs that could be used, share its answer and draw from it.
+    """
+
+    def __init__(
+        self,
+        demand: IntArray,
+        ranking: IntArray,
+        eta: int,
+        rng: np.random.Generator,
+        budget: Budget,
+    ) -> None:
+        self._demand = demand
+        self._ranking = ranking
+        self._eta = eta
+        self._rng = rng
+        self._budget = budget
+        self._known: dict[bytes, Strategies] = {}
+        self._drawn: dict[tuple[bytes, Counts], list[Strategies]] = {}
+        self._tables: Tables | None = None
+        self._largest = np.zeros(0, dtype=np.int64)
+        self._kept = 0
+        self.cut = 0  #: questions whose answer was cut
+
+    def keep(self, units: int) -> None:
+        """Leave so many units of the budget, at most half of it, to the game itself."""
+        self._kept = 0 if self._budget.left is None else min(units, self._budget.left // 2)
+
+    def strategies(self, player: Player, left: IntArray) -> Strategies:
+        """Return the ``eta`` best combinations, equals in random order.
+
+        None once the budget is down to what is kept: the player does not play.
+        """
+        most = tuple(map(min, player.fits.tolist(), left.tolist()))
+        host = player.capacity.tobytes() + player.free.tobytes() + player.room.tobytes()
+        waiting = self._drawn.get((host, most))
+        if not waiting:
+            # Who asks alone, because VMs ran out, is followed by others like it.
+            waiting = self.of_all([player] * _ASK_LATER, left)
+            self._drawn[host, most] = waiting
+        return waiting.pop()
+
+    def of_all(self, players: Sequence[Player], left: IntArray) -> list[Strategies]:
+        """Return the strategies of many players when so many VMs of each kind are left."""
+        capacity, free, room, fits = (
+            np.array([getattr(player, name) for player in players])
+            for name in ("capacity", "free", "room", "fits")
+        )
+        self._make_tables(room.max(axis=0))
+        # What does not fit anyway must not tell questions apart.
+        asked = np.concatenate([capacity, free, room, np.minimum(fits, left)], axis=1)
+        questions = asked.view(f"V{asked.shape[1] * asked.itemsize}").ravel().tolist()
+        who_asks: dict[bytes, list[int]] = {}
+        for place, question in enumerate(questions):
+            who_asks.setdefault(question, []).append(place)
+        # So many alternatives that hosts alike differ, in all no more than are of use.
+        enough = max(2 * self._eta, _POOLS // len(who_asks))
+        found: list[Strategies] = [Strategies([], [], [])] * len(players)
+        for question, places in who_asks.items():
+            pool = min(POOL, self._eta * len(places), enough)
+            answer = self._answer(question, players[places[0]], left, pool)
+            if answer is not None:
+                for place, drawn in zip(places, self._draw(answer, len(places)), strict=True):
+                    found[place] = drawn
+        return found
+
+    def _make_tables(self, largest: IntArray) -> None:
+        """See to tables that serve rooms up to the largest."""
+        if len(self._ranking) <= 2 and (self._tables is None or (largest > self._largest).any()):
+            self._largest = largest
+            self._tables = Tables(self._demand, self._ranking, largest)
+
+    def _answer(
+        self, question: bytes, player: Player, left: IntArray, pool: int
+    ) -> Strategies | None:
+        answer = self._known.get(question)
+        if answer is not None:
+            return answer
+        if self._budget.left is not None and self._budget.left <= self._kept:
+            self.cut += 1
+            return None
+        found = top_combinations(
+            free=player.free,
+            room=player.room,
+            demand=self._demand,
+            most=np.minimum(player.fits, left),
+            ranking=self._ranking,
+            eta=self._eta,
+            rng=self._rng,
+            budget=self._budget,
+            pool=pool,
+            tables=self._tables,
+        )
+        self.cut += found.cut
+        rows = [tuple(row) for row in found.counts.tolist()]
+        answer = with_scores(player, rows, self._demand, self._ranking)
+        self._known[question] = answer
+        return answer
+
+    def _draw(self, answer: Strategies, number: int) -> list[Strategies]:
+        """Return the ``eta`` best for so many players, equals in random order."""
+        score = np.array(answer.score)
+        shuffled = self._rng.random((number, len(score)))
+        # Scores are sorted by, then the random numbers.
+        order = np.argsort(shuffled, axis=1)
+        best = np.take_along_axis(order, np.argsort(-score[order], axis=1, kind="stable"), axis=1)
+        return [
+            Strategies(
+                [answer.rows[place] for place in places],
+                [answer.score[place] for place in places],
+                [answer.skewness[place] for place in places],
+            )
+            for places in best[:, : self._eta].tolist()
+        ]
+
+
+class GivenStrategies:
+    """Strategies given for some hosts, for studies; the others search.
+
+    Parameters
+    ----------
+    given : mapping
+        Host to combinations, shape (K, T).
+    others : StrategySource
+    """
+
+    def __init__(
+        self,
+        given: Mapping[int, IntArray],
+        others: StrategySource,
+        demand: IntArray,
+        ranking: IntArray,
+    ) -> None:
+        self._given = given
+        self._others = others
+        self._demand = demand
+        self._ranking = ranking
+
+    def strategies(self, player: Player, left: IntArray) -> Strategies:
+        """Return what was given, clipped to what is left, without what does not fit any more."""
+        given = self._given.get(player.host)
+        if given is None:
+            return self._others.strategies(player, left)
+        clipped = np.minimum(given, left)
+        fits = (clipped @ self._demand <= player.room).all(axis=1) & clipped.any(axis=1)
+        rows = [tuple(row) for row in clipped[fits].tolist()]
+        return with_scores(player, rows, self._demand, self._ranking)
+
+    def of_all(self, players: Sequence[Player], left: IntArray) -> list[Strategies]:
+        """Return the strategies of many players when so many VMs of each kind are left."""
+        searching = [player for player in players if player.host not in self._given]
+        searched = iter(self._others.of_all(searching, left) if searching else [])
+        return [
+            self.strategies(player, left) if player.host in self._given else next(searched)
+            for player in players
+        ]
+
+
+def given_by_kind(
+    snapshot: Snapshot,
+    kinds: VmKinds,
+    room: IntArray,
+    strategies: Mapping[int, tuple[tuple[int, ...], ...]],
+) -> dict[int, IntArray]:
+    """Return given strategies, counts per request, as counts per kind.
+
+    Raises
+    ------
+    ParameterError
+        For a host or a request that does not exist, or a combination that the
+        host may not or cannot hold.
+    """
+    requests = len(snapshot.count)
+    read = {}
+    for host, rows in strategies.items():
+        if host >= len(snapshot.free):
+            raise ParameterError(f"strategies.{host}", host, f"a host below {len(snapshot.free)}")
+        by_kind = np.zeros((len(rows), len(kinds)), dtype=np.int64)
+        for number, row in enumerate(rows):
+            place = f"strategies.{host}[{number}]"
+            if len(row) != requests:
+                raise ParameterError(place, list(row), f"{requests} counts, one per request")
+            takes = [0] * len(snapshot.resources)
+            for request, count in enumerate(row):
+                if count and not snapshot.eligible[request, snapshot.host_class[host]]:
+                    raise ParameterError(place, list(row), f"no request closed to host {host}")
+                for resource, amount in enumerate(snapshot.demand[request].tolist()):
+                    takes[resource] += count * amount
+            if any(a > b for a, b in zip(takes, room[host].tolist(), strict=True)):
+                raise ParameterError(place, list(row), f"what fits in {room[host].tolist()}")
+            # In Python's integers: a count of something that takes nothing may be huge.
+            for request, count in enumerate(row):
+                by_kind[number, kinds.of_request[request]] += min(
+                    count, int(snapshot.count[request])
+                )
+        read[host] = by_kind
+    return read

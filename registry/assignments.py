@@ -1,0 +1,425 @@
+"""Assignments in the hands of workers: claims, compare-and-set, and what failure means.
+
+A claim is a lease on the row, known by its token. Whoever takes over writes
+another token, so every later call of the former owner finds that it lost.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from sqlalchemy import Connection, Row, and_, func, insert, select, update
+
+from registry.access import HOST_COLUMNS, OUT_OF_REACH, to_access
+from registry.clock import db_now
+from registry.engine import Database, retried
+from registry.errors import ClaimLostError
+from registry.events import event_row, record
+from registry.lifecycle import (
+    ASSIGNMENT_TRANSITIONS,
+    VM_OBSERVED_TRANSITIONS,
+    AssignmentEvent,
+    AssignmentState,
+    VmDesired,
+    VmObserved,
+    VmObservedEvent,
+    next_state,
+)
+from registry.locks import has_one_writer, lock_hosts, lock_vms
+from registry.progress import recompute
+from registry.records import Build, Claim, Due, Leftover, Removal
+from registry.schema import (
+    assignment_resources,
+    assignments,
+    build_failures,
+    hosts,
+    tenants,
+    unreleased,
+    vms,
+)
+from registry.sweep import claim_leftover, due, finish_leftover
+
+#: attempts that may fail for a passing reason before the assignment is given up
+MAX_ATTEMPTS: Final = 5
+BUILD_AVOID_S: Final = 300.0
+HOLD_BACK_S: Final = 30
+MAX_HOLD_BACK_S: Final = 600
+_BUILDING: Final = (AssignmentState.CREATING.value, AssignmentState.ACTIVE.value)
+_REMOVING: Final = (AssignmentState.RELEASING.value, AssignmentState.QUARANTINED.value)
+#: what proves that a VM was resumed
+_BOOTED: Final = (VmObserved.RUNNING.value, VmObserved.STOPPED.value, VmObserved.LOST.value)
+
+_SELECT = (
+    select(
+        assignments,
+        vms.c.name.label("vm_name"),
+        vms.c.request_id,
+        vms.c.desired,
+        vms.c.observed,
+        tenants.c.name.label("tenant"),
+        hosts.c.max_builds,
+        hosts.c.failed_builds,
+        *(column for column in HOST_COLUMNS if column.key != "host_id"),
+    )
+    .select_from(assignments)
+    .join(vms, vms.c.id == assignments.c.vm_id)
+    .join(tenants, tenants.c.id == assignments.c.tenant_id)
+    .join(hosts, hosts.c.id == assignments.c.host_id)
+    .with_for_update(of=assignments, key_share=True)
+)
+
+
+class Assignments:
+    """What workers and the sweep do with assignments and leftovers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def state(self, assignment_id: UUID) -> AssignmentState | None:
+        """Return an assignment's state; None if there is none of that id."""
+        query = select(assignments.c.state).where(assignments.c.id == assignment_id)
+        with self._database.read() as connection:
+            found = connection.scalars(query).one_or_none()
+        return AssignmentState(found) if found is not None else None
+
+    # ---- building -----------------------------------------------------------
+
+    @retried
+    def claim_build(self, assignment_id: UUID, owner: str, lease_s: float) -> Build | None:
+        """Claim an assignment to build its VM, or to finish what another left.
+
+        None: not ours to do. Somebody's lease on it is live, it is finished,
+        being removed or gone, its host is out of reach, or as many builds as
+        the host allows are claimed there.
+        """
+        with self._database.write() as connection:
+            row = _find(connection, assignment_id, on_host=True)
+            now = db_now(connection)
+            if row is None or _is_claimed(row, now) or row.health in OUT_OF_REACH:
+                return None
+            before = AssignmentState(row.state)
+            if before == AssignmentState.RESERVED:
+                event = AssignmentEvent.CLAIMED
+            elif before == AssignmentState.CREATING or (
+                before == AssignmentState.ACTIVE and row.observed not in _BOOTED
+            ):
+                event = AssignmentEvent.RECLAIMED
+            else:
+                return None
+            if _live_builds(connection, row.host_id, now) >= row.max_builds:
+                return None
+            after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
+            claim = _take(connection, row, state=after, owner=owner, now=now, lease_s=lease_s)
+            _record(connection, row, after, event, now=now, actor=owner)
+            amounts = connection.execute(
+                select(assignment_resources.c.resource, assignment_resources.c.amount)
+                .where(assignment_resources.c.assignment_id == assignment_id)
+                .order_by(assignment_resources.c.resource)
+            )
+            return Build(
+                claim=claim,
+                state=after,
+                vm_id=row.vm_id,
+                vm_name=row.vm_name,
+                tenant=row.tenant,
+                generation=row.generation,
+                round=row.round,
+                resources={each.resource: each.amount for each in amounts},
+                host=to_access(row),
+                failed_before=row.attempts,
+            )
+
+    @retried
+    def extend(self, claim: Claim, lease_s: float) -> None:
+        """Keep a claim for longer; also one that ran out and that nobody took."""
+        with self._database.write() as connection:
+            _ours(connection, claim)
+            until = db_now(connection) + timedelta(seconds=lease_s)
+            _set(connection, claim.assignment_id, claim_until=until)
+
+    @retried
+    def activate(self, claim: Claim) -> None:
+        """Write that the domain is started, paused: only then may it be resumed.
+
+        Raises
+        ------
+        ClaimLostError
+            If another claimed it, or the VM was deleted meanwhile. The caller
+            destroys what it made.
+        """
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            before, event = AssignmentState(row.state), AssignmentEvent.STARTED
+            if before != AssignmentState.CREATING:
+                raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {before}")
+            after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
+            now = db_now(connection)
+            _set(connection, row.id, state=after.value, activated_at=now)
+            _record(connection, row, after, event, now=now, actor=row.claim_owner)
+
+    @retried
+    def mark_running(self, claim: Claim) -> None:
+        """Write that the VM runs, and give the claim back."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim, on_host=True)
+            if row.state not in (AssignmentState.ACTIVE.value, AssignmentState.RELEASING.value):
+                raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
+            now = db_now(connection)
+            _observe(connection, row, VmObservedEvent.SEEN_RUNNING, now=now)
+            connection.execute(update(vms).where(vms.c.id == row.vm_id).values(last_error=None))
+            connection.execute(
+                update(hosts)
+                .where(hosts.c.id == row.host_id, hosts.c.failed_builds > 0)
+                .values(failed_builds=0)
+            )
+            _set(connection, row.id, last_error=None, **_UNCLAIMED)
+
+    @retried
+    def fail(
+        self, claim: Claim, error: str, *, transient: bool, build_avoid_s: float = BUILD_AVOID_S
+    ) -> None:
+        """Write that a build failed, and give the claim back.
+
+        A transient failure is tried again, up to five times. Any other leaves
+        the assignment quarantined: is its domain absent? Nobody knows, so it
+        keeps its capacity until somebody proved it. The request avoids the host
+        for a while, and the host gets no VMs for 30 s, doubling with each
+        failed build in a row.
+        """
+        with self._database.write() as connection:
+            row = _ours(connection, claim, on_host=True)
+            now = db_now(connection)
+            attempts = row.attempts + 1
+            before = AssignmentState(row.state)
+            connection.execute(update(vms).where(vms.c.id == row.vm_id).values(last_error=error))
+            values = {"attempts": attempts, "last_error": error, **_UNCLAIMED}
+            # A VM that was seen running meanwhile is no failed build, whatever this worker saw.
+            settled = before == AssignmentState.ACTIVE and row.observed in _BOOTED
+            if (transient and attempts < MAX_ATTEMPTS) or settled:
+                _set(connection, row.id, sent_at=now, **values)
+                return
+            event = AssignmentEvent.FAILED
+            after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
+            if after == before:  # a removal goes on, later
+                _set(connection, row.id, sent_at=now, **values)
+                return
+            _set(connection, row.id, state=after.value, sent_at=None, **values)
+            _record(connection, row, after, event, now=now, actor=row.claim_owner, reason=error)
+            _avoid(connection, row, now, build_avoid_s)
+            recompute(
+                connection, [row.request_id], now=now, actor=row.claim_owner, reason="build failed"
+            )
+
+    # ---- removing -----------------------------------------------------------
+
+    @retried
+    def claim_removal(self, assignment_id: UUID, owner: str, lease_s: float) -> Removal | None:
+        """Claim an assignment to remove its VM, or to prove a failed build absent."""
+        with self._database.write() as connection:
+            row = _find(connection, assignment_id)
+            now = db_now(connection)
+            if row is None or row.state not in _REMOVING or _is_claimed(row, now):
+                return None
+            state = AssignmentState(row.state)
+            return Removal(
+                claim=_take(connection, row, state=state, owner=owner, now=now, lease_s=lease_s),
+                vm_id=row.vm_id,
+                generation=row.generation,
+                quarantined=state == AssignmentState.QUARANTINED,
+                host=to_access(row),
+            )
+
+    @retried
+    def release(self, claim: Claim) -> None:
+        """Write that the domain is proven absent: the capacity is free again."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            before, event = AssignmentState(row.state), AssignmentEvent.PROVEN_ABSENT
+            after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
+            now = db_now(connection)
+            _set(connection, row.id, state=after.value, released_at=now, **_UNCLAIMED)
+            _record(connection, row, after, event, now=now, actor=row.claim_owner)
+            _observe(connection, row, VmObservedEvent.PROVEN_ABSENT, now=now)
+            if row.desired == VmDesired.DELETED.value:
+                connection.execute(update(vms).where(vms.c.id == row.vm_id).values(deleted_at=now))
+            recompute(connection, [row.request_id], now=now, actor=row.claim_owner)
+
+    @retried
+    def yield_claim(self, claim: Claim, error: str | None) -> None:
+        """Give a claim back unfinished; it is sent again later."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            values: dict[str, Any] = {"last_error": error} if error is not None else {}
+            if error is not None:
+                connection.execute(
+                    update(vms).where(vms.c.id == row.vm_id).values(last_error=error)
+                )
+            _set(connection, row.id, sent_at=db_now(connection), **values, **_UNCLAIMED)
+
+    # ---- the sweep ----------------------------------------------------------
+
+    @retried
+    def due(
+        self, limit: int = 200, resend_after_s: float = 10, host_id: UUID | None = None
+    ) -> tuple[Due, ...]:
+        """Return the tasks that nobody works on, and mark them as sent; see `sweep.due`."""
+        with self._database.write() as connection:
+            now = db_now(connection)
+            return due(connection, limit, resend_after_s, now=now, host_id=host_id)
+
+    @retried
+    def claim_leftover(self, id: UUID, owner: str, lease_s: float) -> Leftover | None:  # noqa: A002
+        """Claim a leftover to remove it; None if it is gone or somebody is at it."""
+        with self._database.write() as connection:
+            return claim_leftover(connection, id, owner, lease_s, now=db_now(connection))
+
+    @retried
+    def finish_leftover(self, id: UUID, *, actor: str = "worker") -> None:  # noqa: A002
+        """Forget a leftover that is removed."""
+        with self._database.write() as connection:
+            finish_leftover(connection, id, now=db_now(connection), actor=actor)
+
+
+_UNCLAIMED: Final[dict[str, Any]] = {
+    "claim_token": None,
+    "claim_owner": None,
+    "claim_until": None,
+}
+
+
+def _find(connection: Connection, key: UUID, *, on_host: bool = False) -> Row[Any] | None:
+    """Lock an assignment with its VM (``on_host``: and the host) and return what is known."""
+    fixed = select(assignments.c.host_id, assignments.c.vm_id).where(assignments.c.id == key)
+    row = None if has_one_writer(connection) else connection.execute(fixed).one_or_none()
+    if row is not None:
+        if on_host:
+            lock_hosts(connection, row.host_id)
+        lock_vms(connection, vms.c.id == row.vm_id)
+    return connection.execute(_SELECT.where(assignments.c.id == key)).one_or_none()
+
+
+def _ours(connection: Connection, claim: Claim, *, on_host: bool = False) -> Row[Any]:
+    row = _find(connection, claim.assignment_id, on_host=on_host)
+    subject = f"assignment {claim.assignment_id}"
+    if row is None:
+        raise ClaimLostError(subject, "it does not exist")
+    if row.claim_token != claim.token:
+        owner = f"{row.claim_owner} has it" if row.claim_owner else "nobody has it"
+        raise ClaimLostError(subject, f"{owner}, and it is {row.state}")
+    return row
+
+
+def _is_claimed(row: Row[Any], now: datetime) -> bool:
+    return row.claim_token is not None and bool(row.claim_until > now)
+
+
+def _live_builds(connection: Connection, host_id: UUID, now: datetime) -> int:
+    return connection.execute(
+        select(func.count())
+        .select_from(assignments)
+        .where(
+            assignments.c.host_id == host_id,
+            unreleased,
+            assignments.c.state.in_(_BUILDING),
+            assignments.c.claim_until > now,
+        )
+    ).scalar_one()
+
+
+def _take(
+    connection: Connection,
+    row: Row[Any],
+    *,
+    state: AssignmentState,
+    owner: str,
+    now: datetime,
+    lease_s: float,
+) -> Claim:
+    token = uuid4()
+    _set(
+        connection,
+        row.id,
+        state=state.value,
+        claim_token=token,
+        claim_owner=owner,
+        claim_until=now + timedelta(seconds=lease_s),
+    )
+    return Claim(assignment_id=row.id, token=token)
+
+
+def _set(connection: Connection, key: UUID, **values: Any) -> None:
+    connection.execute(update(assignments).where(assignments.c.id == key).values(**values))
+
+
+def _record(
+    connection: Connection,
+    row: Row[Any],
+    after: AssignmentState,
+    event: AssignmentEvent,
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None = None,
+) -> None:
+    history = event_row(
+        now,
+        actor,
+        "assignment_state",
+        "assignment",
+        row.id,
+        tenant=row.tenant,
+        change=(AssignmentState(row.state), after),
+        event=event,
+        reason=reason,
+        data={"vm": str(row.vm_id), "host": row.host_name},
+    )
+    record(connection, [history])
+
+
+def _observe(
+    connection: Connection, row: Row[Any], event: VmObservedEvent, *, now: datetime
+) -> None:
+    before = VmObserved(row.observed)
+    after = next_state(VM_OBSERVED_TRANSITIONS, before, event)
+    if after == before:
+        return
+    connection.execute(update(vms).where(vms.c.id == row.vm_id).values(observed=after.value))
+    history = event_row(
+        now,
+        row.claim_owner,
+        "vm_observed",
+        "vm",
+        row.vm_id,
+        tenant=row.tenant,
+        change=(before, after),
+        event=event,
+        data={"host": row.host_name, "assignment": str(row.id)},
+    )
+    record(connection, [history])
+
+
+def _avoid(connection: Connection, row: Row[Any], now: datetime, build_avoid_s: float) -> None:
+    until = now + timedelta(seconds=build_avoid_s)
+    which = and_(
+        build_failures.c.request_id == row.request_id, build_failures.c.host_id == row.host_id
+    )
+    changed = connection.execute(
+        update(build_failures).where(which).values(avoid_until=until)
+    ).rowcount
+    if not changed:
+        connection.execute(
+            insert(build_failures).values(
+                request_id=row.request_id, host_id=row.host_id, avoid_until=until
+            )
+        )
+    hold_back_s = min(HOLD_BACK_S * 2 ** min(row.failed_builds, 10), MAX_HOLD_BACK_S)
+    connection.execute(
+        update(hosts)
+        .where(hosts.c.id == row.host_id)
+        .values(
+            failed_builds=hosts.c.failed_builds + 1,
+            held_back_until=now + timedelta(seconds=hold_back_s),
+        )
+    )

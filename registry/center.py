@@ -1,0 +1,77 @@
+"""The register center as its callers see it: one object, a store for each kind of thing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from registry.assignments import Assignments
+from registry.clock import db_now
+from registry.doctor import check
+from registry.engine import Database, database_at
+from registry.errors import SchemaOutdatedError
+from registry.events import Events
+from registry.hosts import Hosts
+from registry.idempotency import Idempotency
+from registry.leases import Leases
+from registry.requests import Requests
+from registry.resources import Resources
+from registry.rounds import Rounds
+from registry.tenants import Tenants
+from registry.tokens import Tokens
+from registry.upgrade import check_schema, head_revision
+from registry.vm_types import VmTypes
+from registry.vms import Vms
+
+
+class Registry:
+    """Every call of a store is one transaction; what it returns is plain values.
+
+    Safe to share between threads. Do not carry it across a fork: connect
+    again in the child.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.resources = Resources(database)
+        self.hosts = Hosts(database)
+        self.vm_types = VmTypes(database)
+        self.tenants = Tenants(database)
+        self.requests = Requests(database)
+        self.vms = Vms(database)
+        self.assignments = Assignments(database)
+        self.rounds = Rounds(database)
+        self.events = Events(database)
+        self.tokens = Tokens(database)
+        self.leases = Leases(database)
+        self.idempotency = Idempotency(database)
+
+    @classmethod
+    def connect(cls, database_url: str) -> Registry:
+        """Open a database whose schema is current, or raise `SchemaOutdatedError`."""
+        url = database_at(database_url)
+        if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+            # SQLite would create an empty file, which hides a wrong path.
+            raise SchemaOutdatedError(f"none (no file {url.database})", head_revision())
+        database = Database(database_url)
+        try:
+            with database.read() as connection:
+                check_schema(connection)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._database.close()
+
+    def now(self) -> datetime:
+        """Return the database's time: the clock that judges leases."""
+        with self._database.read() as connection:
+            return db_now(connection)
+
+    def check(self) -> list[str]:
+        """Return what is wrong in the register center; empty when all is well."""
+        with self._database.read() as connection:
+            return check(connection)

@@ -1,0 +1,46 @@
+"""Time comes from the database alone: several machines write, one clock judges."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, DateTime, Dialect
+from sqlalchemy.types import TypeDecorator
+
+# clock_timestamp() moves on while a transaction waits for a lock; now() does not.
+_NOW = {
+    "sqlite": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')",
+    "postgresql": "SELECT clock_timestamp()",
+}
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Timezone-aware UTC. On SQLite: text of fixed width, so that it sorts."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Refuse naive times; store UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a time without a zone: {value.isoformat()}")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
+        """SQLite forgets the zone; it was UTC."""
+        if value is None:
+            return None
+        found: datetime = value
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def db_now(connection: Connection) -> datetime:
+    """Return the database's time, now."""
+    value = connection.exec_driver_sql(_NOW[connection.dialect.name]).scalar_one()
+    if isinstance(value, str):
+        return datetime.fromisoformat(value).replace(tzinfo=UTC)
+    found: datetime = value
+    return found.astimezone(UTC)

@@ -1,0 +1,205 @@
+"""The cluster in one consistent read: all that a round decides on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, and_, func, select
+
+from registry.bulk import chunks
+from registry.clock import db_now
+from registry.leases import check_epoch
+from registry.lifecycle import HostAdmin, HostHealth, RequestState, VmDesired, VmObserved
+from registry.records import ClusterView, HostView, Lease, RequestView, TenantView
+from registry.resources import resource_names
+from registry.schema import (
+    assignment_resources,
+    assignments,
+    build_failures,
+    hosts,
+    inventories,
+    requests,
+    tenants,
+    unreleased,
+    vm_type_resources,
+    vm_types,
+    vms,
+)
+
+_OPEN = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
+
+
+def read_cluster(connection: Connection, lease: Lease) -> ClusterView:
+    """Return what a round decides on; `StaleEpochError` if the lease is not current."""
+    check_epoch(connection, lease.name, lease.holder, lease.epoch)
+    now = db_now(connection)
+    axis = resource_names(connection)
+    return ClusterView(
+        epoch=lease.epoch,
+        now=now,
+        resources=axis,
+        hosts=_hosts(connection, axis, now),
+        tenants=_tenants(connection, axis),
+        requests=_requests(connection, axis, now),
+    )
+
+
+def _vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
+    return tuple(amounts.get(name, 0) for name in axis)
+
+
+def _hosts(connection: Connection, axis: Sequence[str], now: datetime) -> tuple[HostView, ...]:
+    capacity: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
+    committed: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
+    offered = select(
+        inventories.c.host_id,
+        inventories.c.resource,
+        inventories.c.capacity,
+        inventories.c.committed,
+    )
+    for host_id, resource, offers, holds in connection.execute(offered):
+        capacity[host_id][resource] = offers
+        committed[host_id][resource] = holds
+    query = (
+        select(
+            hosts.c.id,
+            hosts.c.name,
+            hosts.c.version,
+            hosts.c.admin,
+            hosts.c.health,
+            hosts.c.labels,
+            hosts.c.held_back_until,
+        )
+        .where(hosts.c.admin != HostAdmin.RETIRED.value)
+        .order_by(hosts.c.name)
+    )
+    return tuple(
+        HostView(
+            id=row.id,
+            name=row.name,
+            version=row.version,
+            accepts=(
+                row.admin == HostAdmin.ACTIVE.value
+                and row.health == HostHealth.UP.value
+                and (row.held_back_until is None or row.held_back_until <= now)
+            ),
+            labels=tuple(row.labels),
+            capacity=_vector(capacity[row.id], axis),
+            committed=_vector(committed[row.id], axis),
+        )
+        for row in connection.execute(query)
+    )
+
+
+def _tenants(connection: Connection, axis: Sequence[str]) -> tuple[TenantView, ...]:
+    held: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
+    query = (
+        select(
+            assignments.c.tenant_id,
+            assignment_resources.c.resource,
+            func.sum(assignment_resources.c.amount),
+        )
+        .select_from(assignment_resources)
+        .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)
+        .where(unreleased)
+        .group_by(assignments.c.tenant_id, assignment_resources.c.resource)
+    )
+    for tenant_id, resource, amount in connection.execute(query):
+        held[tenant_id][resource] = int(amount)
+    rows = connection.execute(
+        select(tenants.c.id, tenants.c.name, tenants.c.weight).order_by(
+            tenants.c.created_at, tenants.c.id
+        )
+    )
+    return tuple(
+        TenantView(id=row.id, name=row.name, weight=row.weight, held=_vector(held[row.id], axis))
+        for row in rows
+    )
+
+
+def waiting_vms() -> Any:
+    """Return the condition for a VM that a round may place.
+
+    Wanted running, absent, and no assignment of it holds capacity: a failed
+    build that is not proven absent must not run twice.
+    """
+    held = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, unreleased)
+    return and_(
+        vms.c.desired == VmDesired.RUNNING.value,
+        vms.c.observed == VmObserved.ABSENT.value,
+        ~held.exists(),
+    )
+
+
+def ever_placed(connection: Connection, request_ids: Sequence[UUID]) -> set[UUID]:
+    """Return which of these requests ever had a place: their ``min_count`` binds no more."""
+    found: set[UUID] = set()
+    for some in chunks(request_ids):
+        query = select(vms.c.request_id).where(vms.c.request_id.in_(some), vms.c.generation > 0)
+        found.update(connection.scalars(query.distinct()))
+    return found
+
+
+def at_once(min_count: int, waiting: int, *, begun: bool) -> int:
+    """Return how many VMs of a request a round must place, if it places any.
+
+    ``min_count`` binds the first round that places the request. A tenant that
+    deletes VMs before then asks for no more at once than it still wants.
+    """
+    return 1 if begun else max(1, min(min_count, waiting))
+
+
+def _requests(
+    connection: Connection, axis: Sequence[str], now: datetime
+) -> tuple[RequestView, ...]:
+    counts = {
+        row.request_id: row.waiting
+        for row in connection.execute(
+            select(vms.c.request_id, func.count().label("waiting"))
+            .select_from(vms)
+            .join(requests, requests.c.id == vms.c.request_id)
+            .where(requests.c.state.in_(_OPEN), waiting_vms())
+            .group_by(vms.c.request_id)
+        )
+    }
+    demand: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
+    for row in connection.execute(select(vm_type_resources)):
+        demand[row.vm_type_id][row.resource] = row.amount
+    avoid: defaultdict[UUID, list[UUID]] = defaultdict(list)
+    failures = (
+        select(build_failures)
+        .where(build_failures.c.avoid_until > now)
+        .order_by(build_failures.c.host_id)
+    )
+    for row in connection.execute(failures):
+        avoid[row.request_id].append(row.host_id)
+    rows = connection.execute(
+        select(requests, vm_types.c.name.label("vm_type"))
+        .select_from(requests)
+        .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
+        .where(requests.c.state.in_(_OPEN))
+        .order_by(requests.c.created_at, requests.c.id)
+    ).all()
+    begun = ever_placed(connection, [row.id for row in rows if row.min_count > 1])
+    return tuple(
+        RequestView(
+            id=row.id,
+            name=row.name,
+            tenant_id=row.tenant_id,
+            vm_type=row.vm_type,
+            demand=_vector(demand[row.vm_type_id], axis),
+            count=counts[row.id],
+            min_count=at_once(row.min_count, counts[row.id], begun=row.id in begun),
+            requires=tuple(row.requires),
+            hosts=tuple(row.hosts) if row.hosts is not None else None,
+            avoid=tuple(avoid[row.id]),
+            age=row.rounds_waited,
+            created_at=row.created_at,
+        )
+        for row in rows
+        if counts.get(row.id)
+    )

@@ -1,0 +1,328 @@
+"""The commit of a round: one transaction for the decision and its record.
+
+A round took its time since it read. What moved meanwhile is dropped here and
+decided again: parts on hosts whose version rose, parts whose VMs were deleted,
+and what is left of a gang that is not whole without them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, and_, bindparam, func, insert, select, update
+
+from registry.bulk import chunks
+from registry.clock import db_now
+from registry.cluster import at_once, ever_placed, waiting_vms
+from registry.events import event_row, record
+from registry.ids import uuid7
+from registry.leases import CONTROL_LEASE, check_epoch
+from registry.lifecycle import FINISHED, AssignmentState
+from registry.locks import lock_vms
+from registry.names import check_int
+from registry.progress import recompute
+from registry.records import CommittedRound, Placement, RoundCommit, Waiting
+from registry.schema import (
+    assignment_resources,
+    assignments,
+    hosts,
+    requests,
+    round_inputs,
+    rounds,
+    tenants,
+    vm_type_resources,
+    vms,
+)
+from registry.waiting import from_json, to_json
+
+HOST_MOVED: Final = "host_moved"
+ACTOR: Final = "control"
+
+
+def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
+    """Write the round and what of it still holds."""
+    check_epoch(connection, CONTROL_LEASE, commit.holder, commit.epoch, until_commit=True)
+    now = db_now(connection)
+    standing, dropped = _standing(connection, commit)
+    chosen, short = _choose_vms(connection, standing)
+    dropped += short
+    if dropped:
+        chosen, broken = _whole_gangs(connection, chosen)
+        dropped += broken
+    number = _insert_round(connection, commit, now, len(chosen), dropped)
+    keys = _insert_assignments(connection, chosen, number, now)
+    touched = {part.request_id for part in commit.placements}
+    recompute(connection, touched, now=now, actor=ACTOR, reason=f"round {number}")
+    _write_waiting(connection, commit, dropped, number, now)
+    return CommittedRound(number=number, assignment_ids=keys, dropped=tuple(dropped))
+
+
+def _standing(
+    connection: Connection, commit: RoundCommit
+) -> tuple[list[Placement], list[Placement]]:
+    """Return the parts on hosts that did not move, and the others."""
+    wanted = sorted({part.host_id for part in commit.placements})
+    versions: dict[UUID, int] = {}
+    for some in chunks(wanted):
+        versions |= {
+            row.id: row.version
+            for row in connection.execute(
+                select(hosts.c.id, hosts.c.version)
+                .where(hosts.c.id.in_(some))
+                .order_by(hosts.c.id)
+                .with_for_update(key_share=True)
+            )
+        }
+    standing: list[Placement] = []
+    dropped: list[Placement] = []
+    for part in commit.placements:
+        check_int("placements.count", part.count, 1, 2**31)
+        seen = commit.host_versions.get(part.host_id)
+        moved = seen is None or versions.get(part.host_id) != seen
+        (dropped if moved else standing).append(part)
+    return standing, dropped
+
+
+def _choose_vms(
+    connection: Connection, standing: Sequence[Placement]
+) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
+    """Return (VM, host) pairs, the oldest VMs first, and the parts that found too few VMs."""
+    waiting: defaultdict[UUID, list[Any]] = defaultdict(list)
+    for some in chunks(sorted({part.request_id for part in standing})):
+        locked = lock_vms(connection, and_(vms.c.request_id.in_(some), waiting_vms()))
+        query = (
+            select(
+                vms.c.id,
+                vms.c.generation,
+                vms.c.request_id,
+                vms.c.tenant_id,
+                requests.c.vm_type_id,
+                tenants.c.name.label("tenant"),
+            )
+            .select_from(vms)
+            .join(requests, requests.c.id == vms.c.request_id)
+            .join(tenants, tenants.c.id == vms.c.tenant_id)
+            .where(vms.c.request_id.in_(some), waiting_vms())
+            .order_by(vms.c.request_id, vms.c.id.desc())
+        )
+        for row in connection.execute(query):
+            if locked is None or row.id in locked:
+                waiting[row.request_id].append(row)  # the oldest last: taken from the end
+    chosen: list[tuple[Any, UUID]] = []
+    short: list[Placement] = []
+    for part in standing:
+        found = waiting[part.request_id]
+        taken = min(part.count, len(found))
+        chosen += [(found.pop(), part.host_id) for _ in range(taken)]
+        if taken < part.count:
+            short.append(replace(part, count=part.count - taken))
+    return chosen, short
+
+
+def _whole_gangs(
+    connection: Connection, chosen: Sequence[tuple[Any, UUID]]
+) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
+    """Return the pairs without those of gangs that are not whole, and these as parts."""
+    placed = Counter(vm.request_id for vm, _ in chosen)
+    least: dict[UUID, int] = {}
+    for some in chunks(sorted(placed)):
+        gangs = select(requests.c.id, requests.c.min_count).where(
+            requests.c.id.in_(some), requests.c.min_count > 1
+        )
+        least |= {row.id: row.min_count for row in connection.execute(gangs)}
+    begun = ever_placed(connection, sorted(least))
+    waiting: dict[UUID, int] = {}
+    for some in chunks(sorted(least)):
+        counted = connection.execute(_count_waiting(some))
+        waiting |= {row.request_id: row.waiting for row in counted}
+    broken = {
+        key
+        for key, min_count in least.items()
+        if placed[key] < at_once(min_count, waiting[key], begun=key in begun)
+    }
+    parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.request_id in broken)
+    return (
+        [(vm, host_id) for vm, host_id in chosen if vm.request_id not in broken],
+        [
+            Placement(request_id=request_id, host_id=host_id, count=count)
+            for (request_id, host_id), count in parts.items()
+        ],
+    )
+
+
+def _insert_round(
+    connection: Connection,
+    commit: RoundCommit,
+    now: datetime,
+    placed: int,
+    dropped: Sequence[Placement],
+) -> int:
+    check_int("seed", commit.seed, -(2**63), 2**63 - 1)
+    result = connection.execute(
+        insert(rounds).values(
+            holder=commit.holder,
+            epoch=commit.epoch,
+            slot_start_at=commit.slot_start_at,
+            slot_length_s=commit.slot_length_s,
+            policy=commit.policy,
+            decided_by=commit.decided_by,
+            fallback_reason=commit.fallback_reason,
+            parameters=dict(commit.parameters),
+            seed=commit.seed,
+            engine_version=commit.engine_version,
+            budget_units=commit.budget_units,
+            work=commit.work,
+            cut=commit.cut,
+            inputs_digest=commit.inputs_digest,
+            shares=[dict(share) for share in commit.shares],
+            bound=commit.bound,
+            fair_distance=commit.fair_distance,
+            timings=dict(commit.timings),
+            placed=placed,
+            left_out=sum(waiting.count for waiting in commit.waiting.values()),
+            dropped=sum(part.count for part in dropped),
+            created_at=now,
+        )
+    )
+    assert result.inserted_primary_key is not None  # noqa: S101 - an insert of one row has one
+    number: int = result.inserted_primary_key[0]
+    connection.execute(
+        insert(round_inputs).values(
+            round=number, inputs=commit.inputs, outcome=dict(commit.outcome)
+        )
+    )
+    return number
+
+
+def _insert_assignments(
+    connection: Connection, chosen: Sequence[tuple[Any, UUID]], number: int, now: datetime
+) -> tuple[UUID, ...]:
+    if not chosen:
+        return ()
+    amounts = _amounts(connection, {vm.vm_type_id for vm, _ in chosen})
+    names = _host_names(connection, {host_id for _, host_id in chosen})
+    rows = [
+        {
+            "id": uuid7(),
+            "vm_id": vm.id,
+            "host_id": host_id,
+            "tenant_id": vm.tenant_id,
+            "round": number,
+            "generation": vm.generation + 1,
+            "state": AssignmentState.RESERVED.value,
+            "created_at": now,
+        }
+        for vm, host_id in chosen
+    ]
+    connection.execute(insert(assignments), rows)
+    held = [
+        {
+            "assignment_id": row["id"],
+            "resource": resource,
+            "host_id": host_id,
+            "amount": amount,
+        }
+        for row, (vm, host_id) in zip(rows, chosen, strict=True)
+        for resource, amount in amounts[vm.vm_type_id].items()
+    ]
+    # By host and resource: every writer locks inventories in this order.
+    held.sort(key=lambda each: (each["host_id"], each["resource"]))
+    connection.execute(insert(assignment_resources), held)
+    for some in chunks([vm.id for vm, _ in chosen]):
+        placed = update(vms).where(vms.c.id.in_(some))
+        connection.execute(placed.values(generation=vms.c.generation + 1))
+    history = [
+        event_row(
+            now,
+            ACTOR,
+            "assignment_state",
+            "assignment",
+            row["id"],
+            tenant=vm.tenant,
+            change=(None, AssignmentState.RESERVED),
+            data={"vm": str(vm.id), "host": names[host_id], "round": number},
+        )
+        for row, (vm, host_id) in zip(rows, chosen, strict=True)
+    ]
+    record(connection, history)
+    return tuple(row["id"] for row in rows)
+
+
+def _amounts(connection: Connection, types: set[UUID]) -> Mapping[UUID, dict[str, int]]:
+    found: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
+    for some in chunks(sorted(types)):
+        query = select(vm_type_resources).where(vm_type_resources.c.vm_type_id.in_(some))
+        for row in connection.execute(query):
+            found[row.vm_type_id][row.resource] = row.amount
+    return found
+
+
+def _host_names(connection: Connection, keys: set[UUID]) -> Mapping[UUID, str]:
+    found: dict[UUID, str] = {}
+    for some in chunks(sorted(keys)):
+        query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_(some))
+        found |= {row.id: row.name for row in connection.execute(query)}
+    return found
+
+
+def _write_waiting(
+    connection: Connection,
+    commit: RoundCommit,
+    dropped: Sequence[Placement],
+    number: int,
+    now: datetime,
+) -> None:
+    """Write for each request that waits why it does, and that it waited one round more.
+
+    The count is what waits now: VMs may have been deleted since the read, and
+    dropped parts wait as well.
+    """
+    moved: defaultdict[UUID, int] = defaultdict(int)
+    for part in dropped:
+        moved[part.request_id] += part.count
+    concerned = sorted({*commit.waiting, *moved})
+    changes: list[dict[str, Any]] = []
+    finished = [state.value for state in FINISHED]
+    for some in chunks(concerned):
+        counts = {row.request_id: row.waiting for row in connection.execute(_count_waiting(some))}
+        query = (
+            select(requests.c.id, requests.c.waiting)
+            .where(requests.c.id.in_(some), requests.c.state.not_in(finished))
+            .order_by(requests.c.id)
+        )
+        for row in connection.execute(query):
+            count = counts.get(row.id, 0)
+            if not count:
+                continue
+            before = from_json(row.waiting)
+            waiting = commit.waiting.get(row.id) or Waiting(count=count, reason=HOST_MOVED)
+            detail = dict(waiting.detail)
+            if row.id in moved:
+                detail["dropped"] = moved[row.id]
+            since = before.since if before is not None else now
+            stored = replace(waiting, count=count, round=number, since=since, detail=detail)
+            changes.append({"key": row.id, "why": to_json(stored)})
+    if changes:
+        connection.execute(
+            update(requests)
+            .where(requests.c.id == bindparam("key"))
+            .values(
+                waiting=bindparam("why"),
+                rounds_waited=requests.c.rounds_waited + 1,
+                updated_at=now,
+            ),
+            changes,
+        )
+
+
+def _count_waiting(request_ids: Sequence[UUID]) -> Any:
+    return (
+        select(vms.c.request_id, func.count().label("waiting"))
+        .where(vms.c.request_id.in_(request_ids), waiting_vms())
+        .group_by(vms.c.request_id)
+    )

@@ -1,0 +1,211 @@
+"""Engines: one for writing, one for reading, and how each database must be opened to be safe."""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, ParamSpec, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from registry.errors import (
+    CapacityExceededError,
+    ConflictError,
+    InvalidError,
+    RegistryUnavailableError,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BUSY_TIMEOUT_S: Final = 10
+# Together no fewer than the threads of an API process.
+POOL_SIZE: Final = 8
+MAX_OVERFLOW: Final = 40
+STATEMENT_TIMEOUT_S: Final = 60
+CONNECT_TIMEOUT_S: Final = 10
+#: A client that was stopped inside a transaction must not hold its locks for good.
+IDLE_TIMEOUT_S: Final = 60
+
+#: What the triggers say begins with one of these.
+OVER_CAPACITY = "ledger: over capacity"
+LEDGER = "ledger:"
+
+#: PostgreSQL took the transaction back for others' sake: deadlock, serialization failure.
+_CLASHES: Final = frozenset({"40P01", "40001"})
+_FORBIDDEN: Final = "42501"
+TRIES: Final = 6
+
+
+class ClashError(RegistryUnavailableError):
+    """The database took a transaction back for the sake of others; `retried` tries again."""
+
+
+def database_at(database_url: str) -> URL:
+    """Return the URL with the driver that we use, or raise `InvalidError`."""
+    try:
+        url = make_url(database_url)
+    except ArgumentError:
+        raise InvalidError("database_url", "no URL", "sqlite:///… or postgresql://…") from None
+    if url.drivername in ("postgres", "postgresql"):
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
+        raise InvalidError("database_url", url.drivername, "sqlite or postgresql")
+    return url
+
+
+def make_engine(database_url: str, *, read_only: bool = False, patient: bool = False) -> Engine:
+    """Return an engine whose transactions see one snapshot (read) or what they lock (write).
+
+    SQLite: a writer begins IMMEDIATE, since a read snapshot that became stale
+    cannot be upgraded and fails at once, whatever the timeout. WAL lets
+    readers go on meanwhile; it needs one machine and a local file system.
+
+    PostgreSQL: a writer sees at each statement what is committed, and waits
+    for the rows that it locks (`registry.locks`); a reader sees one snapshot.
+    Statements and waiting end after a while, unless it is ``patient``.
+    """
+    url = database_at(database_url)
+    if url.get_backend_name() == "postgresql":
+        return _postgresql(url, read_only=read_only, patient=patient)
+    return _sqlite(url, read_only=read_only)
+
+
+def _postgresql(url: URL, *, read_only: bool, patient: bool) -> Engine:
+    seconds = {
+        "lock_timeout": BUSY_TIMEOUT_S,
+        "statement_timeout": STATEMENT_TIMEOUT_S,
+        "idle_in_transaction_session_timeout": IDLE_TIMEOUT_S,
+    }
+    options = "" if patient else " ".join(f"-c {k}={v}s" for k, v in seconds.items())
+    # What the URL says comes last, and so goes before.
+    given = {
+        "connect_timeout": str(CONNECT_TIMEOUT_S),
+        "application_name": "fuga",
+        **{key: value for key, value in url.query.items() if isinstance(value, str)},
+    }
+    given["options"] = f"{options} {given.get('options', '')}".strip()
+    url = url.update_query_dict({key: value for key, value in given.items() if value})
+    engine = create_engine(
+        url,
+        isolation_level="REPEATABLE READ" if read_only else "READ COMMITTED",
+        execution_options={"postgresql_readonly": True} if read_only else {},
+        pool_pre_ping=True,
+        pool_size=POOL_SIZE,
+        max_overflow=MAX_OVERFLOW,
+    )
+    # A thousand rows to a statement, not one: the ledger's triggers run once for each.
+    engine.dialect.use_insertmanyvalues_wo_returning = True
+    return engine
+
+
+def _sqlite(url: URL, *, read_only: bool) -> Engine:
+    engine = create_engine(
+        url,
+        connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
+        pool_size=POOL_SIZE,
+        max_overflow=MAX_OVERFLOW,
+    )
+
+    @event.listens_for(engine, "connect")
+    def _open(dbapi_connection: Any, _: Any) -> None:
+        dbapi_connection.isolation_level = None  # BEGIN is ours to say
+        for pragma in (
+            f"busy_timeout = {BUSY_TIMEOUT_S * 1000}",
+            "journal_mode = WAL",
+            "synchronous = NORMAL",
+            "foreign_keys = ON",
+            f"query_only = {'ON' if read_only else 'OFF'}",
+        ):
+            dbapi_connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+class Database:
+    """The two engines. Every method of the stores is one transaction on one of them."""
+
+    def __init__(self, database_url: str) -> None:
+        self._write = make_engine(database_url)
+        self._read = make_engine(database_url, read_only=True)
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open a transaction that writes; committed at its end."""
+        with available(), self._write.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that only reads, all of it at one point in time."""
+        with available(), self._read.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._write.dispose()
+        self._read.dispose()
+
+
+def retried(method: Callable[P, T]) -> Callable[P, T]:
+    """Run a method again when the database took its transaction back for the sake of others.
+
+    For methods that are one transaction and do nothing besides: what was
+    taken back never happened.
+    """
+
+    @functools.wraps(method)
+    def again(*args: P.args, **kwargs: P.kwargs) -> T:
+        for tried in range(1, TRIES):
+            try:
+                return method(*args, **kwargs)
+            except ClashError:
+                # At random, so that those who clashed do not meet again.
+                time.sleep(random.uniform(0, 0.01 * 2**tried))  # noqa: S311
+        return method(*args, **kwargs)
+
+    return again
+
+
+@contextmanager
+def available() -> Iterator[None]:
+    """Translate what a database says when it does not answer, or not now."""
+    try:
+        yield
+    except IntegrityError:
+        raise  # the stores know what it means
+    except DataError as error:
+        found = str(error.orig).splitlines()[0]
+        raise InvalidError("a value", found, "what the database can store") from error
+    except DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None)
+        if isinstance(error, ProgrammingError) and state != _FORBIDDEN:
+            raise  # a mistake of ours
+        message = str(error.orig).strip()
+        kind = ClashError if state in _CLASHES else RegistryUnavailableError
+        raise kind(message) from error
+    except PoolTimeoutError as error:
+        raise RegistryUnavailableError(str(error)) from error
+
+
+@contextmanager
+def ledger_guarded() -> Iterator[None]:
+    """Translate what the ledger's triggers refuse."""
+    try:
+        yield
+    except DBAPIError as error:
+        message = str(error.orig)
+        if OVER_CAPACITY in message:
+            raise CapacityExceededError(message) from error
+        if LEDGER in message:
+            raise ConflictError(message) from error
+        raise

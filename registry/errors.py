@@ -1,0 +1,129 @@
+"""What a caller of the register center can do something about."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class RegistryError(Exception):
+    """Base of all errors of this package."""
+
+
+class NotFoundError(RegistryError):
+    """Nothing has that key."""
+
+    def __init__(self, kind: str, key: object) -> None:
+        super().__init__(f"there is no {kind} {str(key)!r}")
+        self.kind = kind
+        self.key = str(key)
+
+
+class DuplicateError(RegistryError):
+    """Another one holds that value already."""
+
+    def __init__(self, kind: str, field: str, value: object) -> None:
+        super().__init__(f"a {kind} with {field} {str(value)!r} exists already")
+        self.kind = kind
+        self.field = field
+        self.value = str(value)
+
+
+class InvalidError(RegistryError):
+    """A value is outside what is allowed."""
+
+    def __init__(self, field: str, found: object, allowed: str) -> None:
+        super().__init__(f"{field}: found {found!r}, allowed is {allowed}")
+        self.field = field
+        self.found = found
+        self.allowed = allowed
+
+
+class ConflictError(RegistryError):
+    """What exists stands in the way of what was asked."""
+
+
+class IllegalTransitionError(RegistryError):
+    """A state machine has no such row."""
+
+    def __init__(self, state: object, event: object) -> None:
+        super().__init__(f"{event} is not possible in state {state}")
+        self.state = str(state)
+        self.event = str(event)
+
+
+class CapacityExceededError(RegistryError):
+    """The ledger refused to commit more than a host offers."""
+
+
+class StaleEpochError(RegistryError):
+    """The control centre's lease is over, or somebody else's by now."""
+
+    def __init__(self, holder: str, epoch: int, found: str) -> None:
+        super().__init__(f"{holder} holds no lease of epoch {epoch}: {found}")
+        self.holder = holder
+        self.epoch = epoch
+
+
+class LeaseLostError(RegistryError):
+    """A lease could not be renewed: it ran out and somebody else may have it."""
+
+    def __init__(self, name: str, holder: str, epoch: int) -> None:
+        super().__init__(f"{holder} has lost the lease {name!r} of epoch {epoch}")
+        self.name = name
+        self.holder = holder
+        self.epoch = epoch
+
+
+class ClaimLostError(RegistryError):
+    """The row is no longer this claim's; whoever worked on it undoes what it did."""
+
+    def __init__(self, subject: object, found: str) -> None:
+        super().__init__(f"the claim on {subject} is lost: {found}")
+        self.subject = str(subject)
+        self.found = found
+
+
+class UriRefusedError(RegistryError):
+    """A libvirt URI that could run programs or names what we do not allow."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(f"the URI {uri!r} is refused: {reason}")
+        self.uri = uri
+        self.reason = reason
+
+
+class RegistryUnavailableError(RegistryError):
+    """The database does not answer, or is busy for too long. Trying again may help."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the register center is not available: {reason}")
+        self.reason = reason
+
+
+class SchemaOutdatedError(RegistryError):
+    """The database is older or newer than this code."""
+
+    def __init__(self, found: str | None, expected: str) -> None:
+        super().__init__(
+            f"the database is at revision {found or 'none'}, this code needs {expected}:"
+            " run `fuga db upgrade`"
+        )
+        self.found = found
+        self.expected = expected
+
+
+class IdempotencyConflictError(RegistryError):
+    """The key was used before, for another body."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"Idempotency-Key {key!r} was used for another body")
+        self.key = key
+
+
+class IdempotencyInProgressError(RegistryError):
+    """The first call with this key has not finished."""
+
+    def __init__(self, key: str, running_for: timedelta) -> None:
+        seconds = running_for.total_seconds()
+        super().__init__(f"Idempotency-Key {key!r} is in progress, for {seconds:.0f} s by now")
+        self.key = key

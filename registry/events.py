@@ -1,0 +1,127 @@
+"""History: each change of state is a row, written in the transaction that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, insert, select
+
+from registry.clock import db_now
+from registry.engine import Database
+from registry.locks import has_one_writer
+from registry.names import check_int
+from registry.pages import check_limit
+from registry.records import Event
+from registry.schema import events
+
+#: The key of the lock of a writer holds, below this, the last id that was given before it.
+_FLOORS: Final = """
+    SELECT min(((classid::bigint << 32) | objid::bigint) & ((1::bigint << 48) - 1))
+    FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint >> 16 = 26485
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
+def event_row(
+    now: datetime,
+    actor: str,
+    kind: str,
+    subject_type: str,
+    subject_id: object,
+    *,
+    tenant: str | None = None,
+    change: tuple[StrEnum | None, StrEnum] | None = None,
+    event: StrEnum | None = None,
+    reason: str | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return an event's row; ``change`` is the state before and after."""
+    before, after = change if change is not None else (None, None)
+    return {
+        "at": now,
+        "actor": actor,
+        "kind": kind,
+        "subject_type": subject_type,
+        "subject_id": str(subject_id),
+        "tenant": tenant,
+        "from_state": before.value if before is not None else None,
+        "to_state": after.value if after is not None else None,
+        "event": event.value if event is not None else None,
+        "reason": reason,
+        "data": dict(data or {}),
+    }
+
+
+def record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Append rows that `event_row` made."""
+    if rows:
+        connection.execute(insert(events), list(rows))
+
+
+class Events:
+    """Reads the history, and takes what changes no row of ours."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(
+        self, *, actor: str, kind: str, subject_type: str, subject_id: str, reason: str
+    ) -> None:
+        """Append something that happened and left no other trace in the database."""
+        with self._database.write() as connection:
+            now = db_now(connection)
+            row = event_row(now, actor, kind, subject_type, subject_id, reason=reason)
+            record(connection, [row])
+
+    def list(
+        self,
+        *,
+        after: int = 0,
+        subject_id: str | None = None,
+        tenant: str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+    ) -> tuple[Event, ...]:
+        """Return events above ``after``, ascending by id.
+
+        None of a transaction that might still be running is skipped: whoever
+        goes on after the last id that it saw misses nothing.
+        """
+        query = select(events).where(events.c.id > check_int("after", after, 0, 2**63 - 1))
+        if subject_id is not None:
+            query = query.where(events.c.subject_id == subject_id)
+        if tenant is not None:
+            query = query.where(events.c.tenant == tenant)
+        if kind is not None:
+            query = query.where(events.c.kind == kind)
+        query = query.order_by(events.c.id).limit(check_limit(limit))
+        settled = self._settled()
+        if settled is not None:
+            query = query.where(events.c.id <= settled)
+        with self._database.read() as connection:
+            return tuple(_to_event(row) for row in connection.execute(query))
+
+    def _settled(self) -> int | None:
+        """Return an id up to which no event comes any more; None: there are no gaps.
+
+        PostgreSQL gives ids before it commits. In this order: all ids up to
+        the last one given belong to transactions that are over or hold a lock
+        whose key is below them (a trigger takes it). Whatever is over by now,
+        a snapshot taken after this sees.
+        """
+        with self._database.read() as connection:
+            if has_one_writer(connection):
+                return None
+            last: int = connection.exec_driver_sql(
+                "SELECT coalesce(pg_sequence_last_value('events_id_seq'), 0)"
+            ).scalar_one()
+            floor: int | None = connection.exec_driver_sql(_FLOORS).scalar_one()
+        return last if floor is None else min(last, floor)
+
+
+def _to_event(row: Row[Any]) -> Event:
+    return Event(**row._mapping)

@@ -1,0 +1,77 @@
+"""What may be said of a host: its fields and amounts, checked before they reach a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from registry.errors import InvalidError
+from registry.lifecycle import HostAdmin, HostHealth
+from registry.names import (
+    MAX_AMOUNT,
+    MAX_RATIO_THOUSANDTHS,
+    check_amounts,
+    check_int,
+    check_labels,
+)
+from registry.records import NewHost
+
+DOMAIN_TYPES = ("kvm", "qemu", "test")
+MAX_BUILDS = 64
+
+
+def checked_amounts(
+    field: str, amounts: Mapping[str, int], names: Sequence[str], low: int = 0
+) -> dict[str, int]:
+    """Return amounts (or ratios, in thousandths) of known resources, within their bounds."""
+    checked = check_amounts(field, amounts, names, low=low)
+    high = MAX_RATIO_THOUSANDTHS if field == "ratios" else MAX_AMOUNT
+    for name, amount in checked.items():
+        check_int(f"{field}.{name}", amount, low, high)
+    return checked
+
+
+def checked_fields(new: NewHost) -> dict[str, Any]:
+    """Return a new host's columns; its name and URI are checked by others."""
+    if new.domain_type not in DOMAIN_TYPES:
+        raise InvalidError("domain_type", new.domain_type, f"one of {', '.join(DOMAIN_TYPES)}")
+    for field, value in (
+        ("pool", new.pool),
+        ("network", new.network),
+        ("base_volume", new.base_volume),
+    ):
+        if value is not None and not (value.isprintable() and 1 <= len(value) <= 255):
+            raise InvalidError(field, value, "1 to 255 printable characters")
+    if new.memory_backing_mib is not None:
+        check_int("memory_backing_mib", new.memory_backing_mib, 1, MAX_AMOUNT)
+    return {
+        "name": new.name,
+        "uri": new.uri,
+        "admin": HostAdmin.ACTIVE.value,
+        "health": HostHealth.ENROLLING.value,
+        "labels": list(check_labels("labels", new.labels)),
+        "domain_type": new.domain_type,
+        "pool": new.pool,
+        "network": new.network,
+        "base_volume": new.base_volume,
+        "memory_backing_mib": new.memory_backing_mib,
+        "max_builds": check_int("max_builds", new.max_builds, 1, MAX_BUILDS),
+    }
+
+
+def inventory_rows(key: UUID, new: NewHost, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a new host's inventory, a row for every resource."""
+    overrides = checked_amounts("overrides", new.overrides, names)
+    reserved = checked_amounts("reserved", new.reserved, names)
+    ratios = checked_amounts("ratios", new.ratios, names, 1)
+    return [
+        {
+            "host_id": key,
+            "resource": name,
+            "override": overrides.get(name),
+            "reserved": reserved.get(name, 0),
+            "ratio_thousandths": ratios.get(name, 1000),
+        }
+        for name in names
+    ]

@@ -1,0 +1,377 @@
+"""Hosts: registration, what the operator wants of them, and what they offer."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, func, insert, select, tuple_, update
+from sqlalchemy.exc import IntegrityError
+
+from registry.clock import db_now
+from registry.engine import Database, retried
+from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
+from registry.events import event_row, record
+from registry.host_fields import (
+    MAX_BUILDS,
+    checked_amounts,
+    checked_fields,
+    inventory_rows,
+)
+from registry.ids import uuid7
+from registry.lifecycle import (
+    HOST_ADMIN_TRANSITIONS,
+    HostAdmin,
+    HostAdminEvent,
+    HostHealth,
+    next_state,
+)
+from registry.locks import lock_hosts, take_turns
+from registry.names import (
+    check_amounts,
+    check_int,
+    check_labels,
+    check_name,
+    look_up,
+)
+from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.records import Host, HostReport, Inventory, NewHost
+from registry.reports import latest_report, latest_reports, record_miss, record_report
+from registry.resources import INVENTORIES, resource_names
+from registry.schema import assignments, hosts, inventories, resources, unreleased
+from registry.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
+
+
+class Hosts:
+    """The hosts of the cluster."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def add(self, new: NewHost, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY) -> Host:
+        """Register a host; it is enrolling until the monitor reached it."""
+        check_name("name", new.name)
+        check_uri(new.uri, uri_policy)
+        values = checked_fields(new)
+        key = uuid7()
+        with self._database.write() as connection:
+            take_turns(connection, INVENTORIES)
+            names = resource_names(connection)
+            rows = inventory_rows(key, new, names)
+            taken = connection.execute(
+                select(hosts.c.name, hosts.c.uri).where(
+                    hosts.c.admin != HostAdmin.RETIRED.value,
+                    (hosts.c.name == new.name) | (hosts.c.uri == new.uri),
+                )
+            ).first()
+            if taken is not None:
+                field = "name" if taken.name == new.name else "uri"
+                raise DuplicateError("host", field, getattr(new, field))
+            now = db_now(connection)
+            try:
+                connection.execute(insert(hosts).values(id=key, created_at=now, **values))
+            except IntegrityError as error:
+                raise DuplicateError("host", "name or uri", new.name) from error
+            connection.execute(insert(inventories), rows)
+            history = event_row(
+                now,
+                actor,
+                "host_added",
+                "host",
+                key,
+                change=(None, HostAdmin.ACTIVE),
+                data={"name": new.name, "uri": new.uri},
+            )
+            record(connection, [history])
+            return _get(connection, key)
+
+    def list(
+        self,
+        *,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+        include_retired: bool = False,
+    ) -> Page[Host]:
+        """Return a page, by name."""
+        query = select(hosts).order_by(hosts.c.name, hosts.c.id).limit(check_limit(limit) + 1)
+        if not include_retired:
+            query = query.where(hosts.c.admin != HostAdmin.RETIRED.value)
+        if cursor is not None:
+            name, text = decode_cursor(cursor, str, str)
+            try:
+                last = UUID(hex=str(text))
+            except ValueError:
+                raise InvalidError("cursor", cursor, "a cursor of an earlier page") from None
+            query = query.where(tuple_(hosts.c.name, hosts.c.id) > (name, last))
+        with self._database.read() as connection:
+            found = with_inventories(connection, connection.execute(query).all())
+        return page_of(found, limit, lambda host: (host.name, host.id.hex))
+
+    def all(self) -> tuple[Host, ...]:
+        """Return every host that is not retired, by name."""
+        query = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.name)
+        with self._database.read() as connection:
+            return with_inventories(connection, connection.execute(query).all())
+
+    def get(self, name: str) -> Host:
+        """Return the host of that name (a retired one if no other has it)."""
+        with self._database.read() as connection:
+            return _get(connection, _id_of(connection, name))
+
+    @retried
+    def apply(
+        self, name: str, event: HostAdminEvent, *, actor: str, reason: str | None = None
+    ) -> Host:
+        """Change what the operator wants of a host.
+
+        Raises
+        ------
+        ConflictError
+            If it is to be retired and an assignment holds capacity there.
+        IllegalTransitionError
+            If the host is retired.
+        """
+        with self._database.write() as connection:
+            key = _id_of(connection, name)
+            lock_hosts(connection, key)
+            row = connection.execute(select(hosts.c.admin).where(hosts.c.id == key)).one()
+            before = HostAdmin(row.admin)
+            after = next_state(HOST_ADMIN_TRANSITIONS, before, event)
+            if after != before:
+                if after == HostAdmin.RETIRED:
+                    _check_empty(connection, key, name)
+                connection.execute(update(hosts).where(hosts.c.id == key).values(admin=after.value))
+                history = event_row(
+                    db_now(connection),
+                    actor,
+                    "host_admin",
+                    "host",
+                    key,
+                    change=(before, after),
+                    event=event,
+                    reason=reason,
+                    data={"name": name},
+                )
+                record(connection, [history])
+            return _get(connection, key)
+
+    @retried
+    def update(
+        self,
+        name: str,
+        *,
+        labels: Sequence[str] | None = None,
+        overrides: Mapping[str, int | None] | None = None,
+        reserved: Mapping[str, int] | None = None,
+        ratios: Mapping[str, int] | None = None,
+        max_builds: int | None = None,
+        actor: str,
+    ) -> Host:
+        """Change what is given; an override of None goes back to what was detected."""
+        with self._database.write() as connection:
+            key = _id_of(connection, name)
+            lock_hosts(connection, key)
+            before = _get(connection, key)
+            if before.admin == HostAdmin.RETIRED:
+                raise ConflictError(f"host {name} is retired")
+            names = resource_names(connection)
+            values: dict[str, Any] = {}
+            if labels is not None:
+                values["labels"] = list(check_labels("labels", labels))
+            if max_builds is not None:
+                values["max_builds"] = check_int("max_builds", max_builds, 1, MAX_BUILDS)
+            if values:
+                connection.execute(update(hosts).where(hosts.c.id == key).values(**values))
+            cleared = [each for each, amount in (overrides or {}).items() if amount is None]
+            given = {
+                each: amount for each, amount in (overrides or {}).items() if amount is not None
+            }
+            check_amounts("overrides", dict.fromkeys(cleared, 0), names)
+            changes: dict[str, dict[str, int | None]] = {}
+            for each in cleared:
+                changes.setdefault(each, {})["override"] = None
+            for field, column, amounts, low in (
+                ("overrides", "override", given, 0),
+                ("reserved", "reserved", reserved or {}, 0),
+                ("ratios", "ratio_thousandths", ratios or {}, 1),
+            ):
+                for each, amount in checked_amounts(field, amounts, names, low).items():
+                    changes.setdefault(each, {})[column] = amount
+            for each, columns in sorted(changes.items()):
+                connection.execute(
+                    update(inventories)
+                    .where(inventories.c.host_id == key, inventories.c.resource == each)
+                    .values(**columns)
+                )
+            after = _get(connection, key)
+            if after != before:
+                now = db_now(connection)
+                data = {"name": name, **values, "inventories": changes}
+                history = [event_row(now, actor, "host_updated", "host", key, data=data)]
+                history += shrunk_rows(now, actor, before, after)
+                record(connection, history)
+            return after
+
+    @retried
+    def record_report(self, host_id: UUID, report: HostReport, *, actor: str = "monitor") -> Host:
+        """Write what the monitor saw on a host; see `reports.record_report`."""
+        with self._database.write() as connection:
+            lock_hosts(connection, host_id)
+            before = _get(connection, host_id)
+            now = db_now(connection)
+            record_report(connection, before, report, now=now, actor=actor)
+            after = _get(connection, host_id)
+            record(connection, shrunk_rows(now, actor, before, after))
+            return after
+
+    @retried
+    def record_miss(
+        self,
+        host_id: UUID,
+        error: str,
+        *,
+        unreachable_after: int,
+        down_after: int,
+        actor: str = "monitor",
+    ) -> Host:
+        """Write that a poll of a host failed; see `reports.record_miss`."""
+        with self._database.write() as connection:
+            lock_hosts(connection, host_id)
+            host = _get(connection, host_id)
+            record_miss(
+                connection,
+                host,
+                error,
+                unreachable_after=unreachable_after,
+                down_after=down_after,
+                now=db_now(connection),
+                actor=actor,
+            )
+            return _get(connection, host_id)
+
+    def latest_report(self, name: str) -> HostReport:
+        """Return what the monitor saw of a host last; `NotFoundError` if it never answered."""
+        host = self.get(name)
+        with self._database.read() as connection:
+            report = latest_report(connection, host.id)
+        if report is None:
+            raise NotFoundError("report of host", name)
+        return report
+
+    def latest_reports(self) -> Mapping[UUID, HostReport]:
+        """Return the latest report of every host that ever answered and is not retired."""
+        with self._database.read() as connection:
+            return latest_reports(connection)
+
+
+def with_inventories(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Host, ...]:
+    """Return host records for rows of the table."""
+    query = (
+        select(inventories, resources.c.position)
+        .select_from(inventories)
+        .join(resources, resources.c.name == inventories.c.resource)
+        .order_by(inventories.c.host_id, resources.c.position)
+    )
+    if len(rows) <= 500:
+        query = query.where(inventories.c.host_id.in_([row.id for row in rows]))
+    found: dict[UUID, builtins.list[Inventory]] = {row.id: [] for row in rows}
+    for each in connection.execute(query):
+        if each.host_id in found:
+            found[each.host_id].append(_to_inventory(each))
+    return tuple(_to_host(row, tuple(found[row.id])) for row in rows)
+
+
+def shrunk_rows(now: datetime, actor: str, before: Host, after: Host) -> list[dict[str, Any]]:
+    """Return an event for each resource whose capacity has just fallen below committed."""
+    return [
+        event_row(
+            now,
+            actor,
+            "capacity_below_committed",
+            "host",
+            after.id,
+            data={
+                "name": after.name,
+                "resource": new.resource,
+                "capacity": new.capacity,
+                "committed": new.committed,
+            },
+        )
+        for old, new in zip(before.inventories, after.inventories, strict=True)
+        if new.committed > new.capacity and not old.committed > old.capacity
+    ]
+
+
+def _id_of(connection: Connection, name: str) -> UUID:
+    retired = hosts.c.admin == HostAdmin.RETIRED.value
+    query = (
+        select(hosts.c.id)
+        .where(hosts.c.name == look_up("host", name))
+        .order_by(retired, hosts.c.id.desc())
+    )
+    key = connection.scalars(query.limit(1)).one_or_none()
+    if key is None:
+        raise NotFoundError("host", name)
+    found: UUID = key
+    return found
+
+
+def _get(connection: Connection, key: UUID) -> Host:
+    row = connection.execute(select(hosts).where(hosts.c.id == key)).one_or_none()
+    if row is None:
+        raise NotFoundError("host", key)
+    return with_inventories(connection, [row])[0]
+
+
+def _check_empty(connection: Connection, key: UUID, name: str) -> None:
+    held = connection.execute(
+        select(func.count())
+        .select_from(assignments)
+        .where(assignments.c.host_id == key, unreleased)
+    ).scalar_one()
+    if held:
+        raise ConflictError(
+            f"host {name} cannot be retired: {held} VMs hold capacity there;"
+            " drain it and delete them first"
+        )
+
+
+def _to_inventory(row: Row[Any]) -> Inventory:
+    return Inventory(
+        resource=row.resource,
+        detected=row.detected,
+        override=row.override,
+        reserved=row.reserved,
+        foreign=row.foreign_amount,
+        ratio_thousandths=row.ratio_thousandths,
+        committed=row.committed,
+        capacity=row.capacity,
+    )
+
+
+def _to_host(row: Row[Any], found: tuple[Inventory, ...]) -> Host:
+    return Host(
+        id=row.id,
+        name=row.name,
+        uri=row.uri,
+        admin=HostAdmin(row.admin),
+        health=HostHealth(row.health),
+        labels=tuple(row.labels),
+        version=row.version,
+        domain_type=row.domain_type,
+        pool=row.pool,
+        network=row.network,
+        base_volume=row.base_volume,
+        memory_backing_mib=row.memory_backing_mib,
+        max_builds=row.max_builds,
+        inventories=found,
+        last_polled_at=row.last_polled_at,
+        last_error=row.last_error,
+        missed_polls=row.missed_polls,
+        held_back_until=row.held_back_until,
+        created_at=row.created_at,
+    )

@@ -1,0 +1,267 @@
+"""State machines of request, vm, assignment and host: one table each, and no SQL.
+
+Two events may cross (a VM is deleted while it is being created): each crossing
+has a row. What has no row does not happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from registry.errors import IllegalTransitionError
+
+
+class RequestState(StrEnum):
+    """How much of a request holds a place."""
+
+    PENDING = "pending"
+    PARTLY_PLACED = "partly_placed"
+    PLACED = "placed"
+    RELEASED = "released"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+class RequestEvent(StrEnum):
+    """What a look at a request's VMs finds."""
+
+    NONE_PLACED = "none_placed"
+    PART_PLACED = "part_placed"
+    ALL_PLACED = "all_placed"
+    ALL_GONE = "all_gone"  #: every VM deleted and proven absent
+    CANCELLED = "cancelled"  #: every VM deleted before one was ever placed
+    EXPIRED = "expired"
+
+
+class VmDesired(StrEnum):
+    """What its tenant wants of a VM."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DELETED = "deleted"
+
+
+class VmDesiredEvent(StrEnum):
+    """What a tenant asks for."""
+
+    START = "start"
+    STOP = "stop"
+    DELETE = "delete"
+
+
+class VmObserved(StrEnum):
+    """What is known of a VM's domain."""
+
+    ABSENT = "absent"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+class VmObservedEvent(StrEnum):
+    """What a worker or the monitor saw."""
+
+    SEEN_RUNNING = "seen_running"
+    SEEN_STOPPED = "seen_stopped"
+    SEEN_PAUSED = "seen_paused"
+    MISSING = "missing"  #: its host was asked, and knows no such domain
+    PROVEN_ABSENT = "proven_absent"
+
+
+class AssignmentState(StrEnum):
+    """One attempt of one VM on one host. All but `RELEASED` hold capacity."""
+
+    RESERVED = "reserved"
+    CREATING = "creating"
+    ACTIVE = "active"
+    RELEASING = "releasing"
+    RELEASED = "released"
+    QUARANTINED = "quarantined"
+
+
+class AssignmentEvent(StrEnum):
+    """What happens to an assignment."""
+
+    CLAIMED = "claimed"
+    RECLAIMED = "reclaimed"  #: another worker takes over after the lease ran out
+    STARTED = "started"  #: its domain exists, paused: it may be resumed from now on
+    FAILED = "failed"
+    DELETE_REQUESTED = "delete_requested"
+    WITHDRAWN = "withdrawn"  #: its host went down before anybody touched it
+    PROVEN_ABSENT = "proven_absent"
+
+
+class HostAdmin(StrEnum):
+    """What the operator wants of a host."""
+
+    ACTIVE = "active"
+    DRAINING = "draining"
+    MAINTENANCE = "maintenance"
+    RETIRED = "retired"
+
+
+class HostAdminEvent(StrEnum):
+    """What an operator asks for."""
+
+    ACTIVATE = "activate"
+    DRAIN = "drain"
+    MAINTAIN = "maintain"
+    RETIRE = "retire"
+
+
+class HostHealth(StrEnum):
+    """What the monitor found."""
+
+    ENROLLING = "enrolling"
+    UP = "up"
+    UNREACHABLE = "unreachable"
+    DOWN = "down"
+
+
+class HostHealthEvent(StrEnum):
+    """What the monitor's last poll came to."""
+
+    ANSWERED = "answered"
+    UNANSWERED = "unanswered"  #: so many polls in a row that it is unreachable
+    GIVEN_UP = "given_up"  #: so many that it is down
+
+
+def _requests() -> Mapping[tuple[RequestState, RequestEvent], RequestState]:
+    s, e = RequestState, RequestEvent
+    table = {
+        # Deleted and gone. A build that failed may have brought it back to pending.
+        (s.PENDING, e.ALL_GONE): s.RELEASED,
+        (s.PARTLY_PLACED, e.ALL_GONE): s.RELEASED,
+        (s.PLACED, e.ALL_GONE): s.RELEASED,
+        (s.PENDING, e.CANCELLED): s.CANCELLED,
+        (s.PENDING, e.EXPIRED): s.EXPIRED,
+    }
+    # Places come by rounds and go with failed builds, so these three lead anywhere
+    # among themselves.
+    for state in (s.PENDING, s.PARTLY_PLACED, s.PLACED):
+        table[state, e.NONE_PLACED] = s.PENDING
+        table[state, e.PART_PLACED] = s.PARTLY_PLACED
+        table[state, e.ALL_PLACED] = s.PLACED
+    return MappingProxyType(table)
+
+
+REQUEST_TRANSITIONS: Final = _requests()
+
+VM_DESIRED_TRANSITIONS: Final[Mapping[tuple[VmDesired, VmDesiredEvent], VmDesired]] = (
+    MappingProxyType(
+        {
+            (VmDesired.RUNNING, VmDesiredEvent.START): VmDesired.RUNNING,
+            (VmDesired.RUNNING, VmDesiredEvent.STOP): VmDesired.STOPPED,
+            (VmDesired.RUNNING, VmDesiredEvent.DELETE): VmDesired.DELETED,
+            (VmDesired.STOPPED, VmDesiredEvent.START): VmDesired.RUNNING,
+            (VmDesired.STOPPED, VmDesiredEvent.STOP): VmDesired.STOPPED,
+            (VmDesired.STOPPED, VmDesiredEvent.DELETE): VmDesired.DELETED,
+            # Asked twice, deleted once.
+            (VmDesired.DELETED, VmDesiredEvent.DELETE): VmDesired.DELETED,
+        }
+    )
+)
+
+
+def _vm_observed() -> Mapping[tuple[VmObserved, VmObservedEvent], VmObserved]:
+    s, e = VmObserved, VmObservedEvent
+    table = {}
+    for state in s:
+        # A look at the host is believed whatever was known before.
+        table[state, e.SEEN_RUNNING] = s.RUNNING
+        table[state, e.SEEN_STOPPED] = s.STOPPED
+        table[state, e.MISSING] = s.LOST
+        table[state, e.PROVEN_ABSENT] = s.ABSENT
+        # Paused is what a VM is between its start and its resume: nothing new.
+        table[state, e.SEEN_PAUSED] = state
+    # It is back, and somebody has to resume it: as if it had just been started.
+    table[s.LOST, e.SEEN_PAUSED] = s.ABSENT
+    return MappingProxyType(table)
+
+
+VM_OBSERVED_TRANSITIONS: Final = _vm_observed()
+
+ASSIGNMENT_TRANSITIONS: Final[Mapping[tuple[AssignmentState, AssignmentEvent], AssignmentState]] = (
+    MappingProxyType(
+        {
+            (AssignmentState.RESERVED, AssignmentEvent.CLAIMED): AssignmentState.CREATING,
+            # Nobody ever claimed it: proof enough that there is no domain.
+            (AssignmentState.RESERVED, AssignmentEvent.DELETE_REQUESTED): AssignmentState.RELEASED,
+            (AssignmentState.RESERVED, AssignmentEvent.WITHDRAWN): AssignmentState.RELEASED,
+            (AssignmentState.CREATING, AssignmentEvent.RECLAIMED): AssignmentState.CREATING,
+            (AssignmentState.CREATING, AssignmentEvent.STARTED): AssignmentState.ACTIVE,
+            # Is its domain absent? Not proven yet, so it keeps its capacity.
+            (AssignmentState.CREATING, AssignmentEvent.FAILED): AssignmentState.QUARANTINED,
+            (
+                AssignmentState.CREATING,
+                AssignmentEvent.DELETE_REQUESTED,
+            ): AssignmentState.RELEASING,
+            # Its worker died before the resume: another one finishes, or fails to.
+            (AssignmentState.ACTIVE, AssignmentEvent.RECLAIMED): AssignmentState.ACTIVE,
+            (AssignmentState.ACTIVE, AssignmentEvent.FAILED): AssignmentState.QUARANTINED,
+            (AssignmentState.ACTIVE, AssignmentEvent.DELETE_REQUESTED): AssignmentState.RELEASING,
+            # The worker that creates learns late that the VM was deleted meanwhile.
+            (AssignmentState.RELEASING, AssignmentEvent.STARTED): AssignmentState.RELEASING,
+            (AssignmentState.RELEASING, AssignmentEvent.FAILED): AssignmentState.RELEASING,
+            (
+                AssignmentState.RELEASING,
+                AssignmentEvent.DELETE_REQUESTED,
+            ): AssignmentState.RELEASING,
+            (AssignmentState.RELEASING, AssignmentEvent.PROVEN_ABSENT): AssignmentState.RELEASED,
+            (AssignmentState.QUARANTINED, AssignmentEvent.FAILED): AssignmentState.QUARANTINED,
+            (
+                AssignmentState.QUARANTINED,
+                AssignmentEvent.DELETE_REQUESTED,
+            ): AssignmentState.RELEASING,
+            (AssignmentState.QUARANTINED, AssignmentEvent.PROVEN_ABSENT): AssignmentState.RELEASED,
+        }
+    )
+)
+
+
+def _host_admin() -> Mapping[tuple[HostAdmin, HostAdminEvent], HostAdmin]:
+    s, e = HostAdmin, HostAdminEvent
+    table = {}
+    for state in (s.ACTIVE, s.DRAINING, s.MAINTENANCE):
+        table[state, e.ACTIVATE] = s.ACTIVE
+        table[state, e.DRAIN] = s.DRAINING
+        table[state, e.MAINTAIN] = s.MAINTENANCE
+        table[state, e.RETIRE] = s.RETIRED
+    return MappingProxyType(table)
+
+
+HOST_ADMIN_TRANSITIONS: Final = _host_admin()
+
+
+def _host_health() -> Mapping[tuple[HostHealth, HostHealthEvent], HostHealth]:
+    s, e = HostHealth, HostHealthEvent
+    table = {(state, e.ANSWERED): s.UP for state in s}
+    for state in (s.UP, s.UNREACHABLE):
+        table[state, e.UNANSWERED] = s.UNREACHABLE
+        table[state, e.GIVEN_UP] = s.DOWN
+    for event in (e.UNANSWERED, e.GIVEN_UP):
+        table[s.ENROLLING, event] = s.ENROLLING  # it never was there: nothing to mourn
+        table[s.DOWN, event] = s.DOWN
+    return MappingProxyType(table)
+
+
+HOST_HEALTH_TRANSITIONS: Final = _host_health()
+
+#: Assignments in these states have, or may have, a domain on their host.
+UNRELEASED: Final = tuple(state for state in AssignmentState if state != AssignmentState.RELEASED)
+#: Requests in these states are over; their name is free again.
+FINISHED: Final = (RequestState.RELEASED, RequestState.CANCELLED, RequestState.EXPIRED)
+
+S = TypeVar("S", bound=StrEnum)
+E = TypeVar("E", bound=StrEnum)
+
+
+def next_state(table: Mapping[tuple[S, E], S], state: S, event: E) -> S:
+    """Return the state after ``event``; `IllegalTransitionError` where the table has no row."""
+    try:
+        return table[state, event]
+    except KeyError:
+        raise IllegalTransitionError(state, event) from None

@@ -1,0 +1,73 @@
+"""Which rows a writer locks, and in which order: hosts, VMs, assignments, inventories, requests.
+
+SQLite has one writer at a time. On PostgreSQL a statement sees what was
+committed before it began, so a decision is taken in three steps: lock the
+rows that it rests on, look in a statement of its own, write. A query that
+locks and joins at once would see the locked rows as they are and the joined
+ones as they were.
+
+Whoever changes an assignment's state holds the lock of its VM, or that of its
+host while nobody has claimed it; whoever changes a host's inventory holds the
+lock of the host. Inventories are locked by the ledger's triggers, requests by
+`progress.recompute`. Rows of one table are locked in the order of their keys.
+What breaks the order all the same (a person with a prompt) ends in a deadlock
+that the database resolves, and `engine.retried` tries again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Select, func, select
+
+from registry.bulk import chunks
+from registry.schema import assignments, hosts, unreleased, vms
+
+
+def has_one_writer(connection: Connection) -> bool:
+    """Return whether every other writer waits until this transaction is over."""
+    return connection.dialect.name == "sqlite"
+
+
+def lock_hosts(connection: Connection, *keys: UUID) -> None:
+    """Wait until nobody else writes to these hosts, and keep others from it."""
+    for some in chunks(sorted(keys)):
+        _lock(connection, select(hosts.c.id).where(hosts.c.id.in_(some)).order_by(hosts.c.id))
+
+
+def lock_vms(connection: Connection, which: ColumnElement[bool]) -> Collection[UUID] | None:
+    """Lock the VMs for which a condition holds, and return which; None: all there are."""
+    return _lock(connection, select(vms.c.id).where(which).order_by(vms.c.id), of=vms)
+
+
+def lock_vms_on(connection: Connection, host_id: UUID) -> None:
+    """Lock the VMs that have a place on a host."""
+    there = select(assignments.c.vm_id).where(assignments.c.host_id == host_id, unreleased)
+    lock_vms(connection, vms.c.id.in_(there))
+
+
+def lock_assignments_of(connection: Connection, which: ColumnElement[bool]) -> None:
+    """Lock the unreleased assignments of VMs, which are locked, for which a condition holds."""
+    query = (
+        select(assignments.c.id)
+        .join(vms, vms.c.id == assignments.c.vm_id)
+        .where(which, unreleased)
+        .order_by(assignments.c.id)
+    )
+    _lock(connection, query, of=assignments)
+
+
+def take_turns(connection: Connection, what: str) -> None:
+    """Wait until no other transaction is at something that no row stands for."""
+    if not has_one_writer(connection):
+        connection.execute(select(func.pg_advisory_xact_lock(zlib.crc32(what.encode()))))
+
+
+def _lock(connection: Connection, query: Select[Any], of: Any = None) -> Collection[UUID] | None:
+    if has_one_writer(connection):
+        return None
+    # Keys never change: who only refers to a locked row need not wait.
+    return set(connection.scalars(query.with_for_update(of=of, key_share=True)))

@@ -1,0 +1,462 @@
+"""What leaves the register center: frozen values; nothing loads lazily behind a caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from registry.lifecycle import (
+    AssignmentState,
+    HostAdmin,
+    HostHealth,
+    RequestState,
+    VmDesired,
+    VmObserved,
+)
+
+Role = Literal["operator", "tenant"]
+DecidedBy = Literal["policy", "fallback"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceDef:
+    """One resource: a name, its unit, and its place on the resource axis."""
+
+    name: str
+    unit: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What one host offers of one resource."""
+
+    resource: str
+    detected: int | None  #: by the monitor
+    override: int | None  #: the operator's word, instead
+    reserved: int
+    foreign: int  #: held by domains that are not ours
+    ratio_thousandths: int  #: over-commit; 1000 is none
+    committed: int  #: the sum over unreleased assignments, kept by triggers
+    capacity: int  #: max(0, (override or detected − reserved − foreign) × ratio)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A physical machine running libvirt."""
+
+    id: UUID
+    name: str
+    uri: str
+    admin: HostAdmin
+    health: HostHealth
+    labels: tuple[str, ...]
+    version: int  #: raised by whatever can invalidate a placement here
+    domain_type: str
+    pool: str
+    network: str
+    base_volume: str | None
+    memory_backing_mib: int | None
+    max_builds: int
+    inventories: tuple[Inventory, ...]  #: in the order of the resource axis
+    last_polled_at: datetime | None
+    last_error: str | None
+    missed_polls: int
+    held_back_until: datetime | None  #: no VMs until then: builds failed here
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewHost:
+    """A host to register. Amounts and ratios are by resource name."""
+
+    name: str
+    uri: str
+    labels: tuple[str, ...] = ()
+    overrides: Mapping[str, int] = field(default_factory=dict)
+    reserved: Mapping[str, int] = field(default_factory=dict)
+    ratios: Mapping[str, int] = field(default_factory=dict)  #: in thousandths
+    domain_type: str = "kvm"
+    pool: str = "default"
+    network: str = "default"
+    base_volume: str | None = None
+    memory_backing_mib: int | None = None
+    max_builds: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainReport:
+    """One domain as the monitor saw it. Without an ``assignment_id`` it is a stranger."""
+
+    uuid: UUID
+    name: str
+    state: str  #: running, paused or stopped
+    vcpus: int
+    memory_mib: int
+    disk_gib: int
+    assignment_id: UUID | None = None
+    generation: int | None = None
+    cpu_time_ns: int | None = None
+    memory_used_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReport:
+    """One look at a host. Consumption is None where the driver does not tell."""
+
+    hostname: str
+    detected: Mapping[str, int]
+    cpu_busy_percent: float | None
+    memory_used_mib: int | None
+    disk_used_gib: int | None
+    domains: tuple[DomainReport, ...]
+    volumes: tuple[str, ...]  #: names, of the host's pool
+    started_at: datetime
+    polled_at: datetime
+    took_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmType:
+    """A named resource vector on offer."""
+
+    id: UUID
+    name: str
+    revision: int
+    resources: Mapping[str, int]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """A party whose share is accounted."""
+
+    id: UUID
+    name: str
+    weight: float
+    parent: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why VMs of a request wait. ``round`` and ``since`` are filled in by the store."""
+
+    count: int
+    reason: str
+    round: int | None = None
+    since: datetime | None = None  #: when the request began to wait
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A tenant asking for ``count`` VMs of one type."""
+
+    id: UUID
+    name: str
+    tenant: str
+    vm_type: str
+    count: int
+    min_count: int
+    requires: tuple[str, ...]
+    hosts: tuple[str, ...] | None
+    state: RequestState
+    waiting: Waiting | None
+    vms_placed: int  #: with an assignment that is not released
+    vms_running: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vm:
+    """One virtual machine. Host, assignment and round are of its unreleased assignment."""
+
+    id: UUID
+    name: str
+    request_id: UUID
+    tenant: str
+    vm_type: str
+    host: str | None
+    desired: VmDesired
+    observed: VmObserved
+    assignment_id: UUID | None
+    assignment_state: AssignmentState | None
+    round: int | None
+    generation: int  #: of the latest assignment; 0: never placed
+    last_error: str | None
+    created_at: datetime
+    deleted_at: datetime | None  #: deleted and gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that changed, who did it and why."""
+
+    id: int
+    at: datetime
+    actor: str
+    kind: str
+    subject_type: str
+    subject_id: str
+    tenant: str | None
+    from_state: str | None
+    to_state: str | None
+    event: str | None
+    reason: str | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """Who may call the API. The secret itself is nowhere."""
+
+    id: UUID
+    name: str
+    role: Role
+    tenant: str | None
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A right to act alone until it expires, by the database's clock."""
+
+    name: str
+    holder: str
+    epoch: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyKey:
+    """A key of a creating call: unique in its scope, and for one body (its fingerprint)."""
+
+    scope: str
+    key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAnswer:
+    """What the first call with an idempotency key was answered."""
+
+    status: int
+    body: str
+
+
+# ---- rounds -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """A host as a round sees it."""
+
+    id: UUID
+    name: str
+    version: int
+    accepts: bool  #: active, up and not held back
+    labels: tuple[str, ...]
+    capacity: tuple[int, ...]
+    committed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantView:
+    """A tenant as a round sees it."""
+
+    id: UUID
+    name: str
+    weight: float
+    held: tuple[int, ...]  #: by every unreleased assignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestView:
+    """A request with VMs to place."""
+
+    id: UUID
+    name: str
+    tenant_id: UUID
+    vm_type: str
+    demand: tuple[int, ...]  #: of one VM
+    count: int  #: VMs wanted, absent, and without an unreleased assignment
+    min_count: int
+    requires: tuple[str, ...]
+    hosts: tuple[str, ...] | None
+    avoid: tuple[UUID, ...]  #: hosts where its builds failed lately
+    age: int  #: rounds in which it waited
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """The cluster in one consistent read."""
+
+    epoch: int
+    now: datetime
+    resources: tuple[str, ...]
+    hosts: tuple[HostView, ...]  #: by name; all that are not retired
+    tenants: tuple[TenantView, ...]  #: by creation
+    requests: tuple[RequestView, ...]  #: by creation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """So many VMs of a request on a host."""
+
+    request_id: UUID
+    host_id: UUID
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCommit:
+    """A round's decision and its record, for one transaction."""
+
+    holder: str
+    epoch: int
+    slot_start_at: datetime
+    slot_length_s: float
+    policy: str
+    decided_by: DecidedBy
+    fallback_reason: str | None
+    parameters: Mapping[str, Any]
+    seed: int
+    engine_version: str
+    budget_units: int | None
+    work: int
+    cut: bool
+    inputs: bytes
+    inputs_digest: str
+    outcome: Mapping[str, Any]
+    shares: Sequence[Mapping[str, Any]]
+    bound: float | None
+    #: mean |share - fair target| of the tenants per mean target
+    fair_distance: float | None
+    timings: Mapping[str, float]
+    placements: tuple[Placement, ...]
+    host_versions: Mapping[UUID, int]
+    waiting: Mapping[UUID, Waiting]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedRound:
+    """What of a round came to be."""
+
+    number: int
+    assignment_ids: tuple[UUID, ...]
+    dropped: tuple[Placement, ...]  #: their host moved, or their VMs were deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSummary:
+    """A round in a list."""
+
+    number: int
+    slot_start_at: datetime
+    slot_length_s: float
+    policy: str
+    decided_by: DecidedBy
+    fallback_reason: str | None
+    placed: int
+    left_out: int
+    dropped: int
+    cut: bool
+    work: int
+    shares: tuple[Mapping[str, Any], ...]
+    bound: float | None
+    #: mean |share - fair target| of the tenants per mean target
+    fair_distance: float | None
+    timings: Mapping[str, float]
+    engine_version: str
+    seed: int
+    inputs_digest: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRecord(RoundSummary):
+    """A round with all that a replay needs."""
+
+    parameters: Mapping[str, Any]
+    budget_units: int | None
+    inputs: bytes
+    outcome: Mapping[str, Any]
+
+
+# ---- work on hosts ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAccess:
+    """What a worker must know of a host."""
+
+    id: UUID
+    name: str
+    uri: str
+    domain_type: str
+    pool: str
+    network: str
+    base_volume: str | None
+    memory_backing_mib: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A lease on an assignment. Whoever takes it over gets another token."""
+
+    assignment_id: UUID
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """A VM to create, or one whose creation has to be finished."""
+
+    claim: Claim
+    state: AssignmentState  #: creating; active: only the resume is missing
+    vm_id: UUID
+    vm_name: str
+    tenant: str
+    generation: int
+    round: int
+    resources: Mapping[str, int]
+    host: HostAccess
+    failed_before: int  #: attempts of this assignment that failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """A VM to remove, or a failed build to prove absent."""
+
+    claim: Claim
+    vm_id: UUID
+    generation: int
+    quarantined: bool
+    host: HostAccess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A task that nobody works on: its name and the id that it carries."""
+
+    task: str
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A domain or volume of ours that no assignment stands for."""
+
+    id: UUID
+    host: HostAccess
+    kind: Literal["domain", "volume"]
+    vm_uuid: UUID | None
+    name: str
+    assignment_id: UUID | None

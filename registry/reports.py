@@ -1,0 +1,338 @@
+"""What the monitor saw: health, what is detected, VMs gone missing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, insert, select, update
+
+from registry.drift import find_drift, note_leftovers, note_strangers
+from registry.events import event_row, record
+from registry.lifecycle import (
+    ASSIGNMENT_TRANSITIONS,
+    HOST_HEALTH_TRANSITIONS,
+    VM_OBSERVED_TRANSITIONS,
+    AssignmentEvent,
+    AssignmentState,
+    HostAdmin,
+    HostHealth,
+    HostHealthEvent,
+    VmObserved,
+    VmObservedEvent,
+    next_state,
+)
+from registry.locks import lock_vms_on
+from registry.progress import recompute
+from registry.records import DomainReport, Host, HostReport
+from registry.schema import (
+    assignments,
+    host_reports,
+    hosts,
+    inventories,
+    tenants,
+    unreleased,
+    vms,
+)
+
+_SEEN: Final = {
+    "running": VmObservedEvent.SEEN_RUNNING,
+    "stopped": VmObservedEvent.SEEN_STOPPED,
+    "paused": VmObservedEvent.SEEN_PAUSED,
+}
+
+
+def record_report(
+    connection: Connection, host: Host, report: HostReport, *, now: datetime, actor: str
+) -> None:
+    """Write one look at a host. A look older than the last one changes nothing."""
+    if host.admin == HostAdmin.RETIRED:
+        return
+    if host.last_polled_at is not None and report.polled_at < host.last_polled_at:
+        return
+    connection.execute(
+        update(hosts)
+        .where(hosts.c.id == host.id)
+        .values(last_polled_at=report.polled_at, last_error=None, missed_polls=0)
+    )
+    _change_health(connection, host, HostHealthEvent.ANSWERED, None, now=now, actor=actor)
+    lock_vms_on(connection, host.id)
+    live = _live_assignments(connection, host.id)
+    _observe_vms(connection, host, report, live, now=now, actor=actor)
+    drift = find_drift(connection, report, live)
+    _write_inventories(connection, host, report, foreign_amounts(drift.strangers))
+    note_strangers(connection, host, drift.strangers, now=now, actor=actor)
+    note_leftovers(connection, host, drift, now=now, actor=actor)
+    stored = {"report": _to_json(report), "polled_at": report.polled_at}
+    changed = connection.execute(
+        update(host_reports).where(host_reports.c.host_id == host.id).values(**stored)
+    ).rowcount
+    if not changed:
+        connection.execute(insert(host_reports).values(host_id=host.id, **stored))
+
+
+def record_miss(
+    connection: Connection,
+    host: Host,
+    error: str,
+    *,
+    unreachable_after: int,
+    down_after: int,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Write that a poll failed. After so many in a row the host is unreachable, then down."""
+    if host.admin == HostAdmin.RETIRED:
+        return
+    missed = host.missed_polls + 1
+    connection.execute(
+        update(hosts).where(hosts.c.id == host.id).values(last_error=error, missed_polls=missed)
+    )
+    event = None
+    if missed >= down_after:
+        event = HostHealthEvent.GIVEN_UP
+    elif missed >= unreachable_after:
+        event = HostHealthEvent.UNANSWERED
+    if event is not None:
+        after = _change_health(connection, host, event, error, now=now, actor=actor)
+        if after == HostHealth.DOWN:
+            _withdraw_reserved(connection, host, now=now, actor=actor)
+
+
+def latest_reports(connection: Connection) -> Mapping[UUID, HostReport]:
+    """Return the latest report by host."""
+    query = (
+        select(host_reports)
+        .join(hosts, hosts.c.id == host_reports.c.host_id)
+        .where(hosts.c.admin != HostAdmin.RETIRED.value)
+        .order_by(hosts.c.name)
+    )
+    return {row.host_id: _from_json(row.report) for row in connection.execute(query)}
+
+
+def latest_report(connection: Connection, host_id: UUID) -> HostReport | None:
+    """Return the latest report of one host; None if it never answered."""
+    query = select(host_reports.c.report).where(host_reports.c.host_id == host_id)
+    found = connection.scalars(query).one_or_none()
+    return _from_json(found) if found is not None else None
+
+
+def _change_health(
+    connection: Connection,
+    host: Host,
+    event: HostHealthEvent,
+    reason: str | None,
+    *,
+    now: datetime,
+    actor: str,
+) -> HostHealth:
+    after = next_state(HOST_HEALTH_TRANSITIONS, host.health, event)
+    if after != host.health:
+        connection.execute(update(hosts).where(hosts.c.id == host.id).values(health=after.value))
+        history = event_row(
+            now,
+            actor,
+            "host_health",
+            "host",
+            host.id,
+            change=(host.health, after),
+            event=event,
+            reason=reason,
+            data={"name": host.name},
+        )
+        record(connection, [history])
+    return after
+
+
+def _write_inventories(
+    connection: Connection, host: Host, report: HostReport, foreign: Mapping[str, int]
+) -> None:
+    for each in sorted(host.inventories, key=lambda each: each.resource):
+        detected = report.detected.get(each.resource, each.detected)
+        held = foreign.get(each.resource, 0)
+        if (detected, held) != (each.detected, each.foreign):
+            connection.execute(
+                update(inventories)
+                .where(inventories.c.host_id == host.id, inventories.c.resource == each.resource)
+                .values(detected=detected, foreign_amount=held)
+            )
+
+
+def foreign_amounts(others: Collection[DomainReport]) -> dict[str, int]:
+    """Return what domains that are not ours hold: a stopped one only its disk."""
+    awake = [domain for domain in others if domain.state != "stopped"]
+    return {
+        "vcpus": sum(domain.vcpus for domain in awake),
+        "memory_mib": sum(domain.memory_mib for domain in awake),
+        "disk_gib": sum(domain.disk_gib for domain in others),
+    }
+
+
+def _live_assignments(connection: Connection, host_id: UUID) -> dict[UUID, Any]:
+    query = (
+        select(
+            assignments.c.id,
+            assignments.c.vm_id,
+            assignments.c.state,
+            assignments.c.activated_at,
+            vms.c.observed,
+            tenants.c.name.label("tenant"),
+        )
+        .select_from(assignments)
+        .join(vms, vms.c.id == assignments.c.vm_id)
+        .join(tenants, tenants.c.id == vms.c.tenant_id)
+        .where(assignments.c.host_id == host_id, unreleased)
+        .order_by(assignments.c.id)
+    )
+    return {row.id: row for row in connection.execute(query)}
+
+
+def _observe_vms(
+    connection: Connection,
+    host: Host,
+    report: HostReport,
+    live: Mapping[UUID, Any],
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    seen = {
+        domain.assignment_id: domain
+        for domain in report.domains
+        if domain.assignment_id is not None
+    }
+    history = []
+    for row in live.values():
+        if row.state != AssignmentState.ACTIVE.value:
+            continue
+        domain = seen.get(row.id)
+        event = VmObservedEvent.MISSING if domain is None else _SEEN[domain.state]
+        # What this look did not see running may have been started after it began.
+        before_the_look = row.activated_at is not None and row.activated_at < report.started_at
+        if event != VmObservedEvent.SEEN_RUNNING and not before_the_look:
+            continue
+        before = VmObserved(row.observed)
+        after = next_state(VM_OBSERVED_TRANSITIONS, before, event)
+        if after == before:
+            continue
+        connection.execute(update(vms).where(vms.c.id == row.vm_id).values(observed=after.value))
+        missing = event == VmObservedEvent.MISSING
+        history.append(
+            event_row(
+                now,
+                actor,
+                "vm_missing" if missing else "vm_observed",
+                "vm",
+                row.vm_id,
+                tenant=row.tenant,
+                change=(before, after),
+                event=event,
+                reason=f"host {host.name} knows no such domain" if missing else None,
+                data={"host": host.name, "assignment": str(row.id)},
+            )
+        )
+    record(connection, history)
+
+
+def _withdraw_reserved(connection: Connection, host: Host, *, now: datetime, actor: str) -> None:
+    """Release what nobody claimed on a host that is down, so that it is decided again."""
+    rows = connection.execute(
+        select(
+            assignments.c.id,
+            assignments.c.vm_id,
+            vms.c.request_id,
+            tenants.c.name.label("tenant"),
+        )
+        .select_from(assignments)
+        .join(vms, vms.c.id == assignments.c.vm_id)
+        .join(tenants, tenants.c.id == vms.c.tenant_id)
+        .where(
+            assignments.c.host_id == host.id,
+            unreleased,
+            assignments.c.state == AssignmentState.RESERVED.value,
+        )
+        .order_by(assignments.c.id)
+        .with_for_update(of=assignments, key_share=True)
+    ).all()
+    if not rows:
+        return
+    before, event = AssignmentState.RESERVED, AssignmentEvent.WITHDRAWN
+    after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
+    connection.execute(
+        update(assignments)
+        .where(assignments.c.id.in_([row.id for row in rows]))
+        .values(state=after.value, released_at=now)
+    )
+    history = [
+        event_row(
+            now,
+            actor,
+            "assignment_state",
+            "assignment",
+            row.id,
+            tenant=row.tenant,
+            change=(before, after),
+            event=event,
+            reason=f"host {host.name} is down and nobody had claimed it",
+            data={"vm": str(row.vm_id), "host": host.name},
+        )
+        for row in rows
+    ]
+    record(connection, history)
+    recompute(
+        connection,
+        {row.request_id for row in rows},
+        now=now,
+        actor=actor,
+        reason=f"host {host.name} is down",
+    )
+
+
+def _to_json(report: HostReport) -> dict[str, Any]:
+    return {
+        "hostname": report.hostname,
+        "detected": dict(report.detected),
+        "cpu_busy_percent": report.cpu_busy_percent,
+        "memory_used_mib": report.memory_used_mib,
+        "disk_used_gib": report.disk_used_gib,
+        "domains": [
+            {
+                "uuid": str(domain.uuid),
+                "name": domain.name,
+                "state": domain.state,
+                "vcpus": domain.vcpus,
+                "memory_mib": domain.memory_mib,
+                "disk_gib": domain.disk_gib,
+                "assignment_id": str(domain.assignment_id) if domain.assignment_id else None,
+                "generation": domain.generation,
+                "cpu_time_ns": domain.cpu_time_ns,
+                "memory_used_mib": domain.memory_used_mib,
+            }
+            for domain in report.domains
+        ],
+        "volumes": list(report.volumes),
+        "started_at": report.started_at.isoformat(),
+        "polled_at": report.polled_at.isoformat(),
+        "took_ms": report.took_ms,
+    }
+
+
+def _from_json(stored: Mapping[str, Any]) -> HostReport:
+    domains = tuple(
+        DomainReport(
+            **(
+                each
+                | {
+                    "uuid": UUID(each["uuid"]),
+                    "assignment_id": UUID(each["assignment_id"]) if each["assignment_id"] else None,
+                }
+            )
+        )
+        for each in stored["domains"]
+    )
+    times = {key: datetime.fromisoformat(stored[key]) for key in ("started_at", "polled_at")}
+    return HostReport(
+        **(dict(stored) | times | {"domains": domains, "volumes": tuple(stored["volumes"])})
+    )

@@ -1,0 +1,235 @@
+"""Requests: a tenant asks for so many VMs of one type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from registry.clock import db_now
+from registry.deletion import delete_vms
+from registry.engine import Database, retried
+from registry.errors import DuplicateError, InvalidError, NotFoundError
+from registry.events import event_row, record
+from registry.idempotency import bind_request, request_of_key
+from registry.ids import uuid7
+from registry.lifecycle import FINISHED, HostAdmin, RequestState, VmDesired, VmObserved
+from registry.names import check_int, check_labels, check_name, look_up
+from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.progress import tally
+from registry.records import IdempotencyKey, Request
+from registry.schema import hosts, requests, tenants, vm_types, vms
+from registry.tenants import tenant_id
+from registry.vm_types import get_vm_type
+from registry.waiting import from_json
+
+MAX_COUNT = 10_000
+MAX_HOSTS = 1_000
+
+_SELECT = (
+    select(requests, tenants.c.name.label("tenant"), vm_types.c.name.label("vm_type"))
+    .select_from(requests)
+    .join(tenants, tenants.c.id == requests.c.tenant_id)
+    .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
+)
+
+
+class Requests:
+    """Makes, reads and deletes requests."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def create(
+        self,
+        *,
+        tenant: str,
+        vm_type: str,
+        count: int,
+        min_count: int = 1,
+        name: str | None = None,
+        requires: Sequence[str] = (),
+        hosts: Sequence[str] | None = None,
+        actor: str,
+        idempotency: IdempotencyKey | None = None,
+    ) -> Request:
+        """Insert a request and its VMs in one transaction.
+
+        The first round that places it places at least ``min_count`` VMs at once.
+        With a key that made a request before, that request is returned and
+        nothing is made: also when the first caller died before it could store
+        its answer.
+        """
+        check_int("count", count, 1, MAX_COUNT)
+        check_int("min_count", min_count, 1, count)
+        labels = check_labels("requires", requires)
+        key = uuid7()
+        name = check_name("name", name if name is not None else f"req-{key.hex[-10:]}")
+        with self._database.write() as connection:
+            if idempotency is not None:
+                before = request_of_key(connection, idempotency)
+                if before is not None:
+                    return _get(connection, before)
+            now = db_now(connection)
+            owner = tenant_id(connection, tenant)
+            wanted = get_vm_type(connection, vm_type)
+            try:
+                connection.execute(
+                    insert(requests).values(
+                        id=key,
+                        name=name,
+                        tenant_id=owner,
+                        vm_type_id=wanted.id,
+                        count=count,
+                        min_count=min_count,
+                        requires=list(labels),
+                        hosts=_check_hosts(connection, hosts),
+                        state=RequestState.PENDING.value,
+                        created_at=now,
+                        updated_at=now,
+                    )
+                )
+            except IntegrityError as error:
+                raise DuplicateError("request", "name", name) from error
+            connection.execute(
+                insert(vms),
+                [
+                    {
+                        "id": uuid7(),
+                        "name": f"{name}-{number}",
+                        "request_id": key,
+                        "tenant_id": owner,
+                        "desired": VmDesired.RUNNING.value,
+                        "observed": VmObserved.ABSENT.value,
+                        "created_at": now,
+                    }
+                    for number in range(1, count + 1)
+                ],
+            )
+            if idempotency is not None:
+                bind_request(connection, idempotency, key)
+            history = event_row(
+                now,
+                actor,
+                "request_created",
+                "request",
+                key,
+                tenant=tenant,
+                change=(None, RequestState.PENDING),
+                data={"name": name, "vm_type": vm_type, "count": count, "min_count": min_count},
+            )
+            record(connection, [history])
+            return _get(connection, key)
+
+    def get(self, id: UUID) -> Request:  # noqa: A002 - the contract's name
+        """Return one, or raise `NotFoundError`."""
+        with self._database.read() as connection:
+            return _get(connection, id)
+
+    def find(self, tenant: str, name: str) -> Request:
+        """Return the live request of that name, else the newest that had it."""
+        query = (
+            _SELECT.where(
+                tenants.c.name == look_up("tenant", tenant),
+                requests.c.name == look_up("request", name),
+            )
+            .order_by(
+                requests.c.state.in_([state.value for state in FINISHED]), requests.c.id.desc()
+            )
+            .limit(1)
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                raise NotFoundError("request", name)
+            return _with_tallies(connection, [row])[0]
+
+    def list(
+        self,
+        *,
+        tenant: str | None = None,
+        state: RequestState | None = None,
+        name: str | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Request]:
+        """Return a page, newest last."""
+        query = _SELECT.order_by(requests.c.id).limit(check_limit(limit) + 1)
+        for column, value in (
+            (tenants.c.name, tenant),
+            (requests.c.state, state.value if state is not None else None),
+            (requests.c.name, name),
+        ):
+            if value is not None:
+                query = query.where(column == value)
+        if cursor is not None:
+            query = query.where(requests.c.id > cursor_uuid(cursor))
+        with self._database.read() as connection:
+            found = _with_tallies(connection, connection.execute(query).all())
+        return page_of(found, limit, lambda request: (request.id.hex,))
+
+    @retried
+    def delete(self, id: UUID, *, actor: str) -> Request:  # noqa: A002
+        """Delete every VM of a request; twice is no error.
+
+        Its ``count`` stays, as the record of what was asked.
+        """
+        with self._database.write() as connection:
+            _get(connection, id)
+            delete_vms(connection, vms.c.request_id == id, now=db_now(connection), actor=actor)
+            return _get(connection, id)
+
+
+def _check_hosts(connection: Connection, names: Sequence[str] | None) -> list[str] | None:
+    if names is None:
+        return None
+    wanted = sorted({look_up("host", name) for name in names})
+    if not 1 <= len(wanted) <= MAX_HOSTS:
+        raise InvalidError("hosts", len(wanted), f"1 to {MAX_HOSTS} names, or none for all hosts")
+    known = set(
+        connection.scalars(
+            select(hosts.c.name).where(
+                hosts.c.name.in_(wanted), hosts.c.admin != HostAdmin.RETIRED.value
+            )
+        )
+    )
+    for name in wanted:
+        if name not in known:
+            raise NotFoundError("host", name)
+    return wanted
+
+
+def _get(connection: Connection, key: UUID) -> Request:
+    row = connection.execute(_SELECT.where(requests.c.id == key)).one_or_none()
+    if row is None:
+        raise NotFoundError("request", key)
+    return _with_tallies(connection, [row])[0]
+
+
+def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Request, ...]:
+    tallies = {
+        found.request_id: found for found in connection.execute(tally(row.id for row in rows))
+    }
+    return tuple(
+        Request(
+            id=row.id,
+            name=row.name,
+            tenant=row.tenant,
+            vm_type=row.vm_type,
+            count=row._mapping["count"],  # a row is a tuple: it has a count() of its own
+            min_count=row.min_count,
+            requires=tuple(row.requires),
+            hosts=tuple(row.hosts) if row.hosts is not None else None,
+            state=RequestState(row.state),
+            waiting=from_json(row.waiting),
+            vms_placed=tallies[row.id].held,
+            vms_running=tallies[row.id].running,
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+        )
+        for row in rows
+    )

@@ -1,0 +1,104 @@
+"""Rounds: the one read that they decide on, the one commit, and their record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Row, Select, select
+
+from registry.cluster import read_cluster
+from registry.commit import commit_round
+from registry.engine import Database, ledger_guarded, retried
+from registry.errors import NotFoundError
+from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.records import (
+    ClusterView,
+    CommittedRound,
+    Lease,
+    RoundCommit,
+    RoundRecord,
+    RoundSummary,
+)
+from registry.schema import round_inputs, rounds
+
+_SUMMARY = tuple(RoundSummary.__dataclass_fields__)
+
+
+class Rounds:
+    """Reads the cluster, commits decisions, keeps their record."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read_cluster(self, lease: Lease) -> ClusterView:
+        """Return the cluster in one consistent read.
+
+        Raises
+        ------
+        StaleEpochError
+            If the lease is not the current one, by the database's clock.
+        """
+        with self._database.read() as connection:
+            return read_cluster(connection, lease)
+
+    @retried
+    def commit_round(self, commit: RoundCommit) -> CommittedRound:
+        """Write a decision and its record in one transaction.
+
+        Parts on hosts whose version is not what the round saw are dropped, parts
+        whose VMs were deleted meanwhile, and gangs that are not whole without them.
+
+        Raises
+        ------
+        StaleEpochError
+            If the holder's lease is over, or of another epoch.
+        CapacityExceededError
+            If the ledger refuses; nothing is written.
+        """
+        with ledger_guarded(), self._database.write() as connection:
+            return commit_round(connection, commit)
+
+    def get(self, number: int) -> RoundRecord:
+        """Return a round with all that a replay needs, or raise `NotFoundError`."""
+        query = (
+            select(rounds, round_inputs.c.inputs, round_inputs.c.outcome)
+            .select_from(rounds)
+            .join(round_inputs, round_inputs.c.round == rounds.c.number)
+            .where(rounds.c.number == number)
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none() if 0 < number < 2**63 else None
+        if row is None:
+            raise NotFoundError("round", number)
+        return RoundRecord(
+            **_summary_fields(row),
+            parameters=row.parameters,
+            budget_units=row.budget_units,
+            inputs=row.inputs,
+            outcome=row.outcome,
+        )
+
+    def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[RoundSummary]:
+        """Return a page, newest first."""
+        query = _newest_first().limit(check_limit(limit) + 1)
+        if cursor is not None:
+            (before,) = decode_cursor(cursor, int)
+            query = query.where(rounds.c.number < before)
+        with self._database.read() as connection:
+            found = [RoundSummary(**_summary_fields(row)) for row in connection.execute(query)]
+        return page_of(found, limit, lambda summary: (summary.number,))
+
+    def last(self) -> RoundSummary | None:
+        """Return the latest round, if there was one."""
+        with self._database.read() as connection:
+            row = connection.execute(_newest_first().limit(1)).one_or_none()
+        return RoundSummary(**_summary_fields(row)) if row is not None else None
+
+
+def _newest_first() -> Select[Any]:
+    return select(rounds).order_by(rounds.c.number.desc())
+
+
+def _summary_fields(row: Row[Any]) -> dict[str, Any]:
+    fields = {name: row._mapping[name] for name in _SUMMARY}
+    return fields | {"shares": tuple(fields["shares"])}

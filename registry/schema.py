@@ -1,0 +1,413 @@
+"""The tables, for SQLite and PostgreSQL alike; what only triggers can keep is in `migrations`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Computed,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    literal_column,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from registry.clock import UtcDateTime
+from registry.lifecycle import (
+    FINISHED,
+    AssignmentState,
+    HostAdmin,
+    HostHealth,
+    RequestState,
+    VmDesired,
+    VmObserved,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+# SQLite numbers rows by itself only where the type is INTEGER; it has 64 bits there.
+Serial = BigInteger().with_variant(Integer(), "sqlite")
+# Sorted as SQLite and Python sort, whatever the locale of the cluster: pages and rounds
+# take names in this order.
+Name = String(63).with_variant(String(63, collation="C"), "postgresql")
+State = String(20)
+
+
+def _one_of(column: str, states: Iterable[StrEnum]) -> CheckConstraint:
+    listed = ", ".join(f"'{state.value}'" for state in states)
+    return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known")
+
+
+def _unless(states: Iterable[StrEnum], column: str) -> dict[str, Any]:
+    listed = ", ".join(f"'{state.value}'" for state in states)
+    where = text(f"{column} NOT IN ({listed})")
+    return {"sqlite_where": where, "postgresql_where": where}
+
+
+resources = Table(
+    "resources",
+    metadata,
+    Column("name", Name, primary_key=True),
+    Column("unit", String(32), nullable=False),
+    Column("position", Integer, nullable=False, unique=True),
+)
+
+hosts = Table(
+    "hosts",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("name", Name, nullable=False),
+    Column("uri", Text, nullable=False),
+    Column("admin", State, nullable=False),
+    Column("health", State, nullable=False),
+    Column("labels", Json, nullable=False),
+    Column("version", BigInteger, nullable=False, server_default="1"),
+    Column("domain_type", String(16), nullable=False),
+    Column("pool", Text, nullable=False),
+    Column("network", Text, nullable=False),
+    Column("base_volume", Text),
+    Column("memory_backing_mib", BigInteger),
+    Column("max_builds", Integer, nullable=False),
+    Column("last_polled_at", UtcDateTime),
+    Column("last_error", Text),
+    Column("missed_polls", Integer, nullable=False, server_default="0"),
+    Column("failed_builds", Integer, nullable=False, server_default="0"),
+    Column("held_back_until", UtcDateTime),
+    Column("created_at", UtcDateTime, nullable=False),
+    _one_of("admin", HostAdmin),
+    _one_of("health", HostHealth),
+    CheckConstraint("max_builds >= 1", name="max_builds_positive"),
+    # A retired host's name and URI may come back as a new host.
+    Index("uq_hosts_name", "name", unique=True, **_unless([HostAdmin.RETIRED], "admin")),
+    Index("uq_hosts_uri", "uri", unique=True, **_unless([HostAdmin.RETIRED], "admin")),
+)
+
+_OFFERED = "(coalesce(override, detected, 0) - reserved - foreign_amount)"
+
+inventories = Table(
+    "inventories",
+    metadata,
+    Column("host_id", Uuid, ForeignKey("hosts.id"), primary_key=True),
+    Column("resource", Name, ForeignKey("resources.name"), primary_key=True),
+    Column("detected", BigInteger),
+    Column("override", BigInteger),
+    Column("reserved", BigInteger, nullable=False, server_default="0"),
+    Column("foreign_amount", BigInteger, nullable=False, server_default="0"),
+    Column("ratio_thousandths", BigInteger, nullable=False, server_default="1000"),
+    Column("committed", BigInteger, nullable=False, server_default="0"),
+    Column(
+        "capacity",
+        BigInteger,
+        Computed(
+            f"CASE WHEN {_OFFERED} > 0 THEN {_OFFERED} * ratio_thousandths / 1000 ELSE 0 END",
+            persisted=True,
+        ),
+    ),
+    CheckConstraint(
+        "(detected IS NULL OR detected >= 0) AND (override IS NULL OR override >= 0)"
+        " AND reserved >= 0 AND foreign_amount >= 0 AND ratio_thousandths >= 1"
+        " AND committed >= 0",
+        name="amounts_not_negative",
+    ),
+)
+
+host_reports = Table(
+    "host_reports",
+    metadata,
+    Column("host_id", Uuid, ForeignKey("hosts.id"), primary_key=True),
+    Column("report", Json, nullable=False),
+    Column("polled_at", UtcDateTime, nullable=False),
+)
+
+strangers = Table(
+    "strangers",
+    metadata,
+    Column("host_id", Uuid, ForeignKey("hosts.id"), primary_key=True),
+    Column("domain_uuid", Uuid, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("first_seen_at", UtcDateTime, nullable=False),
+)
+
+leftovers = Table(
+    "leftovers",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("host_id", Uuid, ForeignKey("hosts.id"), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("vm_uuid", Uuid),
+    Column("assignment_id", Uuid),  # no foreign key: it may be unknown here
+    Column("claim_owner", Text),
+    Column("claim_until", UtcDateTime),
+    Column("sent_at", UtcDateTime),
+    Column("found_at", UtcDateTime, nullable=False),
+    UniqueConstraint("host_id", "kind", "name"),
+    CheckConstraint("kind IN ('domain', 'volume')", name="kind_known"),
+)
+
+vm_types = Table(
+    "vm_types",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("name", Name, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    UniqueConstraint("name", "revision"),
+)
+
+vm_type_resources = Table(
+    "vm_type_resources",
+    metadata,
+    Column("vm_type_id", Uuid, ForeignKey("vm_types.id"), primary_key=True),
+    Column("resource", Name, ForeignKey("resources.name"), primary_key=True),
+    Column("amount", BigInteger, nullable=False),
+    CheckConstraint("amount >= 1", name="amount_positive"),
+)
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("name", Name, nullable=False, unique=True),
+    Column("weight", Float(53), nullable=False),
+    Column("parent_id", Uuid, ForeignKey("tenants.id")),
+    Column("created_at", UtcDateTime, nullable=False),
+    CheckConstraint("weight > 0", name="weight_positive"),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("name", Name, nullable=False),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("vm_type_id", Uuid, ForeignKey("vm_types.id"), nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("min_count", Integer, nullable=False),
+    Column("requires", Json, nullable=False),
+    Column("hosts", Json),
+    Column("state", State, nullable=False),
+    Column("waiting", Json),
+    Column("rounds_waited", Integer, nullable=False, server_default="0"),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    _one_of("state", RequestState),
+    CheckConstraint("count >= 0 AND min_count >= 1", name="counts_not_negative"),
+    Index(
+        "uq_requests_tenant_id_name",
+        "tenant_id",
+        "name",
+        unique=True,
+        **_unless(FINISHED, "state"),
+    ),
+    Index(None, "tenant_id", "id"),
+    Index(None, "state"),
+)
+
+vms = Table(
+    "vms",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("name", String(80), nullable=False),
+    Column("request_id", Uuid, ForeignKey("requests.id"), nullable=False),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("desired", State, nullable=False),
+    Column("observed", State, nullable=False),
+    Column("generation", Integer, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("deleted_at", UtcDateTime),
+    _one_of("desired", VmDesired),
+    _one_of("observed", VmObserved),
+    Index(None, "request_id", "id"),
+    Index(None, "tenant_id", "id"),
+    Index(None, "name"),
+)
+
+rounds = Table(
+    "rounds",
+    metadata,
+    Column("number", Serial, primary_key=True, autoincrement=True),
+    Column("holder", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("slot_start_at", UtcDateTime, nullable=False),
+    Column("slot_length_s", Float(53), nullable=False),
+    Column("policy", String(63), nullable=False),
+    Column("decided_by", String(16), nullable=False),
+    Column("fallback_reason", Text),
+    Column("parameters", Json, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("engine_version", String(63), nullable=False),
+    Column("budget_units", BigInteger),
+    Column("work", BigInteger, nullable=False),
+    Column("cut", Boolean(create_constraint=False), nullable=False),
+    Column("inputs_digest", String(128), nullable=False),
+    Column("shares", Json, nullable=False),
+    Column("bound", Float(53)),
+    Column("fair_distance", Float(53)),
+    Column("timings", Json, nullable=False),
+    Column("placed", Integer, nullable=False),
+    Column("left_out", Integer, nullable=False),
+    Column("dropped", Integer, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    CheckConstraint("decided_by IN ('policy', 'fallback')", name="decided_by_known"),
+    sqlite_autoincrement=True,
+)
+
+# Apart from `rounds`: it is large, and is purged sooner.
+round_inputs = Table(
+    "round_inputs",
+    metadata,
+    Column("round", Serial, ForeignKey("rounds.number"), primary_key=True, autoincrement=False),
+    Column("outcome", Json, nullable=False),
+    Column("inputs", LargeBinary, nullable=False),
+)
+
+_UNRELEASED = text("state <> 'released'")
+_LIVE: dict[str, Any] = {"sqlite_where": _UNRELEASED, "postgresql_where": _UNRELEASED}
+
+assignments = Table(
+    "assignments",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("vm_id", Uuid, ForeignKey("vms.id"), nullable=False),
+    Column("host_id", Uuid, ForeignKey("hosts.id"), nullable=False),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("round", Serial, ForeignKey("rounds.number"), nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("state", State, nullable=False),
+    Column("claim_token", Uuid),
+    Column("claim_owner", Text),
+    Column("claim_until", UtcDateTime),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    Column("sent_at", UtcDateTime),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("activated_at", UtcDateTime),
+    Column("released_at", UtcDateTime),
+    _one_of("state", AssignmentState),
+    UniqueConstraint("vm_id", "generation"),
+    UniqueConstraint("id", "host_id"),
+    Index("uq_assignments_vm_id_unreleased", "vm_id", unique=True, **_LIVE),
+    Index("ix_assignments_host_id_unreleased", "host_id", **_LIVE),
+    Index("ix_assignments_state_unreleased", "state", **_LIVE),
+    Index(None, "round"),
+)
+
+# With a literal, so that SQLite can prove that a partial index serves the query.
+unreleased = assignments.c.state != literal_column("'released'")
+
+assignment_resources = Table(
+    "assignment_resources",
+    metadata,
+    Column("assignment_id", Uuid, primary_key=True),
+    Column("resource", Name, primary_key=True),
+    Column("host_id", Uuid, nullable=False),
+    Column("amount", BigInteger, nullable=False),
+    CheckConstraint("amount >= 1", name="amount_positive"),
+    # The host of the amounts is the host of the assignment.
+    ForeignKeyConstraint(["assignment_id", "host_id"], ["assignments.id", "assignments.host_id"]),
+    ForeignKeyConstraint(["host_id", "resource"], ["inventories.host_id", "inventories.resource"]),
+    Index(None, "host_id", "resource"),
+)
+
+build_failures = Table(
+    "build_failures",
+    metadata,
+    Column("request_id", Uuid, ForeignKey("requests.id"), primary_key=True),
+    Column("host_id", Uuid, ForeignKey("hosts.id"), primary_key=True),
+    Column("avoid_until", UtcDateTime, nullable=False),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", Serial, primary_key=True, autoincrement=True),
+    Column("at", UtcDateTime, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("kind", String(40), nullable=False),
+    Column("subject_type", String(20), nullable=False),
+    Column("subject_id", String(64), nullable=False),
+    Column("tenant", Name),
+    Column("from_state", State),
+    Column("to_state", State),
+    Column("event", String(24)),
+    Column("reason", Text),
+    Column("data", Json, nullable=False),
+    Index(None, "subject_id", "id"),
+    Index(None, "tenant", "id"),
+    sqlite_autoincrement=True,
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("name", Name, nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id")),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("revoked_at", UtcDateTime),
+    CheckConstraint(
+        "(role = 'operator' AND tenant_id IS NULL) OR (role = 'tenant' AND tenant_id IS NOT NULL)",
+        name="role_known",
+    ),
+    Index(
+        "uq_tokens_name",
+        "name",
+        unique=True,
+        sqlite_where=text("revoked_at IS NULL"),
+        postgresql_where=text("revoked_at IS NULL"),
+    ),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Name, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("expires_at", UtcDateTime, nullable=False),
+)
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("scope", String(128), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("fingerprint", String(128), nullable=False),
+    Column("request_id", Uuid, ForeignKey("requests.id")),
+    Column("status", Integer),
+    Column("body", Text),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("first_used_at", UtcDateTime, nullable=False),
+    Index(None, "first_used_at"),
+)

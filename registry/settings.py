@@ -1,0 +1,92 @@
+"""Settings that every process shares: where the state is, and how to reach the broker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, PositiveFloat, SecretStr
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from registry.errors import InvalidError
+
+
+class SharedSettings(BaseSettings):
+    """Environment variables ``FUGA_*``, else the TOML file that ``FUGA_CONFIG`` names."""
+
+    model_config = SettingsConfigDict(env_prefix="FUGA_", frozen=True, extra="ignore")
+
+    state_dir: Path = Field(default=Path(".fuga"), description="Database, broker, lab, tokens.")
+    database_url: SecretStr | None = Field(
+        default=None, description="Register center; SQLite in the state directory by default."
+    )
+    broker_url: SecretStr | None = Field(
+        default=None, description="Celery's broker; folders in the state directory by default."
+    )
+    lease_s: PositiveFloat = 30
+    log_level: str = "info"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is passed goes before the environment, that before the file."""
+        config = os.environ.get("FUGA_CONFIG")
+        if not config:
+            return init_settings, env_settings
+        if not Path(config).is_file():
+            raise InvalidError("FUGA_CONFIG", config, "the path of a TOML file that exists")
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(config))
+
+    def resolved_database_url(self) -> str:
+        """Return the database's URL, with its password if it has one."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.state_dir.resolve() / 'fuga.db'}"
+
+
+def celery_config(settings: SharedSettings) -> dict[str, Any]:
+    """Return Celery's configuration; makes the folders of the filesystem broker.
+
+    The broker carries ids and may lose or repeat them: the sweep sends again
+    what nobody picked up, so there is no result backend and no persistence to
+    rely on.
+    """
+    config: dict[str, Any] = {
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "task_ignore_result": True,
+        "result_backend": None,
+        "task_acks_late": True,
+        "worker_prefetch_multiplier": 1,
+        "broker_connection_retry_on_startup": True,
+        "task_default_queue": "fuga",
+        "worker_hijack_root_logger": False,
+    }
+    if settings.broker_url is not None:
+        return config | {"broker_url": settings.broker_url.get_secret_value()}
+    broker = settings.state_dir.resolve() / "broker"
+    messages, control = broker / "messages", broker / "control"
+    for folder in (messages, control):
+        folder.mkdir(parents=True, exist_ok=True)
+    return config | {
+        "broker_url": "filesystem://",
+        "broker_transport_options": {
+            # One folder: what is written is what is read.
+            "data_folder_in": str(messages),
+            "data_folder_out": str(messages),
+            "control_folder": str(control),
+            "store_processed": False,
+        },
+    }

@@ -1,0 +1,60 @@
+"""Bring a database's schema to what this code needs, or say that it is not there."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from registry.engine import available, database_at, make_engine
+from registry.errors import SchemaOutdatedError
+from registry.locks import take_turns
+
+
+def alembic_config(connection: Connection | None = None) -> Config:
+    """Return Alembic's configuration; the scripts are the package ``migrations``."""
+    config = Config()
+    config.set_main_option("script_location", str(files("migrations")))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def head_revision() -> str:
+    """Return the revision that this code needs."""
+    head = ScriptDirectory.from_config(alembic_config()).get_current_head()
+    if head is None:
+        raise SchemaOutdatedError(None, "a revision: the package `migrations` is incomplete")
+    return head
+
+
+def check_schema(connection: Connection) -> None:
+    """Raise `SchemaOutdatedError` unless the schema is what this code needs."""
+    found = MigrationContext.configure(connection).get_current_revision()
+    expected = head_revision()
+    if found != expected:
+        raise SchemaOutdatedError(found, expected)
+
+
+def upgrade(database_url: str) -> str:
+    """Bring the database to head, creating SQLite's file; return the revision.
+
+    All revisions run in one transaction, on PostgreSQL as well: a failed upgrade
+    leaves the database as it was. Two at once take turns.
+    """
+    url = database_at(database_url)
+    if url.get_backend_name() == "sqlite" and url.database:
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = make_engine(database_url, patient=True)
+    try:
+        with available(), engine.begin() as connection:
+            take_turns(connection, "upgrade")
+            command.upgrade(alembic_config(connection), "head")
+    finally:
+        engine.dispose()
+    return head_revision()

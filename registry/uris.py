@@ -1,0 +1,97 @@
+"""Which libvirt URIs are let in: some parameters (``command=``, ``netcat=``) run programs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from registry.errors import UriRefusedError
+
+#: what libvirt hands to ssh or to a resolver: names and addresses, nothing that
+#: an option or a shell could be made of
+_HOST: Final = re.compile(
+    r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*"
+)
+_USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_PATH: Final = re.compile(r"(/[A-Za-z0-9._-]+)*/?")
+_LOCAL_TRANSPORTS: Final = frozenset({"", "unix"})
+MAX_LENGTH: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UriPolicy:
+    """What an operator's URI may use."""
+
+    schemes: frozenset[str]
+    parameters: frozenset[str]
+
+
+DEFAULT_URI_POLICY: Final = UriPolicy(
+    schemes=frozenset({"qemu+tls", "qemu+ssh", "qemu+libssh", "qemu+libssh2", "qemu+tcp"}),
+    parameters=frozenset(),
+)
+
+
+def check_uri(uri: str, policy: UriPolicy = DEFAULT_URI_POLICY) -> str:
+    """Return the URI, or raise `UriRefusedError` saying what is wrong with it."""
+    if len(uri) > MAX_LENGTH:
+        raise UriRefusedError(f"{uri[:64]}…", f"longer than {MAX_LENGTH} characters")
+    if any(ord(char) <= 0x20 or ord(char) >= 0x7F for char in uri):
+        # urlsplit would drop some of them silently, libvirt would not
+        raise UriRefusedError(uri, "spaces, control characters and non-ASCII are not allowed")
+    if any(char in uri for char in "\\\"'<>^`{|}"):
+        raise UriRefusedError(uri, "a character that no URI may hold unescaped")
+    try:
+        parts = urlsplit(uri)
+        port = parts.port
+    except ValueError as error:
+        raise UriRefusedError(uri, str(error)) from error
+    scheme = uri.partition(":")[0]
+    if scheme not in policy.schemes:
+        allowed = ", ".join(sorted(policy.schemes)) or "none"
+        raise UriRefusedError(uri, f"scheme {scheme!r} is not allowed; allowed: {allowed}")
+    if "#" in uri:
+        raise UriRefusedError(uri, "it has a fragment")
+    if port == 0:
+        raise UriRefusedError(uri, "port 0")
+    _check_authority(uri, scheme, parts)
+    _check_path(uri, parts.path)
+    _check_query(uri, parts.query, policy)
+    return uri
+
+
+def _check_authority(uri: str, scheme: str, parts: SplitResult) -> None:
+    userinfo, at, _ = parts.netloc.rpartition("@")
+    if ":" in userinfo:
+        raise UriRefusedError(uri.replace(userinfo, "…"), "it carries a password")
+    if at and not _USER.fullmatch(userinfo):
+        raise UriRefusedError(uri, "the user name is not plain")
+    host = parts.hostname or ""
+    if host.startswith("-"):
+        raise UriRefusedError(uri, "the host starts with '-', which ssh takes for an option")
+    if host and not _HOST.fullmatch(host):
+        raise UriRefusedError(uri, "the host is neither a name nor an address")
+    remote = scheme.partition("+")[2] not in _LOCAL_TRANSPORTS
+    if remote and not host:
+        raise UriRefusedError(uri, "it names no host")
+
+
+def _check_path(uri: str, path: str) -> None:
+    if not _PATH.fullmatch(path) or ".." in path:
+        raise UriRefusedError(uri, "its path is not plain, as /system is")
+
+
+def _check_query(uri: str, query: str, policy: UriPolicy) -> None:
+    # libvirt splits at ';' as well as at '&'
+    for field in query.replace(";", "&").split("&") if query else ():
+        pairs = parse_qsl(field, keep_blank_values=True)
+        if not pairs:
+            raise UriRefusedError(uri, "an empty parameter")
+        for name, value in pairs:
+            if name not in policy.parameters:
+                allowed = ", ".join(sorted(policy.parameters)) or "none"
+                raise UriRefusedError(uri, f"parameter {name!r} is not allowed; allowed: {allowed}")
+            if any(ord(char) < 0x20 or ord(char) == 0x7F for char in value):
+                raise UriRefusedError(uri, f"a control character in parameter {name!r}")

@@ -1,0 +1,125 @@
+"""VMs: what their tenant wants, what is known of them, and where they are."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, and_, select, update
+
+from registry.clock import db_now
+from registry.deletion import delete_vms
+from registry.engine import Database, retried
+from registry.errors import NotFoundError
+from registry.lifecycle import AssignmentState, VmDesired, VmObserved
+from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.records import Vm
+from registry.schema import assignments, hosts, requests, tenants, unreleased, vm_types, vms
+
+_SELECT = (
+    select(
+        vms,
+        tenants.c.name.label("tenant"),
+        vm_types.c.name.label("vm_type"),
+        hosts.c.name.label("host"),
+        assignments.c.id.label("assignment_id"),
+        assignments.c.state.label("assignment_state"),
+        assignments.c.round.label("round"),
+    )
+    .select_from(vms)
+    .join(requests, requests.c.id == vms.c.request_id)
+    .join(tenants, tenants.c.id == vms.c.tenant_id)
+    .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
+    .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+    .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
+)
+
+
+class Vms:
+    """Reads and deletes VMs; requests make them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(
+        self,
+        *,
+        tenant: str | None = None,
+        request_id: UUID | None = None,
+        host: str | None = None,
+        name: str | None = None,
+        include_deleted: bool = False,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Vm]:
+        """Return a page, oldest first. Without ``include_deleted``: those that are not gone."""
+        query = _SELECT.order_by(vms.c.id).limit(check_limit(limit) + 1)
+        for column, value in (
+            (tenants.c.name, tenant),
+            (vms.c.request_id, request_id),
+            (vms.c.name, name),
+        ):
+            if value is not None:
+                query = query.where(column == value)
+        if host is not None:  # from the host's assignments, not by a walk over all VMs
+            there = (
+                select(assignments.c.vm_id)
+                .join(hosts, hosts.c.id == assignments.c.host_id)
+                .where(hosts.c.name == host, unreleased)
+            )
+            query = query.where(vms.c.id.in_(there))
+        if not include_deleted:
+            query = query.where(vms.c.deleted_at.is_(None))
+        if cursor is not None:
+            query = query.where(vms.c.id > cursor_uuid(cursor))
+        with self._database.read() as connection:
+            found = [_to_vm(row) for row in connection.execute(query)]
+        return page_of(found, limit, lambda vm: (vm.id.hex,))
+
+    def get(self, id: UUID) -> Vm:  # noqa: A002 - the contract's name
+        """Return one, deleted ones too, or raise `NotFoundError`."""
+        with self._database.read() as connection:
+            return _get(connection, id)
+
+    @retried
+    def delete(self, id: UUID, *, actor: str) -> Vm:  # noqa: A002
+        """Delete one VM; its request asks for one less. Twice is no error."""
+        with self._database.write() as connection:
+            vm = _get(connection, id)
+            deleted = delete_vms(connection, vms.c.id == id, now=db_now(connection), actor=actor)
+            if deleted:
+                connection.execute(
+                    update(requests)
+                    .where(requests.c.id == vm.request_id)
+                    .values(count=requests.c.count - 1)
+                )
+            return _get(connection, id)
+
+
+def _get(connection: Connection, key: UUID) -> Vm:
+    row = connection.execute(_SELECT.where(vms.c.id == key)).one_or_none()
+    if row is None:
+        raise NotFoundError("VM", key)
+    return _to_vm(row)
+
+
+def _to_vm(row: Row[Any]) -> Vm:
+    return Vm(
+        id=row.id,
+        name=row.name,
+        request_id=row.request_id,
+        tenant=row.tenant,
+        vm_type=row.vm_type,
+        host=row.host,
+        desired=VmDesired(row.desired),
+        observed=VmObserved(row.observed),
+        assignment_id=row.assignment_id,
+        assignment_state=(
+            AssignmentState(row.assignment_state) if row.assignment_state is not None else None
+        ),
+        round=row.round,
+        generation=row.generation,
+        last_error=row.last_error,
+        created_at=row.created_at,
+        deleted_at=row.deleted_at,
+    )

@@ -1,0 +1,1 @@
+"""The suites. A package, so that they can share builders and fakes."""

@@ -1,0 +1,48 @@
+"""Counts, for every suite, on what its tests ran: databases, test driver, real guests."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import postgres
+from tests.register import raw, register, register_url, upgraded_database
+
+__all__ = [
+    "postgres",
+    "raw",
+    "register",
+    "register_url",
+    "upgraded_database",
+]  # fixtures for every test
+
+GROUNDS = ("sqlite", "postgresql", "test_driver", "qemu")
+
+
+class GroundCounter:
+    """Adds up outcomes per marker; works under xdist, where only reports come back."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            outcome = "failed" if report.outcome == "failed" else report.outcome
+            self.outcomes[f"all {outcome}"] += 1
+            for ground in GROUNDS:
+                if ground in report.keywords:
+                    self.outcomes[f"{ground} {outcome}"] += 1
+
+    def pytest_sessionfinish(self) -> None:
+        if counts := os.environ.get("FUGA_TEST_COUNTS"):
+            with Path(counts).open("a") as file:
+                file.write(json.dumps(self.outcomes) + "\n")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # under xdist: in the controller only
+        config.pluginmanager.register(GroundCounter(), "ground-counter")

@@ -1,0 +1,185 @@
+"""Starting, losing and stopping the hosts of a lab."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hypervisor import HostConnection
+from lab import cluster, processes
+from lab.errors import LabError
+from tests.lab_hosts import guest_dir, start_real
+
+
+def links(tag: str) -> list[str]:
+    """Network links of the lab with this tag; other labs may come and go meanwhile."""
+    return [link.name for link in Path("/sys/class/net").glob(f"vl{tag}*")]
+
+
+@pytest.fixture
+def test_lab(tmp_path: Path) -> Iterator[Path]:
+    # A folder far too deep for a Unix socket.
+    directory = tmp_path / ("deep" * 20) / "lab"
+    yield directory
+    cluster.stop(directory, purge=True)
+
+
+@pytest.fixture
+def real_lab(tmp_path: Path) -> Iterator[Path]:
+    if reason := cluster.why_not_real():
+        pytest.skip(f"no real hosts here: {reason}")
+    yield tmp_path / "lab"
+    cluster.stop(tmp_path / "lab", purge=True)
+
+
+@pytest.mark.test_driver
+def test_test_hosts_start_where_they_run_already(test_lab: Path) -> None:
+    first = cluster.start_test_hosts(2, test_lab)
+    pids = [path.read_text() for path in sorted(test_lab.rglob("*.pid"))]
+
+    assert cluster.start_test_hosts(2, test_lab) == first
+    assert [path.read_text() for path in sorted(test_lab.rglob("*.pid"))] == pids
+    assert [status.running for status in cluster.status(test_lab)] == [True, True]
+    assert all(len(host.uri) < 150 for host in first)
+
+
+@pytest.mark.test_driver
+def test_a_test_host_that_died_starts_again_at_its_uri(test_lab: Path) -> None:
+    hosts = cluster.start_test_hosts(2, test_lab)
+    daemon = processes.alive(test_lab / "test-hosts" / "1" / "daemon.pid")
+    assert daemon
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: [s.running for s in cluster.status(test_lab)] == [False, True])
+
+    assert cluster.start_test_hosts(2, test_lab) == hosts
+
+    with HostConnection(hosts[0].uri, deadline_s=60) as connection:
+        assert connection.report(hosts[0].pool).domains == ()
+
+
+@pytest.mark.test_driver
+def test_stopped_test_hosts_leave_no_process_and_no_file(test_lab: Path) -> None:
+    host = cluster.start_test_hosts(1, test_lab)[0]
+    pids = [processes.alive(path) for path in test_lab.rglob("*.pid")]
+
+    cluster.stop(test_lab, purge=True)
+
+    assert all(pid and processes.start_time(pid) is None for pid in pids)
+    assert not host.log_dir.exists()
+    assert cluster.status(test_lab) == []
+    cluster.stop(test_lab, purge=True)
+
+
+@pytest.mark.qemu
+def test_two_labs_run_side_by_side(real_lab: Path, tmp_path: Path) -> None:
+    try:
+        one = start_real(1, real_lab)
+        two = start_real(1, tmp_path / "other")
+
+        assert set(one.uris).isdisjoint(two.uris)
+        for lab in (one, two):
+            with HostConnection(lab.uris[0], deadline_s=60) as connection:
+                volumes = connection.report("default").volumes
+                assert [volume.name for volume in volumes] == ["base.qcow2"]
+    finally:
+        cluster.stop(tmp_path / "other", purge=True)
+
+
+@pytest.mark.qemu
+def test_a_lab_comes_back_at_its_addresses(real_lab: Path) -> None:
+    uris = start_real(2, real_lab).uris
+    cluster.stop(real_lab)
+    assert [status.running for status in cluster.status(real_lab)] == []
+
+    assert start_real(2, real_lab).uris == uris
+    assert [status.running for status in cluster.status(real_lab)] == [True, True]
+
+
+@pytest.mark.qemu
+def test_a_start_that_fails_midway_leaves_nothing(real_lab: Path) -> None:
+    # Host 2's settings cannot be written.
+    obstacle = real_lab / "hosts" / "2" / "etc" / "libvirtd.conf"
+    obstacle.mkdir(parents=True)
+    tag = secrets.token_hex(3)
+    (real_lab / "tag").write_text(tag)
+
+    with pytest.raises(LabError, match="Is a directory"):
+        cluster.start_real_hosts(3, real_lab, guest_dir())
+
+    assert links(tag) == []
+    assert not (real_lab / "hosts" / "1").exists()
+    assert cluster.status(real_lab) == []
+
+
+@pytest.mark.qemu
+def test_an_interrupted_start_leaves_nothing(real_lab: Path) -> None:
+    script = str(cluster.SCRIPTS / "start-hosts")
+    starting = subprocess.Popen(
+        ["bash", script, "40", str(real_lab)], stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    wait_until((real_lab / "hosts" / "2" / "pid").exists)
+    tag = (real_lab / "tag").read_text()
+    assert links(tag)
+
+    starting.send_signal(signal.SIGTERM)
+
+    assert starting.wait(60) != 0
+    wait_until(lambda: not links(tag))
+    assert list(real_lab.rglob("pid")) == []
+
+
+def test_a_process_is_not_mistaken_for_another_with_its_pid(tmp_path: Path) -> None:
+    sleeper = subprocess.Popen(["sleep", "600"])
+    try:
+        processes.record(sleeper.pid, tmp_path / "pid")
+        assert processes.alive(tmp_path / "pid") == sleeper.pid
+
+        (tmp_path / "pid").write_text(f"{sleeper.pid} 1\n")
+
+        assert processes.alive(tmp_path / "pid") is None
+        processes.end(tmp_path / "pid")
+        assert sleeper.poll() is None
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
+    sleeper = subprocess.Popen(["sleep", "600"])
+    processes.record(sleeper.pid, tmp_path / "pid")
+    sleeper.send_signal(signal.SIGSTOP)
+
+    processes.end(tmp_path / "pid")
+
+    sleeper.wait(10)
+    assert not (tmp_path / "pid").exists()
+
+
+def test_a_machine_without_root_says_that_root_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    assert "root" in (cluster.why_not_real() or "")
+
+
+def test_a_machine_without_qemu_says_which_packages_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(cluster, "_path", lambda: "/nonexistent")
+
+    assert "qemu-system-x86" in (cluster.why_not_real() or "")
+
+
+def wait_until(look: object, within_s: float = 60.0) -> None:
+    assert callable(look)
+    deadline = time.monotonic() + within_s
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

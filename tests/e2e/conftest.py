@@ -1,0 +1,64 @@
+"""The API in this process, on a register center of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+import structlog
+from fastapi import FastAPI
+
+from controller.rest import create_app
+from registry import Registry
+from tests.http_client import a_client
+from tests.register import add_tenant, add_vm_type
+
+
+@pytest.fixture(scope="package", autouse=True)
+def quiet() -> Iterator[None]:
+    """Let the access log of thousands of generated calls not drown a failure."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    yield
+    structlog.configure(**before)
+
+
+@dataclass(frozen=True)
+class Api:
+    """An API, and the parties who talk with it."""
+
+    app: FastAPI
+    registry: Registry
+    operator: httpx.Client
+    tenant_a: httpx.Client
+    tenant_b: httpx.Client
+    stranger: httpx.Client  #: has no token
+
+    def client(self, secret: str) -> httpx.Client:
+        return a_client(self.app, token=secret)
+
+
+@pytest.fixture
+def api(register: Registry) -> Api:
+    """Tenants a and b, the type `small`, and a token for everybody."""
+    app = create_app(register)
+    for name in ("a", "b"):
+        add_tenant(register, name)
+    add_vm_type(register, "small")
+    return Api(
+        app=app,
+        registry=register,
+        operator=a_client(app, token=a_token(register, None)),
+        tenant_a=a_client(app, token=a_token(register, "a")),
+        tenant_b=a_client(app, token=a_token(register, "b")),
+        stranger=a_client(app),
+    )
+
+
+def a_token(registry: Registry, tenant: str | None) -> str:
+    role = "operator" if tenant is None else "tenant"
+    _, secret = registry.tokens.create(role, tenant, f"{tenant or 'ops'}-token", actor="cli")
+    return secret

@@ -1,0 +1,56 @@
+"""Lists come in pages that neither skip nor repeat."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.conftest import Api
+from tests.problems import places, the_problem
+
+
+@pytest.mark.parametrize("path", ["/v1/requests", "/v1/vms", "/v1/vm-types", "/v1/tenants"])
+def test_walking_the_pages_sees_everything_once(api: Api, path: str):
+    for number in range(5):
+        body = {"vm_type": "small", "count": 1, "name": f"r{number}", "tenant": "a"}
+        api.operator.post("/v1/requests", json=body)
+        api.operator.post("/v1/tenants", json={"name": f"t{number}"})
+        resources = {"vcpus": 1, "memory_mib": 1}
+        api.operator.post("/v1/vm-types", json={"name": f"t{number}", "resources": resources})
+    whole = api.operator.get(path).json()
+
+    seen, cursor = [], None
+    while True:
+        query = {"limit": "2"} if cursor is None else {"limit": "2", "cursor": cursor}
+        page = api.operator.get(path, params=query).json()
+        assert len(page["items"]) <= 2
+        seen += page["items"]
+        cursor = page["next"]
+        if cursor is None:
+            break
+
+    assert seen == whole["items"]
+    assert whole["next"] is None
+
+
+@pytest.mark.parametrize(
+    "path", ["requests", "vms", "vm-types", "tenants", "hosts", "rounds", "tokens"]
+)
+@pytest.mark.parametrize("cursor", ["x", "e30", "WzFd", "WyJhIiwiYiJd", "W3t9XQ", "a" * 500])
+def test_a_cursor_of_nobody_is_refused(api: Api, path: str, cursor: str):
+    answer = api.operator.get(f"/v1/{path}", params={"cursor": cursor})
+
+    if answer.status_code != 200:  # a list by name may take any name for its cursor
+        assert places(the_problem(answer, 422, "invalid")) == ["cursor"]
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "501", "many", "1.5", ""])
+def test_a_limit_out_of_bounds_is_refused(api: Api, limit: str):
+    answer = api.operator.get("/v1/requests", params={"limit": limit})
+
+    assert places(the_problem(answer, 422, "invalid")) == ["limit"]
+
+
+def test_a_filter_that_does_not_exist_is_refused_and_not_ignored(api: Api):
+    answer = api.operator.get("/v1/requests", params={"tennant": "a"})
+
+    assert places(the_problem(answer, 422, "invalid")) == ["tennant"]

@@ -1,0 +1,127 @@
+"""What was decided, slot by slot, for an operator and for a tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from controller.policy_process import PolicyProcess
+from tests.e2e.conftest import Api
+from tests.e2e.slots import run_slot
+from tests.problems import places, the_problem
+from tests.register import add_host
+
+
+@pytest.fixture(scope="module")
+def decider() -> Iterator[PolicyProcess]:
+    process = PolicyProcess()
+    yield process
+    process.close()
+
+
+def ask(api: Api, tenant: str, count: int) -> str:
+    body = {"vm_type": "small", "count": count, "tenant": tenant, "name": f"of-{tenant}"}
+    return str(api.operator.post("/v1/requests", json=body).json()["id"])
+
+
+def test_before_the_first_slot_there_are_no_rounds(api: Api):
+    assert api.operator.get("/v1/rounds").json() == {"items": [], "next": None}
+    the_problem(api.operator.get("/v1/rounds/1"), 404, "not_found")
+    the_problem(api.operator.post("/v1/rounds/1/replay"), 404, "not_found")
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", str(2**63), "1.5"])
+def test_a_number_that_no_round_can_have_is_refused(api: Api, number: str):
+    answer = api.operator.get(f"/v1/rounds/{number}")
+
+    assert places(the_problem(answer, 422, "invalid")) == ["number"]
+
+
+def test_from_a_request_to_a_round_and_its_explanations(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1", vcpus=4, memory_mib=16384, disk_gib=200)
+    mine, theirs = ask(api, "a", 3), ask(api, "b", 3)
+
+    run_slot(api.registry, decider)
+
+    [summary] = api.operator.get("/v1/rounds").json()["items"]
+    assert (summary["policy"], summary["decided_by"]) == ("fuga", "policy")
+    assert (summary["placed"], summary["left_out"]) == (4, 2)
+    assert [share["tenant"] for share in summary["shares"]] == ["a", "b"]
+    detail = api.operator.get(f"/v1/rounds/{summary['number']}").json()
+    assert {**detail, **summary} == detail
+    assert detail["outcome"]
+    assert "inputs" not in detail
+
+    placed = [vm for vm in api.tenant_a.get("/v1/vms").json()["items"] if vm["host"]]
+    assert len(placed) == 2
+    assert placed[0]["assignment_state"] == "reserved"
+    why = api.tenant_a.get(f"/v1/vms/{placed[0]['id']}/explanation").json()
+    assert (why["host"], why["round"]) == ("h1", summary["number"])
+    assert why["message"]
+
+    for client, nearest in ((api.operator, "h1"), (api.tenant_b, None)):
+        waits = client.get(f"/v1/requests/{theirs}/explanation").json()["waiting"]
+        assert waits["count"] == 1
+        assert waits["reason"] == "no_room"
+        assert waits["shortages"][0]["resource"] == "vcpus"
+        assert waits["shortages"][0]["nearest_host"] == nearest
+        stored = client.get(f"/v1/requests/{theirs}").json()["waiting"]["detail"]
+        assert stored["shortages"][0]["nearest_host"] == nearest
+    assert api.tenant_a.get(f"/v1/requests/{mine}").json()["state"] == "partly_placed"
+    ready = api.stranger.get("/readyz").json()
+    assert ready["last_round"] == summary["number"]
+    assert ready["last_round_age_s"] > 0
+
+
+def test_a_tenant_sees_its_own_share_and_not_the_outcome(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1")
+    ask(api, "a", 1)
+    ask(api, "b", 1)
+    run_slot(api.registry, decider)
+
+    [summary] = api.tenant_a.get("/v1/rounds").json()["items"]
+    detail = api.tenant_a.get(f"/v1/rounds/{summary['number']}").json()
+
+    assert [share["tenant"] for share in summary["shares"]] == ["a"]
+    assert [share["tenant"] for share in detail["shares"]] == ["a"]
+    assert detail["outcome"] is None
+
+
+def test_a_round_is_replayed_for_an_operator(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1")
+    ask(api, "a", 1)
+    run_slot(api.registry, decider)
+
+    replayed = api.operator.post("/v1/rounds/1/replay").json()
+
+    assert replayed["round"] == 1
+    assert replayed["identical"] is True
+    assert replayed["differences"] == []
+    the_problem(api.tenant_a.post("/v1/rounds/1/replay"), 403, "forbidden")
+
+
+def test_rounds_come_newest_first_page_by_page(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1")
+    for number in range(1, 4):
+        api.tenant_a.post("/v1/requests", json={"vm_type": "small", "count": 1})
+        run_slot(api.registry, decider, number)
+
+    first = api.operator.get("/v1/rounds", params={"limit": 2}).json()
+    rest = api.operator.get("/v1/rounds", params={"cursor": first["next"]}).json()
+
+    numbers = [each["number"] for each in first["items"] + rest["items"]]
+    assert numbers == [3, 2, 1]
+    assert rest["next"] is None
+
+
+def test_a_host_with_vms_is_not_retired(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1")
+    request = ask(api, "a", 1)
+    run_slot(api.registry, decider)
+
+    problem = the_problem(api.operator.delete("/v1/hosts/h1"), 409, "conflict")
+
+    assert problem["detail"]
+    api.tenant_a.delete(f"/v1/requests/{request}")
+    assert api.operator.delete("/v1/hosts/h1").json()["admin"] == "retired"

@@ -1,0 +1,111 @@
+"""`python -m controller.rest` as a process: it starts, serves, and ends in order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from registry import Registry
+from tests.e2e.conftest import a_token
+from tests.running import eventually
+
+
+def a_free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def environment(folder: Path, database_url: str, port: int) -> dict[str, str]:
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("FUGA_")}
+    return {
+        **inherited,
+        "FUGA_STATE_DIR": str(folder),
+        "FUGA_DATABASE_URL": database_url,
+        "FUGA_LISTEN": f"127.0.0.1:{port}",
+    }
+
+
+COMMAND = (sys.executable, "-m", "controller.rest")
+
+
+@contextmanager
+def a_process(env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(COMMAND, env=env, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).is_success
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_it_is_told_to_end_and_ends_well(
+    register_url: str, tmp_path: Path, number: signal.Signals
+):
+    registry = Registry.connect(register_url)
+    headers = {"Authorization": f"Bearer {a_token(registry, None)}"}
+    registry.close()
+    port = a_free_port()
+    url = f"http://127.0.0.1:{port}"
+
+    with a_process(environment(tmp_path, register_url, port)) as process:
+        eventually(lambda: answers(f"{url}/readyz"))
+        hosts = httpx.get(f"{url}/v1/hosts", headers=headers)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+
+    assert hosts.json() == {"items": [], "next": None}
+    assert process.returncode == 0
+    assert "api_started" in errors
+    assert "api_stopped" in errors
+    assert headers["Authorization"].removeprefix("Bearer ") not in errors
+    assert "Traceback" not in errors
+
+
+def test_an_address_in_use_is_said_in_one_line(register_url: str, tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = int(other.getsockname()[1])
+
+        done = subprocess.run(
+            COMMAND,
+            env=environment(tmp_path, register_url, port),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    assert done.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_database_that_was_never_upgraded_is_said_with_what_to_run(tmp_path: Path):
+    done = subprocess.run(
+        COMMAND,
+        env=environment(tmp_path, f"sqlite:///{tmp_path / 'none.db'}", a_free_port()),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 1
+    assert "fuga db upgrade" in done.stderr
+    assert "Traceback" not in done.stderr

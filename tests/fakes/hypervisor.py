@@ -1,0 +1,332 @@
+"""A libvirt host in memory, with the methods of HostConnection, that can misbehave."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from hypervisor import (
+    DomainSeen,
+    DomainSpec,
+    DomainState,
+    HostReport,
+    HostUnreachableError,
+    Mark,
+    OperationFailedError,
+    VolumeSeen,
+)
+
+T = TypeVar("T")
+GIB = 1 << 30
+
+
+@dataclass
+class Fault:
+    """What happens at an operation, ``times`` times. ``after``: once its work was done."""
+
+    error: Exception
+    after: bool
+    times: int
+
+
+class FakeHypervisor:
+    """One host. Several connections to it are several names for the same object.
+
+    Make it misbehave with `unreachable`, `pool_full`, `fail_at`, `hang_at` and `before`;
+    read what was asked of it in `log`, as (operation, subject).
+    """
+
+    def __init__(
+        self,
+        uri: str = "fake+tcp://host/system",
+        *,
+        pool: str = "default",
+        vcpus: int = 16,
+        memory_mib: int = 32768,
+        disk_gib: int = 300,
+        base_volumes: tuple[str, ...] = ("base.qcow2",),
+    ) -> None:
+        self.uri = uri
+        self.pool = pool
+        self.hostname = "fakehost"
+        self.vcpus, self.memory_mib, self.disk_gib = vcpus, memory_mib, disk_gib
+        self.domains: dict[str, DomainSeen] = {}
+        self.volumes: dict[str, VolumeSeen] = {
+            name: VolumeSeen(name=name, capacity_bytes=32 << 20, allocation_bytes=16 << 20)
+            for name in base_volumes
+        }
+        self.consoles: dict[str, bytes] = {}
+        self.log: list[tuple[str, str]] = []
+        self.unreachable = False  #: every operation: HostUnreachableError
+        self.pool_full = False  #: create_overlay: OperationFailedError
+        self.started: list[str] = []  #: vm ids, once per start of a domain
+        self.closed = False
+        self._volume_of: dict[str, tuple[str, str]] = {}  #: domain uuid: pool, volume
+        self._faults: dict[str, list[Fault]] = defaultdict(list)
+        self._before: dict[str, Callable[[], None]] = {}
+        self._lock = threading.RLock()
+
+    # --- misbehaving ------------------------------------------------------------
+
+    def fail_at(
+        self, op: str, error: Exception | None = None, *, times: int = 1, after: bool = False
+    ) -> None:
+        """Make an operation fail, by default with the host's refusal; ``after`` doing it."""
+        error = error or OperationFailedError(op, "told to fail", 1)
+        self._faults[op].append(Fault(error, after, times))
+
+    def hang_at(self, op: str, *, times: int = 1, after: bool = False) -> None:
+        """Let a deadline pass at an operation; ``after``: the host did it all the same."""
+        self.fail_at(
+            op, HostUnreachableError(self.uri, f"{op}: no answer"), times=times, after=after
+        )
+
+    def before(self, op: str, action: Callable[[], None]) -> None:
+        """Call something once, right before the next such operation (to cross two workers)."""
+        self._before[op] = action
+
+    def add_stranger(self, uuid: str, name: str = "stranger", **fields: Any) -> None:
+        """Put a domain there that is not ours."""
+        defaults: dict[str, Any] = {
+            "state": DomainState.RUNNING,
+            "vcpus": 1,
+            "memory_mib": 512,
+            "mark": None,
+        }
+        self.domains[uuid] = DomainSeen(uuid=uuid, name=name, **{**defaults, **fields})
+
+    def power_cycle(self) -> None:
+        """The host went off and came back: what ran is off."""
+        for uuid, seen in self.domains.items():
+            self.domains[uuid] = replace(seen, state=DomainState.STOPPED)
+
+    # --- HostConnection -----------------------------------------------------------
+
+    def report(self, pool: str, *, deadline_s: float | None = None) -> HostReport:
+        return self._do("report", pool, lambda: self._report(pool))
+
+    def find(self, vm_id: str, *, deadline_s: float | None = None) -> DomainSeen | None:
+        return self._do("find", vm_id, lambda: self.domains.get(vm_id))
+
+    def create_overlay(
+        self,
+        *,
+        pool: str,
+        name: str,
+        base_volume: str | None,
+        capacity_gib: int,
+        deadline_s: float | None = None,
+    ) -> None:
+        self._do(
+            "create_overlay",
+            name,
+            lambda: self._create_overlay(pool, name, base_volume, capacity_gib),
+        )
+
+    def define(self, spec: DomainSpec, *, deadline_s: float | None = None) -> None:
+        self._do("define", spec.mark.vm_id, lambda: self._define(spec))
+
+    def start_paused(self, vm_id: str, *, deadline_s: float | None = None) -> None:
+        self._do("start_paused", vm_id, lambda: self._start_paused(vm_id))
+
+    def resume(self, vm_id: str, *, deadline_s: float | None = None) -> None:
+        self._do("resume", vm_id, lambda: self._resume(vm_id))
+
+    def destroy(
+        self, vm_id: str, *, mark: Mark | None = None, deadline_s: float | None = None
+    ) -> None:
+        self._do("destroy", vm_id, lambda: self._destroy(vm_id, mark))
+
+    def undefine(
+        self, vm_id: str, *, mark: Mark | None = None, deadline_s: float | None = None
+    ) -> None:
+        self._do("undefine", vm_id, lambda: self._undefine(vm_id, mark))
+
+    def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
+        self._do("delete_volume", name, lambda: self._delete_volume(pool, name))
+
+    def remove(
+        self,
+        vm_id: str,
+        *,
+        assignment_id: str,
+        generation: int | None,
+        pool: str,
+        volume: str,
+        deadline_s: float | None = None,
+    ) -> bool:
+        return self._do(
+            "remove",
+            vm_id,
+            lambda: self._remove(vm_id, assignment_id, generation, pool, volume),
+        )
+
+    def console_tail(
+        self, vm_id: str, max_bytes: int = 65536, *, deadline_s: float | None = None
+    ) -> bytes:
+        return self._do("console_tail", vm_id, lambda: self.consoles.get(vm_id, b"")[-max_bytes:])
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __enter__(self) -> FakeHypervisor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- the host -------------------------------------------------------------------
+
+    def _do(self, op: str, subject: str, action: Callable[[], T]) -> T:
+        before = self._before.pop(op, None)
+        if before is not None:
+            before()
+        with self._lock:
+            self.log.append((op, subject))
+            if self.unreachable:
+                raise HostUnreachableError(self.uri, "told to be unreachable")
+            fault = self._next_fault(op)
+            if fault is not None and not fault.after:
+                raise fault.error
+            result = action()
+            if fault is not None:
+                raise fault.error
+            return result
+
+    def _next_fault(self, op: str) -> Fault | None:
+        faults = self._faults[op]
+        while faults and faults[0].times == 0:
+            faults.pop(0)
+        if not faults:
+            return None
+        faults[0].times -= 1
+        return faults[0]
+
+    def _check_pool(self, op: str, pool: str) -> None:
+        if pool != self.pool:
+            raise OperationFailedError(op, f"no storage pool with matching name '{pool}'", 49)
+
+    def _report(self, pool: str) -> HostReport:
+        self._check_pool("report", pool)
+        used = sum(volume.allocation_bytes for volume in self.volumes.values())
+        return HostReport(
+            hostname=self.hostname,
+            vcpus=self.vcpus,
+            memory_mib=self.memory_mib,
+            disk_gib=self.disk_gib,
+            cpu_busy_percent=0.0,
+            memory_used_mib=0,
+            disk_used_gib=-(-used // GIB),
+            domains=tuple(self._with_disk(self.domains[uuid]) for uuid in sorted(self.domains)),
+            volumes=tuple(self.volumes[name] for name in sorted(self.volumes)),
+        )
+
+    def _with_disk(self, seen: DomainSeen) -> DomainSeen:
+        _, name = self._volume_of.get(seen.uuid, ("", ""))
+        volume = self.volumes.get(name)
+        return seen if volume is None else replace(seen, disk_gib=volume.capacity_bytes // GIB)
+
+    def _create_overlay(
+        self, pool: str, name: str, base_volume: str | None, capacity_gib: int
+    ) -> None:
+        self._check_pool("create_overlay", pool)
+        if name in self.volumes:
+            return
+        if base_volume is not None and base_volume not in self.volumes:
+            raise OperationFailedError(
+                "create_overlay", f"pool {pool} has no base volume {base_volume}"
+            )
+        if self.pool_full:
+            raise OperationFailedError("create_overlay", "No space left on device", 38)
+        self.volumes[name] = VolumeSeen(
+            name=name, capacity_bytes=capacity_gib * GIB, allocation_bytes=200704
+        )
+
+    def _define(self, spec: DomainSpec) -> None:
+        seen = self.domains.get(spec.mark.vm_id)
+        if seen is not None:
+            if not _same(seen.mark, spec.mark):
+                raise OperationFailedError("define", f"domain {spec.mark.vm_id} is another's")
+            return
+        if any(other.name == spec.name for other in self.domains.values()):
+            raise OperationFailedError("define", f"domain '{spec.name}' already exists", 9)
+        self.domains[spec.mark.vm_id] = DomainSeen(
+            uuid=spec.mark.vm_id,
+            name=spec.name,
+            state=DomainState.STOPPED,
+            vcpus=spec.vcpus,
+            memory_mib=spec.memory_mib,
+            mark=spec.mark,
+        )
+        self._volume_of[spec.mark.vm_id] = (spec.pool, spec.volume)
+
+    def _expect(self, op: str, vm_id: str) -> DomainSeen:
+        if vm_id not in self.domains:
+            raise OperationFailedError(op, f"no domain {vm_id}", 42)
+        return self.domains[vm_id]
+
+    def _set(self, vm_id: str, state: DomainState) -> None:
+        self.domains[vm_id] = replace(self.domains[vm_id], state=state)
+
+    def _start_paused(self, vm_id: str) -> None:
+        seen = self._expect("start_paused", vm_id)
+        if seen.state is not DomainState.STOPPED:
+            return
+        _, volume = self._volume_of.get(vm_id, ("", ""))
+        if volume and volume not in self.volumes:
+            raise OperationFailedError(
+                "start_paused", f"no storage vol with matching name '{volume}'", 50
+            )
+        self._set(vm_id, DomainState.PAUSED)
+        self.started.append(vm_id)
+
+    def _resume(self, vm_id: str) -> None:
+        seen = self._expect("resume", vm_id)
+        if seen.state is DomainState.STOPPED:
+            raise OperationFailedError("resume", f"domain {vm_id} is off")
+        if seen.state is DomainState.PAUSED:
+            self._set(vm_id, DomainState.RUNNING)
+            self.consoles[vm_id] = f"LAB-GUEST-READY uuid={vm_id}\r\n".encode()
+
+    def _destroy(self, vm_id: str, mark: Mark | None) -> None:
+        seen = self.domains.get(vm_id)
+        if seen is not None and (mark is None or _same(seen.mark, mark)):
+            self._set(vm_id, DomainState.STOPPED)
+
+    def _undefine(self, vm_id: str, mark: Mark | None) -> None:
+        seen = self.domains.get(vm_id)
+        if seen is None or not (mark is None or _same(seen.mark, mark)):
+            return
+        if seen.state is not DomainState.STOPPED:
+            raise OperationFailedError("undefine", f"domain {vm_id} still runs")
+        del self.domains[vm_id]
+
+    def _delete_volume(self, pool: str, name: str) -> None:
+        self._check_pool("delete_volume", pool)
+        self.volumes.pop(name, None)
+
+    def _remove(
+        self, vm_id: str, assignment_id: str, generation: int | None, pool: str, volume: str
+    ) -> bool:
+        seen = self.domains.get(vm_id)
+        if seen is not None:
+            if seen.mark is None:
+                return False
+            if seen.mark.assignment_id == assignment_id:
+                if generation not in {None, seen.mark.generation}:
+                    return False
+                del self.domains[vm_id]
+        self._delete_volume(pool, volume)
+        if vm_id not in self.domains:
+            self.consoles.pop(vm_id, None)
+        return True
+
+
+def _same(one: Mark | None, other: Mark) -> bool:
+    return one is not None and (one.assignment_id, one.generation) == (
+        other.assignment_id,
+        other.generation,
+    )

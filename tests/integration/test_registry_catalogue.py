@@ -1,0 +1,278 @@
+"""Tenants, VM types, resources, tokens, idempotency keys and the history."""
+
+from __future__ import annotations
+
+import hashlib
+from uuid import uuid4
+
+import pytest
+
+from registry import (
+    DuplicateError,
+    IdempotencyConflictError,
+    IdempotencyInProgressError,
+    InvalidError,
+    NotFoundError,
+    Registry,
+    StoredAnswer,
+)
+from registry.schema import metadata
+from tests.raw_sql import RawSql
+from tests.register import ACTOR, a_cluster, add_host, add_request, add_tenant, add_vm_type
+
+# ---- tenants ----------------------------------------------------------------
+
+
+def test_tenants_form_a_tree(register: Registry) -> None:
+    add_tenant(register, "org")
+
+    team = register.tenants.add("team", weight=2.5, parent="org", actor=ACTOR)
+
+    assert (team.parent, team.weight) == ("org", 2.5)
+    assert register.tenants.get("org").parent is None
+    assert [tenant.name for tenant in register.tenants.list().items] == ["org", "team"]
+    with pytest.raises(NotFoundError, match="nobody"):
+        register.tenants.add("lost", parent="nobody", actor=ACTOR)
+
+
+def test_a_tenants_name_is_its_own(register: Registry) -> None:
+    add_tenant(register, "a")
+
+    with pytest.raises(DuplicateError, match="tenant with name 'a'"):
+        add_tenant(register, "a")
+
+
+def test_a_tenant_is_weighed_anew_with_an_event(register: Registry) -> None:
+    add_tenant(register, "a")
+
+    assert register.tenants.update("a", weight=3, actor=ACTOR).weight == 3
+    register.tenants.update("a", weight=3, actor=ACTOR)
+
+    (event,) = register.events.list(kind="tenant_weighed")
+    assert event.data == {"before": 1.0, "weight": 3}
+    with pytest.raises(InvalidError, match="weight"):
+        register.tenants.update("a", weight=0, actor=ACTOR)
+    with pytest.raises(NotFoundError):
+        register.tenants.update("b", weight=1, actor=ACTOR)
+
+
+# ---- VM types and resources -------------------------------------------------
+
+
+def test_a_vm_type_has_its_resources_in_the_order_of_the_axis(register: Registry) -> None:
+    made = register.vm_types.add(
+        "small", {"disk_gib": 15, "memory_mib": 3072, "vcpus": 1}, actor=ACTOR
+    )
+
+    assert list(made.resources) == ["vcpus", "memory_mib", "disk_gib"]
+    assert made.revision == 1
+    assert register.vm_types.get("small") == made
+    assert register.vm_types.all() == register.vm_types.list().items == (made,)
+
+
+@pytest.mark.parametrize(
+    ("resources", "what"),
+    [
+        ({}, "resources.vcpus"),
+        ({"vcpus": 1}, "resources.memory_mib"),
+        ({"vcpus": 0, "memory_mib": 1}, "resources.vcpus"),
+        ({"vcpus": 1, "memory_mib": 1, "gpu": 1}, "resources.gpu"),
+        ({"vcpus": 1, "memory_mib": 1, "disk_gib": -1}, "resources.disk_gib"),
+        ({"vcpus": 2**63, "memory_mib": 1}, "resources.vcpus"),
+    ],
+)
+def test_a_vm_type_that_no_domain_could_be_is_refused(
+    register: Registry, resources: dict[str, int], what: str
+) -> None:
+    with pytest.raises(InvalidError) as caught:
+        register.vm_types.add("odd", resources, actor=ACTOR)
+
+    assert caught.value.field == what
+
+
+def test_a_vm_type_is_not_added_twice(register: Registry) -> None:
+    add_vm_type(register)
+
+    with pytest.raises(DuplicateError, match="VM type"):
+        add_vm_type(register)
+    with pytest.raises(NotFoundError):
+        register.vm_types.get("large")
+
+
+def test_vm_types_are_paged_by_name(register: Registry) -> None:
+    for name in ("c", "a", "b"):
+        add_vm_type(register, name)
+
+    page = register.vm_types.list(limit=2)
+
+    assert [each.name for each in page.items] == ["a", "b"]
+    assert [each.name for each in register.vm_types.list(cursor=page.next).items] == ["c"]
+
+
+def test_a_resource_is_added_to_every_host(register: Registry) -> None:
+    add_host(register)
+
+    gpu = register.resources.add("gpu", "GPU", actor=ACTOR)
+
+    assert (gpu.name, gpu.unit, gpu.position) == ("gpu", "GPU", 3)
+    assert [each.resource for each in register.hosts.get("h1").inventories][-1] == "gpu"
+    with pytest.raises(DuplicateError, match="resource"):
+        register.resources.add("gpu", "GPU", actor=ACTOR)
+    with pytest.raises(InvalidError, match="unit"):
+        register.resources.add("fpga", "", actor=ACTOR)
+    assert register.check() == []
+
+
+# ---- tokens -----------------------------------------------------------------
+
+
+def test_a_token_is_known_by_its_secret_which_is_stored_nowhere(
+    register: Registry, raw: RawSql
+) -> None:
+    add_tenant(register, "a")
+    token, secret = register.tokens.create("tenant", "a", "laptop", actor=ACTOR)
+
+    assert register.tokens.authenticate(secret) == token
+    assert (token.role, token.tenant) == ("tenant", "a")
+    assert len(secret) >= 43
+    dump = "".join(str(raw.rows(f"SELECT * FROM {table}")) for table in metadata.tables)
+    assert secret not in dump
+    assert hashlib.sha256(secret.encode()).hexdigest() in dump
+
+
+@pytest.mark.parametrize("secret", ["", "fuga_", "x" * 10_000, "\udcff", "fuga_\x00"])
+def test_what_is_no_secret_is_nobodys(register: Registry, secret: str) -> None:
+    register.tokens.create("operator", None, "ops", actor=ACTOR)
+
+    assert register.tokens.authenticate(secret) is None
+
+
+def test_a_revoked_token_is_nobodys_and_frees_its_name(register: Registry) -> None:
+    token, secret = register.tokens.create("operator", None, "ops", actor=ACTOR)
+    with pytest.raises(DuplicateError, match="token"):
+        register.tokens.create("operator", None, "ops", actor=ACTOR)
+
+    revoked = register.tokens.revoke(token.id, actor=ACTOR)
+
+    assert revoked.revoked_at is not None
+    assert register.tokens.revoke(token.id, actor=ACTOR) == revoked
+    assert register.tokens.authenticate(secret) is None
+    register.tokens.create("operator", None, "ops", actor=ACTOR)
+    assert len(register.tokens.list().items) == 2
+    with pytest.raises(NotFoundError):
+        register.tokens.revoke(uuid4(), actor=ACTOR)
+
+
+def test_a_token_is_of_a_tenant_or_of_an_operator(register: Registry) -> None:
+    add_tenant(register, "a")
+
+    with pytest.raises(InvalidError, match="tenant"):
+        register.tokens.create("tenant", None, "t", actor=ACTOR)
+    with pytest.raises(InvalidError, match="tenant"):
+        register.tokens.create("operator", "a", "t", actor=ACTOR)
+    with pytest.raises(InvalidError, match="role"):
+        register.tokens.create("root", None, "t", actor=ACTOR)  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError, match="nobody"):
+        register.tokens.create("tenant", "nobody", "t", actor=ACTOR)
+
+
+def test_tokens_are_paged(register: Registry) -> None:
+    made = [register.tokens.create("operator", None, f"t{n}", actor=ACTOR)[0] for n in range(3)]
+
+    page = register.tokens.list(limit=2)
+
+    assert page.items == tuple(made[:2])
+    assert register.tokens.list(cursor=page.next).items == tuple(made[2:])
+
+
+# ---- idempotency keys -------------------------------------------------------
+
+
+def test_the_first_caller_works_and_the_others_get_its_answer(register: Registry) -> None:
+    assert register.idempotency.begin("tenant:a", "k", "f") is None
+    with pytest.raises(IdempotencyInProgressError, match="in progress"):
+        register.idempotency.begin("tenant:a", "k", "f")
+    register.idempotency.complete("tenant:a", "k", 201, '{"id": 1}')
+
+    assert register.idempotency.begin("tenant:a", "k", "f") == StoredAnswer(
+        status=201, body='{"id": 1}'
+    )
+    with pytest.raises(IdempotencyConflictError, match="another body"):
+        register.idempotency.begin("tenant:a", "k", "g")
+    assert register.idempotency.begin("tenant:b", "k", "g") is None
+
+
+def test_an_answer_is_written_once(register: Registry) -> None:
+    register.idempotency.begin("s", "k", "f")
+    register.idempotency.complete("s", "k", 201, "first")
+    register.idempotency.complete("s", "k", 500, "second")
+    register.idempotency.abandon("s", "k")
+
+    assert register.idempotency.begin("s", "k", "f") == StoredAnswer(status=201, body="first")
+
+
+def test_a_call_that_came_to_nothing_may_be_tried_again(register: Registry) -> None:
+    register.idempotency.begin("s", "k", "f")
+    register.idempotency.abandon("s", "k")
+
+    assert register.idempotency.begin("s", "k", "other body") is None
+
+
+def test_a_call_that_never_ended_is_taken_over_by_one(register: Registry, raw: RawSql) -> None:
+    register.idempotency.begin("s", "k", "f")
+    raw.run(f"UPDATE idempotency_keys SET started_at = {raw.before('now', '61 seconds')}")
+
+    assert register.idempotency.begin("s", "k", "f") is None
+    with pytest.raises(IdempotencyInProgressError):
+        register.idempotency.begin("s", "k", "f")
+
+
+def test_a_key_is_forgotten_after_a_day(register: Registry, raw: RawSql) -> None:
+    register.idempotency.begin("s", "k", "f")
+    register.idempotency.complete("s", "k", 201, "x")
+    raw.run(f"UPDATE idempotency_keys SET first_used_at = {raw.before('now', '1441 minutes')}")
+
+    assert register.idempotency.begin("s", "k", "another body") is None
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "é", "a\nb"])
+def test_what_is_no_key_is_refused(register: Registry, key: str) -> None:
+    with pytest.raises(InvalidError, match="Idempotency-Key"):
+        register.idempotency.begin("s", key, "f")
+
+
+# ---- history ----------------------------------------------------------------
+
+
+def test_a_reader_that_tails_the_history_sees_each_event_once_in_order(
+    register: Registry,
+) -> None:
+    a_cluster(register)
+    add_request(register)
+
+    seen, after = [], 0
+    while page := register.events.list(after=after, limit=2):
+        seen += page
+        after = page[-1].id
+
+    assert [event.id for event in seen] == sorted({event.id for event in seen})
+    assert seen == list(register.events.list(limit=500))
+    assert seen[-1].kind == "request_created"
+    assert {event.actor for event in seen} == {ACTOR, "monitor"}
+
+
+def test_the_history_is_filtered_by_subject_tenant_and_kind(register: Registry) -> None:
+    a_cluster(register)
+    request = add_request(register)
+    add_request(register, tenant="b")
+
+    of_request = register.events.list(subject_id=str(request.id))
+    of_tenant = register.events.list(tenant="b")
+
+    assert [event.kind for event in of_request] == ["request_created"]
+    assert [event.kind for event in of_tenant] == ["tenant_added", "request_created"]
+    assert len(register.events.list(kind="request_created")) == 2
+    with pytest.raises(InvalidError, match="limit"):
+        register.events.list(limit=501)
+    with pytest.raises(InvalidError, match="after"):
+        register.events.list(after=2**63)

@@ -1,0 +1,94 @@
+"""`Registry.check` finds damage that was planted behind the triggers' back."""
+
+from __future__ import annotations
+
+import pytest
+
+from registry import Registry
+from tests.raw_sql import RawSql
+from tests.register import ACTOR, a_cluster, add_request, place, remove_vm, run_vm, take_lease
+
+PLANTED = {
+    "committed drifted": (
+        "UPDATE inventories SET committed = committed + 1 WHERE resource = 'vcpus'",
+        "committed vcpus is 3, its assignments hold 2",
+    ),
+    "an inventory lost": (
+        "DELETE FROM inventories WHERE resource = 'disk_gib'",
+        "has no inventory of disk_gib",
+    ),
+    "amounts lost": ("DELETE FROM assignment_resources", "is not released and holds nothing"),
+    "placed twice": (
+        "INSERT INTO assignments"
+        " (id, vm_id, host_id, tenant_id, round, generation, state, created_at)"
+        " SELECT {fresh_key}, vm_id, host_id, tenant_id, round, generation + 1,"
+        " 'active', created_at FROM assignments",
+        "has 2 assignments that are not released",
+    ),
+    "a generation lost": ("UPDATE vms SET generation = 0", "is of generation 0, its latest is 1"),
+    "deleted, it says": (
+        "UPDATE vms SET deleted_at = created_at",
+        "not gone, but deleted_at disagrees",
+    ),
+    "running nowhere": (
+        "UPDATE assignments SET state = 'released'",
+        "but no assignment holds a place for it",
+    ),
+    "a request forgotten": (
+        "UPDATE requests SET state = 'pending'",
+        "is pending, its VMs say all_placed",
+    ),
+    "a request given up": (
+        "UPDATE requests SET state = 'cancelled'",
+        "is cancelled, its VMs say all_placed",
+    ),
+    "VMs lost": ("DELETE FROM vms", "has no VMs"),
+    "a host retired": (
+        "UPDATE hosts SET admin = 'retired'",
+        "is not released and on the retired host h1",
+    ),
+    "an impossible history": (
+        "UPDATE events SET to_state = 'quarantined' WHERE event = 'started'",
+        "go from creating by started to quarantined, the table says active",
+    ),
+    "a reference lost": ("DELETE FROM tenants", "a row of tenants that does not exist"),
+}
+
+
+@pytest.fixture
+def lived(register: Registry) -> Registry:
+    """A register center in which a few things happened."""
+    (host,) = a_cluster(register)
+    lease = take_lease(register)
+    gone = add_request(register, 2, name="gone")
+    for key in place(register, gone, host, 2, lease).assignment_ids:
+        run_vm(register, key)
+    register.requests.delete(gone.id, actor=ACTOR)
+    for vm in register.vms.list(request_id=gone.id).items:
+        assert vm.assignment_id is not None
+        remove_vm(register, vm.assignment_id)
+    register.requests.delete(add_request(register).id, actor=ACTOR)
+    for key in place(register, add_request(register, 2), host, 2, lease).assignment_ids:
+        run_vm(register, key)
+    return register
+
+
+def test_a_register_center_in_which_things_happened_is_well(lived: Registry) -> None:
+    assert lived.check() == []
+
+
+@pytest.mark.parametrize("damage", PLANTED)
+def test_damage_is_found_and_named(lived: Registry, raw: RawSql, damage: str) -> None:
+    sql, finding = PLANTED[damage]
+    raw.unguarded()
+    raw.run(sql.format(fresh_key=raw.fresh_key))
+
+    found = lived.check()
+
+    assert any(finding in line for line in found), found
+
+
+def test_a_trigger_that_is_missing_is_found(register: Registry, raw: RawSql) -> None:
+    raw.drop_trigger("ledger_commit", "assignment_resources")
+
+    assert register.check() == ["the trigger ledger_commit is missing: the ledger is not guarded"]

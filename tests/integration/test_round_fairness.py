@@ -1,0 +1,113 @@
+"""Gangs and held hosts on a real register center, with what tenants are told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from controller.explain import explain_request, explain_vm
+from controller.policy_process import PolicyProcess
+from controller.replay import replay_round
+from controller.rounds import PolicyChoice, Slot, run_round
+from registry import CONTROL_LEASE, Registry
+from tests.register import (
+    ACTOR,
+    add_host,
+    add_request,
+    add_tenant,
+    add_vm_type,
+    remove_vm,
+    run_vm,
+)
+
+
+@pytest.fixture(scope="module")
+def process():
+    process = PolicyProcess()
+    process.warm_up()
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def cluster(register):
+    """Two hosts of four small VMs each; a large VM needs a whole host."""
+    for number in (1, 2):
+        add_host(register, f"h{number}", vcpus=4, memory_mib=4096, disk_gib=200)
+    add_tenant(register, "a")
+    add_tenant(register, "b")
+    add_vm_type(register, "small", vcpus=1, memory_mib=1024, disk_gib=5)
+    add_vm_type(register, "large", vcpus=4, memory_mib=4096, disk_gib=20)
+    return register
+
+
+def run(register, process, at: int, policy: str = "fuga"):
+    lease = register.leases.acquire(CONTROL_LEASE, "test", 600)
+    slot = Slot(start_at=datetime.fromtimestamp(1_700_000_000 + at, UTC), length_s=5)
+    choice = PolicyChoice(
+        name=policy, parameters={"patience": 2}, budget_units=100_000, decision_time_s=60.0
+    )
+    return run_round(slot, lease, choice, store=register.rounds, decider=process)
+
+
+def end(register: Registry, host: str, count: int) -> None:
+    """Delete some VMs on a host and see them gone."""
+    found = [vm for vm in register.vms.list(host=host).items if vm.assignment_id is not None]
+    for vm in found[:count]:
+        run_vm(register, vm.assignment_id)
+        register.vms.delete(vm.id, actor=ACTOR)
+        remove_vm(register, vm.assignment_id)
+
+
+@pytest.mark.parametrize("policy", ["fuga", "best_fit_drfh"])
+def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, process, policy):
+    add_request(cluster, 8)
+    run(cluster, process, 0, policy)
+    large = add_request(cluster, tenant="b", vm_type="large")
+    small = add_request(cluster, 3)
+    run(cluster, process, 5, policy)
+    end(cluster, "h2", 1)
+    run(cluster, process, 10, policy)
+    end(cluster, "h2", 1)
+
+    report = run(cluster, process, 15, policy)
+
+    assert cluster.rounds.get(report.number).outcome["details"]["holding"] == [[0, 1]]
+    assert report.placed == 0
+    waits = explain_request(cluster, large.id, operator=True).waiting
+    assert (waits.reason, waits.held_hosts, waits.held_host_names) == ("no_room", 1, ("h2",))
+    assert "h2 will take nobody else until it fits there" in waits.message
+    told = explain_request(cluster, large.id, operator=False).waiting
+    assert (told.held_hosts, told.held_host_names) == (1, None)
+    assert "h2" not in told.message
+    kept_out = explain_request(cluster, small.id, operator=False).waiting
+    assert kept_out.held_back == 1
+    assert "room is kept for a request that has waited longer" in kept_out.message
+    assert replay_round(cluster, report.number).identical
+
+    end(cluster, "h2", 4)
+    report = run(cluster, process, 20, policy)
+
+    (vm,) = cluster.vms.list(request_id=large.id).items
+    assert (report.placed, vm.host) == (1, "h2")
+    placed = explain_vm(cluster, vm.id, operator=True)
+    assert placed.phase == "held"
+    assert "had been held back for its request" in placed.message
+
+
+def test_a_gang_is_placed_whole_and_told_what_it_lacks_till_then(cluster, process):
+    add_request(cluster, 3)
+    run(cluster, process, 0)
+    gang = add_request(cluster, 6, tenant="b", min_count=6)
+
+    run(cluster, process, 5)
+
+    waits = explain_request(cluster, gang.id, operator=False).waiting
+    assert (waits.reason, waits.fit, waits.needed) == ("gang_not_whole", 5, 6)
+    assert "5 of its VMs would fit, 6 are needed at once" in waits.message
+    end(cluster, next(vm.host for vm in cluster.vms.list(tenant="a").items if vm.host), 1)
+    assert run(cluster, process, 10).placed == 6
+    assert cluster.check() == []
+    (first, *_) = cluster.vms.list(request_id=gang.id).items
+    assert explain_vm(cluster, first.id, operator=True).phase == "gang"

@@ -1,0 +1,123 @@
+"""Fair exchange, everything weighed anew before each one: the oracle of the fast form."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement.budget import Budget
+from placement.draft import Draft
+from placement.exchange import Exchange
+from placement.model import FloatArray, IntArray
+from placement.reasons import hosts_open_to
+from placement.shares import SHARE_TOLERANCE, dominant_shares
+from placement.vm_kinds import VmKinds
+
+
+def plain_exchange(
+    draft: Draft, kinds: VmKinds, budget: Budget
+) -> tuple[tuple[Exchange, ...], bool]:
+    made: list[Exchange] = []
+    given = _Given.of(draft)
+    try:
+        while (found := _fairest(draft, given, kinds, budget)) is not None:
+            draft.take_back(found.taken_from, found.host, found.taken)
+            draft.put(found.given_to, found.host)
+            given.add(found.taken_from, found.host, -found.taken)
+            given.add(found.given_to, found.host, 1)
+            made.append(found)
+    except _BudgetSpentError:
+        return tuple(made), True
+    return tuple(made), False
+
+
+class _Given:
+    """What a draft has placed, as rows of request, host, count; kept in step with it."""
+
+    def __init__(self, rows: IntArray, places: dict[tuple[int, int], int]) -> None:
+        self._rows = rows
+        self._places = places
+
+    @classmethod
+    def of(cls, draft: Draft) -> _Given:
+        rows = np.array([(*key, count) for key, count in draft.placed.items()], dtype=np.int64)
+        return cls(rows.reshape(-1, 3), {key: place for place, key in enumerate(draft.placed)})
+
+    @property
+    def rows(self) -> IntArray:
+        """Rows of which the count may be 0, shape (P, 3)."""
+        return self._rows
+
+    def add(self, request: int, host: int, count: int) -> None:
+        place = self._places.setdefault((request, host), len(self._rows))
+        if place == len(self._rows):
+            self._rows = np.append(self._rows, [[request, host, 0]], axis=0)
+        self._rows[place, 2] += count
+
+
+class _BudgetSpentError(Exception):
+    """The search must stop here."""
+
+
+def _fairest(draft: Draft, rows: _Given, kinds: VmKinds, budget: Budget) -> Exchange | None:
+    snapshot = draft.snapshot
+    levels = dominant_shares(draft.held, snapshot.pool) / snapshot.weight
+    vm_level = dominant_shares(snapshot.demand, snapshot.pool) / snapshot.weight[snapshot.tenant]
+    given = rows.rows[rows.rows[:, 2] > 0]
+    for poor in _waiting(draft, kinds, levels):
+        gap = levels[snapshot.tenant[given[:, 0]]] - levels[snapshot.tenant[poor]]
+        worth = gap > np.maximum(vm_level[given[:, 0]], vm_level[poor]) + SHARE_TOLERANCE
+        worth &= hosts_open_to(snapshot, poor)[given[:, 1]]
+        candidates = given[worth]
+        if not len(candidates):
+            continue
+        if not budget.spend(len(candidates)):
+            raise _BudgetSpentError
+        if (best := _best_of(draft, levels, poor, candidates)) is not None:
+            return best
+    return None
+
+
+def _waiting(draft: Draft, kinds: VmKinds, levels: FloatArray) -> list[int]:
+    """Return the requests that wait, the poorest tenant's first; of a tenant's alike the first."""
+    tenants = draft.snapshot.tenant
+    alike: dict[tuple[int, int], int] = {}
+    asks = draft.snapshot.demand.any(axis=1)
+    for request in np.flatnonzero((draft.remaining > 0) & asks).tolist():
+        alike.setdefault((int(tenants[request]), int(kinds.of_request[request])), request)
+    return sorted(alike.values(), key=lambda q: (levels[tenants[q]], q))
+
+
+def _best_of(draft: Draft, levels: FloatArray, poor: int, candidates: IntArray) -> Exchange | None:
+    """The best exchange in favour of one waiting request, None if there is none.
+
+    ``candidates``, shape (P, 3), are rows of request, host, count.
+    """
+    snapshot, tenants = draft.snapshot, draft.snapshot.tenant
+    rich, hosts, counts = candidates.T
+    need, back = snapshot.demand[poor], snapshot.demand[rich]
+    missing = np.maximum(need - draft.room[hosts], 0)
+    # VMs to take back until every resource suffices; impossible where one is
+    # missing that they do not hold.
+    needed = np.where(missing > 0, -(-missing // np.maximum(back, 1)), 0)
+    taken = needed.max(axis=1, initial=0)
+    possible = ~((missing > 0) & (back == 0)).any(axis=1) & (taken <= counts)
+    # A gang keeps as many as it asked for at once.
+    at_once = np.where(snapshot.min_count > 1, snapshot.min_count, 0)
+    possible &= taken <= (draft.given - at_once)[rich]
+
+    kept = draft.held[tenants[rich]] - taken[:, None] * back
+    rich_after = dominant_shares(kept, snapshot.pool) / snapshot.weight[tenants[rich]]
+    poor_held = (draft.held[tenants[poor]] + need)[None]
+    poor_after = dominant_shares(poor_held, snapshot.pool)[0] / snapshot.weight[tenants[poor]]
+    fair = np.flatnonzero(possible & (poor_after <= rich_after + SHARE_TOLERANCE))
+    if not len(fair):
+        return None
+    before = levels[tenants[rich]]
+    lost = before - rich_after
+    best = fair[np.lexsort((hosts[fair], rich[fair], lost[fair], -before[fair]))[0]]
+    return Exchange(
+        host=int(hosts[best]),
+        taken_from=int(rich[best]),
+        taken=int(taken[best]),
+        given_to=poor,
+    )

@@ -1,0 +1,82 @@
+"""Hypothesis strategies that build clusters which make sense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from hypothesis import strategies as st
+
+from placement import POLICIES, Policy, Snapshot, policy_by_name
+from tests.builders import a_snapshot
+
+#: Amounts of a tidy cluster, and of one counted in bytes.
+SMALL_SCALE = (1, 1, 1)
+HUGE_SCALE = (1, 10**12, 10**14)
+
+
+@st.composite
+def snapshots(
+    draw: st.DrawFn,
+    *,
+    max_hosts: int = 5,
+    max_requests: int = 5,
+    max_count: int = 8,
+    largest_host: int = 8,
+    min_requests: int = 0,
+    gangs: bool = False,
+    ages: bool = False,
+) -> Snapshot:
+    """Draw a cluster: partly used hosts, closed classes, ties, zero demands, odd weights."""
+    scale = np.array(draw(st.sampled_from([SMALL_SCALE, HUGE_SCALE])))
+    hosts = draw(st.integers(0, max_hosts))
+    requests = draw(st.integers(min_requests, max_requests))
+    tenants = draw(st.integers(1, 3))
+    classes = draw(st.integers(1, 2))
+    amounts = st.integers(0, largest_host)
+    capacity = _rows(draw, hosts, amounts)
+    used = [[draw(st.sampled_from([0, 0, c // 2, c])) for c in row] for row in capacity]
+    demand = _rows(draw, requests, st.integers(0, 4))
+    eligible = [[draw(st.integers(0, 3)) > 0 for _ in range(classes)] for _ in range(requests)]
+    host_class = [draw(st.integers(0, classes - 1)) for _ in range(hosts)]
+    return a_snapshot(
+        resources=("vcpus", "memory_mib", "disk_gib"),
+        capacity=np.array(capacity).reshape(-1, 3) * scale,
+        free=(np.array(capacity).reshape(-1, 3) - np.array(used).reshape(-1, 3)) * scale,
+        demand=np.array(demand).reshape(-1, 3) * scale,
+        count=[draw(st.integers(0, max_count)) for _ in range(requests)],
+        tenant=[draw(st.integers(0, tenants - 1)) for _ in range(requests)],
+        min_count=[draw(st.integers(1, 4)) if gangs else 1 for _ in range(requests)],
+        age=[draw(st.sampled_from([0, 5, 12, 100])) if ages else 0 for _ in range(requests)],
+        weight=[draw(st.sampled_from([1.0, 1.0, 2.0, 0.5])) for _ in range(tenants)],
+        held=np.array(_rows(draw, tenants, st.integers(0, 2))) * scale,
+        host_class=host_class,
+        eligible=np.array(eligible, dtype=np.bool_).reshape(requests, classes),
+    )
+
+
+def _rows(draw: st.DrawFn, number: int, amounts: st.SearchStrategy[int]) -> Sequence[list[int]]:
+    return [[draw(amounts) for _ in range(3)] for _ in range(number)]
+
+
+#: Every policy under the settings that change what it does.
+POLICY_SETTINGS: Final[Sequence[tuple[str, Mapping[str, Any]]]] = (
+    *((name, {}) for name in POLICIES),
+    *((name, {"overload": 0.75}) for name in POLICIES if "overload" in POLICIES[name].parameters),
+    ("fuga", {"quota": False}),
+    ("fuga", {"equilibrium": "sequential", "eta": 2}),
+    ("fuga", {"equilibrium": "sweeps", "alpha": 1.5}),
+    ("fuga", {"ranking": ["vcpus", "memory_mib", "disk_gib"]}),
+    ("slots", {"slots": 3}),
+    ("optimal", {"objective": "vms"}),
+)
+
+
+def made(setting: tuple[str, Mapping[str, Any]]) -> tuple[Policy, Mapping[str, Any]]:
+    """Return the policy of a setting, and its parameters."""
+    name, parameters = setting
+    return policy_by_name(name, parameters), parameters
+
+
+policies = st.sampled_from(POLICY_SETTINGS).map(made)

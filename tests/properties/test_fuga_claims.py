@@ -1,0 +1,92 @@
+"""What FUGA's rounds claim, on clusters of every kind, checked by independent code."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.policy_child import answer
+from controller.policy_process import Decision
+from controller.round_inputs import RoundInputs
+from controller.snapshots import Names
+from tests.claims import (
+    StoredRound,
+    overfull_hosts,
+    unfair_exchanges,
+    wrong_holding,
+    wrong_utilities,
+)
+from tests.round_inputs import some_snapshot
+
+TYPES = np.array([[1, 1024, 5], [1, 3072, 15], [2, 6144, 30], [4, 12288, 60], [8, 24576, 60]])
+HOSTS = np.array([[16, 32768, 300], [4, 8192, 500], [4, 4096, 200], [1, 1024, 10]])
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> RoundInputs:
+    """Up to three tenants who ask a few partly filled hosts for whatever."""
+    capacity = HOSTS[draw(st.lists(st.integers(0, 3), min_size=1, max_size=6))]
+    requests = draw(st.integers(1, 5))
+    tenants = draw(st.integers(1, 3))
+    # What runs is whole VMs of tenant 0.
+    running = np.array([draw(st.integers(0, int(host[0]))) for host in capacity])
+    used = np.minimum(running[:, None] * TYPES[0], capacity)
+    held = np.zeros((tenants, 3), dtype=np.int64)
+    held[0] = used.sum(axis=0)
+    snapshot = some_snapshot(
+        capacity=capacity,
+        free=capacity - used,
+        host_class=np.zeros(len(capacity), dtype=np.int64),
+        eligible=np.ones((requests, 1), dtype=np.bool_),
+        demand=TYPES[[draw(st.integers(0, 4)) for _ in range(requests)]],
+        count=np.array([draw(st.integers(1, 20)) for _ in range(requests)]),
+        min_count=np.array([draw(st.sampled_from([1, 1, 2, 4])) for _ in range(requests)]),
+        tenant=np.array([draw(st.integers(0, tenants - 1)) for _ in range(requests)]),
+        age=np.array([draw(st.sampled_from([0, 0, 12, 100])) for _ in range(requests)]),
+        weight=np.array([draw(st.sampled_from([1.0, 2.0, 0.5])) for _ in range(tenants)]),
+        held=held,
+    )
+    names = Names(
+        hosts=tuple((str(h), f"host-{h}") for h in range(len(capacity))),
+        tenants=tuple((str(n), f"tenant-{n}") for n in range(tenants)),
+        requests=tuple((str(q), f"req-{q}", "type") for q in range(requests)),
+    )
+    return RoundInputs(
+        snapshot=snapshot,
+        names=names,
+        policy="fuga",
+        parameters={"alpha": draw(st.sampled_from([1.5, 2.0, 3.0]))},
+        seed=draw(st.integers(0, 5)),
+        budget_units=None,
+    )
+
+
+def decided(inputs: RoundInputs) -> StoredRound:
+    decision = answer("decide", inputs.encode())
+    assert isinstance(decision, Decision), decision
+    return StoredRound.read(inputs.encode(), decision.document)
+
+
+@settings(max_examples=150, deadline=None)
+@given(inputs=rounds())
+def test_no_exchange_would_have_been_fairer(inputs):
+    stored = decided(inputs)
+
+    assert unfair_exchanges(stored) == []
+    assert overfull_hosts(stored) == []
+    assert wrong_holding(stored) == []
+
+
+@settings(max_examples=100, deadline=None)
+@given(inputs=rounds())
+def test_every_utility_that_is_told_is_right(inputs):
+    assert wrong_utilities(decided(inputs)) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(inputs=rounds())
+def test_a_replay_gives_the_same_bytes(inputs):
+    first, second = (answer("decide", inputs.encode()).document for _ in range(2))
+
+    assert first == second

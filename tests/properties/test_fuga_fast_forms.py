@@ -1,0 +1,52 @@
+"""Fast forms against plain ones: fair targets, fair exchanges."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement import Budget
+from placement.draft import Draft
+from placement.exchange import exchange_unfair
+from placement.targets import fair_targets
+from placement.vm_kinds import hosts_for, vm_kinds, vms_that_fit
+from tests.plain.plain_exchange import plain_exchange
+from tests.plain.plain_targets import plain_targets
+from tests.properties.strategies import snapshots
+
+
+@settings(max_examples=400)
+@given(snapshot=snapshots(max_requests=8, max_count=12))
+def test_fair_targets_by_events_are_those_step_by_step(snapshot):
+    fast, plain = fair_targets(snapshot), plain_targets(snapshot)
+
+    amounts = fast[:, None] * snapshot.demand, plain[:, None] * snapshot.demand
+    np.testing.assert_allclose(
+        amounts[0], amounts[1], rtol=1e-6, atol=1e-6 * snapshot.pool.max(initial=1)
+    )
+
+
+def filled_at_random(snapshot, seed):
+    """Return a draft full of VMs that were placed without regard to anybody."""
+    rng, draft, kinds = np.random.default_rng(seed), Draft(snapshot), vm_kinds(snapshot)
+    for host in rng.permutation(len(snapshot.free)).tolist():
+        for request in rng.permutation(len(snapshot.count)).tolist():
+            if hosts_for(snapshot, kinds)[kinds.of_request[request], host]:
+                fits = int(vms_that_fit(draft.room[[host]], snapshot.demand[request])[0])
+                if count := min(fits, int(draft.remaining[request])):
+                    draft.put(request, host, int(rng.integers(1, count + 1)))
+    return draft
+
+
+@settings(max_examples=300)
+@given(
+    snapshot=snapshots(min_requests=2, max_requests=9, max_hosts=6, max_count=12),
+    seed=st.integers(0, 1000),
+)
+def test_exchanges_found_step_by_step_are_those_found_anew_each_time(snapshot, seed):
+    fast, plain = filled_at_random(snapshot, seed), filled_at_random(snapshot, seed)
+    kinds = vm_kinds(snapshot)
+
+    assert exchange_unfair(fast, kinds, Budget()) == plain_exchange(plain, kinds, Budget())
+    assert fast.rows.tolist() == plain.rows.tolist()

@@ -1,0 +1,218 @@
+"""What the game promises: the best combinations, equilibria, utilities that add up."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from placement import Budget, policy_by_name
+from placement.combinations import top_combinations
+from placement.equilibrium import solve
+from placement.fuga_parameters import FugaParameters
+from placement.game import UTILITY_TOLERANCE, Game
+from placement.serving import Serving, fairness_of
+from placement.strategies import TopCombinations, players_of
+from placement.targets import fair_targets, most_that_fit
+from placement.vm_kinds import vm_kinds
+from tests.properties.strategies import snapshots
+
+RANKING = np.array([0, 1])
+
+
+@st.composite
+def hosts_and_kinds(draw):
+    free = np.array([draw(st.integers(1, 9)) for _ in range(3)])
+    room = np.minimum(free, [draw(st.integers(0, 9)) for _ in range(3)])
+    kinds = draw(st.integers(1, 4))
+    demand = np.array([[draw(st.integers(0, 4)) for _ in range(3)] for _ in range(kinds)])
+    most = np.array([draw(st.integers(0, 9)) for _ in range(kinds)])
+    return free, room, demand, most
+
+
+def every_combination(room, demand, most):
+    """All that fit and are not empty, of kinds that demand something."""
+    usable = np.where(demand.any(axis=1), most, 0)
+    for counts in itertools.product(*(range(n + 1) for n in usable)):
+        if any(counts) and (np.array(counts) @ demand <= room).all():
+            yield counts
+
+
+@given(case=hosts_and_kinds(), eta=st.integers(1, 6), seed=st.integers(0, 100))
+def test_the_best_combinations_are_those_of_full_enumeration(case, eta, seed):
+    free, room, demand, most = case
+
+    found = top_combinations(
+        free=free,
+        room=room,
+        demand=demand,
+        most=most,
+        ranking=RANKING,
+        eta=eta,
+        rng=np.random.default_rng(seed),
+        budget=Budget(),
+    )
+
+    scores = sorted(
+        (
+            float(((np.array(counts) @ demand)[RANKING] / free[RANKING]).min())
+            for counts in every_combination(room, demand, most)
+        ),
+        reverse=True,
+    )
+    assert found.score[:eta].tolist() == scores[:eta]
+    assert len({tuple(row) for row in found.counts.tolist()}) == len(found.counts)
+    assert not found.cut
+
+
+@given(seed=st.integers(0, 1000))
+def test_a_large_host_with_many_kinds_is_searched_within_the_limit(seed):
+    rng = np.random.default_rng(seed)
+    demand = np.stack([rng.integers(1, 17, 20), rng.integers(1, 65, 20) * 512], axis=1)
+    free = np.array([128, 512 * 1024])
+    budget = Budget()
+
+    found = top_combinations(
+        free=free,
+        room=free,
+        demand=demand,
+        most=np.full(20, 10_000),
+        ranking=RANKING,
+        eta=5,
+        rng=rng,
+        budget=budget,
+    )
+
+    assert budget.spent < 60_000
+    assert (found.counts @ demand <= free).all()
+    assert found.score[0] >= 0.995 * best_reachable(demand, 128, 1024)
+
+
+def best_reachable(demand, cores, halves_of_gib):
+    """Return the best minimum utilization, by the table of all reachable sums."""
+    reachable = [1] + [0] * cores  # a bit for each sum of memory
+    for cpu, memory in demand.tolist():
+        for core in range(cpu, cores + 1):
+            reachable[core] |= reachable[core - cpu] << (memory // 512)
+    mask = (1 << (halves_of_gib + 1)) - 1
+    return max(
+        min(core / cores, ((bits & mask).bit_length() - 1) / halves_of_gib)
+        for core, bits in enumerate(reachable)
+        if bits & mask
+    )
+
+
+def a_game(snapshot, seed, eta=3, alpha=2.0):
+    kinds = vm_kinds(snapshot)
+    serving = Serving(
+        snapshot,
+        kinds,
+        targets=fair_targets(snapshot),
+        offered=most_that_fit(snapshot, snapshot.free),
+        given=np.zeros_like(snapshot.count),
+        held=snapshot.held,
+        alpha=alpha,
+    )
+    search = TopCombinations(kinds.demand, RANKING, eta, np.random.default_rng(seed), Budget())
+    players = players_of(snapshot, kinds, snapshot.free, snapshot.free, RANKING)
+    return Game.of(players, serving, search, kinds.demand, RANKING)
+
+
+def brute_force(game, player, taken):
+    """Return the choices of the subgame in plain recursion: (totals, [counts])."""
+    if player == len(game.players):
+        return taken, []
+    options = game.clipped(player, game.serving.available - taken)
+    best = None
+    for counts, skew in zip(options.counts, options.skewness, strict=True):
+        totals, answers = brute_force(game, player + 1, taken + counts)
+        utility = float(game.serving.fairness(totals[None])[0]) - skew
+        if best is None or utility > best[0] + UTILITY_TOLERANCE:
+            best = (utility, totals, [counts.tolist(), *answers])
+    return best[1], best[2]
+
+
+@given(snapshot=snapshots(max_hosts=4, min_requests=1), seed=st.integers(0, 100))
+def test_backward_induction_is_what_brute_force_finds(snapshot, seed):
+    game = a_game(snapshot, seed)
+    assume(game.players)
+    _, expected = brute_force(game, 0, np.zeros(len(game.demand), dtype=np.int64))
+
+    solution = solve(game, equilibrium="exact", eta=3, most_sweeps=0, budget=Budget())
+
+    assert solution.equilibrium == "exact"
+    assert [game.moves[player].counts.tolist() for player in sorted(game.moves)] == expected
+
+
+@given(
+    snapshot=snapshots(max_hosts=6, min_requests=1, max_count=12),
+    seed=st.integers(0, 100),
+    alpha=st.sampled_from([1.2, 2.0, 3.0]),
+)
+def test_after_the_sweeps_no_host_gains_by_another_strategy(snapshot, seed, alpha):
+    game = a_game(snapshot, seed, alpha=alpha)
+    assume(game.players)
+
+    solution = solve(game, equilibrium="sweeps", eta=3, most_sweeps=1000, budget=Budget())
+
+    assert solution.cut is None
+    assert solution.potential[1] >= solution.potential[0] - 1e-9
+    for player, move in game.moves.items():
+        others = game.totals - move.counts
+        options = game.clipped(player, game.serving.available - others)
+        own = float(
+            game.serving.fairness((others + move.counts)[None])[0]
+            - move.strategies.skewness[move.chosen]
+        )
+        utilities = game.serving.fairness(others + options.counts) - options.skewness
+        assert utilities.max() <= own + 2 * UTILITY_TOLERANCE
+    assert (game.totals <= game.serving.available).all()
+
+
+@given(snapshot=snapshots(max_hosts=5, min_requests=1), seed=st.integers(0, 100))
+def test_the_table_of_fairness_is_the_formula(snapshot, seed):
+    game = a_game(snapshot, seed)
+    rng = np.random.default_rng(seed)
+    totals = rng.integers(0, game.serving.available + 1)
+    tasks = np.zeros_like(snapshot.count)
+    for kind, count in enumerate(totals.tolist()):
+        for request, n in game.serving.served(kind, 0, count).items():
+            tasks[request] += n
+
+    expected = fairness_of(snapshot, tasks, fair_targets(snapshot), 2.0)
+
+    assert game.serving.fairness(totals[None])[0] == pytest.approx(expected, abs=1e-7)
+
+
+@given(snapshot=snapshots(min_requests=1), seed=st.integers(0, 100))
+def test_what_a_host_weighed_can_be_recomputed_from_the_snapshot(snapshot, seed):
+    policy = policy_by_name("fuga", {"quota": False, "equilibrium": "sweeps"})
+    details = policy.place(snapshot, np.random.default_rng(seed), Budget()).details
+    targets = np.array(details["targets"])
+
+    for host, weighed in details["weighed"].items():
+        capacity, free = snapshot.capacity[int(host)], snapshot.free[int(host)]
+        assert sum(each["chosen"] for each in weighed) == 1
+        assert len(weighed) <= FugaParameters().eta + 1
+        others = next(each["others"] for each in weighed if each["chosen"])
+        for each in weighed:
+            taken = as_array(snapshot, each["counts"])
+            amounts = taken @ snapshot.demand
+            score = (amounts[RANKING] / free[RANKING]).min()
+            assert each["minimum_utilization"] == pytest.approx(score)
+            u = ((capacity - free + amounts) / np.maximum(capacity, 1))[RANKING]
+            skew = np.sqrt(((u / u.mean() - 1) ** 2).sum()) if u.mean() > 0 else 0.0
+            fairness = fairness_of(snapshot, taken + as_array(snapshot, others), targets, 2.0)
+            assert each["utility"] == pytest.approx(fairness - skew, abs=1e-6)
+        best = max(each["utility"] for each in weighed)
+        assert next(e["utility"] for e in weighed if e["chosen"]) >= best - 1e-8
+
+
+def as_array(snapshot, by_request):
+    counts = np.zeros(len(snapshot.count), dtype=np.int64)
+    for request, count in by_request.items():
+        counts[int(request)] = count
+    return counts

@@ -1,0 +1,246 @@
+"""What every policy promises, on clusters of every shape."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement import (
+    Budget,
+    Reason,
+    allocation_bound,
+    check_allocation,
+    policy_by_name,
+    set_aside,
+    shares_after,
+    shortages,
+)
+from placement.draft import Draft
+from placement.shortage import free_after
+from tests.builders import a_snapshot
+from tests.properties.plain_best_fit import plain_best_fit
+from tests.properties.strategies import POLICY_SETTINGS, made, snapshots
+
+SEEDS = st.integers(0, 2**32 - 1)
+every_policy = pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(made(each), id="-".join(map(str, (each[0], *each[1].values()))))
+        for each in POLICY_SETTINGS
+    ],
+)
+
+
+def place(policy, snapshot, seed=0, units=None):
+    return policy.place(snapshot, np.random.default_rng(seed), Budget(units))
+
+
+@every_policy
+@given(snapshot=snapshots(), seed=SEEDS)
+def test_every_allocation_is_feasible(policy, snapshot, seed):
+    policy, parameters = policy
+
+    allocation = place(policy, snapshot, seed)
+
+    check_allocation(snapshot, allocation, overload=parameters.get("overload"))
+
+
+@every_policy
+@given(snapshot=snapshots(), seed=SEEDS, units=st.integers(0, 200))
+def test_a_small_budget_cuts_the_search_never_the_rules(policy, snapshot, seed, units):
+    policy, parameters = policy
+
+    allocation = place(policy, snapshot, seed, units)
+
+    check_allocation(snapshot, allocation, overload=parameters.get("overload"))
+    assert allocation.work <= units
+    assert allocation.cut == bool(allocation.details.get("cuts"))
+
+
+@every_policy
+@given(snapshot=snapshots(), seed=SEEDS)
+def test_same_seed_same_answer_to_the_last_bit(policy, snapshot, seed):
+    policy, _ = policy
+
+    first, second = place(policy, snapshot, seed), place(policy, snapshot, seed)
+
+    assert first.placed.tolist() == second.placed.tolist()
+    assert first.left_out == second.left_out
+    assert first.work == second.work
+    told = json.dumps(first.details, allow_nan=False)
+    assert told == json.dumps(second.details, allow_nan=False)
+
+
+@every_policy
+@given(snapshot=snapshots())
+def test_nothing_is_left_out_that_still_fits(policy, snapshot):
+    policy, parameters = policy
+
+    allocation = place(policy, snapshot)
+
+    free = free_after(snapshot, allocation)
+    for left in allocation.left_out:
+        open_to = snapshot.eligible[left.request][snapshot.host_class]
+        fits = (free[open_to] >= snapshot.demand[left.request]).all(axis=1).any()
+        if left.reason is Reason.ABOVE_OVERLOAD:
+            assert "overload" in parameters
+            assert fits
+        elif left.reason is Reason.NO_SLOTS:
+            assert fits
+        elif left.reason is not Reason.NOTHING_ASKED:
+            assert not fits
+
+
+@every_policy
+@given(snapshot=snapshots())
+def test_placing_then_removing_restores_what_was_free(policy, snapshot):
+    policy, _ = policy
+    allocation = place(policy, snapshot)
+    draft = Draft(snapshot)
+
+    for request, host, count in allocation.placed.tolist():
+        draft.put(request, host, count)
+    for request, host, count in reversed(allocation.placed.tolist()):
+        draft.take_back(request, host, count)
+
+    assert (draft.free == snapshot.free).all()
+    assert (draft.held == snapshot.held).all()
+    assert not draft.placed
+
+
+@every_policy
+@given(snapshot=snapshots())
+def test_what_was_set_aside_would_have_been_left_out_for_the_same_reason(policy, snapshot):
+    policy, _ = policy
+
+    rest, aside = set_aside(snapshot)
+
+    check_allocation(rest, place(policy, rest))
+    told = {each.request: each for each in place(policy, snapshot).left_out}
+    assert all(told[each.request] == each for each in aside)
+
+
+@given(snapshot=snapshots(max_hosts=6, max_requests=6, max_count=12))
+def test_best_fit_in_buckets_is_best_fit_host_by_host(snapshot):
+    allocation = place(policy_by_name("best_fit_drfh", {}), snapshot)
+
+    assert allocation.placed.tolist() == plain_best_fit(snapshot)
+
+
+@given(
+    name=st.sampled_from(
+        ["best_fit_drfh", "first_fit_drfh", "drf_pool", "slots", "first_fit", "best_fit"]
+    ),
+    snapshot=snapshots(),
+    order=st.randoms(use_true_random=False),
+)
+def test_renaming_tenants_only_renames_the_result(name, snapshot, order):
+    new = list(range(len(snapshot.weight)))
+    order.shuffle(new)
+    old = np.argsort(new)
+    renamed = dataclasses.replace(
+        snapshot,
+        tenant=np.array(new, dtype=np.int64)[snapshot.tenant],
+        weight=snapshot.weight[old],
+        held=snapshot.held[old],
+    )
+    policy = policy_by_name(name, {})
+
+    assert place(policy, renamed).placed.tolist() == place(policy, snapshot).placed.tolist()
+
+
+@given(snapshot=snapshots(), seed=SEEDS)
+def test_renaming_tenants_only_renames_the_result_of_the_game(snapshot, seed):
+    new = np.arange(len(snapshot.weight))[::-1].copy()
+    renamed = dataclasses.replace(
+        snapshot,
+        tenant=new[snapshot.tenant],
+        weight=snapshot.weight[::-1].copy(),
+        held=snapshot.held[::-1].copy(),
+    )
+    policy = policy_by_name("fuga", {})
+
+    assert (
+        place(policy, renamed, seed).placed.tolist()
+        == place(policy, snapshot, seed).placed.tolist()
+    )
+
+
+@given(
+    sizes=st.permutations([(301, 1103), (509, 811), (701, 503), (1303, 307)]),
+    count=st.integers(1, 12),
+)
+def test_renaming_hosts_only_renames_the_result_when_nothing_ties(sizes, count):
+    def placed(order):
+        snapshot = a_snapshot(
+            capacity=order, demand=[(17, 23), (29, 13)], count=count, resources=("a", "b")
+        )
+        rows = place(policy_by_name("best_fit_drfh", {}), snapshot).placed.tolist()
+        return sorted((q, tuple(order[h]), n) for q, h, n in rows)
+
+    assert placed(sizes) == placed(sorted(sizes))
+
+
+@every_policy
+@given(snapshot=snapshots())
+def test_the_bound_is_never_beaten(policy, snapshot):
+    policy, _ = policy
+    allocation = place(policy, snapshot)
+    requests, counts = allocation.placed[:, 0], allocation.placed[:, 2]
+
+    for resource in range(3):
+        given_out = int((counts * snapshot.demand[requests, resource]).sum())
+        assert given_out <= allocation_bound(snapshot, resource) * (1 + 1e-6) + 1e-6
+
+
+@every_policy
+@given(snapshot=snapshots())
+def test_shortages_are_told_of_what_is_free_afterwards(policy, snapshot):
+    policy, _ = policy
+    allocation = place(policy, snapshot)
+    free = free_after(snapshot, allocation)
+
+    for left in allocation.left_out:
+        for short in shortages(snapshot, allocation, left.request):
+            demand = int(snapshot.demand[left.request, short.resource])
+            assert short.missing == demand - int(free[short.nearest_host, short.resource]) > 0
+            assert snapshot.eligible[left.request, snapshot.host_class[short.nearest_host]]
+            assert 1 <= short.hosts_short <= short.hosts
+
+
+@settings(max_examples=200)
+@given(snapshot=snapshots(max_requests=4), seed=SEEDS)
+def test_a_richer_tenant_of_fuga_could_not_have_made_room_for_a_poorer_one(snapshot, seed):
+    """Levels differ by at most one VM, or no VM of the richer could have been the poorer's."""
+    allocation = place(policy_by_name("fuga", {}), snapshot, seed)
+    free = free_after(snapshot, allocation)
+    level = shares_after(snapshot, allocation) / snapshot.weight
+    one_vm = (
+        np.divide(
+            snapshot.demand,
+            snapshot.pool,
+            out=np.zeros(snapshot.demand.shape),
+            where=snapshot.pool > 0,
+        ).max(axis=1)
+        / snapshot.weight[snapshot.tenant]
+    )
+
+    for left in allocation.left_out:
+        poor = int(snapshot.tenant[left.request])
+        if left.reason is not Reason.NO_ROOM:
+            continue
+        for request, host, _ in allocation.placed.tolist():
+            rich = int(snapshot.tenant[request])
+            gap = level[rich] - level[poor]
+            if gap <= max(one_vm[request], one_vm[left.request]) + 1e-6:
+                continue
+            if not snapshot.eligible[left.request, snapshot.host_class[host]]:
+                continue
+            fits = free[host] + snapshot.demand[request] >= snapshot.demand[left.request]
+            after = level[poor] + one_vm[left.request]
+            assert not (fits.all() and after < level[rich] - one_vm[request] - 1e-6)

@@ -1,0 +1,132 @@
+"""From a request over REST to guests that boot, are measured, and are gone again."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from tests.kill_nine import domains, hosts_file, volumes
+from tests.running import eventually, running_fuga
+
+pytestmark = [pytest.mark.qemu, pytest.mark.sqlite, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def lab(lab_cluster):
+    return lab_cluster(3)
+
+
+@pytest.fixture(scope="module")
+def fuga(lab, tmp_path_factory):
+    """`fuga up` with an operator's one host; the others are registered over REST."""
+    state_dir = tmp_path_factory.mktemp("guests") / "state"
+    state_dir.mkdir()
+    file = hosts_file(state_dir / "hosts.toml", list(lab.hosts[:1]))
+    with running_fuga(state_dir, "--hosts", str(file)) as fuga:
+        yield fuga
+
+
+def test_requests_become_guests_that_boot_are_measured_and_are_deleted(lab, fuga):
+    with fuga.client() as operator:
+        for number, host in enumerate(lab.hosts[1:], start=2):
+            answer = operator.post("/v1/hosts", json=new_host(number, host.uri))
+            assert answer.status_code == 202, answer.text
+        eventually(lambda: {host["health"] for host in hosts(operator)} == {"up"})
+
+    with fuga.client("a") as a, fuga.client("b") as b:
+        asked = {
+            client.post("/v1/requests", json={"vm_type": vm_type, "count": count}).json()["id"]: (
+                client
+            )
+            for client, vm_type, count in ((a, "tiny", 3), (b, "small", 2))
+        }
+        for request, client in asked.items():
+            eventually(lambda r=request, c=client: all_run(c.get(f"/v1/requests/{r}").json()))
+        vms = a.get("/v1/vms").json()["items"] + b.get("/v1/vms").json()["items"]
+        assert {vm["tenant"] for vm in a.get("/v1/vms").json()["items"]} == {"a"}
+
+    where = {vm["id"]: int(vm["host"].removeprefix("kvm-")) for vm in vms}
+    for vm, number in where.items():
+        log = lab.serial_log(number, f"fuga-{vm}")
+        eventually(lambda log=log, vm=vm: f"LAB-GUEST-READY uuid={vm}" in read(log))
+    running = {vm for host in lab.hosts for vm, state in domains(host.uri).items()}
+    assert running == set(where)
+
+    eventually(lambda: measured(fuga) >= set(where))
+
+    for request in asked:
+        fuga.cli("rm", request)
+    eventually(lambda: all(not domains(host.uri) for host in lab.hosts))
+    eventually(lambda: all(not volumes(host.uri) for host in lab.hosts))
+    eventually(lambda: fuga.sql("select sum(committed) from inventories") == [(0,)])
+    assert [lab.images(number) for number in (1, 2, 3)] == [{"base.qcow2"}] * 3
+    assert fuga.sql("select count(*) from assignments where state != 'released'") == [(0,)]
+
+
+def test_a_host_that_does_not_answer_stays_enrolling_and_says_why(fuga):
+    with fuga.client() as operator:
+        answer = operator.post("/v1/hosts", json=new_host(9, "qemu+tcp://127.0.0.1:1/system"))
+        assert answer.status_code == 202, answer.text
+
+        host = eventually(lambda: enrolling_with_error(operator, "kvm-9"))
+
+    assert host["health"] == "enrolling"
+    assert "127.0.0.1:1" in host["last_error"]
+
+
+def test_a_request_too_large_for_any_host_waits_and_says_so(fuga):
+    with fuga.client("a") as a:
+        request = a.post("/v1/requests", json={"vm_type": "xlarge", "count": 1}).json()["id"]
+
+        told = eventually(lambda: decided(a, request))
+
+    assert told["waiting"]["reason"] == "no_host_large_enough"
+    assert told["state"] == "pending"
+    fuga.cli("rm", request)
+
+
+def new_host(number: int, uri: str) -> dict:
+    return {
+        "name": f"kvm-{number}",
+        "uri": uri,
+        "domain_type": "qemu",
+        "base_volume": "base.qcow2",
+        "memory_backing_mib": 96,
+        "overrides": {"vcpus": 4, "memory_mib": 8192, "disk_gib": 200},
+    }
+
+
+def hosts(operator) -> list[dict]:
+    return operator.get("/v1/hosts").json()["items"]
+
+
+def enrolling_with_error(operator, name: str) -> dict | None:
+    host = operator.get(f"/v1/hosts/{name}").json()
+    return host if host["last_error"] else None
+
+
+def all_run(request: dict) -> bool:
+    return request["vms_running"] == request["count"]
+
+
+def decided(client, request: str) -> dict | None:
+    told = client.get(f"/v1/requests/{request}/explanation").json()
+    return told if told["waiting"]["reason"] != "not_decided_yet" else None
+
+
+def read(log) -> str:
+    return log.read_text(errors="replace") if log.exists() else ""
+
+
+def measured(fuga) -> set[str]:
+    """VMs whose processor time and resident memory the monitor's latest reports carry."""
+    found = set()
+    for (report,) in fuga.sql("select report from host_reports"):
+        found |= {
+            str(uuid.UUID(each["uuid"]))
+            for each in json.loads(report)["domains"]
+            if each["cpu_time_ns"] and each["memory_used_mib"]
+        }
+    return found

@@ -1,0 +1,546 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.cli.main import main
+from tests.fakes.http_api import HttpApi, http_api, problem
+
+REQUEST_ID = "0193a000-0000-7000-8000-000000000001"
+VM_ID = "0193a111-0000-7000-8000-000000000002"
+
+
+def a_request(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": REQUEST_ID,
+        "name": "web",
+        "tenant": "a",
+        "vm_type": "small",
+        "count": 4,
+        "min_count": 1,
+        "requires": [],
+        "hosts": None,
+        "state": "pending",
+        "waiting": None,
+        "vms_placed": 0,
+        "vms_running": 0,
+        "created_at": "2026-01-01T00:00:00Z",
+        "updated_at": "2026-01-01T00:00:00Z",
+        **changes,
+    }
+
+
+def a_vm(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": VM_ID,
+        "name": "web-1",
+        "request_id": REQUEST_ID,
+        "tenant": "a",
+        "vm_type": "small",
+        "host": "host-1",
+        "desired": "running",
+        "observed": "running",
+        "assignment_id": "0193a222-0000-7000-8000-000000000003",
+        "assignment_state": "active",
+        "round": 3,
+        "generation": 1,
+        "last_error": None,
+        "created_at": "2026-01-01T00:00:00Z",
+        "deleted_at": None,
+        **changes,
+    }
+
+
+def a_host(**changes: Any) -> dict[str, Any]:
+    inventory = {
+        "resource": "vcpus",
+        "detected": 8,
+        "override": None,
+        "reserved": 0,
+        "foreign": 0,
+        "ratio_thousandths": 1500,
+        "committed": 3,
+        "capacity": 12,
+    }
+    return {
+        "name": "host-1",
+        "uri": "qemu+tcp://192.0.2.1/system",
+        "admin": "active",
+        "health": "up",
+        "labels": ["ssd"],
+        "inventories": [inventory],
+        "last_polled_at": "2026-01-01T00:00:00Z",
+        "last_error": None,
+        **changes,
+    }
+
+
+@dataclass
+class Ended:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Fuga = Callable[..., Ended]
+
+
+@pytest.fixture
+def api() -> Iterator[HttpApi]:
+    with http_api() as served:
+        yield served
+
+
+@pytest.fixture
+def fuga(
+    api: HttpApi,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Fuga:
+    monkeypatch.setenv("FUGA_URL", api.url)
+    monkeypatch.setenv("FUGA_TOKEN", "secret")
+    monkeypatch.setenv("FUGA_STATE_DIR", str(tmp_path))
+    monkeypatch.delenv("FUGA_CONFIG", raising=False)
+
+    def run(*arguments: str) -> Ended:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        captured = capsys.readouterr()
+        code = ended.value.code
+        return Ended(int(code) if code is not None else 0, captured.out, captured.err)
+
+    return run
+
+
+def test_a_request_is_posted_with_a_key_and_the_token(api: HttpApi, fuga: Fuga) -> None:
+    api.on("POST", "/v1/requests", a_request(), status=201)
+
+    ended = fuga("request", "small", "-n", "4", "--name", "web", "--tenant", "a")
+
+    (asked,) = api.calls("POST", "/v1/requests")
+    assert ended.status == 0
+    assert "request web" in ended.out
+    assert asked.body == {
+        "vm_type": "small",
+        "count": 4,
+        "name": "web",
+        "tenant": "a",
+        "requires": [],
+    }
+    assert asked.headers["Authorization"] == "Bearer secret"
+    assert asked.headers["Idempotency-Key"]
+
+
+def test_a_problem_becomes_one_message_and_status_2(api: HttpApi, fuga: Fuga) -> None:
+    refusal = problem(404, "not_found", "no vm_type 'huge'; known: small, large")
+    api.on("POST", "/v1/requests", refusal, status=404)
+
+    ended = fuga("request", "huge", "--tenant", "a")
+
+    assert ended.status == 2
+    assert ended.err == "fuga: no vm_type 'huge'; known: small, large\n"
+    assert ended.out == ""
+
+
+def test_every_faulty_place_of_the_input_is_named_once(api: HttpApi, fuga: Fuga) -> None:
+    first = {"in": "body", "pointer": "#/count", "detail": "#/count: found 0, allowed: ≥ 1"}
+    second = {"in": "body", "pointer": "#/name", "detail": "#/name: found 'A B', allowed: a name"}
+    refusal = problem(422, "invalid", "#/count: found 0, allowed: ≥ 1", first, second)
+    api.on("POST", "/v1/requests", refusal, status=422)
+
+    ended = fuga("request", "small", "-n", "0")
+
+    assert ended.status == 2
+    assert ended.err.count("#/count") == 1
+    assert ended.err.count("found 'A B'") == 1
+
+
+def test_a_refused_token_says_what_to_do(api: HttpApi, fuga: Fuga) -> None:
+    api.on("GET", "/v1/requests", problem(401, "unauthorized", "unknown token"), status=401)
+
+    ended = fuga("requests")
+
+    assert ended.status == 2
+    assert "FUGA_TOKEN" in ended.err
+
+
+def test_an_error_of_the_server_is_status_1(api: HttpApi, fuga: Fuga) -> None:
+    api.on("GET", "/v1/hosts", problem(500, "internal", "logged as incident 7"), status=500)
+
+    assert fuga("host", "list").status == 1
+
+
+def test_no_api_is_status_4_and_says_how_to_start_it(
+    fuga: Fuga, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUGA_URL", "http://127.0.0.1:1")
+
+    ended = fuga("vms")
+
+    assert ended.status == 4
+    assert "fuga up" in ended.err
+
+
+def test_an_unknown_option_is_status_2(fuga: Fuga) -> None:
+    assert fuga("requests", "--colour").status == 2
+
+
+@pytest.mark.parametrize(
+    "arguments", [("-o", "json", "vms"), ("vms", "-o", "json")], ids=["before", "after"]
+)
+def test_json_is_the_records_and_nothing_else(
+    api: HttpApi, fuga: Fuga, arguments: tuple[str, ...]
+) -> None:
+    api.on_list("/v1/vms", a_vm())
+
+    assert fuga(*arguments).json == [a_vm()]
+
+
+def test_lists_are_read_page_by_page(api: HttpApi, fuga: Fuga) -> None:
+    first = {"items": [a_vm(name="web-1")], "next": "cursor-of-the-second"}
+    second = {"items": [a_vm(name="web-2")], "next": None}
+    api.on("GET", "/v1/vms", first, second)
+
+    names = [vm["name"] for vm in fuga("vms", "-o", "json").json]
+
+    assert names == ["web-1", "web-2"]
+    assert api.asked[1].query["cursor"] == "cursor-of-the-second"
+
+
+def test_as_speaks_with_the_token_of_that_tenant(api: HttpApi, fuga: Fuga, tmp_path: Path) -> None:
+    content = {"url": api.url, "operator": "op", "tenants": {"b": "token-of-b"}}
+    (tmp_path / "credentials.json").write_text(json.dumps(content))
+    api.on_list("/v1/requests")
+
+    fuga("--as", "b", "requests")
+    fuga("requests", "--as", "b")
+
+    tokens = [each.headers["Authorization"] for each in api.asked]
+    assert tokens == ["Bearer token-of-b"] * 2
+
+
+def test_requests_say_what_they_wait_for(api: HttpApi, fuga: Fuga) -> None:
+    waiting = {"count": 3, "reason": "no_room", "round": 7, "detail": {}}
+    api.on_list("/v1/requests", a_request(waiting=waiting, vms_placed=1))
+
+    assert "3: no_room" in fuga("requests").out
+
+
+def test_wait_ends_when_all_vms_run(api: HttpApi, fuga: Fuga) -> None:
+    api.on("POST", "/v1/requests", a_request(), status=201)
+    running = a_request(state="placed", vms_placed=4, vms_running=4)
+    api.on("GET", f"/v1/requests/{REQUEST_ID}", a_request(vms_placed=4), running)
+
+    ended = fuga("request", "small", "-n", "4", "--wait", "--tenant", "a")
+
+    assert ended.status == 0
+    assert "all 4 VMs of web run" in ended.out
+    assert "0 of 4 run" in ended.err
+
+
+def test_wait_that_expires_is_status_3_with_the_reasons(api: HttpApi, fuga: Fuga) -> None:
+    waiting = {"count": 3, "reason": "no_room", "round": 7, "detail": {}}
+    stuck = a_request(waiting=waiting, vms_placed=1)
+    api.on("POST", "/v1/requests", a_request(), status=201)
+    api.on("GET", f"/v1/requests/{REQUEST_ID}", stuck)
+    explanation = {"waiting": {"message": "memory_mib is short on 8 of 8 hosts"}}
+    api.on("GET", f"/v1/requests/{REQUEST_ID}/explanation", explanation)
+    failed = a_vm(observed="absent", assignment_state="quarantined", last_error="pool is full")
+    api.on_list("/v1/vms", failed)
+
+    ended = fuga("request", "small", "-n", "4", "--wait", "--timeout", "0", "--tenant", "a")
+
+    assert ended.status == 3
+    assert "3 wait: no_room" in ended.err
+    assert "memory_mib is short on 8 of 8 hosts" in ended.err
+    assert "web-1 on host-1: quarantined: pool is full" in ended.err
+
+
+def test_wait_ends_at_once_when_the_request_was_deleted(api: HttpApi, fuga: Fuga) -> None:
+    api.on("POST", "/v1/requests", a_request(), status=201)
+    api.on("GET", f"/v1/requests/{REQUEST_ID}", a_request(state="cancelled"))
+
+    ended = fuga("request", "small", "-n", "4", "--wait", "--tenant", "a")
+
+    assert ended.status == 1
+    assert "cancelled" in ended.err
+
+
+def test_a_request_is_deleted_by_its_name(api: HttpApi, fuga: Fuga) -> None:
+    gone = a_request(name="web", state="released", id="0193a000-0000-7000-8000-00000000000f")
+    api.on_list("/v1/requests", gone, a_request(vms_placed=4))
+    api.on_list("/v1/vms")
+    api.on("DELETE", f"/v1/requests/{REQUEST_ID}", a_request(vms_placed=4), status=202)
+
+    ended = fuga("rm", "web")
+
+    assert ended.status == 0
+    assert "deleted request web of tenant a, 4 VMs are being removed" in ended.out
+
+
+def test_a_vm_is_deleted_by_the_beginning_of_its_id(api: HttpApi, fuga: Fuga) -> None:
+    api.on_list("/v1/requests", a_request())
+    api.on_list("/v1/vms", a_vm())
+    api.on("DELETE", f"/v1/vms/{VM_ID}", a_vm(desired="deleted"), status=202)
+
+    ended = fuga("rm", "0193a111")
+
+    assert ended.status == 0
+    assert "deleted vm web-1" in ended.out
+
+
+def test_of_two_tenants_requests_of_one_name_none_is_guessed(api: HttpApi, fuga: Fuga) -> None:
+    other = a_request(id="0193a333-0000-7000-8000-000000000001", tenant="b")
+    api.on_list("/v1/requests", a_request(), other)
+    api.on_list("/v1/vms")
+
+    ended = fuga("rm", "web")
+
+    assert ended.status == 2
+    assert REQUEST_ID in ended.err
+    assert other["id"] in ended.err
+
+
+def test_a_slip_in_one_name_deletes_nothing(api: HttpApi, fuga: Fuga) -> None:
+    api.on_list("/v1/requests", a_request())
+    api.on_list("/v1/vms")
+    api.on("DELETE", f"/v1/requests/{REQUEST_ID}", a_request(), status=202)
+
+    ended = fuga("rm", "web", "wbe")
+
+    assert ended.status == 2
+    assert "'wbe'" in ended.err
+    assert not api.calls("DELETE", f"/v1/requests/{REQUEST_ID}")
+
+
+def test_a_host_is_added_with_what_was_said_of_it(api: HttpApi, fuga: Fuga) -> None:
+    api.on("POST", "/v1/hosts", a_host(health="enrolling"), status=202)
+
+    ended = fuga(
+        "host", "add", "host-1", "qemu+tls://h/system", "--label", "ssd",
+        "--override", "vcpus=8", "--override", "memory_mib=16384", "--ratio", "vcpus=2.5",
+    )  # fmt: skip
+
+    body = api.calls("POST", "/v1/hosts")[0].body
+    assert ended.status == 0
+    assert body["overrides"] == {"vcpus": 8, "memory_mib": 16384}
+    assert body["ratios"] == {"vcpus": 2500}
+    assert body["labels"] == ["ssd"]
+
+
+def test_a_host_that_stays_enrolling_says_its_error_and_status_3(api: HttpApi, fuga: Fuga) -> None:
+    enrolling = a_host(health="enrolling", last_error="connection refused")
+    api.on("POST", "/v1/hosts", enrolling, status=202)
+    api.on("GET", "/v1/hosts/host-1", enrolling)
+
+    ended = fuga("host", "add", "host-1", "qemu+tls://h/system", "--wait", "--timeout", "0")
+
+    assert ended.status == 3
+    assert "connection refused" in ended.err
+
+
+@pytest.mark.parametrize("given", ["vcpus", "vcpus=", "=3", "vcpus=-1", "vcpus=1.5", "vcpus=٣"])
+def test_an_amount_that_is_none_is_refused_before_anything_is_asked(
+    api: HttpApi, fuga: Fuga, given: str
+) -> None:
+    ended = fuga("type", "add", "odd", given)
+
+    assert ended.status == 2
+    assert repr(given) in ended.err
+    assert api.asked == []
+
+
+def test_hosts_show_committed_of_capacity_aligned(api: HttpApi, fuga: Fuga) -> None:
+    api.on_list("/v1/hosts", a_host(), a_host(name="a-host-with-a-longer-name"))
+
+    lines = fuga("host", "list").out.splitlines()
+
+    ends = {line.index("3/12") for line in lines if "3/12" in line}
+    assert len(ends) == 1
+
+
+def test_a_host_is_shown_with_what_the_monitor_saw_last(api: HttpApi, fuga: Fuga) -> None:
+    domain = {
+        "name": "fuga-x",
+        "state": "running",
+        "assignment_id": None,
+        "vcpus": 2,
+        "memory_mib": 2048,
+        "memory_used_mib": 107,
+        "cpu_time_ns": 2_500_000_000,
+    }
+    report = {
+        "polled_at": "2026-01-01T00:00:00Z",
+        "cpu_busy_percent": 37.6,
+        "memory_used_mib": 900,
+        "disk_used_gib": None,
+        "domains": [domain],
+    }
+    api.on("GET", "/v1/hosts/host-1", a_host())
+    api.on("GET", "/v1/hosts/host-1/report", report)
+
+    told = fuga("host", "show", "host-1").out
+
+    assert "processors 38 % busy, memory 900 MiB used, pool -\n" in told
+    assert "a stranger's" in told
+    assert "2.5 s" in told
+
+
+@pytest.mark.parametrize(
+    ("command", "admin"),
+    [("drain", "draining"), ("maintenance", "maintenance"), ("activate", "active")],
+)
+def test_a_host_is_told_its_admin_state(api: HttpApi, fuga: Fuga, command: str, admin: str) -> None:
+    api.on("PATCH", "/v1/hosts/host-1", a_host(admin=admin))
+
+    assert fuga("host", command, "host-1").status == 0
+    assert api.asked[0].body == {"admin": admin}
+
+
+def a_round(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "number": number,
+        "slot_start_at": "2026-01-01T00:00:00Z",
+        "policy": "fuga",
+        "decided_by": "policy",
+        "fallback_reason": None,
+        "placed": 4,
+        "left_out": 1,
+        "dropped": 0,
+        "cut": False,
+        "shares": [{"tenant": "a", "dominant_share": 0.25}],
+        "bound": 6.0,
+        "fair_distance": 0.0123,
+        "timings": {"policy": 0.02, "commit": 0.01},
+        **changes,
+    }
+
+
+def test_rounds_show_policy_shares_bound_and_time_the_newest_below(
+    api: HttpApi, fuga: Fuga
+) -> None:
+    api.on_list("/v1/rounds", a_round(8, decided_by="fallback", cut=True), a_round(7))
+
+    lines = fuga("rounds").out.splitlines()
+
+    rows = [line.split() for line in lines if line.strip() and line.split()[0].isdigit()]
+    assert [row[0] for row in rows] == ["7", "8"]
+    assert "fallback, cut" in lines[-1]
+    assert "a 0.250" in lines[-1]
+
+
+def test_a_round_is_shown_by_number(api: HttpApi, fuga: Fuga) -> None:
+    api.on("GET", "/v1/rounds/7", a_round(7, budget_units=100, work=20, parameters={}))
+    api.on_list("/v1/vms", a_vm(round=7), a_vm(name="web-2", round=8))
+
+    ended = fuga("rounds", "show", "7")
+
+    assert ended.status == 0
+    assert "20 of 100 units" in ended.out
+    assert "web-1" in ended.out
+    assert "web-2" not in ended.out
+
+
+def test_a_replay_that_differs_is_status_1(api: HttpApi, fuga: Fuga) -> None:
+    answer = {
+        "round": 7,
+        "identical": False,
+        "policy": "fuga",
+        "decided_by": "policy",
+        "seconds": 0.1,
+        "differences": ["placed: 4, now 3"],
+    }
+    api.on("POST", "/v1/rounds/7/replay", answer)
+
+    ended = fuga("replay", "7")
+
+    assert ended.status == 1
+    assert "placed: 4, now 3" in ended.err
+
+
+def test_an_explanation_names_what_is_short_where(api: HttpApi, fuga: Fuga) -> None:
+    api.on_list("/v1/requests", a_request())
+    api.on_list("/v1/vms")
+    shortage = {
+        "resource": "memory_mib",
+        "hosts_short": 8,
+        "hosts": 8,
+        "nearest_host": "host-1",
+        "missing": 1024,
+    }
+    explanation = {
+        "request": REQUEST_ID,
+        "name": "web",
+        "state": "pending",
+        "wanted": 4,
+        "placed": 1,
+        "running": 1,
+        "waiting": {
+            "count": 3,
+            "reason": "no_room",
+            "message": "no host has room",
+            "round": 7,
+            "slot_start_at": "2026-01-01T00:00:00Z",
+            "shortages": [shortage],
+        },
+        "order": 2,
+        "vms": [],
+    }
+    api.on("GET", f"/v1/requests/{REQUEST_ID}/explanation", explanation)
+
+    out = fuga("explain", "web").out
+
+    assert "8 of 8 hosts" in out
+    assert "host-1" in out
+    assert "1024" in out
+
+
+def test_a_vms_explanation_marks_the_combination_its_host_chose(api: HttpApi, fuga: Fuga) -> None:
+    api.on_list("/v1/requests")
+    api.on_list("/v1/vms", a_vm())
+    utilities = [
+        {"combination": {"small": 2}, "minimum_utilization": 0.5, "utility": 1.5, "chosen": True},
+        {"combination": {"large": 1}, "minimum_utilization": 0.4, "utility": 1.2, "chosen": False},
+    ]
+    explanation = {
+        "vm": VM_ID,
+        "name": "web-1",
+        "host": "host-1",
+        "round": 3,
+        "slot_start_at": "2026-01-01T00:00:00Z",
+        "policy": "fuga",
+        "decided_by": "policy",
+        "phase": "game",
+        "utilities": utilities,
+        "message": "placed by the game",
+    }
+    api.on("GET", f"/v1/vms/{VM_ID}/explanation", explanation)
+
+    lines = fuga("explain", "web-1").out.splitlines()
+
+    assert [line for line in lines if "→" in line] == [
+        line for line in lines if "2 × small" in line
+    ]
+
+
+def test_a_saved_token_serves_as_that_tenant(api: HttpApi, fuga: Fuga, tmp_path: Path) -> None:
+    path = tmp_path / "credentials.json"
+    path.write_text(json.dumps({"url": api.url, "operator": "op", "tenants": {}}))
+    made = {"id": VM_ID, "name": "c", "role": "tenant", "tenant": "c", "secret": "token-of-c"}
+    api.on("POST", "/v1/tokens", made, status=201)
+
+    ended = fuga("token", "create", "--tenant", "c", "--save")
+
+    assert ended.out == "token-of-c\n"
+    assert json.loads(path.read_text())["tenants"] == {"c": "token-of-c"}
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.cli.credentials import DEFAULT_URL, Credentials, find_connection
+from controller.cli.errors import BadInputError
+
+URL = "http://127.0.0.1:9000"
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    saved = Credentials(url=URL, operator="op", tenants={"a": "token-of-a"})
+    saved.save(tmp_path / "credentials.json")
+    return {"FUGA_STATE_DIR": str(tmp_path)}
+
+
+def test_the_state_folder_tells_address_and_operators_token(environ: dict[str, str]) -> None:
+    found = find_connection(environ)
+
+    assert (found.url, found.token) == (URL, "op")
+
+
+def test_the_environment_goes_before_the_state_folder(environ: dict[str, str]) -> None:
+    environ |= {"FUGA_URL": "https://fuga.example.org/", "FUGA_TOKEN": "mine"}
+
+    found = find_connection(environ)
+
+    assert (found.url, found.token) == ("https://fuga.example.org", "mine")
+
+
+def test_an_option_goes_before_the_environment(environ: dict[str, str]) -> None:
+    environ |= {"FUGA_TOKEN": "mine"}
+
+    found = find_connection(environ, url="http://other:1", tenant="a")
+
+    assert (found.url, found.token) == ("http://other:1", "token-of-a")
+
+
+def test_the_settings_file_is_heard(tmp_path: Path, environ: dict[str, str]) -> None:
+    config = tmp_path / "fuga.toml"
+    config.write_text(f'state_dir = "{environ["FUGA_STATE_DIR"]}"\ntoken = "from-the-file"\n')
+
+    found = find_connection({"FUGA_CONFIG": str(config)})
+
+    assert (found.url, found.token) == (URL, "from-the-file")
+
+
+def test_a_tenant_without_a_token_is_told_how_to_get_one(environ: dict[str, str]) -> None:
+    with pytest.raises(BadInputError, match=r"'z' \(known: a\)"):
+        find_connection(environ, tenant="z")
+
+
+def test_without_anything_the_default_address_is_asked(tmp_path: Path) -> None:
+    found = find_connection({"FUGA_STATE_DIR": str(tmp_path)})
+
+    assert (found.url, found.token) == (DEFAULT_URL, None)
+
+
+def test_an_address_without_a_scheme_is_refused(environ: dict[str, str]) -> None:
+    with pytest.raises(BadInputError, match="http://"):
+        find_connection(environ, url="localhost:8732")
+
+
+def test_the_file_is_readable_by_its_owner_alone_from_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "credentials.json"
+    path.write_text("{}")
+    path.chmod(0o644)
+
+    Credentials(url=URL, operator="op").save(path)
+
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in tmp_path.iterdir()] == ["credentials.json"]
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "credentials.json").write_text("[1")
+
+    with pytest.raises(BadInputError, match=r"credentials\.json is not a credentials file"):
+        find_connection({"FUGA_STATE_DIR": str(tmp_path)})

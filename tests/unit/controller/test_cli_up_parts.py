@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from controller.cli.errors import BadInputError, CliError
+from controller.embedded.address import choose_address
+from controller.embedded.environment import child_environ
+from controller.embedded.lab_hosts import Lab
+from controller.embedded.setup import CAPACITIES, lab_bodies
+from controller.embedded.state import AlreadyRunningError, Memory, StateDir, locked
+from lab.cluster import LabHost
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDir:
+    state = StateDir(tmp_path / "state")
+    state.make()
+    return state
+
+
+def test_port_0_finds_a_free_one() -> None:
+    listen, url = choose_address("127.0.0.1:8732", 0)
+
+    assert listen.startswith("127.0.0.1:")
+    assert not listen.endswith((":0", ":8732"))
+    assert url == f"http://{listen}"
+
+
+def test_a_taken_port_says_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        with pytest.raises(BadInputError, match=rf"listens on 127.0.0.1:{port}.*--port 0"):
+            choose_address(f"127.0.0.1:{port}", None)
+
+
+@pytest.mark.parametrize("listen", ["8732", "127.0.0.1", "127.0.0.1:http", ":8732", "h:99999"])
+def test_an_address_that_is_none_is_refused(listen: str) -> None:
+    with pytest.raises(BadInputError, match="FUGA_LISTEN"):
+        choose_address(listen, None)
+
+
+def test_who_listens_everywhere_is_found_on_this_machine() -> None:
+    listen, url = choose_address("0.0.0.0:0", None)
+
+    assert listen.startswith("0.0.0.0:")
+    assert url.startswith("http://127.0.0.1:")
+
+
+def test_only_one_up_holds_a_state_folder(state: StateDir) -> None:
+    with (
+        locked(state),
+        pytest.raises(AlreadyRunningError, match=r"pid \d+.*fuga down"),
+        locked(state),
+    ):
+        pass
+
+
+def test_the_lock_is_free_again_afterwards(state: StateDir) -> None:
+    with locked(state):
+        pass
+    with locked(state):
+        pass
+
+
+def test_memory_comes_back_as_it_was_kept(state: StateDir) -> None:
+    kept = Memory(hosts_from="lab", driver="qemu", lab_uris=("qemu+tcp://h/system",)).save(state)
+
+    assert Memory.load(state) == kept
+
+
+def test_a_folder_of_another_make_is_named(state: StateDir) -> None:
+    state.memory.write_text('{"colour": "red"}')
+
+    with pytest.raises(CliError, match=r"embedded\.json"):
+        Memory.load(state)
+
+
+def test_the_folder_is_for_its_owner_alone(state: StateDir) -> None:
+    assert state.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_processes_get_slots_and_leases_of_5_seconds(tmp_path: Path) -> None:
+    environ = child_environ({"HOME": "/root"}, tmp_path, "127.0.0.1:9", ())
+
+    assert environ["FUGA_SLOT_LENGTH_S"] == "5"
+    assert environ["FUGA_LEASE_S"] == "5"
+    assert environ["FUGA_POLL_INTERVAL_S"] == "1"
+    assert environ["FUGA_LISTEN"] == "127.0.0.1:9"
+    assert environ["FUGA_STATE_DIR"] == str(tmp_path)
+    assert environ["HOME"] == "/root"
+
+
+def test_the_operators_settings_go_before_ours(tmp_path: Path) -> None:
+    config = tmp_path / "fuga.toml"
+    config.write_text("lease_s = 9\n")
+    given = {"FUGA_SLOT_LENGTH_S": "2", "FUGA_CONFIG": str(config)}
+
+    environ = child_environ(given, tmp_path, "127.0.0.1:9", ())
+
+    assert environ["FUGA_SLOT_LENGTH_S"] == "2"
+    assert "FUGA_LEASE_S" not in environ
+
+
+def test_only_the_labs_own_uris_widen_what_the_api_lets_in(tmp_path: Path) -> None:
+    uris = ("test+unix:///default?socket=/run/h1",)
+
+    lab = child_environ({}, tmp_path, "127.0.0.1:9", uris)
+    own = child_environ({}, tmp_path, "127.0.0.1:9", ())
+
+    assert '"test+unix"' in lab["FUGA_URI_SCHEMES"]
+    assert '"qemu+tls"' in lab["FUGA_URI_SCHEMES"]
+    assert lab["FUGA_URI_PARAMETERS"] == '["socket"]'
+    assert "FUGA_URI_SCHEMES" not in own
+    assert "FUGA_URI_PARAMETERS" not in own
+
+
+def a_lab_host(number: int) -> LabHost:
+    return LabHost(
+        name=f"labhost{number}",
+        uri=f"qemu+tcp://10.0.0.{number}/system",
+        domain_type="qemu",
+        pool="default",
+        network="default",
+        base_volume="base.qcow2",
+        images_dir=None,
+        log_dir=Path("/nowhere"),
+    )
+
+
+def test_the_lab_is_the_papers_cluster() -> None:
+    lab = Lab(driver="qemu", hosts=tuple(a_lab_host(n) for n in range(1, 9)))
+
+    bodies = lab_bodies(lab)
+
+    amounts = [tuple(body["overrides"].values()) for body in bodies]
+    assert amounts == list(CAPACITIES)
+    assert amounts == [(16, 32768, 300)] + [(4, 8192, 500)] * 3 + [(4, 4096, 200)] * 4
+    assert [body["name"] for body in bodies] == [f"host-{n}" for n in range(1, 9)]
+    assert {body["memory_backing_mib"] for body in bodies} == {128}

@@ -1,0 +1,89 @@
+"""Who a caller is, and what it may see."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from starlette.datastructures import Headers
+
+from controller.rest.auth import Caller, authenticate
+from controller.rest.errors import ForbiddenError, UnauthorizedError
+from registry import Registry, Token
+
+OPERATOR = Caller("ops", None)
+TENANT_A = Caller("laptop", "a")
+
+
+class Tokens:
+    """Knows one token."""
+
+    tokens: Any
+
+    def __init__(self, secret: str) -> None:
+        self.tokens = self
+        self._secret = secret
+
+    def authenticate(self, secret: str) -> Token | None:
+        if secret != self._secret:
+            return None
+        return Token(
+            id=uuid.UUID(int=1),
+            name="laptop",
+            role="tenant",
+            tenant="a",
+            created_at=datetime(2026, 1, 1, tzinfo=UTC),
+            revoked_at=None,
+        )
+
+
+def knowing(secret: str) -> Registry:
+    return cast(Registry, Tokens(secret))
+
+
+@pytest.mark.parametrize("header", ["Bearer s3cret", "bearer s3cret", "BEARER   s3cret "])
+def test_a_known_token_names_its_tenant(header: str):
+    caller = authenticate(knowing("s3cret"), Headers({"authorization": header}))
+
+    assert caller == TENANT_A
+    assert caller.actor == "tenant:a"
+    assert caller.scope == "tenant:a"
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({}, "there is no token"),
+        ({"authorization": ""}, "is not 'Bearer TOKEN'"),
+        ({"authorization": "Basic czNjcmV0"}, "is not 'Bearer TOKEN'"),
+        ({"authorization": "Bearer"}, "is not 'Bearer TOKEN'"),
+        ({"authorization": "Bearer two words"}, "is not 'Bearer TOKEN'"),
+        ({"authorization": "Bearer " + "x" * 5000}, "is not 'Bearer TOKEN'"),
+        ({"authorization": "Bearer other"}, "unknown or revoked"),
+    ],
+)
+def test_everything_else_is_refused_with_what_to_do(headers: dict[str, str], reason: str):
+    with pytest.raises(UnauthorizedError, match=reason) as refused:
+        authenticate(knowing("s3cret"), Headers(headers))
+
+    assert "Authorization: Bearer TOKEN" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_tenant_sees_its_own_and_an_operator_sees_all():
+    assert TENANT_A.sees("a")
+    assert not TENANT_A.sees("b")
+    assert not TENANT_A.sees(None)
+    assert OPERATOR.sees("a")
+    assert OPERATOR.sees(None)
+
+
+def test_a_tenant_lists_its_own_whether_it_says_so_or_not():
+    assert TENANT_A.tenant_to_list(None) == "a"
+    assert TENANT_A.tenant_to_list("a") == "a"
+    assert OPERATOR.tenant_to_list(None) is None
+    assert OPERATOR.tenant_to_list("b") == "b"
+    with pytest.raises(ForbiddenError):
+        TENANT_A.tenant_to_list("b")

@@ -1,0 +1,80 @@
+"""What callers see when our own parts fail, and what the log says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+import structlog
+from structlog.typing import EventDict
+
+from controller.rest.app import create_app
+from registry import Registry, RegistryUnavailableError
+from tests.http_client import a_client
+
+
+class BrokenRegistry:
+    """Every look at it fails."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"disk I/O error in {name}, password=hunter2")
+
+
+class UnavailableRegistry:
+    """Its database does not answer."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RegistryUnavailableError("database is locked")
+
+
+@pytest.fixture
+def lines() -> Iterator[list[EventDict]]:
+    with structlog.testing.capture_logs() as captured:
+        yield captured
+
+
+def test_an_unexpected_error_is_a_problem_with_an_incident_that_the_log_knows(
+    lines: list[EventDict],
+):
+    client = a_client(create_app(cast(Registry, BrokenRegistry())), token="any")
+
+    answer = client.get("/v1/hosts")
+
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "Traceback" not in answer.text
+    assert "hunter2" not in answer.text
+    logged = [line for line in lines if line["event"] == "request_failed"]
+    assert [line["incident"] for line in logged] == [answer.json()["incident"]]
+
+
+def test_every_call_leaves_one_line_without_its_secret(lines: list[EventDict]):
+    client = a_client(create_app(cast(Registry, BrokenRegistry())), token="s3cret-token")
+
+    client.get("/healthz", headers={"X-Request-Id": "abc-1"})
+    client.get("/v1/hosts")
+
+    calls = [line for line in lines if line["event"] == "http_request"]
+    assert [(line["path"], line["status"]) for line in calls] == [
+        ("/healthz", 200),
+        ("/v1/hosts", 500),
+    ]
+    assert "s3cret" not in str(lines)
+
+
+@pytest.mark.parametrize(("given", "kept"), [("abc-1", True), ("x" * 65, False), ("a b", False)])
+def test_a_sensible_request_id_is_echoed_and_another_replaced(given: str, kept: bool):
+    client = a_client(create_app(cast(Registry, BrokenRegistry())))
+
+    answer = client.get("/healthz", headers={"X-Request-Id": given})
+
+    assert (answer.headers["X-Request-Id"] == given) is kept
+
+
+def test_the_process_lives_even_when_the_database_does_not():
+    client = a_client(create_app(cast(Registry, UnavailableRegistry())))
+
+    assert client.get("/healthz").json() == {"status": "ok"}
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")

@@ -1,0 +1,101 @@
+"""Tenants are told what is theirs."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+
+from controller.rest.auth import Caller
+from controller.rest.telling import told_event, told_request, told_vm
+from registry import Event, Request, RequestState, Vm, VmDesired, VmObserved, Waiting
+
+OPERATOR = Caller("ops", None)
+TENANT = Caller("laptop", "a")
+ID = uuid.UUID(int=1)
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+FAILED = "host h1 does not answer at qemu+tls://10.0.0.7/system?no_verify=1: timed out"
+
+
+def a_vm(last_error: str | None) -> Vm:
+    return Vm(
+        id=ID,
+        name="web-1",
+        request_id=ID,
+        tenant="a",
+        vm_type="small",
+        host="h1",
+        desired=VmDesired.RUNNING,
+        observed=VmObserved.ABSENT,
+        assignment_id=None,
+        assignment_state=None,
+        round=None,
+        generation=1,
+        last_error=last_error,
+        created_at=THEN,
+        deleted_at=None,
+    )
+
+
+def a_request(waiting: Waiting | None) -> Request:
+    return Request(
+        id=ID,
+        name="web",
+        tenant="a",
+        vm_type="small",
+        count=1,
+        min_count=1,
+        requires=(),
+        hosts=None,
+        state=RequestState.PENDING,
+        waiting=waiting,
+        vms_placed=0,
+        vms_running=0,
+        created_at=THEN,
+        updated_at=THEN,
+    )
+
+
+def test_a_tenant_is_told_what_failed_but_not_where_the_host_listens():
+    told = told_vm(a_vm(FAILED), TENANT).last_error
+
+    assert told == "host h1 does not answer at (its URI) timed out"
+    assert told_vm(a_vm(FAILED), OPERATOR).last_error == FAILED
+    assert told_vm(a_vm(None), TENANT).last_error is None
+
+
+def test_the_same_holds_for_events():
+    event = Event(
+        id=1,
+        at=THEN,
+        actor="worker",
+        kind="assignment_state",
+        subject_type="assignment",
+        subject_id="x",
+        tenant="a",
+        from_state=None,
+        to_state=None,
+        event=None,
+        reason=FAILED,
+        data={},
+    )
+
+    assert "10.0.0.7" not in str(told_event(event, TENANT))
+    assert told_event(event, OPERATOR) == event
+
+
+def test_only_operators_are_told_which_host_came_nearest_or_is_held_back():
+    shortage = {"resource": "vcpus", "hosts_short": 1, "hosts": 1, "missing": 2}
+    detail = {
+        "slot_start_at": "x",
+        "shortages": [{**shortage, "nearest_host": "h1"}],
+        "holding": [{"host": "h1"}],
+    }
+    request = a_request(Waiting(count=1, reason="no_room", detail=detail))
+
+    told = told_request(request, TENANT)
+
+    assert told.waiting is not None
+    assert told.waiting.detail["shortages"] == [{**shortage, "nearest_host": None}]
+    assert told.waiting.detail["holding"] == [{"host": None}]
+    assert told_request(request, OPERATOR) == request
+    assert told_request(a_request(None), TENANT) == a_request(None)

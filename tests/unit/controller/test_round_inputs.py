@@ -1,0 +1,96 @@
+"""What is decided on, stored and replayed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from controller.round_inputs import allocation_document, allocation_of, decode_inputs
+from placement import Allocation, LeftOut, Reason, Snapshot, TenantTree
+from tests.round_inputs import some_inputs
+
+
+def same(one: Snapshot, other: Snapshot) -> bool:
+    pairs = [
+        (getattr(one, field.name), getattr(other, field.name))
+        for field in dataclasses.fields(Snapshot)
+    ]
+    return all(
+        np.array_equal(a, b) and np.shape(a) == np.shape(b) and np.asarray(a).dtype == b.dtype
+        if isinstance(b, np.ndarray)
+        else a == b
+        for a, b in pairs
+    )
+
+
+def test_inputs_come_back_as_they_were():
+    inputs = some_inputs(policy="fuga", parameters={"eta": 3}, budget_units=10)
+
+    again = decode_inputs(inputs.encode())
+
+    assert same(again.snapshot, inputs.snapshot)
+    assert (again.names, again.policy, again.parameters) == (inputs.names, "fuga", {"eta": 3})
+    assert (again.seed, again.budget_units) == (7, 10)
+    assert again.encode() == inputs.encode()
+
+
+def test_a_tree_of_tenants_comes_back_and_changes_the_digest():
+    tree = TenantTree(parent=(-1, 0, 1, 1), weight=np.array([1.0, 2.0, 0.5, 1.0]), leaf=(2, 3))
+    inputs = some_inputs(tree=tree)
+
+    again = decode_inputs(inputs.encode())
+
+    assert again.snapshot.tree is not None
+    assert (again.snapshot.tree.parent, again.snapshot.tree.leaf) == (tree.parent, tree.leaf)
+    assert again.snapshot.tree.weight.tolist() == [1.0, 2.0, 0.5, 1.0]
+    assert again.encode() == inputs.encode()
+    assert inputs.digest() != some_inputs().digest()
+
+
+def test_a_cluster_without_hosts_keeps_the_shapes_of_its_arrays():
+    inputs = some_inputs(
+        capacity=np.zeros((0, 3), dtype=np.int64),
+        free=np.zeros((0, 3), dtype=np.int64),
+        host_class=np.zeros(0, dtype=np.int64),
+        eligible=np.zeros((2, 0), dtype=np.bool_),
+    )
+
+    assert same(decode_inputs(inputs.encode()).snapshot, inputs.snapshot)
+
+
+def test_the_digest_ignores_time_and_nothing_else():
+    inputs = some_inputs()
+
+    assert some_inputs(age=np.array([9, 9]), seed=8).digest() == inputs.digest()
+    assert some_inputs(count=np.array([4, 1])).digest() != inputs.digest()
+    assert some_inputs(policy="first_fit").digest() != inputs.digest()
+    assert some_inputs(held=np.array([[1, 0, 0], [0, 0, 0]])).digest() != inputs.digest()
+
+
+def test_the_digest_sees_an_age_that_changes_what_is_decided():
+    """From 12 rounds on hosts may be held back, from 96 on others of them."""
+    ages = [[0, 11], [0, 12], [0, 95], [0, 96]]
+
+    patient, first, still, second = (some_inputs(age=np.array(age)).digest() for age in ages)
+
+    assert patient == some_inputs(age=np.array([5, 3])).digest()
+    assert first == still
+    assert len({patient, first, second}) == 3
+    longer = [some_inputs(age=np.array(age), parameters={"patience": 96}) for age in ages[:3]]
+    assert len({each.digest() for each in longer}) == 1
+
+
+def test_an_allocation_comes_back_as_it_was():
+    allocation = Allocation(
+        placed=np.array([[0, 1, 2], [1, 0, 1]]),
+        left_out=(LeftOut(request=0, count=2, reason=Reason.NO_ROOM),),
+        work=12,
+        cut=True,
+        details={"weighed": {0: [{"utility": -1.25}]}},
+    )
+
+    document = allocation_document(allocation)
+
+    assert allocation_document(allocation_of(document)) == document
+    assert document["details"]["weighed"]["0"] == [{"utility": -1.25}]

@@ -1,0 +1,129 @@
+"""Domain XML says what was asked, and nothing that was asked can change its shape."""
+
+from __future__ import annotations
+
+import uuid
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+
+from hypervisor import DomainSpec, Mark, domain_name, domain_xml, volume_name
+
+VM, ASSIGNMENT = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
+SPEC = DomainSpec(
+    mark=Mark(vm_id=VM, assignment_id=ASSIGNMENT, generation=3, tenant="a", round=12),
+    name=domain_name(VM),
+    domain_type="qemu",
+    vcpus=4,
+    memory_mib=96,
+    pool="default",
+    volume=volume_name(ASSIGNMENT),
+    network="lan",
+)
+
+
+def built(spec: DomainSpec = SPEC) -> ET.Element:
+    return ET.fromstring(domain_xml.build(spec))
+
+
+def test_what_is_built_is_read_back() -> None:
+    parsed = domain_xml.parse(domain_xml.build(SPEC))
+
+    assert parsed.mark == SPEC.mark
+    assert (parsed.uuid, parsed.name, parsed.vcpus, parsed.memory_mib) == (VM, SPEC.name, 4, 96)
+    disk = domain_xml.Disk(pool="default", volume=SPEC.volume, path=None, target="vda")
+    assert parsed.disks == (disk,)
+
+
+def test_the_mark_is_in_the_first_definition() -> None:
+    assert built().find(f"metadata/{{{domain_xml.NAMESPACE}}}vm") is not None
+
+
+def test_an_emulated_guest_has_a_small_translation_cache_and_an_accelerated_one_the_hosts_cpu() -> (
+    None
+):
+    emulated, accelerated = built(), built(replace(SPEC, domain_type="kvm"))
+
+    cache = emulated.find("features/tcg/tb-cache")
+    assert cache is not None
+    assert (cache.text, cache.get("unit")) == ("16", "MiB")
+    assert emulated.find("cpu") is None
+    assert accelerated.get("type") == "kvm"
+    assert accelerated.find("features/tcg") is None
+    cpu = accelerated.find("cpu")
+    assert cpu is not None
+    assert cpu.get("mode") == "host-model"
+
+
+def test_the_serial_console_is_kept_in_a_log_of_the_domains_name() -> None:
+    log = built().find("devices/serial[@type='pty']/log")
+
+    assert log is not None
+    assert log.get("file") == f"/var/log/libvirt/qemu/fuga-{VM}.serial"
+    assert log.get("append") == "on"
+
+
+def test_a_guest_has_disk_network_and_balloon_and_no_usb() -> None:
+    devices = built().find("devices")
+
+    assert devices is not None
+    assert devices.find("disk/driver[@type='qcow2']") is not None
+    source = devices.find("interface[@type='network']/source")
+    assert source is not None
+    assert source.get("network") == "lan"
+    assert devices.find("memballoon/stats[@period='1']") is not None
+    assert devices.find("controller[@type='usb'][@model='none']") is not None
+
+
+@pytest.mark.parametrize("evil", ["</tenant><x/>", "a'b\"c", "<!--", "&amp;", "]]>"])
+def test_no_value_breaks_out_of_its_element(evil: str) -> None:
+    mark = replace(SPEC.mark, tenant=evil)
+    spec = replace(SPEC, mark=mark, pool=evil, volume=evil, network=evil, name=evil)
+
+    parsed = domain_xml.parse(domain_xml.build(spec))
+
+    assert parsed.mark == mark
+    assert parsed.name == evil
+    assert parsed.disks[0].volume == evil
+    shape = [element.tag for element in built().iter()]
+    assert [element.tag for element in built(spec).iter()] == shape
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "",
+        "<metadata/>",
+        "<metadata><other:vm xmlns:other='urn:x'><id>1</id></other:vm></metadata>",
+        "<metadata><f:vm xmlns:f='https://fuga.invalid/domain/1'/></metadata>",
+        "<metadata><f:vm xmlns:f='https://fuga.invalid/domain/1'>"
+        "<f:id>1</f:id><f:generation>x</f:generation></f:vm></metadata>",
+    ],
+)
+def test_a_domain_without_a_whole_mark_is_a_stranger(metadata: str) -> None:
+    xml = (
+        f"<domain type='kvm'><name>s</name><uuid>{VM}</uuid>{metadata}"
+        "<memory unit='KiB'>1000</memory><vcpu placement='static' current='1'>2</vcpu>"
+        "<devices><disk type='file' device='cdrom'><source file='/a.iso'/></disk>"
+        "<disk type='file'><source file='/d.qcow2'/><target dev='sda'/></disk></devices></domain>"
+    )
+
+    parsed = domain_xml.parse(xml)
+
+    assert parsed.mark is None
+    assert (parsed.vcpus, parsed.memory_mib) == (2, 1)
+    disk = domain_xml.Disk(pool=None, volume=None, path="/d.qcow2", target="sda")
+    assert parsed.disks == (disk,)
+
+
+def test_an_overlay_names_its_base_and_takes_no_room() -> None:
+    volume = ET.fromstring(domain_xml.overlay("v.qcow2", 60, "/pool/base.raw", "raw"))
+
+    assert volume.findtext("allocation") == "0"
+    assert volume.findtext("capacity") == "60"
+    assert volume.findtext("backingStore/path") == "/pool/base.raw"
+    backing = volume.find("backingStore/format")
+    assert backing is not None
+    assert backing.get("type") == "raw"
+    assert ET.fromstring(domain_xml.overlay("v", 5, None, None)).find("backingStore") is None

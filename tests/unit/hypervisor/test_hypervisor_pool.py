@@ -1,0 +1,102 @@
+"""Connections are shared, bounded, and closed when nobody needs them."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from hypervisor import HostConnection, HostConnections, HostUnreachableError
+
+
+def test_a_connection_given_back_is_lent_again() -> None:
+    pool = HostConnections()
+    with pool.use("x:///a") as first:
+        pass
+    with pool.use("x:///a") as second:
+        assert second is first
+
+
+def test_two_at_once_never_share_one() -> None:
+    pool = HostConnections()
+    with pool.use("x:///a") as first, pool.use("x:///a") as second:
+        assert first is not second
+
+
+def test_hosts_do_not_share_one() -> None:
+    pool = HostConnections()
+    with pool.use("x:///a") as first:
+        pass
+    with pool.use("x:///b") as second:
+        assert second is not first
+        assert second.uri == "x:///b"
+
+
+def test_a_full_pool_gives_up_the_connection_idle_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr(HostConnection, "close", lambda self: closed.append(self.uri))
+    pool = HostConnections(limit=2)
+    for uri in ("x:///a", "x:///b", "x:///a", "x:///c"):
+        with pool.use(uri):
+            pass
+
+    assert closed == ["x:///b"]
+
+
+def test_connections_idle_too_long_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr(HostConnection, "close", lambda self: closed.append(self.uri))
+    pool = HostConnections(idle_s=-1.0)
+    for uri in ("x:///a", "x:///b"):
+        with pool.use(uri):
+            pass
+
+    assert closed == ["x:///a"]
+
+
+def test_whoever_asks_for_too_many_waits_until_one_is_given_back() -> None:
+    pool = HostConnections(limit=1, deadline_s=60.0)
+    lent, got = threading.Event(), threading.Event()
+
+    def second() -> None:
+        lent.wait()
+        with pool.use("x:///b"):
+            got.set()
+
+    waiting = threading.Thread(target=second)
+    waiting.start()
+    with pool.use("x:///a"):
+        lent.set()
+        assert not got.wait(0.1)
+    assert got.wait(60)
+    waiting.join()
+
+
+def test_whoever_waits_too_long_is_told_so() -> None:
+    pool = HostConnections(limit=1, deadline_s=0.05)
+    with (
+        pool.use("x:///a"),
+        pytest.raises(HostUnreachableError, match="all 1 connections are in use"),
+        pool.use("x:///b"),
+    ):
+        pass
+
+
+def test_a_connection_is_given_back_when_its_user_fails() -> None:
+    pool = HostConnections(limit=1, deadline_s=0.05)
+    with pytest.raises(ValueError, match="mine"), pool.use("x:///a"):
+        raise ValueError("mine")
+    with pool.use("x:///b"):
+        pass
+
+
+def test_closing_closes_what_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr(HostConnection, "close", lambda self: closed.append(self.uri))
+    pool = HostConnections()
+    with pool.use("x:///a"):
+        pass
+
+    pool.close()
+
+    assert closed == ["x:///a"]

@@ -1,0 +1,223 @@
+"""A watch looks at one host; a set of watches looks at many, and none waits for another."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from hypervisor import HostReport, HostUnreachableError, OperationFailedError
+from monitor.service import Monitor
+from monitor.settings import MonitorSettings
+from monitor.watch import HostWatch, _next_tick
+from registry.ids import uuid7
+
+AN_EMPTY_HOST = HostReport(
+    hostname="h",
+    vcpus=4,
+    memory_mib=8192,
+    disk_gib=500,
+    cpu_busy_percent=1.0,
+    memory_used_mib=300,
+    disk_used_gib=1,
+    domains=(),
+    volumes=(),
+)
+FAST = MonitorSettings(poll_interval_s=0.08, poll_deadline_s=0.2)
+
+
+@dataclass
+class FakeProbe:
+    """Answers, fails, or hangs until released; remembers its looks."""
+
+    answer: Callable[[], HostReport] = lambda: AN_EMPTY_HOST
+    looks: int = 0
+    closed: bool = False
+
+    def report(self, pool: str) -> HostReport:
+        self.looks += 1
+        return self.answer()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class FakeRegistry:
+    """Remembers what it is told of each host."""
+
+    listed: list[Any] = field(default_factory=list)
+    reports: list[tuple[UUID, Any]] = field(default_factory=list)
+    misses: list[tuple[UUID, str]] = field(default_factory=list)
+    away: bool = False
+
+    @property
+    def hosts(self) -> FakeRegistry:
+        return self
+
+    def now(self) -> datetime:
+        if self.away:
+            raise ConnectionError("the database is away")
+        return datetime.now(UTC)
+
+    def all(self) -> tuple[Any, ...]:
+        if self.away:
+            raise ConnectionError("the database is away")
+        return tuple(self.listed)
+
+    def record_report(self, host_id: UUID, report: Any) -> Any:
+        self.reports.append((host_id, report))
+        return SimpleNamespace(health="up", missed_polls=0)
+
+    def record_miss(self, host_id: UUID, error: str, **_: int) -> Any:
+        self.misses.append((host_id, error))
+        return SimpleNamespace(health="enrolling", missed_polls=len(self.misses))
+
+    def reports_of(self, host: Any) -> int:
+        return sum(host_id == host.id for host_id, _ in self.reports)
+
+
+def a_host(name: str = "h", **changes: Any) -> Any:
+    values = {"id": uuid7(), "name": name, "uri": f"test://{name}/", "pool": "default"}
+    return SimpleNamespace(**values | {"health": "enrolling"} | changes)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass within 20 s"
+        time.sleep(0.005)
+
+
+def test_a_look_is_written_with_the_time_before_it() -> None:
+    registry, host = FakeRegistry(), a_host()
+
+    HostWatch(host, FakeProbe(), registry, FAST).look()
+
+    [(host_id, report)] = registry.reports
+    assert host_id == host.id
+    assert report.detected == {"vcpus": 4, "memory_mib": 8192, "disk_gib": 500}
+    assert report.started_at <= report.polled_at
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        HostUnreachableError("test://h/", "no answer within 8 s"),
+        OperationFailedError("report", "Storage pool not found: no pool 'default'"),
+    ],
+)
+def test_a_look_that_failed_is_a_miss_with_its_reason(error: Exception) -> None:
+    def fail() -> HostReport:
+        raise error
+
+    registry, host = FakeRegistry(), a_host()
+
+    HostWatch(host, FakeProbe(fail), registry, FAST).look()
+
+    assert registry.misses == [(host.id, str(error))]
+    assert registry.reports == []
+
+
+def test_a_watch_outlives_a_register_center_that_is_away_for_a_moment() -> None:
+    registry, host = FakeRegistry(away=True), a_host()
+    watch = HostWatch(host, FakeProbe(), registry, FAST)
+    watch.look()
+
+    registry.away = False
+    watch.look()
+
+    assert registry.reports_of(host) == 1
+
+
+def test_a_host_that_hangs_delays_no_other() -> None:
+    released = threading.Event()
+
+    def hang() -> HostReport:
+        released.wait(30)
+        raise HostUnreachableError("test://hung/", "no answer")
+
+    hung, well = a_host("hung"), a_host("well")
+    registry = FakeRegistry(listed=[hung, well])
+    probes = {hung.uri: FakeProbe(hang), well.uri: FakeProbe()}
+
+    with running(Monitor(registry, probes.__getitem__, FAST)):
+        until(lambda: registry.reports_of(well) >= 5)
+        assert probes[hung.uri].looks == 1
+        released.set()
+
+
+def test_hosts_are_watched_while_they_are_in_the_register_center() -> None:
+    first, second = a_host("first"), a_host("second")
+    registry = FakeRegistry(listed=[first])
+    probes = {first.uri: FakeProbe(), second.uri: FakeProbe()}
+
+    with running(Monitor(registry, probes.__getitem__, FAST)):
+        until(lambda: registry.reports_of(first) >= 1)
+        registry.listed = [second]
+        until(lambda: registry.reports_of(second) >= 1)
+        until(lambda: probes[first.uri].closed)
+        looks = probes[first.uri].looks
+        until(lambda: registry.reports_of(second) >= 4)
+
+        assert probes[first.uri].looks == looks
+    assert probes[second.uri].closed
+
+
+def test_a_host_with_a_new_address_gets_a_new_probe() -> None:
+    host = a_host()
+    registry = FakeRegistry(listed=[host])
+    probes = {host.uri: FakeProbe(), "test://moved/": FakeProbe()}
+
+    with running(Monitor(registry, probes.__getitem__, FAST)):
+        until(lambda: probes[host.uri].looks >= 1)
+        registry.listed = [a_host(id=host.id, uri="test://moved/")]
+        until(lambda: probes["test://moved/"].looks >= 1)
+        until(lambda: probes[host.uri].closed)
+
+
+def test_a_monitor_that_cannot_read_the_hosts_goes_on_with_those_it_has() -> None:
+    host = a_host()
+    registry = FakeRegistry(listed=[host])
+    monitor = Monitor(registry, lambda _: FakeProbe(), FAST)
+    monitor.follow_hosts()
+
+    registry.away = True
+    monitor.follow_hosts()
+    registry.away = False
+
+    seen = registry.reports_of(host)
+    until(lambda: registry.reports_of(host) > seen)
+    monitor._end()
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [(10.0, 11.0), (10.9, 11.0), (11.5, 12.0), (18.2, 19.0), (9.5, 11.0)],
+    ids=["at once", "nearly late", "one missed", "many missed", "clock behind"],
+)
+def test_the_cadence_is_fixed_and_a_slow_look_skips_ticks(now: float, expected: float) -> None:
+    assert _next_tick(10.0, 1.0, now) == pytest.approx(expected)
+
+
+class running:  # noqa: N801 - reads as a statement
+    """Runs a monitor beside the test and ends it."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=monitor.run, args=(self._stop,))
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive()

@@ -1,0 +1,161 @@
+"""Every (state, event) pair of every machine, against grids written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from registry import lifecycle
+from registry.errors import IllegalTransitionError
+from registry.lifecycle import next_state
+
+# A row for each state, a column for each event, '-' where nothing leads on.
+GRIDS = {
+    "REQUEST": """
+                   none_placed  part_placed    all_placed  all_gone  cancelled  expired
+    pending        pending      partly_placed  placed      released  cancelled  expired
+    partly_placed  pending      partly_placed  placed      released  -          -
+    placed         pending      partly_placed  placed      released  -          -
+    released       -            -              -           -         -          -
+    cancelled      -            -              -           -         -          -
+    expired        -            -              -           -         -          -
+    """,
+    "VM_DESIRED": """
+             start    stop     delete
+    running  running  stopped  deleted
+    stopped  running  stopped  deleted
+    deleted  -        -        deleted
+    """,
+    "VM_OBSERVED": """
+             seen_running  seen_stopped  seen_paused  missing  proven_absent
+    absent   running       stopped       absent       lost     absent
+    running  running       stopped       running      lost     absent
+    stopped  running       stopped       stopped      lost     absent
+    lost     running       stopped       absent       lost     absent
+    """,
+    "ASSIGNMENT": """
+                 claimed  reclaimed started   failed      delete_requested withdrawn proven_absent
+    reserved     creating -         -         -           released         released  -
+    creating     -        creating  active    quarantined releasing        -         -
+    active       -        active    -         quarantined releasing        -         -
+    releasing    -        -         releasing releasing   releasing        -         released
+    released     -        -         -         -           -                -         -
+    quarantined  -        -         -         quarantined releasing        -         released
+    """,
+    "HOST_ADMIN": """
+                 activate  drain     maintain     retire
+    active       active    draining  maintenance  retired
+    draining     active    draining  maintenance  retired
+    maintenance  active    draining  maintenance  retired
+    retired      -         -         -            -
+    """,
+    "HOST_HEALTH": """
+                 answered  unanswered   given_up
+    enrolling    up        enrolling    enrolling
+    up           up        unreachable  down
+    unreachable  up        unreachable  down
+    down         up        down         down
+    """,
+}
+MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
+    "REQUEST": (lifecycle.RequestState, lifecycle.RequestEvent, lifecycle.RequestState.PENDING),
+    "VM_DESIRED": (lifecycle.VmDesired, lifecycle.VmDesiredEvent, lifecycle.VmDesired.RUNNING),
+    "VM_OBSERVED": (lifecycle.VmObserved, lifecycle.VmObservedEvent, lifecycle.VmObserved.ABSENT),
+    "ASSIGNMENT": (
+        lifecycle.AssignmentState,
+        lifecycle.AssignmentEvent,
+        lifecycle.AssignmentState.RESERVED,
+    ),
+    "HOST_ADMIN": (lifecycle.HostAdmin, lifecycle.HostAdminEvent, lifecycle.HostAdmin.ACTIVE),
+    "HOST_HEALTH": (
+        lifecycle.HostHealth,
+        lifecycle.HostHealthEvent,
+        lifecycle.HostHealth.ENROLLING,
+    ),
+}
+TERMINAL = {
+    "REQUEST": {"released", "cancelled", "expired"},
+    "VM_DESIRED": {"deleted"},
+    "VM_OBSERVED": set(),
+    "ASSIGNMENT": {"released"},
+    "HOST_ADMIN": {"retired"},
+    "HOST_HEALTH": set(),
+}
+
+
+def table_of(machine: str) -> Mapping[Any, StrEnum]:
+    table: Mapping[Any, StrEnum] = getattr(lifecycle, f"{machine}_TRANSITIONS")
+    return table
+
+
+def pairs() -> list[Any]:
+    found = []
+    for machine, grid in GRIDS.items():
+        head, *rows = [line.split() for line in grid.strip().splitlines()]
+        for state, *cells in rows:
+            found += [
+                pytest.param(machine, state, event, cell, id=f"{machine}-{state}-{event}")
+                for event, cell in zip(head, cells, strict=True)
+            ]
+    return found
+
+
+@pytest.mark.parametrize(("machine", "state", "event", "expected"), pairs())
+def test_each_event_in_each_state_leads_where_the_grid_says(
+    machine: str, state: str, event: str, expected: str
+) -> None:
+    states, events, _ = MACHINES[machine]
+
+    if expected == "-":
+        with pytest.raises(IllegalTransitionError, match=f"{event} is not possible in .*{state}"):
+            next_state(table_of(machine), states(state), events(event))
+    else:
+        assert next_state(table_of(machine), states(state), events(event)) == states(expected)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_grid_has_every_state_and_every_event(machine: str) -> None:
+    states, events, _ = MACHINES[machine]
+    head, *rows = [line.split() for line in GRIDS[machine].strip().splitlines()]
+
+    assert set(head) == {event.value for event in events}
+    assert {row[0] for row in rows} == {state.value for state in states}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_state_is_unreachable(machine: str) -> None:
+    states, _, first = MACHINES[machine]
+
+    reached, frontier = {first}, [first]
+    while frontier:
+        state = frontier.pop()
+        for (before, _event), after in table_of(machine).items():
+            if before == state and after not in reached:
+                reached.add(after)
+                frontier.append(after)
+
+    assert reached == set(states)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_terminal_states_and_only_they_have_no_exit(machine: str) -> None:
+    states, _, _ = MACHINES[machine]
+
+    without_exit = {
+        state.value
+        for state in states
+        if all(
+            after == state for (before, _), after in table_of(machine).items() if before == state
+        )
+    }
+
+    assert without_exit == TERMINAL[machine]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_tables_cannot_be_changed(machine: str) -> None:
+    with pytest.raises(TypeError):
+        table_of(machine)["x"] = "y"  # type: ignore[index]

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from registry import configure_logging
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_an_event_is_a_line_of_json_with_its_keys() -> None:
+    stream = io.StringIO()
+    configure_logging("info", stream)
+    structlog.contextvars.bind_contextvars(slot="2026-01-01T00:00:00Z")
+
+    structlog.get_logger().info("round_finished", placed=41, duration_s=0.18)
+
+    (line,) = lines(stream)
+    assert line["event"] == "round_finished"
+    assert (line["level"], line["placed"], line["duration_s"]) == ("info", 41, 0.18)
+    assert line["slot"] == "2026-01-01T00:00:00Z"
+    assert str(line["timestamp"]).endswith("Z")
+
+
+def test_what_is_below_the_level_is_not_written() -> None:
+    stream = io.StringIO()
+    configure_logging("WARNING", stream)
+
+    structlog.get_logger().info("quiet")
+    logging.getLogger("library").info("quiet")
+    structlog.get_logger().warning("loud")
+
+    assert [line["event"] for line in lines(stream)] == ["loud"]
+
+
+def test_libraries_log_in_the_same_form() -> None:
+    stream = io.StringIO()
+    configure_logging("info", stream)
+
+    logging.getLogger("celery").warning("connection to %s lost", "broker")
+
+    (line,) = lines(stream)
+    assert line["event"] == "connection to broker lost"
+    assert (line["level"], line["logger"]) == ("warning", "celery")
+
+
+def test_an_error_carries_its_traceback() -> None:
+    stream = io.StringIO()
+    configure_logging("info", stream)
+
+    try:
+        int("no such thing")
+    except ValueError:
+        structlog.get_logger().exception("task_failed")
+        logging.getLogger("library").exception("library_failed")
+
+    first, second = lines(stream)
+    assert "ValueError: invalid literal" in str(first["exception"])
+    assert "ValueError: invalid literal" in str(second["exception"])

@@ -1,0 +1,186 @@
+"""One ailing host must not hold every thread of a worker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from hypervisor import HostUnreachableError, OperationFailedError
+from workers.errors import HostBusyError
+from workers.gate import Gate
+
+ONE, OTHER = "qemu+tcp://one/system", "qemu+tcp://other/system"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class AnyHosts:
+    """Lends a driver that no test here calls."""
+
+    @contextmanager
+    def use(self, uri: str) -> Iterator[Any]:
+        yield object()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def gate(clock: Clock) -> Gate:
+    return Gate(AnyHosts(), lanes=2, pause_s=15, wait_s=0, clock=clock)
+
+
+def test_a_host_gets_as_many_threads_as_it_has_lanes_and_others_are_not_affected(
+    gate: Gate,
+) -> None:
+    with gate.enter(ONE), gate.enter(ONE):
+        with pytest.raises(HostBusyError, match="2 threads"), gate.enter(ONE):
+            pass
+
+        with gate.enter(OTHER):
+            pass
+
+    with gate.enter(ONE):
+        pass
+
+
+def test_a_host_that_did_not_answer_gets_no_thread_for_a_while(gate: Gate, clock: Clock) -> None:
+    go_silent(gate, ONE)
+
+    clock.now = 14.9
+    with pytest.raises(HostBusyError, match="did not answer"), gate.enter(ONE):
+        pass
+    with gate.enter(OTHER):
+        pass
+
+    clock.now = 15.1
+    with gate.enter(ONE):
+        pass
+
+
+def test_after_silence_one_thread_goes_first_and_its_success_opens_the_other_lanes(
+    gate: Gate, clock: Clock
+) -> None:
+    go_silent(gate, ONE)
+    clock.now = 16
+
+    with gate.enter(ONE), pytest.raises(HostBusyError, match="1 threads"), gate.enter(ONE):
+        pass
+
+    with gate.enter(ONE), gate.enter(ONE):
+        pass
+
+
+def test_a_host_that_refuses_an_operation_has_answered(gate: Gate) -> None:
+    with pytest.raises(OperationFailedError), gate.enter(ONE):
+        raise OperationFailedError("define", "no")
+
+    with gate.enter(ONE), gate.enter(ONE):
+        pass
+
+
+def test_a_thread_waits_a_moment_for_a_lane(clock: Clock) -> None:
+    gate = Gate(AnyHosts(), lanes=1, pause_s=15, wait_s=30, clock=clock)
+    inside, leave, entered = threading.Event(), threading.Event(), threading.Event()
+
+    def first() -> None:
+        with gate.enter(ONE):
+            inside.set()
+            assert leave.wait(30)
+
+    def second() -> None:
+        with gate.enter(ONE):
+            entered.set()
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert inside.wait(30)
+    threads[1].start()
+    assert not entered.is_set()
+    leave.set()
+
+    assert entered.wait(30)
+    for thread in threads:
+        thread.join(30)
+
+
+def test_who_waits_for_a_lane_learns_at_once_that_the_host_fell_silent(clock: Clock) -> None:
+    gate = Gate(AnyHosts(), lanes=1, pause_s=15, wait_s=3600, clock=clock)
+    inside, fall_silent = threading.Event(), threading.Event()
+    refused = []
+
+    def first() -> None:
+        with suppress(HostUnreachableError), gate.enter(ONE):
+            inside.set()
+            assert fall_silent.wait(30)
+            raise HostUnreachableError(ONE, "no answer within 10 s")
+
+    def second() -> None:
+        try:
+            with gate.enter(ONE):
+                pass
+        except HostBusyError as error:
+            refused.append(error.reason)
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert inside.wait(30)
+    threads[1].start()
+    fall_silent.set()
+    for thread in threads:
+        thread.join(30)
+
+    assert refused == ["it did not answer a moment ago"]
+
+
+def test_a_lane_is_free_again_whatever_happened_in_it(gate: Gate) -> None:
+    for _ in range(5):
+        with pytest.raises(ZeroDivisionError), gate.enter(ONE):
+            raise ZeroDivisionError
+
+    with gate.enter(ONE), gate.enter(ONE):
+        pass
+
+
+def test_lanes_hold_when_many_threads_come_at_once(gate: Gate) -> None:
+    inside, most, lock = 0, 0, threading.Lock()
+    barrier = threading.Barrier(8)
+
+    def visit() -> None:
+        nonlocal inside, most
+        barrier.wait()
+        for _ in range(200):
+            try:
+                with gate.enter(ONE):
+                    with lock:
+                        inside += 1
+                        most = max(most, inside)
+                    with lock:
+                        inside -= 1
+            except HostBusyError:
+                continue
+
+    threads = [threading.Thread(target=visit) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert 1 <= most <= 2
+
+
+def go_silent(gate: Gate, uri: str) -> None:
+    with pytest.raises(HostUnreachableError), gate.enter(uri):
+        raise HostUnreachableError(uri, "no answer within 10 s")

@@ -1,0 +1,1 @@
+"""Infrastructure managers: Celery workers that create and delete VMs, and may do so twice."""

@@ -1,0 +1,41 @@
+"""`python -m workers`: one infrastructure manager."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+
+import structlog
+from celery.exceptions import SecurityWarning
+
+from registry import RegistryError
+from registry.logs import configure_logging
+from workers.app import run
+from workers.settings import WorkerSettings
+
+
+def main() -> int:
+    """Start a worker with the settings of the environment."""
+    settings = WorkerSettings()
+    configure_logging(settings.log_level)
+    _quiet_libraries()
+    try:
+        return run(settings)
+    except RegistryError as error:
+        structlog.get_logger(__name__).error("worker_not_started", error=str(error))
+        return 1
+
+
+def _quiet_libraries() -> None:
+    # One line per message received and acknowledged says nothing of ours.
+    for name in ("celery", "amqp", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # It warns that a filesystem has no host name.
+    logging.getLogger("kombu").setLevel(logging.ERROR)
+    # Celery fears root for the sake of pickle, which is not accepted here.
+    warnings.simplefilter("ignore", SecurityWarning)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

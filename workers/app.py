@@ -1,0 +1,139 @@
+"""The worker process: Celery with a pool of threads, set up to be quiet and to end cleanly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final
+
+import structlog
+from celery import Celery, signals
+from celery.apps.worker import Worker
+from celery.worker import state as worker_state
+from kombu.exceptions import OperationalError
+
+from hypervisor import HostConnections
+from registry import Due, Registry
+from registry.ids import uuid7
+from registry.settings import celery_config
+from workers.broker import reading_the_filesystem
+from workers.context import WorkerContext
+from workers.gate import Gate
+from workers.settings import WorkerSettings
+from workers.tasks import register_tasks
+
+log: Final = structlog.get_logger(__name__)
+
+
+class ThreadWorker(Worker):  # type: ignore[misc]  # celery is untyped
+    """Celery's worker with our signal handling in place of its own.
+
+    Both signals mean: take nothing new, end what is held between two of its
+    steps, go. Celery's own handlers read a second Ctrl-C as "drop everything",
+    and write to standard output. A step that hangs with its host is left behind
+    after the grace: what it held is taken up again when its lease has run out,
+    as after any death of a worker.
+    """
+
+    def __init__(self, context: WorkerContext, *, stop_grace_s: float, **options: Any) -> None:
+        self._context = context
+        self._stop_grace_s = stop_grace_s
+        super().__init__(**options)
+
+    def install_platform_tweaks(self, worker: Worker) -> None:
+        """Install our signal handlers; Celery calls this as the worker starts."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if not self._context.stopping.is_set():
+            self._context.stopping.set()
+            worker_state.should_stop = os.EX_OK
+            watchdog = threading.Timer(self._stop_grace_s, _leave_behind_what_hangs)
+            watchdog.daemon = True
+            watchdog.start()
+
+
+def build_app(settings: WorkerSettings) -> Celery:
+    """Return the Celery app, configured by the shared settings; it has no tasks yet."""
+    app = Celery("fuga", set_as_current=False)
+    app.conf.update(celery_config(settings))
+    if str(app.conf.broker_url).startswith("filesystem:"):
+        app.conf.update(reading_the_filesystem(app.conf.broker_transport_options))
+    app.conf.update(
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_prefetch_multiplier=1,
+        worker_enable_remote_control=False,
+    )
+    return app
+
+
+@contextmanager
+def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContext]:
+    """Open what the tasks work with; closing kills what still talks to a host."""
+    registry = Registry.connect(settings.resolved_database_url())
+    connections = HostConnections(deadline_s=settings.call_deadline_s)
+    try:
+        yield WorkerContext(
+            registry=registry,
+            hosts=Gate(
+                connections,
+                lanes=settings.lanes_per_host,
+                pause_s=settings.silent_host_pause_s,
+                wait_s=settings.lane_wait_s,
+            ),
+            owner=f"{socket.gethostname()}:{os.getpid()}:{uuid7().hex[-8:]}",
+            lease_s=settings.lease_s,
+            look_deadline_s=settings.look_deadline_s,
+            send=lambda due: _send(app, due),
+        )
+    finally:
+        connections.close()
+        registry.close()
+
+
+def run(settings: WorkerSettings) -> int:
+    """Run one worker until SIGTERM or SIGINT; return its exit status."""
+    # Celery would set up logging of its own; ours is in place already.
+    signals.setup_logging.connect(_keep_our_logging, weak=False)
+    app = build_app(settings)
+    with open_context(settings, app) as context:
+        register_tasks(app, context)
+        worker = ThreadWorker(
+            context,
+            stop_grace_s=settings.stop_grace_s,
+            app=app,
+            pool="threads",
+            concurrency=settings.concurrency,
+            hostname=context.owner,
+            quiet=True,
+            without_mingle=True,
+            without_gossip=True,
+            without_heartbeat=True,
+        )
+        log.info("worker_started", owner=context.owner, concurrency=settings.concurrency)
+        worker.start()
+        log.info("worker_stopped", owner=context.owner)
+        return int(worker.exitcode or 0)
+
+
+def _leave_behind_what_hangs() -> None:
+    log.warning("worker_stopped", held="a step that hangs with its host")
+    os._exit(os.EX_OK)
+
+
+def _send(app: Celery, due: Due) -> None:
+    try:
+        app.send_task(due.task, args=[str(due.id)])
+    except (OperationalError, OSError) as error:
+        log.warning("broker_unreachable", task=due.task, error=str(error))  # the sweep goes on
+
+
+def _keep_our_logging(**_: Any) -> None:
+    """Answer Celery's question who configures logging: not Celery."""

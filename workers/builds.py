@@ -1,0 +1,231 @@
+"""Create a VM, so that whatever crosses it, the VM runs at most once and leaves nothing behind.
+
+What may cross: this worker is killed, or stopped past its lease and continued;
+the message arrives twice; the VM is deleted meanwhile; the host falls silent.
+
+1. The claim is a lease on the assignment's row. It is extended before each step,
+   so a worker that lost it learns so before it does more.
+2. Look before acting: a domain of this assignment is taken over, whoever made it.
+3. The domain starts paused. `activate` is a compare-and-set on our claim; only
+   its winner resumes. A `resume` that comes late meets the same domain, or none,
+   or that of a later attempt of the VM, which is then the only one there is.
+4. Who lost the claim reads the assignment again (`_step_aside`): while somebody
+   builds it or it is active, the domain is theirs, the very same one. Otherwise
+   nothing of it may stay, and we remove what carries its mark, because the
+   deleter may have looked before our last step.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from hypervisor import (
+    DomainSeen,
+    DomainSpec,
+    DomainState,
+    HostUnreachableError,
+    Mark,
+    OperationFailedError,
+    domain_name,
+    volume_name,
+)
+from registry import AssignmentState, Build, ClaimLostError
+from workers import removals
+from workers.context import Outcome, WorkerContext
+from workers.driver import HostDriver
+from workers.errors import DomainConflictError, HostBusyError, StoppingError
+
+log: Final = structlog.get_logger(__name__)
+
+#: Somebody else's while in one of these: they build, or built, the very domain we worked on.
+_HELD_BY_OTHERS: Final = frozenset({AssignmentState.CREATING, AssignmentState.ACTIVE})
+
+
+def create(assignment_id: UUID, context: WorkerContext) -> Outcome:
+    """Carry one assignment from reserved to a running VM, as far as it is ours to do."""
+    if context.stopping.is_set():
+        return Outcome.NOT_OURS
+    build = context.registry.assignments.claim_build(assignment_id, context.owner, context.lease_s)
+    if build is None:
+        return Outcome.NOT_OURS
+    bound = log.bind(assignment_id=str(assignment_id), vm_id=str(build.vm_id), host=build.host.name)
+    try:
+        outcome = _attempt(build, context)
+    except ClaimLostError:
+        outcome = _step_aside(build, context)
+    bound.info("build_ended", outcome=outcome, from_state=build.state)
+    if outcome is not Outcome.HANDED_BACK:
+        context.pass_on(build.host.id)
+    return outcome
+
+
+def _attempt(build: Build, context: WorkerContext) -> Outcome:
+    """Try the build and write down how it ended. Raises `ClaimLostError` when it is not ours."""
+    assignments = context.registry.assignments
+    active = build.state is AssignmentState.ACTIVE
+    try:
+        with context.hosts.enter(build.host.uri) as host:
+            if active:
+                _check_it_is_there(build, host, context)
+            else:
+                _bring_up_paused(build, host, context)
+                assignments.activate(build.claim)
+                active = True
+                context.checkpoint("create.after_activate")
+            host.resume(str(build.vm_id))
+        assignments.mark_running(build.claim)
+    except (HostBusyError, StoppingError):
+        assignments.yield_claim(build.claim, None)
+        return Outcome.HANDED_BACK
+    except HostUnreachableError as error:
+        _log_failure(build, error)
+        if active:
+            # It may run already: asked again until the host answers, never given up.
+            assignments.yield_claim(build.claim, str(error))
+        else:
+            assignments.fail(build.claim, str(error), transient=True)
+        return Outcome.HANDED_BACK
+    except (OperationFailedError, DomainConflictError) as error:
+        _log_failure(build, error)
+        assignments.fail(build.claim, str(error), transient=False)
+        # The host answers, so absence can be proven at once and the capacity
+        # freed; where it cannot, the sweep goes on with the quarantined row.
+        removals.delete(build.claim.assignment_id, context)
+        return Outcome.FAILED
+    return Outcome.DONE
+
+
+def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
+    """Have this assignment's domain on its host, paused; take over what is there of it."""
+    vm_id = str(build.vm_id)
+    seen = _settle_what_is_there(build, host, context)
+    if seen is None or seen.state is DomainState.STOPPED:
+        spec = spec_of(build)
+        context.keep(build.claim)
+        host.create_overlay(
+            pool=spec.pool,
+            name=spec.volume,
+            base_volume=build.host.base_volume,
+            capacity_gib=build.resources.get("disk_gib", 0),
+        )
+        context.checkpoint("create.after_volume")
+        context.keep(build.claim)
+        host.define(spec)
+        context.checkpoint("create.after_define")
+        context.keep(build.claim)
+        host.start_paused(vm_id)
+    context.checkpoint("create.before_resume")
+
+
+def _settle_what_is_there(
+    build: Build, host: HostDriver, context: WorkerContext
+) -> DomainSeen | None:
+    """Return this assignment's own domain if it is there; clear away an older attempt's."""
+    vm_id = str(build.vm_id)
+    seen = host.find(vm_id, deadline_s=context.look_deadline_s)
+    if seen is None or _is_of(build, seen.mark):
+        return seen
+    if seen.mark is None:
+        raise DomainConflictError(build.host.uri, vm_id, f"{seen.name}, which is not ours")
+    older = UUID(seen.mark.assignment_id)
+    state = context.registry.assignments.state(older)
+    if state is not AssignmentState.RELEASED or seen.mark.generation >= build.generation:
+        raise DomainConflictError(
+            build.host.uri, vm_id, f"of assignment {older}, {state or 'which nobody knows'}"
+        )
+    context.keep(build.claim)
+    if not removals.remove_attempt(
+        host,
+        vm_id,
+        seen.mark.assignment_id,
+        generation=seen.mark.generation,
+        pool=build.host.pool,
+    ):
+        raise DomainConflictError(build.host.uri, vm_id, f"of assignment {older}, and it stays")
+    return None
+
+
+def _check_it_is_there(build: Build, host: HostDriver, context: WorkerContext) -> None:
+    """Have the domain of an active assignment ready to resume: its worker died before that."""
+    vm_id = str(build.vm_id)
+    seen = host.find(vm_id, deadline_s=context.look_deadline_s)
+    if seen is None or not _is_of(build, seen.mark):
+        # Somebody else undefined it before anybody saw it run.
+        raise OperationFailedError("resume", f"{build.host.name} does not have the domain {vm_id}")
+    if seen.state is DomainState.STOPPED:
+        context.keep(build.claim)
+        host.start_paused(vm_id)
+    context.keep(build.claim)
+
+
+def _step_aside(build: Build, context: WorkerContext) -> Outcome:
+    """Settle what we made under a claim that is no longer ours."""
+    assignment_id = build.claim.assignment_id
+    state = context.registry.assignments.state(assignment_id)
+    if state in _HELD_BY_OTHERS:
+        return Outcome.CLAIM_LOST
+    with suppress(ClaimLostError):
+        # A deletion took the assignment from us but not our lease: nobody need wait for its end.
+        context.registry.assignments.yield_claim(build.claim, None)
+    if removals.delete(assignment_id, context) is Outcome.DONE:
+        return Outcome.CLAIM_LOST
+    try:
+        with context.hosts.enter(build.host.uri) as host:
+            removals.remove_attempt(
+                host,
+                str(build.vm_id),
+                str(assignment_id),
+                generation=build.generation,
+                pool=build.host.pool,
+            )
+    except (HostBusyError, HostUnreachableError, OperationFailedError) as error:
+        # What stays is paused or off, carries a released mark, and the next
+        # report of the host makes it a leftover.
+        log.warning("loser_left_traces", assignment_id=str(assignment_id), error=str(error))
+    return Outcome.CLAIM_LOST
+
+
+def _log_failure(build: Build, error: Exception) -> None:
+    log.warning(
+        "build_failed",
+        assignment_id=str(build.claim.assignment_id),
+        host=build.host.name,
+        failed_before=build.failed_before,
+        error=str(error),
+    )
+
+
+def _is_of(build: Build, mark: Mark | None) -> bool:
+    return (
+        mark is not None
+        and mark.assignment_id == str(build.claim.assignment_id)
+        and mark.generation == build.generation
+    )
+
+
+def spec_of(build: Build) -> DomainSpec:
+    """Say what the domain of a build is to be."""
+    memory_mib = build.resources.get("memory_mib", 0)
+    if build.host.memory_backing_mib is not None:
+        memory_mib = min(memory_mib, build.host.memory_backing_mib)
+    assignment_id = str(build.claim.assignment_id)
+    return DomainSpec(
+        mark=Mark(
+            vm_id=str(build.vm_id),
+            assignment_id=assignment_id,
+            generation=build.generation,
+            tenant=build.tenant,
+            round=build.round,
+        ),
+        name=domain_name(str(build.vm_id)),
+        domain_type=build.host.domain_type,
+        vcpus=build.resources.get("vcpus", 1),
+        memory_mib=memory_mib,
+        pool=build.host.pool,
+        volume=volume_name(assignment_id),
+        network=build.host.network,
+    )

@@ -1,0 +1,64 @@
+"""What every piece of work is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from threading import Event
+from uuid import UUID
+
+from registry import Claim, Due, Registry
+from registry.faults import checkpoint
+from workers.errors import StoppingError
+from workers.gate import Gate
+
+
+class Outcome(StrEnum):
+    """How a piece of work ended here."""
+
+    NOT_OURS = "not_ours"  #: someone else holds it, or nothing is left to do
+    DONE = "done"
+    HANDED_BACK = "handed_back"  #: the sweep sends it again
+    FAILED = "failed"
+    CLAIM_LOST = "claim_lost"  #: we were too slow; what we made is settled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerContext:
+    """The register center, the hosts, and who we are while we hold a claim."""
+
+    registry: Registry
+    hosts: Gate
+    owner: str
+    lease_s: float
+    look_deadline_s: float = 10.0  #: of the first look at a host, so that a hung one costs little
+    checkpoint: Callable[[str], None] = checkpoint
+    stopping: Event = field(default_factory=Event)
+    send: Callable[[Due], None] | None = None  #: to a worker, maybe this one
+
+    def pass_on(self, host_id: UUID) -> None:
+        """Send the next work on a host, whose place is free now.
+
+        A host takes few builds at a time; what it refused would wait for the
+        sweep to send it again. Two for the one that ended, since one of them may
+        be lost, or be refused again.
+        """
+        if self.send is None or self.stopping.is_set():
+            return
+        for due in self.registry.assignments.due(limit=2, resend_after_s=0, host_id=host_id):
+            self.send(due)
+
+    def keep(self, claim: Claim) -> None:
+        """Extend the claim before the next step.
+
+        Raises
+        ------
+        StoppingError
+            When this process is to end: hand the work back instead.
+        ClaimLostError
+            When somebody else took over.
+        """
+        if self.stopping.is_set():
+            raise StoppingError
+        self.registry.assignments.extend(claim, self.lease_s)

@@ -1,0 +1,52 @@
+"""What infrastructure managers need of a host, and nothing else of it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from hypervisor import DomainSeen, DomainSpec, Mark
+
+
+class HostDriver(Protocol):
+    """Acts on one host.
+
+    Every call is bounded: it raises `HostUnreachableError` when the host did not
+    answer in time (which says nothing about what it did) and
+    `OperationFailedError` when it answered and refused. All may be repeated.
+    """
+
+    def find(self, vm_id: str, *, deadline_s: float | None = None) -> DomainSeen | None:
+        """Return the domain with this UUID, ours or not."""
+
+    def create_overlay(
+        self, *, pool: str, name: str, base_volume: str | None, capacity_gib: int
+    ) -> None:
+        """Create a qcow2 volume on the base image; one of that name may be there already."""
+
+    def define(self, spec: DomainSpec) -> None:
+        """Define a domain; refused where its UUID carries another mark."""
+
+    def start_paused(self, vm_id: str) -> None:
+        """Start a domain without letting it run; nothing if it is started."""
+
+    def resume(self, vm_id: str) -> None:
+        """Let a domain run; nothing if it does."""
+
+    def destroy(self, vm_id: str, *, mark: Mark | None = None) -> None:
+        """Stop a domain hard, only if it is this attempt's; nothing if it is absent."""
+
+    def remove(
+        self, vm_id: str, *, assignment_id: str, generation: int | None, pool: str, volume: str
+    ) -> bool:
+        """Remove an attempt's domain and volume, look again, return whether both are gone."""
+
+    def delete_volume(self, pool: str, name: str) -> None:
+        """Delete a volume; nothing if it is absent."""
+
+
+class Hosts(Protocol):
+    """Lends a driver for the host at a URI."""
+
+    def use(self, uri: str) -> AbstractContextManager[HostDriver]:
+        """Lend a driver to one thread."""

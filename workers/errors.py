@@ -1,0 +1,33 @@
+"""Why an infrastructure manager hands work back."""
+
+from __future__ import annotations
+
+
+class WorkersError(Exception):
+    """Base of all errors of this package."""
+
+
+class HostBusyError(WorkersError):
+    """The host gets no further thread of this process now; the sweep sends the work again."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(f"{uri} gets no thread now: {reason}")
+        self.uri = uri
+        self.reason = reason
+
+
+class StoppingError(WorkersError):
+    """The process was asked to stop between two steps of the work."""
+
+    def __init__(self) -> None:
+        super().__init__("this worker is stopping")
+
+
+class DomainConflictError(WorkersError):
+    """The VM's UUID is taken on its host by something that is not this assignment."""
+
+    def __init__(self, uri: str, vm_id: str, found: str) -> None:
+        super().__init__(f"{uri} already has a domain with UUID {vm_id}: {found}")
+        self.uri = uri
+        self.vm_id = vm_id
+        self.found = found

@@ -1,0 +1,149 @@
+"""Take VMs off their hosts; only proof of absence frees what an assignment holds."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from hypervisor import HostUnreachableError, OperationFailedError, volume_name
+from registry import ClaimLostError, Leftover, Removal
+from workers.context import Outcome, WorkerContext
+from workers.driver import HostDriver
+from workers.errors import HostBusyError, StoppingError
+
+log: Final = structlog.get_logger(__name__)
+
+
+def delete(assignment_id: UUID, context: WorkerContext) -> Outcome:
+    """Remove the domain and volume of a releasing or quarantined assignment, then release it."""
+    if context.stopping.is_set():
+        return Outcome.NOT_OURS
+    removal = context.registry.assignments.claim_removal(
+        assignment_id, context.owner, context.lease_s
+    )
+    if removal is None:
+        return Outcome.NOT_OURS
+    try:
+        outcome = _attempt(removal, context)
+    except ClaimLostError:
+        # Another worker removes it: nothing that we did can be too much.
+        outcome = Outcome.CLAIM_LOST
+    log.info(
+        "removal_ended",
+        assignment_id=str(assignment_id),
+        vm_id=str(removal.vm_id),
+        host=removal.host.name,
+        outcome=outcome,
+    )
+    if outcome is Outcome.DONE:
+        context.pass_on(removal.host.id)
+    return outcome
+
+
+def _attempt(removal: Removal, context: WorkerContext) -> Outcome:
+    assignments = context.registry.assignments
+    try:
+        with context.hosts.enter(removal.host.uri) as host:
+            absent = _remove(removal, host, context)
+    except (HostBusyError, StoppingError):
+        assignments.yield_claim(removal.claim, None)
+        return Outcome.HANDED_BACK
+    except (HostUnreachableError, OperationFailedError) as error:
+        log.warning("removal_failed", host=removal.host.name, error=str(error))
+        assignments.yield_claim(removal.claim, str(error))
+        return Outcome.HANDED_BACK
+    if not absent:
+        assignments.yield_claim(
+            removal.claim,
+            f"{removal.host.name} has a domain with UUID {removal.vm_id} that carries no mark"
+            " of ours: whose it is must be settled there, by hand",
+        )
+        return Outcome.HANDED_BACK
+    assignments.release(removal.claim)
+    return Outcome.DONE
+
+
+def _remove(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
+    vm_id = str(removal.vm_id)
+    assignment_id = str(removal.claim.assignment_id)
+    seen = host.find(vm_id, deadline_s=context.look_deadline_s)
+    if seen is not None and seen.mark is not None and seen.mark.assignment_id == assignment_id:
+        context.keep(removal.claim)
+        host.destroy(vm_id, mark=seen.mark)
+    context.checkpoint("delete.after_destroy")
+    context.keep(removal.claim)
+    return remove_attempt(
+        host, vm_id, assignment_id, generation=removal.generation, pool=removal.host.pool
+    )
+
+
+def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
+    """Remove a domain or volume of ours that no assignment needs any more.
+
+    Released is final, so nothing can come to need it meanwhile. What carries the
+    mark of an assignment that this register center never knew is left alone: it
+    may be a running VM of another installation, or from before a backup was restored.
+    """
+    leftover = _claim_leftover(leftover_id, context)
+    if leftover is None:
+        return Outcome.NOT_OURS
+    bound = log.bind(leftover_id=str(leftover_id), host=leftover.host.name, name=leftover.name)
+    try:
+        with context.hosts.enter(leftover.host.uri) as host:
+            absent = _clear(leftover, host)
+    except HostBusyError:
+        return Outcome.HANDED_BACK
+    except (HostUnreachableError, OperationFailedError) as error:
+        bound.warning("leftover_stays", error=str(error))
+        return Outcome.HANDED_BACK
+    if not absent:
+        bound.warning("leftover_stays", error="the host still shows it")
+        return Outcome.HANDED_BACK
+    context.registry.assignments.finish_leftover(leftover_id)
+    bound.info("leftover_removed", kind=leftover.kind)
+    return Outcome.DONE
+
+
+def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | None:
+    if context.stopping.is_set():
+        return None
+    assignments = context.registry.assignments
+    leftover = assignments.claim_leftover(leftover_id, context.owner, context.lease_s)
+    if leftover is None or leftover.assignment_id is None:
+        return None
+    if assignments.state(leftover.assignment_id) is None:
+        log.warning("leftover_unknown", host=leftover.host.name, name=leftover.name)
+        return None
+    return leftover
+
+
+def _clear(leftover: Leftover, host: HostDriver) -> bool:
+    if leftover.kind == "volume":
+        host.delete_volume(leftover.host.pool, leftover.name)
+        return True
+    return remove_attempt(
+        host,
+        str(leftover.vm_uuid),
+        str(leftover.assignment_id),
+        generation=None,
+        pool=leftover.host.pool,
+    )
+
+
+def remove_attempt(
+    host: HostDriver, vm_id: str, assignment_id: str, *, generation: int | None, pool: str
+) -> bool:
+    """Remove what one assignment made on a host; return whether it is proven absent there.
+
+    False when a domain of the VM is there that cannot be told to be someone
+    else's (its mark is gone, say): that VM must not be placed anywhere meanwhile.
+    """
+    return host.remove(
+        vm_id,
+        assignment_id=assignment_id,
+        generation=generation,
+        pool=pool,
+        volume=volume_name(assignment_id),
+    )

@@ -1,0 +1,31 @@
+"""The tasks: names on messages, each a few lines around a plain function.
+
+A message carries an id and no more. It may arrive late, twice or never: the row
+that it names says what is to be done, and the sweep of the control centre sends
+again what nobody picked up. So nothing here retries.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from celery import Celery
+
+from workers import builds, removals
+from workers.context import WorkerContext
+
+
+def register_tasks(app: Celery, context: WorkerContext) -> None:
+    """Give ``app`` its tasks, working with ``context``."""
+
+    @app.task(name="workers.create_vm")  # type: ignore[untyped-decorator]  # celery is untyped
+    def create_vm(assignment_id: str) -> None:
+        builds.create(UUID(assignment_id), context)
+
+    @app.task(name="workers.delete_vm")  # type: ignore[untyped-decorator]  # celery is untyped
+    def delete_vm(assignment_id: str) -> None:
+        removals.delete(UUID(assignment_id), context)
+
+    @app.task(name="workers.remove_leftover")  # type: ignore[untyped-decorator]  # celery is untyped
+    def remove_leftover(leftover_id: str) -> None:
+        removals.remove_leftover(UUID(leftover_id), context)
