@@ -92,13 +92,17 @@ def test_a_silent_child_and_what_it_started_are_killed_at_the_deadline(
         import subprocess
         helper = subprocess.Popen(["sleep", "600"])
         open({str(tmp_path / "pids")!r}, "w").write(f"{{os.getpid()}} {{helper.pid}}")
+        sys.stdin.readline()
+        print(json.dumps({{"error": "failed", "reason": "ready"}}), flush=True)
         time.sleep(600)
         """
     )
     host = HostConnection("x:///")
+    with pytest.raises(OperationFailedError, match="ready"):
+        host.find("x", deadline_s=GENEROUS_S)
 
     with pytest.raises(HostUnreachableError, match=r"find: no answer within \d"):
-        host.find("x", deadline_s=2.0)
+        host.find("x", deadline_s=1.0)
 
     pid, helper = map(int, (tmp_path / "pids").read_text().split())
     assert gone(pid)
