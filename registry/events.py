@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, insert, select
 
 from registry.clock import db_now
-from registry.engine import Database
+from registry.engine import Database, retried
 from registry.locks import has_one_writer
 from registry.names import check_int
 from registry.pages import check_limit
@@ -68,6 +68,7 @@ class Events:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @retried
     def add(
         self, *, actor: str, kind: str, subject_type: str, subject_id: str, reason: str
     ) -> None:

@@ -59,6 +59,7 @@ class Idempotency:
             connection.execute(update(keys).where(*_is(scope, key)).values(started_at=now))
             return None
 
+    @retried
     def complete(self, scope: str, key: str, status: int, body: str) -> None:
         """Store the answer."""
         with self._database.write() as connection:
@@ -68,6 +69,7 @@ class Idempotency:
                 .values(status=status, body=body)
             )
 
+    @retried
     def abandon(self, scope: str, key: str) -> None:
         """Forget a key whose call came to nothing, so that it may be tried again."""
         with self._database.write() as connection:

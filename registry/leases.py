@@ -51,6 +51,7 @@ class Leases:
             )
         return Lease(name=name, holder=holder, epoch=epoch, expires_at=until)
 
+    @retried
     def renew(self, lease: Lease, length_s: float) -> Lease:
         """Extend a lease that is still live, or raise `LeaseLostError`."""
         with self._database.write() as connection:
@@ -71,6 +72,7 @@ class Leases:
                 raise LeaseLostError(lease.name, lease.holder, lease.epoch)
         return Lease(name=lease.name, holder=lease.holder, epoch=lease.epoch, expires_at=until)
 
+    @retried
     def release(self, lease: Lease) -> None:
         """Give a lease back, so that another need not wait; nothing if it is lost already."""
         with self._database.write() as connection:

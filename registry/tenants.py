@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from registry.clock import db_now
-from registry.engine import Database
+from registry.engine import Database, retried
 from registry.errors import DuplicateError, NotFoundError
 from registry.events import event_row, record
 from registry.ids import uuid7
@@ -41,6 +41,7 @@ class Tenants:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @retried
     def add(
         self, name: str, *, weight: float = 1.0, parent: str | None = None, actor: str
     ) -> Tenant:
@@ -78,6 +79,7 @@ class Tenants:
         with self._database.read() as connection:
             return _get(connection, name)
 
+    @retried
     def update(self, name: str, *, weight: float, actor: str) -> Tenant:
         """Change a tenant's weight; the next round uses it."""
         check_weight(weight)

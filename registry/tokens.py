@@ -11,7 +11,7 @@ from sqlalchemy import Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from registry.clock import db_now
-from registry.engine import Database
+from registry.engine import Database, retried
 from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.events import event_row, record
 from registry.ids import uuid7
@@ -36,6 +36,7 @@ class Tokens:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @retried
     def create(self, role: Role, tenant: str | None, name: str, *, actor: str) -> tuple[Token, str]:
         """Make a token; its secret is returned once and stored nowhere."""
         check_name("name", name)
@@ -86,6 +87,7 @@ class Tokens:
             found = [_to_token(row) for row in connection.execute(query)]
         return page_of(found, limit, lambda token: (token.id.hex,))
 
+    @retried
     def revoke(self, id: UUID, *, actor: str) -> Token:  # noqa: A002 - the contract's name
         """End a token; ending it twice is no error."""
         with self._database.write() as connection:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from registry.clock import db_now
-from registry.engine import Database
+from registry.engine import Database, retried
 from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.events import event_row, record
 from registry.ids import uuid7
@@ -29,6 +29,7 @@ class VmTypes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @retried
     def add(self, name: str, resources: Mapping[str, int], *, actor: str) -> VmType:
         """Add a type. What it does not name, it does not use."""
         check_name("name", name)

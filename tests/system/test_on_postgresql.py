@@ -1,4 +1,4 @@
-"""`fuga up --hosts FILE` with the register center on PostgreSQL: from a request to running VMs."""
+"""`fuga up --hosts FILE` with the register center on PostgreSQL: from a request to real guests."""
 
 from __future__ import annotations
 
@@ -8,57 +8,53 @@ from pathlib import Path
 
 import pytest
 
-from lab.cluster import LabHost
+from tests.kill_nine import domains, hosts_file
+from tests.lab_hosts import LabCluster
 from tests.postgres import PostgresServer
 from tests.raw_sql import raw_sql
 from tests.running import RunningFuga, eventually
 
-pytestmark = [pytest.mark.test_driver, pytest.mark.postgresql, pytest.mark.slow]
+pytestmark = [pytest.mark.qemu, pytest.mark.postgresql, pytest.mark.slow]
 
 
-def test_requests_become_running_vms_and_doctor_finds_all_well(
-    postgres: PostgresServer, driver_hosts: Callable[[int], list[LabHost]], tmp_path: Path
+def test_requests_become_guests_that_boot_and_doctor_finds_all_well(
+    postgres: PostgresServer, lab_cluster: Callable[[int], LabCluster], tmp_path: Path
 ) -> None:
+    lab = lab_cluster(1)
+    (host,) = lab.hosts
     state_dir = tmp_path / "state"
-    file = tmp_path / "hosts.toml"
-    file.write_text(
-        "\n".join(
-            f'[[host]]\nname = "kvm-{number}"\nuri = "{host.uri}"\ndomain_type = "test"\n'
-            for number, host in enumerate(driver_hosts(2), start=1)
-        )
-    )
+    file = hosts_file(tmp_path / "hosts.toml", [host])
     with postgres.database() as url:
         fuga = RunningFuga(
-            state_dir,
-            arguments=("--hosts", str(file)),
-            env={
-                "FUGA_DATABASE_URL": url,
-                "FUGA_URI_SCHEMES": '["test+unix"]',
-                "FUGA_URI_PARAMETERS": '["socket"]',
-            },
+            state_dir, arguments=("--hosts", str(file)), env={"FUGA_DATABASE_URL": url}
         )
         try:
             assert "at revision" in fuga.cli("db", "upgrade").stdout
             fuga.start()
             fuga.wait_until_served()
-            fuga.cli("request", "tiny", "-n", "3", "--tenant", "a", "--name", "web", "--wait")
-            fuga.cli("request", "small", "-n", "2", "--tenant", "b", "--name", "db", "--wait")
+            fuga.cli("request", "tiny", "-n", "2", "--tenant", "a", "--name", "web", "--wait")
 
             told = json.loads(fuga.cli("-o", "json", "doctor").stdout)
             explained = fuga.cli("explain", "web-1").stdout
             with raw_sql(url) as raw:
-                running = raw.value("SELECT count(*) FROM vms WHERE observed = 'running'")
+                running = raw.rows("SELECT id FROM vms WHERE observed = 'running'")
                 committed = raw.value(
                     "SELECT sum(committed) FROM inventories WHERE resource = 'vcpus'"
                 )
+            seen = domains(host.uri)
+            for vm in running:
+                log = lab.serial_log(1, f"fuga-{vm['id']}")
+                ready = f"LAB-GUEST-READY uuid={vm['id']}"
+                eventually(lambda log=log, ready=ready: log.exists() and ready in log.read_text())
             fuga.cli("rm", "web", "--wait")
-            fuga.cli("rm", "db", "--wait")
             eventually(lambda: json.loads(fuga.cli("-o", "json", "vms").stdout) == [])
         finally:
             fuga.down()
 
-    assert running == 5
-    assert committed >= 5
+    assert set(seen) == {str(vm["id"]) for vm in running}
+    assert len(running) == 2
+    assert committed == 2
     assert {each["well"] for each in told["findings"]} == {True}
-    assert "kvm-" in explained
+    assert "kvm-1" in explained
+    assert domains(host.uri) == {}
     assert not (state_dir / "fuga.db").exists()
