@@ -13,6 +13,7 @@ from placement.check import check_allocation
 from placement.check_division import check_division
 from placement.distance import fair_distance, target_shares
 from placement.errors import (
+    GangTooLargeError,
     InfeasibleAllocationError,
     ParameterError,
     PlacementError,
@@ -57,6 +58,7 @@ __all__ = [
     "DivisibleProblem",
     "Division",
     "FloatArray",
+    "GangTooLargeError",
     "InfeasibleAllocationError",
     "IntArray",
     "LeftOut",

@@ -27,6 +27,18 @@ class ShapeMismatchError(PlacementError):
         self.expected = expected
 
 
+class GangTooLargeError(PlacementError):
+    """A request wants more VMs at once than it wants at all."""
+
+    def __init__(self, request: int, min_count: int, count: int) -> None:
+        super().__init__(
+            f"request {request} wants at least {min_count} VMs at once, but {count} in all"
+        )
+        self.request = request
+        self.min_count = min_count
+        self.count = count
+
+
 class InfeasibleAllocationError(PlacementError):
     """An allocation breaks a rule of its snapshot."""
 

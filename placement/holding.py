@@ -97,7 +97,7 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
         tenant, demand = snapshot.tenant[request], snapshot.demand[request]
         needed = still_needed(snapshot, request, int(snapshot.count[request]))
         kind = demand.tobytes() + snapshot.eligible[request].tobytes()
-        if needed > snapshot.count[request] or (kind, needed) in in_vain:
+        if (kind, needed) in in_vain:
             continue
         if (held[tenant] / pool).max() >= fair[tenant] - SHARE_TOLERANCE:
             continue

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placement.budget import Budget
-from placement.errors import QuantityTooLargeError, ShapeMismatchError
+from placement.errors import GangTooLargeError, QuantityTooLargeError, ShapeMismatchError
 
 if TYPE_CHECKING:
     from placement.mechanisms.tree import TenantTree
@@ -40,7 +40,9 @@ class Snapshot:
     eligible: BoolArray  #: (Q, C) may this request use hosts of that class?
     demand: IntArray  #: (Q, R) one VM of each request
     count: IntArray  #: (Q,) VMs wanted and not yet placed
-    min_count: IntArray  #: (Q,) at least that many at once, or none (1: any number)
+    min_count: (
+        IntArray  #: (Q,) at least that many at once, or none (1: any number); at most count, if any
+    )
     tenant: IntArray  #: (Q,) who asks, an index of N
     age: IntArray  #: (Q,) rounds that the request has waited already
     weight: FloatArray  #: (N,) of each tenant, above 0
@@ -71,6 +73,10 @@ class Snapshot:
             for name, total in zip(self.resources, totals.tolist(), strict=True):
                 if total > LARGEST_TOTAL:
                     raise QuantityTooLargeError(name, total, LARGEST_TOTAL)
+        too_large = np.flatnonzero((self.count > 0) & (self.min_count > self.count))
+        if len(too_large):
+            gang = int(too_large[0])
+            raise GangTooLargeError(gang, int(self.min_count[gang]), int(self.count[gang]))
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
             if isinstance(value, np.ndarray):

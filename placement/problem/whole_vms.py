@@ -58,7 +58,8 @@ def to_whole_vms(problem: Problem) -> WholeVmProblem:
 
     Every resource is scaled to integers, exactly. A class of n hosts becomes n
     hosts. A demand without a count gets the most VMs that the free capacity of
-    its eligible hosts, taken together, could hold.
+    its eligible hosts, taken together, could hold, but no fewer than its
+    ``min_count``.
 
     Parameters
     ----------
@@ -250,7 +251,7 @@ def _counts(
     )
     asked = np.array(
         [
-            room[index] if each.count is None else each.count
+            _unbounded(int(room[index]), each.min_count) if each.count is None else each.count
             for index, each in enumerate(problem.demands)
         ],
         dtype=np.int64,
@@ -272,6 +273,11 @@ def _counts(
             f"there is room for about {placeable:,} VMs; policies place at most {MOST_VMS:,}",
         )
     return asked
+
+
+def _unbounded(room: int, min_count: int) -> int:
+    """Return as many VMs as there is room for, no fewer than make a gang."""
+    return max(room, min_count) if min_count > 1 else room
 
 
 def _room(demand: IntArray, free: IntArray) -> int:

@@ -40,14 +40,15 @@ def snapshots(
     demand = _rows(draw, requests, st.integers(0, 4))
     eligible = [[draw(st.integers(0, 3)) > 0 for _ in range(classes)] for _ in range(requests)]
     host_class = [draw(st.integers(0, classes - 1)) for _ in range(hosts)]
+    counts = [draw(st.integers(0, max_count)) for _ in range(requests)]
     return a_snapshot(
         resources=("vcpus", "memory_mib", "disk_gib"),
         capacity=np.array(capacity).reshape(-1, 3) * scale,
         free=(np.array(capacity).reshape(-1, 3) - np.array(used).reshape(-1, 3)) * scale,
         demand=np.array(demand).reshape(-1, 3) * scale,
-        count=[draw(st.integers(0, max_count)) for _ in range(requests)],
+        count=counts,
         tenant=[draw(st.integers(0, tenants - 1)) for _ in range(requests)],
-        min_count=[draw(st.integers(1, 4)) if gangs else 1 for _ in range(requests)],
+        min_count=[draw(st.integers(1, min(4, n) or 1)) if gangs else 1 for n in counts],
         age=[draw(st.sampled_from([0, 5, 12, 100])) if ages else 0 for _ in range(requests)],
         weight=[draw(st.sampled_from([1.0, 1.0, 2.0, 0.5])) for _ in range(tenants)],
         held=np.array(_rows(draw, tenants, st.integers(0, 2))) * scale,

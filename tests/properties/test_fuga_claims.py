@@ -34,14 +34,16 @@ def rounds(draw: st.DrawFn) -> RoundInputs:
     used = np.minimum(running[:, None] * TYPES[0], capacity)
     held = np.zeros((tenants, 3), dtype=np.int64)
     held[0] = used.sum(axis=0)
+    count = np.array([draw(st.integers(1, 20)) for _ in range(requests)])
+    at_once = np.array([draw(st.sampled_from([1, 1, 2, 4])) for _ in range(requests)])
     snapshot = some_snapshot(
         capacity=capacity,
         free=capacity - used,
         host_class=np.zeros(len(capacity), dtype=np.int64),
         eligible=np.ones((requests, 1), dtype=np.bool_),
         demand=TYPES[[draw(st.integers(0, 4)) for _ in range(requests)]],
-        count=np.array([draw(st.integers(1, 20)) for _ in range(requests)]),
-        min_count=np.array([draw(st.sampled_from([1, 1, 2, 4])) for _ in range(requests)]),
+        count=count,
+        min_count=np.minimum(at_once, count),
         tenant=np.array([draw(st.integers(0, tenants - 1)) for _ in range(requests)]),
         age=np.array([draw(st.sampled_from([0, 0, 12, 100])) for _ in range(requests)]),
         weight=np.array([draw(st.sampled_from([1.0, 2.0, 0.5])) for _ in range(tenants)]),

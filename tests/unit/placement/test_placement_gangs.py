@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement import POLICIES, Budget, Reason, check_allocation, policy_by_name
+from placement import (
+    POLICIES,
+    Budget,
+    GangTooLargeError,
+    Reason,
+    check_allocation,
+    policy_by_name,
+)
 from tests.builders import a_snapshot
 
 HOST = (4, 8192, 100)
@@ -140,3 +147,14 @@ def test_the_details_tell_which_vms_began_a_gang_before_the_game():
     assert sum(n for _, _, n in allocation.details["gangs"]) == 3
     rows = [[q, h, game + rest] for q, h, game, rest in allocation.details["phase"]]
     assert rows == allocation.placed.tolist()
+
+
+def test_a_gang_of_more_vms_than_its_request_wants_is_no_snapshot():
+    with pytest.raises(GangTooLargeError, match="request 1 wants at least 2 VMs at once, but 1 "):
+        a_snapshot(demand=[(1, 1024, 5)] * 2, count=[4, 1], min_count=[4, 2])
+
+
+def test_a_gang_that_wants_nothing_now_keeps_its_min_count():
+    snapshot = a_snapshot(count=0, min_count=[2])
+
+    assert place(snapshot).left_out == ()

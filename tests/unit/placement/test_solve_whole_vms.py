@@ -145,6 +145,12 @@ def test_gangs_reach_the_snapshot() -> None:
     assert whole(a_problem(demands=demands)).snapshot.min_count.tolist() == [3, 2]
 
 
+def test_a_gang_without_a_count_wants_at_least_itself_though_it_never_fits() -> None:
+    gang = whole(a_problem(demands=[a_demand(name="a", count=None, min_count=1000)])).snapshot
+
+    assert gang.count.tolist() == [1000]
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
