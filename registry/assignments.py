@@ -10,13 +10,15 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from sqlalchemy import Connection, Row, and_, func, insert, select, update
+from sqlalchemy import Connection, Row, func, select, update
 
 from registry.access import HOST_COLUMNS, OUT_OF_REACH, to_access
+from registry.avoidance import BUILD_AVOID_S, avoid
 from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.errors import ClaimLostError
 from registry.events import event_row, record
+from registry.image_copies import image_on_host, lacks_image
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     VM_OBSERVED_TRANSITIONS,
@@ -33,7 +35,6 @@ from registry.records import Build, Claim, Due, Leftover, Removal
 from registry.schema import (
     assignment_resources,
     assignments,
-    build_failures,
     hosts,
     tenants,
     unreleased,
@@ -43,7 +44,6 @@ from registry.sweep import claim_leftover, due, finish_leftover
 
 #: attempts that may fail for a passing reason before the assignment is given up
 MAX_ATTEMPTS: Final = 5
-BUILD_AVOID_S: Final = 300.0
 HOLD_BACK_S: Final = 30
 MAX_HOLD_BACK_S: Final = 600
 _BUILDING: Final = (AssignmentState.CREATING.value, AssignmentState.ACTIVE.value)
@@ -61,6 +61,7 @@ _SELECT = (
         tenants.c.name.label("tenant"),
         hosts.c.max_builds,
         hosts.c.failed_builds,
+        lacks_image(assignments.c.host_id, vms.c.request_id).label("lacks_image"),
         *(column for column in HOST_COLUMNS if column.key != "host_id"),
     )
     .select_from(assignments)
@@ -91,8 +92,8 @@ class Assignments:
         """Claim an assignment to build its VM, or to finish what another left.
 
         None: not ours to do. Somebody's lease on it is live, it is finished,
-        being removed or gone, its host is out of reach, or as many builds as
-        the host allows are claimed there.
+        being removed or gone, its host is out of reach or waits for the image,
+        or as many builds as the host allows are claimed there.
         """
         with self._database.write() as connection:
             row = _find(connection, assignment_id, on_host=True)
@@ -107,6 +108,8 @@ class Assignments:
             ):
                 event = AssignmentEvent.RECLAIMED
             else:
+                return None
+            if row.lacks_image and before != AssignmentState.ACTIVE:
                 return None
             if _live_builds(connection, row.host_id, now) >= row.max_builds:
                 return None
@@ -129,6 +132,7 @@ class Assignments:
                 resources={each.resource: each.amount for each in amounts},
                 host=to_access(row),
                 failed_before=row.attempts,
+                image=image_on_host(connection, row.request_id, row.host_id),
             )
 
     @retried
@@ -401,19 +405,7 @@ def _observe(
 
 
 def _avoid(connection: Connection, row: Row[Any], now: datetime, build_avoid_s: float) -> None:
-    until = now + timedelta(seconds=build_avoid_s)
-    which = and_(
-        build_failures.c.request_id == row.request_id, build_failures.c.host_id == row.host_id
-    )
-    changed = connection.execute(
-        update(build_failures).where(which).values(avoid_until=until)
-    ).rowcount
-    if not changed:
-        connection.execute(
-            insert(build_failures).values(
-                request_id=row.request_id, host_id=row.host_id, avoid_until=until
-            )
-        )
+    avoid(connection, row.request_id, row.host_id, now, build_avoid_s)
     hold_back_s = min(HOLD_BACK_S * 2 ** min(row.failed_builds, 10), MAX_HOLD_BACK_S)
     connection.execute(
         update(hosts)

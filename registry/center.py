@@ -13,6 +13,8 @@ from registry.errors import SchemaOutdatedError
 from registry.events import Events
 from registry.hosts import Hosts
 from registry.idempotency import Idempotency
+from registry.image_copies import ImageCopies
+from registry.images import Images
 from registry.leases import Leases
 from registry.requests import Requests
 from registry.resources import Resources
@@ -36,6 +38,8 @@ class Registry:
         self.resources = Resources(database)
         self.hosts = Hosts(database)
         self.vm_types = VmTypes(database)
+        self.images = Images(database)
+        self.image_copies = ImageCopies(database)
         self.tenants = Tenants(database)
         self.requests = Requests(database)
         self.vms = Vms(database)

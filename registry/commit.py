@@ -16,11 +16,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, select, update
 
+from registry.avoidance import avoid
 from registry.bulk import chunks
 from registry.clock import db_now
 from registry.cluster import at_once, ever_placed, waiting_vms
 from registry.events import event_row, record
 from registry.ids import uuid7
+from registry.image_copies import want_copies, without_room
 from registry.leases import CONTROL_LEASE, check_epoch
 from registry.lifecycle import FINISHED, AssignmentState
 from registry.locks import lock_vms
@@ -31,6 +33,7 @@ from registry.schema import (
     assignment_resources,
     assignments,
     hosts,
+    request_images,
     requests,
     round_inputs,
     rounds,
@@ -41,6 +44,7 @@ from registry.schema import (
 from registry.waiting import from_json, to_json
 
 HOST_MOVED: Final = "host_moved"
+NO_ROOM_FOR_IMAGE: Final = "no_room_for_image"
 ACTOR: Final = "control"
 
 
@@ -50,15 +54,17 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     now = db_now(connection)
     standing, dropped = _standing(connection, commit)
     chosen, short = _choose_vms(connection, standing)
-    dropped += short
+    chosen, roomless = _with_room_for_images(connection, chosen, now)
+    dropped += short + roomless
     if dropped:
         chosen, broken = _whole_gangs(connection, chosen)
         dropped += broken
+    want_copies(connection, chosen, now=now, actor=ACTOR)
     number = _insert_round(connection, commit, now, len(chosen), dropped)
     keys = _insert_assignments(connection, chosen, number, now)
     touched = {part.request_id for part in commit.placements}
     recompute(connection, touched, now=now, actor=ACTOR, reason=f"round {number}")
-    _write_waiting(connection, commit, dropped, number, now)
+    _write_waiting(connection, commit, dropped, number, now, roomless=roomless)
     return CommittedRound(number=number, assignment_ids=keys, dropped=tuple(dropped))
 
 
@@ -102,11 +108,13 @@ def _choose_vms(
                 vms.c.request_id,
                 vms.c.tenant_id,
                 requests.c.vm_type_id,
+                request_images.c.image_id,
                 tenants.c.name.label("tenant"),
             )
             .select_from(vms)
             .join(requests, requests.c.id == vms.c.request_id)
             .join(tenants, tenants.c.id == vms.c.tenant_id)
+            .outerjoin(request_images, request_images.c.request_id == requests.c.id)
             .where(vms.c.request_id.in_(some), waiting_vms())
             .order_by(vms.c.request_id, vms.c.id.desc())
         )
@@ -122,6 +130,31 @@ def _choose_vms(
         if taken < part.count:
             short.append(replace(part, count=part.count - taken))
     return chosen, short
+
+
+def _with_room_for_images(
+    connection: Connection, chosen: Sequence[tuple[Any, UUID]], now: datetime
+) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
+    """Return the pairs without those whose image does not fit on their host, and these as parts.
+
+    Their requests avoid such a host for a while, or the next round would choose it again.
+    """
+    if all(vm.image_id is None for vm, _ in chosen):
+        return list(chosen), []
+    amounts = _amounts(connection, {vm.vm_type_id for vm, _ in chosen})
+    full = without_room(connection, chosen, amounts)
+    parts = Counter(
+        (vm.request_id, host_id) for vm, host_id in chosen if (vm.image_id, host_id) in full
+    )
+    for request_id, host_id in sorted(parts):
+        avoid(connection, request_id, host_id, now)
+    return (
+        [(vm, host_id) for vm, host_id in chosen if (vm.image_id, host_id) not in full],
+        [
+            Placement(request_id=request_id, host_id=host_id, count=count)
+            for (request_id, host_id), count in parts.items()
+        ],
+    )
 
 
 def _whole_gangs(
@@ -276,6 +309,8 @@ def _write_waiting(
     dropped: Sequence[Placement],
     number: int,
     now: datetime,
+    *,
+    roomless: Sequence[Placement],
 ) -> None:
     """Write for each request that waits why it does, and that it waited one round more.
 
@@ -285,6 +320,7 @@ def _write_waiting(
     moved: defaultdict[UUID, int] = defaultdict(int)
     for part in dropped:
         moved[part.request_id] += part.count
+    no_room = {part.request_id for part in roomless}
     concerned = sorted({*commit.waiting, *moved})
     changes: list[dict[str, Any]] = []
     finished = [state.value for state in FINISHED]
@@ -300,7 +336,8 @@ def _write_waiting(
             if not count:
                 continue
             before = from_json(row.waiting)
-            waiting = commit.waiting.get(row.id) or Waiting(count=count, reason=HOST_MOVED)
+            reason = NO_ROOM_FOR_IMAGE if row.id in no_room else HOST_MOVED
+            waiting = commit.waiting.get(row.id) or Waiting(count=count, reason=reason)
             detail = dict(waiting.detail)
             if row.id in moved:
                 detail["dropped"] = moved[row.id]

@@ -129,6 +129,46 @@ class HostHealthEvent(StrEnum):
     GIVEN_UP = "given_up"  #: so many that it is down
 
 
+class ImageState(StrEnum):
+    """Whether an image's content is in the store."""
+
+    IMPORTING = "importing"
+    READY = "ready"
+    FAILED = "failed"
+    REMOVED = "removed"
+
+
+class ImageEvent(StrEnum):
+    """What happens to an image."""
+
+    IMPORTED = "imported"  #: its content is in the store, whole and checked
+    FAILED = "failed"
+    REMOVED = "removed"
+
+
+class CopyState(StrEnum):
+    """What is known of an image's copy on one host. A row that is gone was removed."""
+
+    ABSENT = "absent"  #: wanted, and nobody is at it
+    UPLOADING = "uploading"
+    PRESENT = "present"
+    FAILED = "failed"
+    REMOVING = "removing"
+
+
+class CopyEvent(StrEnum):
+    """What happens to an image's copy on a host."""
+
+    CLAIMED = "claimed"
+    RECLAIMED = "reclaimed"  #: another worker begins anew after the lease ran out
+    UPLOADED = "uploaded"
+    INTERRUPTED = "interrupted"  #: for a passing reason: it is tried again
+    REFUSED = "refused"
+    WANTED = "wanted"  #: a later round placed VMs here again
+    MISSING = "missing"  #: its host was asked, and has no such volume
+    IMAGE_REMOVED = "image_removed"
+
+
 def _requests() -> Mapping[tuple[RequestState, RequestEvent], RequestState]:
     s, e = RequestState, RequestEvent
     table = {
@@ -249,6 +289,36 @@ def _host_health() -> Mapping[tuple[HostHealth, HostHealthEvent], HostHealth]:
 
 
 HOST_HEALTH_TRANSITIONS: Final = _host_health()
+
+IMAGE_TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = MappingProxyType(
+    {
+        (ImageState.IMPORTING, ImageEvent.IMPORTED): ImageState.READY,
+        (ImageState.IMPORTING, ImageEvent.FAILED): ImageState.FAILED,
+        # Whoever imports it learns late that nobody wants it any more.
+        (ImageState.IMPORTING, ImageEvent.REMOVED): ImageState.REMOVED,
+        (ImageState.READY, ImageEvent.REMOVED): ImageState.REMOVED,
+        (ImageState.FAILED, ImageEvent.REMOVED): ImageState.REMOVED,
+    }
+)
+
+
+def _copies() -> Mapping[tuple[CopyState, CopyEvent], CopyState]:
+    s, e = CopyState, CopyEvent
+    table = {
+        (s.ABSENT, e.CLAIMED): s.UPLOADING,
+        (s.UPLOADING, e.RECLAIMED): s.UPLOADING,
+        (s.UPLOADING, e.UPLOADED): s.PRESENT,
+        (s.UPLOADING, e.INTERRUPTED): s.ABSENT,
+        (s.UPLOADING, e.REFUSED): s.FAILED,
+        (s.FAILED, e.WANTED): s.ABSENT,
+        (s.PRESENT, e.MISSING): s.ABSENT,
+    }
+    for state in s:
+        table[state, e.IMAGE_REMOVED] = s.REMOVING
+    return MappingProxyType(table)
+
+
+COPY_TRANSITIONS: Final = _copies()
 
 #: Assignments in these states have, or may have, a domain on their host.
 UNRELEASED: Final = tuple(state for state in AssignmentState if state != AssignmentState.RELEASED)

@@ -10,8 +10,10 @@ from uuid import UUID
 
 from registry.lifecycle import (
     AssignmentState,
+    CopyState,
     HostAdmin,
     HostHealth,
+    ImageState,
     RequestState,
     VmDesired,
     VmObserved,
@@ -19,6 +21,8 @@ from registry.lifecycle import (
 
 Role = Literal["operator", "tenant"]
 DecidedBy = Literal["policy", "fallback"]
+ImageFormat = Literal["qcow2", "raw"]
+SeedKind = Literal["none", "nocloud"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,7 @@ class Inventory:
     detected: int | None  #: by the monitor
     override: int | None  #: the operator's word, instead
     reserved: int
-    foreign: int  #: held by domains that are not ours
+    foreign: int  #: held by what no assignment stands for: others' domains, copies of images
     ratio_thousandths: int  #: over-commit; 1000 is none
     committed: int  #: the sum over unreleased assignments, kept by triggers
     capacity: int  #: max(0, (override or detected − reserved − foreign) × ratio)
@@ -131,6 +135,58 @@ class VmType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewImage:
+    """What an operator says of an image; its content says the rest."""
+
+    name: str
+    format: ImageFormat
+    seed_kind: SeedKind = "none"
+    min_memory_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """One revision of a disk image that VMs' disks rest on."""
+
+    id: UUID
+    name: str
+    revision: int
+    state: ImageState
+    sha256: str
+    format: ImageFormat
+    seed_kind: SeedKind  #: how a guest of it is told its name, keys and address
+    min_memory_mib: int  #: that a VM of it needs; 0: not known
+    size_bytes: int | None  #: of the file; None until it is here
+    virtual_size_bytes: int | None  #: of the disk in it
+    source: str  #: the file's name or the URL that it came from
+    received_bytes: int  #: of an import under way
+    last_error: str | None
+    created_at: datetime
+    removed_at: datetime | None
+
+    @property
+    def reference(self) -> str:
+        """``NAME:REVISION``: what is asked for to get this one and no later one."""
+        return f"{self.name}:{self.revision}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageCopy:
+    """An image on one host."""
+
+    id: UUID
+    host: str
+    image: str  #: its reference
+    state: CopyState
+    disk_gib: int  #: what it takes of the host's disk
+    uploaded_bytes: int
+    size_bytes: int
+    attempts: int
+    last_error: str | None
+    present_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
     """A party whose share is accounted."""
 
@@ -170,6 +226,7 @@ class Request:
     vms_running: int
     created_at: datetime
     updated_at: datetime
+    image: str | None = None  #: reference of the image; None: whatever its hosts name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,6 +473,16 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuildImage:
+    """The image that a VM's disk rests on, as it lies on the VM's host."""
+
+    reference: str
+    format: ImageFormat
+    seed_kind: SeedKind
+    volume: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
     """A VM to create, or one whose creation has to be finished."""
 
@@ -429,6 +496,7 @@ class Build:
     resources: Mapping[str, int]
     host: HostAccess
     failed_before: int  #: attempts of this assignment that failed
+    image: BuildImage | None = None  #: None: the host's own base volume, if it names one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -440,6 +508,35 @@ class Removal:
     generation: int
     quarantined: bool
     host: HostAccess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyClaim:
+    """A lease on an image's copy. Whoever takes it over gets another token."""
+
+    copy_id: UUID
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """An image to bring to a host."""
+
+    claim: CopyClaim
+    image: Image
+    host: HostAccess
+    volume: str  #: to upload to: no other attempt writes there
+    left_volume: str | None  #: what an attempt that did not end may have left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRemoval:
+    """A copy whose image was removed."""
+
+    claim: CopyClaim
+    image: str
+    host: HostAccess
+    volume: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from registry.drift import find_drift, note_leftovers, note_strangers
 from registry.events import event_row, record
+from registry.image_copies import disk_of_copies, note_missing
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     HOST_HEALTH_TRANSITIONS,
@@ -62,7 +63,10 @@ def record_report(
     live = _live_assignments(connection, host.id)
     _observe_vms(connection, host, report, live, now=now, actor=actor)
     drift = find_drift(connection, report, live)
-    _write_inventories(connection, host, report, foreign_amounts(drift.strangers))
+    note_missing(connection, host, report, now=now, actor=actor)
+    foreign = foreign_amounts(drift.strangers)
+    foreign["disk_gib"] += disk_of_copies(connection, host.id)
+    _write_inventories(connection, host, report, foreign)
     note_strangers(connection, host, drift.strangers, now=now, actor=actor)
     note_leftovers(connection, host, drift, now=now, actor=actor)
     stored = {"report": _to_json(report), "polled_at": report.polled_at}

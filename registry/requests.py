@@ -16,12 +16,13 @@ from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.events import event_row, record
 from registry.idempotency import bind_request, request_of_key
 from registry.ids import uuid7
+from registry.images import image_for
 from registry.lifecycle import FINISHED, HostAdmin, RequestState, VmDesired, VmObserved
 from registry.names import check_int, check_labels, check_name, look_up
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.progress import tally
 from registry.records import IdempotencyKey, Request
-from registry.schema import hosts, requests, tenants, vm_types, vms
+from registry.schema import hosts, images, request_images, requests, tenants, vm_types, vms
 from registry.tenants import tenant_id
 from registry.vm_types import get_vm_type
 from registry.waiting import from_json
@@ -30,10 +31,18 @@ MAX_COUNT = 10_000
 MAX_HOSTS = 1_000
 
 _SELECT = (
-    select(requests, tenants.c.name.label("tenant"), vm_types.c.name.label("vm_type"))
+    select(
+        requests,
+        tenants.c.name.label("tenant"),
+        vm_types.c.name.label("vm_type"),
+        images.c.name.label("image"),
+        images.c.revision.label("image_revision"),
+    )
     .select_from(requests)
     .join(tenants, tenants.c.id == requests.c.tenant_id)
     .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
+    .outerjoin(request_images, request_images.c.request_id == requests.c.id)
+    .outerjoin(images, images.c.id == request_images.c.image_id)
 )
 
 
@@ -54,6 +63,7 @@ class Requests:
         name: str | None = None,
         requires: Sequence[str] = (),
         hosts: Sequence[str] | None = None,
+        image: str | None = None,
         actor: str,
         idempotency: IdempotencyKey | None = None,
     ) -> Request:
@@ -77,6 +87,7 @@ class Requests:
             now = db_now(connection)
             owner = tenant_id(connection, tenant)
             wanted = get_vm_type(connection, vm_type)
+            rests_on = image_for(connection, image, wanted) if image is not None else None
             try:
                 connection.execute(
                     insert(requests).values(
@@ -95,6 +106,10 @@ class Requests:
                 )
             except IntegrityError as error:
                 raise DuplicateError("request", "name", name) from error
+            if rests_on is not None:
+                connection.execute(
+                    insert(request_images).values(request_id=key, image_id=rests_on.id)
+                )
             connection.execute(
                 insert(vms),
                 [
@@ -120,7 +135,13 @@ class Requests:
                 key,
                 tenant=tenant,
                 change=(None, RequestState.PENDING),
-                data={"name": name, "vm_type": vm_type, "count": count, "min_count": min_count},
+                data={
+                    "name": name,
+                    "vm_type": vm_type,
+                    "count": count,
+                    "min_count": min_count,
+                    "image": rests_on.reference if rests_on is not None else None,
+                },
             )
             record(connection, [history])
             return _get(connection, key)
@@ -230,6 +251,7 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
             vms_running=tallies[row.id].running,
             created_at=row.created_at,
             updated_at=row.updated_at,
+            image=None if row.image is None else f"{row.image}:{row.image_revision}",
         )
         for row in rows
     )

@@ -34,8 +34,10 @@ from registry.clock import UtcDateTime
 from registry.lifecycle import (
     FINISHED,
     AssignmentState,
+    CopyState,
     HostAdmin,
     HostHealth,
+    ImageState,
     RequestState,
     VmDesired,
     VmObserved,
@@ -288,6 +290,77 @@ round_inputs = Table(
     Column("round", Serial, ForeignKey("rounds.number"), primary_key=True, autoincrement=False),
     Column("outcome", Json, nullable=False),
     Column("inputs", LargeBinary, nullable=False),
+)
+
+images = Table(
+    "images",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("name", Name, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("state", State, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("format", String(8), nullable=False),
+    Column("seed_kind", String(16), nullable=False),
+    Column("min_memory_mib", BigInteger, nullable=False),
+    # Known once the content is there.
+    Column("size_bytes", BigInteger),
+    Column("virtual_size_bytes", BigInteger),
+    Column("source", Text, nullable=False),
+    Column("received_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    Column("claim_token", Uuid),
+    Column("claim_owner", Text),
+    Column("claim_until", UtcDateTime),
+    Column("sent_at", UtcDateTime),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("removed_at", UtcDateTime),
+    _one_of("state", ImageState),
+    CheckConstraint("format IN ('qcow2', 'raw')", name="format_known"),
+    CheckConstraint("seed_kind IN ('none', 'nocloud')", name="seed_kind_known"),
+    CheckConstraint("length(sha256) = 64", name="sha256_whole"),
+    CheckConstraint("revision >= 1 AND min_memory_mib >= 0", name="amounts_not_negative"),
+    CheckConstraint(
+        "state <> 'ready' OR (size_bytes >= 1 AND virtual_size_bytes >= 1)", name="sizes_known"
+    ),
+    UniqueConstraint("name", "revision"),
+    Index(None, "state"),
+)
+
+# Apart from `requests`: most installations' older requests have none, and their VMs rest on
+# what their hosts name.
+request_images = Table(
+    "request_images",
+    metadata,
+    Column("request_id", Uuid, ForeignKey("requests.id"), primary_key=True),
+    Column("image_id", Uuid, ForeignKey("images.id"), nullable=False),
+    Index(None, "image_id"),
+)
+
+image_copies = Table(
+    "image_copies",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("host_id", Uuid, ForeignKey("hosts.id"), nullable=False),
+    Column("image_id", Uuid, ForeignKey("images.id"), nullable=False),
+    Column("state", State, nullable=False),
+    Column("disk_gib", BigInteger, nullable=False),
+    Column("volume", Text),
+    Column("uploaded_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("interruptions", Integer, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    Column("claim_token", Uuid),
+    Column("claim_owner", Text),
+    Column("claim_until", UtcDateTime),
+    Column("sent_at", UtcDateTime),
+    Column("present_at", UtcDateTime),
+    Column("created_at", UtcDateTime, nullable=False),
+    _one_of("state", CopyState),
+    CheckConstraint("disk_gib >= 1 AND uploaded_bytes >= 0", name="amounts_not_negative"),
+    UniqueConstraint("host_id", "image_id"),
+    Index(None, "image_id"),
+    Index(None, "state"),
 )
 
 _UNRELEASED = text("state <> 'released'")

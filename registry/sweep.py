@@ -6,18 +6,22 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, or_, select, update
 
 from registry.access import HOST_COLUMNS, OUT_OF_REACH, to_access
 from registry.events import event_row, record
-from registry.lifecycle import AssignmentState, HostAdmin, VmObserved
+from registry.image_copies import lacks_image
+from registry.lifecycle import AssignmentState, CopyState, HostAdmin, VmObserved
 from registry.records import Due, Leftover
-from registry.schema import assignments, hosts, leftovers, unreleased, vms
+from registry.schema import assignments, hosts, image_copies, leftovers, unreleased, vms
 
 CREATE: Final = "workers.create_vm"
 DELETE: Final = "workers.delete_vm"
 REMOVE_LEFTOVER: Final = "workers.remove_leftover"
+UPLOAD_IMAGE: Final = "workers.upload_image"
+REMOVE_IMAGE: Final = "workers.remove_image"
 
+_UNBUILT: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 _TASK: Final = {
     AssignmentState.RESERVED.value: CREATE,
     AssignmentState.CREATING.value: CREATE,
@@ -37,13 +41,15 @@ def due(
 ) -> tuple[Due, ...]:
     """Return the tasks that nobody works on, and mark them as sent.
 
-    Builds that nobody claimed or whose claim ran out; VMs that are active but
-    were never seen since (their resume is missing); removals; leftovers. Not
-    on hosts out of reach or retired. What was sent less than ``resend_after_s`` ago is
-    given time; what was never sent goes first, then what was sent longest ago.
-    With ``host_id``, of that host alone.
+    Builds that nobody claimed or whose claim ran out, unless they wait for their
+    image; VMs that are active but were never seen since (their resume is
+    missing); removals; images to bring to hosts, first of all since builds wait
+    for them; leftovers. Not on hosts out of reach or retired. What was sent less
+    than ``resend_after_s`` ago is given time; what was never sent goes first, then
+    what was sent longest ago. With ``host_id``, of that host alone.
     """
     stale = now - timedelta(seconds=resend_after_s)
+    found = _due_copies(connection, limit, now, stale, host_id)
     waiting = (
         select(assignments.c.id, assignments.c.state)
         .select_from(assignments)
@@ -57,13 +63,17 @@ def due(
                 assignments.c.state != AssignmentState.ACTIVE.value,
                 vms.c.observed == VmObserved.ABSENT.value,
             ),
+            ~and_(
+                assignments.c.state.in_(_UNBUILT),
+                lacks_image(assignments.c.host_id, vms.c.request_id),
+            ),
             *_idle(assignments, now, stale, host_id),
         )
         .order_by(assignments.c.sent_at.nulls_first(), assignments.c.id)
-        .limit(limit)
+        .limit(limit - len(found))
         .with_for_update(of=assignments, skip_locked=True, key_share=True)
     ).all()
-    found = [Due(task=_TASK[row.state], id=row.id) for row in rows]
+    found += [Due(task=_TASK[row.state], id=row.id) for row in rows]
     if rows:
         connection.execute(
             update(assignments)
@@ -82,6 +92,29 @@ def due(
     if others:
         connection.execute(update(leftovers).where(leftovers.c.id.in_(others)).values(sent_at=now))
     return (*found, *(Due(task=REMOVE_LEFTOVER, id=key) for key in others))
+
+
+def _due_copies(
+    connection: Connection, limit: int, now: datetime, stale: datetime, host_id: UUID | None
+) -> list[Due]:
+    pending = (CopyState.ABSENT.value, CopyState.UPLOADING.value, CopyState.REMOVING.value)
+    rows = connection.execute(
+        select(image_copies.c.id, image_copies.c.state)
+        .join(hosts, hosts.c.id == image_copies.c.host_id)
+        .where(image_copies.c.state.in_(pending), *_idle(image_copies, now, stale, host_id))
+        .order_by(image_copies.c.sent_at.nulls_first(), image_copies.c.id)
+        .limit(limit)
+        .with_for_update(of=image_copies, skip_locked=True, key_share=True)
+    ).all()
+    if rows:
+        keys = [row.id for row in rows]
+        connection.execute(
+            update(image_copies).where(image_copies.c.id.in_(keys)).values(sent_at=now)
+        )
+    removing = CopyState.REMOVING.value
+    return [
+        Due(task=REMOVE_IMAGE if row.state == removing else UPLOAD_IMAGE, id=row.id) for row in rows
+    ]
 
 
 def _idle(

@@ -59,6 +59,21 @@ GRIDS = {
     unreachable  up        unreachable  down
     down         up        down         down
     """,
+    "IMAGE": """
+               imported  failed  removed
+    importing  ready     failed  removed
+    ready      -         -       removed
+    failed     -         -       removed
+    removed    -         -       -
+    """,
+    "COPY": """
+              claimed   reclaimed uploaded interrupted refused wanted missing image_removed
+    absent    uploading -         -        -           -       -      -       removing
+    uploading -         uploading present  absent      failed  -      -       removing
+    present   -         -         -        -           -       -      absent  removing
+    failed    -         -         -        -           -       absent -       removing
+    removing  -         -         -        -           -       -      -       removing
+    """,
 }
 MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     "REQUEST": (lifecycle.RequestState, lifecycle.RequestEvent, lifecycle.RequestState.PENDING),
@@ -75,6 +90,8 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
         lifecycle.HostHealthEvent,
         lifecycle.HostHealth.ENROLLING,
     ),
+    "IMAGE": (lifecycle.ImageState, lifecycle.ImageEvent, lifecycle.ImageState.IMPORTING),
+    "COPY": (lifecycle.CopyState, lifecycle.CopyEvent, lifecycle.CopyState.ABSENT),
 }
 TERMINAL = {
     "REQUEST": {"released", "cancelled", "expired"},
@@ -83,6 +100,8 @@ TERMINAL = {
     "ASSIGNMENT": {"released"},
     "HOST_ADMIN": {"retired"},
     "HOST_HEALTH": set(),
+    "IMAGE": {"removed"},
+    "COPY": {"removing"},
 }
 
 
