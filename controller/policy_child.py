@@ -14,7 +14,15 @@ from controller.policy_process import HEADER, Decision, Failure, Ideal, frame
 from controller.round_inputs import allocation_document, decode_inputs
 from controller.stray_output import take_stdout
 from controller.zones import policy_in_zones
-from placement import Budget, allocation_bound, policy_by_name, set_aside, target_shares
+from placement import (
+    Budget,
+    Snapshot,
+    allocation_bound,
+    policy_by_name,
+    set_aside,
+    shares_in_tree,
+    target_holdings,
+)
 
 
 def decide(data: bytes) -> Decision:
@@ -38,6 +46,17 @@ def decide(data: bytes) -> Decision:
     return Decision(document, seconds)
 
 
+def ideal(snapshot: Snapshot, resource: int) -> Ideal:
+    """Return what a decision on the snapshot is measured by."""
+    holdings = target_holdings(snapshot)
+    nodes = () if snapshot.tree is None else shares_in_tree(snapshot.tree, holdings).tolist()
+    return Ideal(
+        bound=allocation_bound(snapshot, resource),
+        target_shares=tuple(holdings.max(axis=1, initial=0.0).tolist()),
+        node_targets=tuple(nodes),
+    )
+
+
 def answer(operation: str, argument: Any) -> Any:
     """What the parent asked for, or why not."""
     try:
@@ -48,9 +67,7 @@ def answer(operation: str, argument: Any) -> Any:
                 return decide(argument)
             case "ideal":
                 data, resource = argument
-                snapshot = decode_inputs(data).snapshot
-                shares = tuple(target_shares(snapshot).tolist())
-                return Ideal(allocation_bound(snapshot, resource), shares)
+                return ideal(decode_inputs(data).snapshot, resource)
             case _:
                 return Failure(f"unknown operation {operation!r}")
     except Exception as error:

@@ -39,6 +39,7 @@ class Ideal:
 
     bound: float  #: most that could have been placed of one resource
     target_shares: tuple[float, ...]  #: dominant share of each tenant that would be fair
+    node_targets: tuple[float, ...] = ()  #: that of each node of the tree, if there is one
 
 
 @dataclass(frozen=True, slots=True)

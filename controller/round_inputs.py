@@ -69,7 +69,7 @@ class RoundInputs:
         document = {
             "snapshot": snapshot,
             "classes": int(self.snapshot.eligible.shape[1]),
-            "names": dataclasses.asdict(self.names),
+            "names": _names_document(self.names),
             "policy": self.policy,
             "parameters": dict(self.parameters),
             "seed": self.seed,
@@ -106,6 +106,7 @@ def decode_inputs(data: bytes) -> RoundInputs:
             hosts=tuple((a, b) for a, b in names["hosts"]),
             tenants=tuple((a, b) for a, b in names["tenants"]),
             requests=tuple((a, b, c) for a, b, c in names["requests"]),
+            groups=tuple((a, b, node) for a, b, node in names.get("groups", ())),
         ),
         policy=document["policy"],
         parameters=document["parameters"],
@@ -148,6 +149,13 @@ def allocation_of(document: Mapping[str, Any]) -> Allocation:
         cut=document["cut"],
         details=document["details"],
     )
+
+
+def _names_document(names: Names) -> dict[str, Any]:
+    document = dataclasses.asdict(names)
+    if not names.groups:  # rounds without a tree keep their bytes
+        del document["groups"]
+    return document
 
 
 def _tree_document(tree: TenantTree) -> dict[str, Any]:

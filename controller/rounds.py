@@ -26,7 +26,9 @@ from placement import (
     check_allocation,
     dominant_shares,
     fair_distance,
+    fractions_of_pool,
     held_after,
+    shares_in_tree,
 )
 from registry import (
     ClusterView,
@@ -199,6 +201,7 @@ def run_round(
             ),
             host_versions={host.id: host.version for host in view.hosts},
             waiting=waiting_requests(slot.start_at, snapshot, decided.allocation, names),
+            group_shares=_group_shares(snapshot, decided.allocation, names, ideal),
         )
     )
     return RoundReport(
@@ -310,6 +313,31 @@ def _shares(
             "asked": int(waiting[index]),
         }
         for index, (_, name) in enumerate(names.tenants)
+    )
+
+
+def _group_shares(
+    snapshot: Snapshot, allocation: Allocation, names: Names, ideal: Ideal | None
+) -> tuple[dict[str, Any], ...]:
+    """Dominant share of every group of tenants before and after, and the fair one."""
+    tree = snapshot.tree
+    if tree is None:
+        return ()
+    before, after = (
+        shares_in_tree(tree, fractions_of_pool(held, snapshot.pool))
+        for held in (snapshot.held, held_after(snapshot, allocation))
+    )
+    name_of = {node: name for _, name, node in names.groups}
+    return tuple(
+        {
+            "group": name,
+            "parent": name_of.get(tree.parent[node]),
+            "weight": float(tree.weight[node]),
+            "before": float(before[node]),
+            "after": float(after[node]),
+            "target": None if ideal is None else ideal.node_targets[node],
+        }
+        for _, name, node in names.groups
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.tenant_trees import tree_of
 from placement import BoolArray, IntArray, Snapshot
 from registry import ClusterView, HostView, RequestView
 
@@ -18,6 +19,8 @@ class Names:
     hosts: tuple[tuple[str, str], ...]  #: (id, name) on the axis H
     tenants: tuple[tuple[str, str], ...]  #: (id, name) on the axis N
     requests: tuple[tuple[str, str, str], ...]  #: (id, name, vm_type) on the axis Q
+    #: (id, name, node) of each group of tenants in the tree
+    groups: tuple[tuple[str, str, int], ...] = ()
 
 
 def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
@@ -30,6 +33,7 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
     capacity = _rows([host.capacity for host in view.hosts], len(view.resources))
     committed = _rows([host.committed for host in view.hosts], len(view.resources))
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
+    tree, groups = tree_of(view.tenants, view.groups)
     snapshot = Snapshot(
         resources=view.resources,
         capacity=capacity,
@@ -43,6 +47,7 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
         age=_of(view.requests, lambda request: request.age),
         weight=np.array([tenant.weight for tenant in view.tenants], dtype=np.float64),
         held=_rows([tenant.held for tenant in view.tenants], len(view.resources)),
+        tree=tree,
     )
     names = Names(
         hosts=tuple((str(host.id), host.name) for host in view.hosts),
@@ -50,6 +55,7 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
         requests=tuple(
             (str(request.id), request.name, request.vm_type) for request in view.requests
         ),
+        groups=tuple((str(group.id), group.name, node) for group, node in groups),
     )
     return snapshot, names
 

@@ -11,7 +11,7 @@ from placement.catalog import (
 )
 from placement.check import check_allocation
 from placement.check_division import check_division
-from placement.distance import fair_distance, target_shares
+from placement.distance import fair_distance, shares_in_tree, target_holdings, target_shares
 from placement.errors import (
     GangTooLargeError,
     InfeasibleAllocationError,
@@ -44,7 +44,13 @@ from placement.model import (
 )
 from placement.policy_notes import PolicyNote
 from placement.set_aside import set_aside
-from placement.shares import SHARE_TOLERANCE, dominant_shares, held_after, shares_after
+from placement.shares import (
+    SHARE_TOLERANCE,
+    dominant_shares,
+    fractions_of_pool,
+    held_after,
+    shares_after,
+)
 from placement.shortage import Shortage, shortages
 
 __all__ = [
@@ -84,11 +90,14 @@ __all__ = [
     "dominant_shares",
     "entry_by_name",
     "fair_distance",
+    "fractions_of_pool",
     "held_after",
     "mechanism_by_name",
     "policy_by_name",
     "set_aside",
     "shares_after",
+    "shares_in_tree",
     "shortages",
+    "target_holdings",
     "target_shares",
 ]

@@ -5,23 +5,44 @@ from __future__ import annotations
 import numpy as np
 
 from placement.in_tree import without_tree
+from placement.mechanisms.tree import TenantTree
 from placement.model import FloatArray, Snapshot
 from placement.shares import fractions_of_pool
 from placement.targets import fair_targets
 
 
+def target_holdings(snapshot: Snapshot) -> FloatArray:
+    """Return what it would be fair to hold after this round, in parts of the pool, (N, R).
+
+    What a tenant holds and its requests' fair targets (`fair_targets`) together.
+    Of a tree of tenants the weights count that stand for it.
+    """
+    targets = fair_targets(without_tree(snapshot))
+    holdings = fractions_of_pool(snapshot.held, snapshot.pool)
+    demand = fractions_of_pool(snapshot.demand, snapshot.pool)
+    np.add.at(holdings, snapshot.tenant, demand * targets[:, None])
+    return holdings
+
+
 def target_shares(snapshot: Snapshot) -> FloatArray:
     """Return the dominant share that would be fair after this round, shape (N,).
 
-    What a tenant holds and its requests' fair targets (`fair_targets`) together,
-    of the whole pool; not weighted, as `shares_after` is not. Of a tree of
-    tenants the weights count that stand for it.
+    Of the whole pool, and not weighted, as `shares_after` is not; see
+    `target_holdings`.
     """
-    targets = fair_targets(without_tree(snapshot))
-    held = fractions_of_pool(snapshot.held, snapshot.pool)
-    demand = fractions_of_pool(snapshot.demand, snapshot.pool)
-    np.add.at(held, snapshot.tenant, demand * targets[:, None])
-    shares: FloatArray = held.max(axis=1, initial=0.0)
+    shares: FloatArray = target_holdings(snapshot).max(axis=1, initial=0.0)
+    return shares
+
+
+def shares_in_tree(tree: TenantTree, holdings: FloatArray) -> FloatArray:
+    """Return the dominant share of every node, (nodes,).
+
+    Parameters
+    ----------
+    holdings : ndarray of float64, shape (N, R)
+        Of every tenant, in parts of the pool; a group holds what its tenants do.
+    """
+    shares: FloatArray = tree.sums(holdings).max(axis=1, initial=0.0)
     return shares
 
 

@@ -42,6 +42,7 @@ from registry.lifecycle import (
 from registry.logs import configure_logging
 from registry.pages import Page
 from registry.records import (
+    Accounts,
     Build,
     BuildImage,
     Claim,
@@ -52,6 +53,7 @@ from registry.records import (
     DomainReport,
     Due,
     Event,
+    GroupView,
     Host,
     HostAccess,
     HostReport,
@@ -62,6 +64,7 @@ from registry.records import (
     Inventory,
     Lease,
     Leftover,
+    MoveTo,
     NewHost,
     NewImage,
     Placement,
@@ -88,6 +91,7 @@ from registry.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
 __all__ = [
     "CONTROL_LEASE",
     "DEFAULT_URI_POLICY",
+    "Accounts",
     "AssignmentEvent",
     "AssignmentState",
     "Build",
@@ -106,6 +110,7 @@ __all__ = [
     "Due",
     "DuplicateError",
     "Event",
+    "GroupView",
     "Host",
     "HostAccess",
     "HostAdmin",
@@ -127,6 +132,7 @@ __all__ = [
     "Lease",
     "LeaseLostError",
     "Leftover",
+    "MoveTo",
     "NewHost",
     "NewImage",
     "NotFoundError",

@@ -14,7 +14,15 @@ from registry.bulk import chunks
 from registry.clock import db_now
 from registry.leases import check_epoch
 from registry.lifecycle import HostAdmin, HostHealth, RequestState, VmDesired, VmObserved
-from registry.records import ClusterView, HostView, Lease, RequestView, TenantView
+from registry.records import (
+    Accounts,
+    ClusterView,
+    GroupView,
+    HostView,
+    Lease,
+    RequestView,
+    TenantView,
+)
 from registry.resources import resource_names
 from registry.schema import (
     assignment_resources,
@@ -36,16 +44,37 @@ _OPEN = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 def read_cluster(connection: Connection, lease: Lease) -> ClusterView:
     """Return what a round decides on; `StaleEpochError` if the lease is not current."""
     check_epoch(connection, lease.name, lease.holder, lease.epoch)
+    return view_cluster(connection, lease.epoch)
+
+
+def view_cluster(connection: Connection, epoch: int = 0) -> ClusterView:
+    """Return the cluster as a round would see it, for whoever decides nothing."""
     now = db_now(connection)
     axis = resource_names(connection)
+    tenants_, groups = _tenants(connection, axis)
     return ClusterView(
-        epoch=lease.epoch,
+        epoch=epoch,
         now=now,
         resources=axis,
         hosts=_hosts(connection, axis, now),
-        tenants=_tenants(connection, axis),
+        tenants=tenants_,
         requests=_requests(connection, axis, now),
+        groups=groups,
     )
+
+
+def read_accounts(connection: Connection) -> Accounts:
+    """Return what every tenant holds, and of how much."""
+    axis = resource_names(connection)
+    offered = (
+        select(inventories.c.resource, func.sum(inventories.c.capacity))
+        .join(hosts, hosts.c.id == inventories.c.host_id)
+        .where(hosts.c.admin != HostAdmin.RETIRED.value)
+        .group_by(inventories.c.resource)
+    )
+    pool = {resource: int(amount) for resource, amount in connection.execute(offered)}
+    found, groups = _tenants(connection, axis)
+    return Accounts(resources=axis, pool=_vector(pool, axis), tenants=found, groups=groups)
 
 
 def _vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
@@ -95,7 +124,9 @@ def _hosts(connection: Connection, axis: Sequence[str], now: datetime) -> tuple[
     )
 
 
-def _tenants(connection: Connection, axis: Sequence[str]) -> tuple[TenantView, ...]:
+def _tenants(
+    connection: Connection, axis: Sequence[str]
+) -> tuple[tuple[TenantView, ...], tuple[GroupView, ...]]:
     held: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
     query = (
         select(
@@ -111,13 +142,27 @@ def _tenants(connection: Connection, axis: Sequence[str]) -> tuple[TenantView, .
     for tenant_id, resource, amount in connection.execute(query):
         held[tenant_id][resource] = int(amount)
     rows = connection.execute(
-        select(tenants.c.id, tenants.c.name, tenants.c.weight).order_by(
-            tenants.c.created_at, tenants.c.id
-        )
-    )
-    return tuple(
-        TenantView(id=row.id, name=row.name, weight=row.weight, held=_vector(held[row.id], axis))
-        for row in rows
+        select(tenants)
+        .where(tenants.c.removed_at.is_(None))
+        .order_by(tenants.c.created_at, tenants.c.id)
+    ).all()
+    return (
+        tuple(
+            TenantView(
+                id=row.id,
+                name=row.name,
+                weight=row.weight,
+                held=_vector(held[row.id], axis),
+                parent_id=row.parent_id,
+            )
+            for row in rows
+            if not row.is_group
+        ),
+        tuple(
+            GroupView(id=row.id, name=row.name, weight=row.weight, parent_id=row.parent_id)
+            for row in rows
+            if row.is_group
+        ),
     )
 
 

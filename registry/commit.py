@@ -215,6 +215,7 @@ def _insert_round(
             shares=[dict(share) for share in commit.shares],
             bound=commit.bound,
             fair_distance=commit.fair_distance,
+            group_shares=[dict(share) for share in commit.group_shares],
             timings=dict(commit.timings),
             placed=placed,
             left_out=sum(waiting.count for waiting in commit.waiting.values()),

@@ -145,6 +145,13 @@ class Database:
             yield connection
 
     @contextmanager
+    def rehearse(self) -> Iterator[Connection]:
+        """Open a transaction that writes and is taken back at its end."""
+        with available(), self._write.connect() as connection:
+            yield connection
+            connection.rollback()
+
+    @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction that only reads, all of it at one point in time."""
         with available(), self._read.begin() as connection:

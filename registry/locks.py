@@ -1,4 +1,6 @@
-"""Which rows a writer locks, and in which order: hosts, VMs, assignments, inventories, requests.
+"""Which rows a writer locks, and in which order.
+
+The order: tenants, hosts, VMs, assignments, inventories, requests.
 
 SQLite has one writer at a time. On PostgreSQL a statement sees what was
 committed before it began, so a decision is taken in three steps: lock the
@@ -6,9 +8,10 @@ rows that it rests on, look in a statement of its own, write. A query that
 locks and joins at once would see the locked rows as they are and the joined
 ones as they were.
 
-Whoever changes an assignment's state holds the lock of its VM, or that of its
-host while nobody has claimed it; whoever changes a host's inventory holds the
-lock of the host. Inventories are locked by the ledger's triggers, requests by
+Whoever asks for VMs holds the lock of the tenant; whoever changes an
+assignment's state holds that of its VM, or that of its host while nobody has
+claimed it; whoever changes a host's inventory holds that of the host.
+Inventories are locked by the ledger's triggers, requests by
 `progress.recompute`. Rows of one table are locked in the order of their keys.
 What breaks the order all the same (a person with a prompt) ends in a deadlock
 that the database resolves, and `engine.retried` tries again.

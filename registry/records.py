@@ -188,13 +188,22 @@ class ImageCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
-    """A party whose share is accounted."""
+    """A party whose share is accounted, or a group of such parties."""
 
     id: UUID
     name: str
-    weight: float
-    parent: str | None
+    weight: float  #: against its siblings
+    parent: str | None  #: the group that it is part of
+    is_group: bool  #: asks for nothing itself: its tenants do
     created_at: datetime
+    removed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveTo:
+    """Where a tenant or group is moved in the tree."""
+
+    parent: str | None  #: None: no group, the top
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +340,27 @@ class TenantView:
     name: str
     weight: float
     held: tuple[int, ...]  #: by every unreleased assignment
+    parent_id: UUID | None = None  #: the group that it is part of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A group of tenants as a round sees it."""
+
+    id: UUID
+    name: str
+    weight: float
+    parent_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """What every tenant holds of the pool, in one consistent read."""
+
+    resources: tuple[str, ...]
+    pool: tuple[int, ...]  #: capacity of all hosts that are not retired
+    tenants: tuple[TenantView, ...]  #: by creation
+    groups: tuple[GroupView, ...]  #: by creation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,8 +389,9 @@ class ClusterView:
     now: datetime
     resources: tuple[str, ...]
     hosts: tuple[HostView, ...]  #: by name; all that are not retired
-    tenants: tuple[TenantView, ...]  #: by creation
+    tenants: tuple[TenantView, ...]  #: by creation; those who may ask
     requests: tuple[RequestView, ...]  #: by creation
+    groups: tuple[GroupView, ...] = ()  #: by creation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,6 +431,7 @@ class RoundCommit:
     placements: tuple[Placement, ...]
     host_versions: Mapping[UUID, int]
     waiting: Mapping[UUID, Waiting]
+    group_shares: Sequence[Mapping[str, Any]] = ()  #: of the groups of tenants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -435,6 +467,7 @@ class RoundSummary:
     seed: int
     inputs_digest: str
     created_at: datetime
+    group_shares: tuple[Mapping[str, Any], ...] = ()  #: of the groups of tenants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

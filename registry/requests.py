@@ -23,7 +23,7 @@ from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_o
 from registry.progress import tally
 from registry.records import IdempotencyKey, Request
 from registry.schema import hosts, images, request_images, requests, tenants, vm_types, vms
-from registry.tenants import tenant_id
+from registry.tenant_tree import asker_id
 from registry.vm_types import get_vm_type
 from registry.waiting import from_json
 
@@ -85,7 +85,7 @@ class Requests:
                 if before is not None:
                     return _get(connection, before)
             now = db_now(connection)
-            owner = tenant_id(connection, tenant)
+            owner = asker_id(connection, tenant)
             wanted = get_vm_type(connection, vm_type)
             rests_on = image_for(connection, image, wanted) if image is not None else None
             try:

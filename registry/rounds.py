@@ -101,4 +101,4 @@ def _newest_first() -> Select[Any]:
 
 def _summary_fields(row: Row[Any]) -> dict[str, Any]:
     fields = {name: row._mapping[name] for name in _SUMMARY}
-    return fields | {"shares": tuple(fields["shares"])}
+    return fields | {each: tuple(fields[each]) for each in ("shares", "group_shares")}

@@ -25,6 +25,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    false,
     literal_column,
     text,
 )
@@ -201,6 +202,9 @@ tenants = Table(
     Column("weight", Float(53), nullable=False),
     Column("parent_id", Uuid, ForeignKey("tenants.id")),
     Column("created_at", UtcDateTime, nullable=False),
+    # Groups share out what their tenants get, and ask for nothing themselves.
+    Column("is_group", Boolean(create_constraint=False), nullable=False, server_default=false()),
+    Column("removed_at", UtcDateTime),
     CheckConstraint("weight > 0", name="weight_positive"),
 )
 
@@ -274,6 +278,7 @@ rounds = Table(
     Column("shares", Json, nullable=False),
     Column("bound", Float(53)),
     Column("fair_distance", Float(53)),
+    Column("group_shares", Json, nullable=False, server_default="[]"),
     Column("timings", Json, nullable=False),
     Column("placed", Integer, nullable=False),
     Column("left_out", Integer, nullable=False),

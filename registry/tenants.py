@@ -1,72 +1,70 @@
-"""Tenants, the parties whose share is accounted, and the tree they form."""
+"""Tenants, the parties whose share is accounted, and the groups that they form."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from registry.clock import db_now
+from registry.cluster import read_accounts, view_cluster
 from registry.engine import Database, retried
-from registry.errors import DuplicateError, NotFoundError
+from registry.errors import ConflictError, DuplicateError, NotFoundError
 from registry.events import event_row, record
 from registry.ids import uuid7
+from registry.lifecycle import FINISHED
 from registry.names import check_name, check_weight, look_up
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
-from registry.records import Tenant
-from registry.schema import tenants
+from registry.records import Accounts, ClusterView, MoveTo, Tenant
+from registry.schema import requests, tenants, tokens, vms
+from registry.tenant_tree import check_place, group_id, lock_tree
 
 _parent = tenants.alias("parent")
 _SELECT = select(tenants, _parent.c.name.label("parent")).outerjoin(
     _parent, tenants.c.parent_id == _parent.c.id
 )
-
-
-def tenant_id(connection: Connection, name: str) -> UUID:
-    """Return a tenant's id, or raise `NotFoundError`."""
-    found = connection.execute(
-        select(tenants.c.id).where(tenants.c.name == look_up("tenant", name))
-    ).scalar()
-    if found is None:
-        raise NotFoundError("tenant", name)
-    result: UUID = found
-    return result
+_LIVE = tenants.c.removed_at.is_(None)
 
 
 class Tenants:
-    """Adds, reads and weighs tenants."""
+    """Adds, reads, weighs, moves and removes tenants and groups."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @retried
     def add(
-        self, name: str, *, weight: float = 1.0, parent: str | None = None, actor: str
+        self,
+        name: str,
+        *,
+        weight: float = 1.0,
+        parent: str | None = None,
+        is_group: bool = False,
+        actor: str,
     ) -> Tenant:
-        """Add a tenant, under ``parent`` if it is part of a group."""
-        check_name("name", name)
-        values = {"id": uuid7(), "name": name, "weight": check_weight(weight)}
+        """Add a tenant, or a group, under the group ``parent``.
+
+        Raises
+        ------
+        DuplicateError
+            If the name is taken.
+        ConflictError
+            If it was a removed tenant's, whose history keeps it.
+        InvalidError
+            If ``parent`` is a tenant, which can have none below it.
+        """
         with self._database.write() as connection:
-            now = db_now(connection)
-            parent_id = tenant_id(connection, parent) if parent is not None else None
-            try:
-                connection.execute(
-                    insert(tenants).values(**values, parent_id=parent_id, created_at=now)
-                )
-            except IntegrityError as error:
-                raise DuplicateError("tenant", "name", name) from error
-            data = {"weight": weight, "parent": parent}
-            record(
-                connection,
-                [event_row(now, actor, "tenant_added", "tenant", name, tenant=name, data=data)],
+            return _add(
+                connection, name, weight=weight, parent=parent, is_group=is_group, actor=actor
             )
-            return _get(connection, name)
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Tenant]:
-        """Return a page, by name."""
-        query = _SELECT.order_by(tenants.c.name).limit(check_limit(limit) + 1)
+        """Return a page of what is not removed, by name."""
+        query = _SELECT.where(_LIVE).order_by(tenants.c.name).limit(check_limit(limit) + 1)
         if cursor is not None:
             (after,) = decode_cursor(cursor, str)
             query = query.where(tenants.c.name > after)
@@ -75,37 +73,212 @@ class Tenants:
         return page_of(rows, limit, lambda tenant: (tenant.name,))
 
     def get(self, name: str) -> Tenant:
-        """Return one, or raise `NotFoundError`."""
+        """Return one that is not removed, or raise `NotFoundError`."""
         with self._database.read() as connection:
             return _get(connection, name)
 
+    def accounts(self) -> Accounts:
+        """Return what every tenant holds now, and the tree that they form."""
+        with self._database.read() as connection:
+            return read_accounts(connection)
+
     @retried
-    def update(self, name: str, *, weight: float, actor: str) -> Tenant:
-        """Change a tenant's weight; the next round uses it."""
-        check_weight(weight)
+    def update(
+        self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str
+    ) -> Tenant:
+        """Change a weight or the place in the tree, or both; the next round uses them.
+
+        Raises
+        ------
+        InvalidError
+            If it is to move below a tenant.
+        ConflictError
+            If it is to move below itself, or too deep.
+        """
         with self._database.write() as connection:
-            connection.execute(
-                select(tenants.c.id)
-                .where(tenants.c.name == look_up("tenant", name))
-                .with_for_update()
+            return _update(connection, name, weight=weight, move=move, actor=actor)
+
+    def rehearse_update(
+        self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str
+    ) -> tuple[ClusterView, ClusterView]:
+        """Return what a round would see before and after `update`, which is taken back."""
+        return self._rehearse(
+            lambda connection: _update(connection, name, weight=weight, move=move, actor=actor)
+        )
+
+    def rehearse_add(
+        self,
+        name: str,
+        *,
+        weight: float = 1.0,
+        parent: str | None = None,
+        is_group: bool = False,
+        actor: str,
+    ) -> tuple[ClusterView, ClusterView]:
+        """Return what a round would see before and after `add`, which is taken back."""
+        return self._rehearse(
+            lambda connection: _add(
+                connection, name, weight=weight, parent=parent, is_group=is_group, actor=actor
             )
-            before = _get(connection, name)
-            if before.weight == weight:
-                return before
-            connection.execute(
-                update(tenants).where(tenants.c.id == before.id).values(weight=weight)
-            )
+        )
+
+    @retried
+    def _rehearse(self, change: Callable[[Connection], object]) -> tuple[ClusterView, ClusterView]:
+        with self._database.rehearse() as connection:
+            lock_tree(connection)
+            before = view_cluster(connection)
+            change(connection)
+            return before, view_cluster(connection)
+
+    @retried
+    def remove(self, name: str, *, actor: str) -> Tenant:
+        """Remove a tenant or group that nobody uses.
+
+        What never was used leaves no row and its name is free again; of
+        anything else the history stays, and keeps the name.
+
+        Raises
+        ------
+        ConflictError
+            If a group has members, or a tenant requests that are not finished,
+            VMs that are not gone, or tokens in force.
+        """
+        with self._database.write() as connection:
+            lock_tree(connection)
+            _lock(connection, name)
+            found = _get(connection, name)
+            uses = _uses(connection, found.id)
+            if uses:
+                raise ConflictError(f"tenant {name} is still used: {', '.join(uses)}")
             now = db_now(connection)
-            data = {"before": before.weight, "weight": weight}
-            record(
-                connection,
-                [event_row(now, actor, "tenant_weighed", "tenant", name, tenant=name, data=data)],
-            )
-            return _get(connection, name)
+            _detach(connection, found.id, now)
+            history = event_row(now, actor, "tenant_removed", "tenant", name, tenant=name)
+            record(connection, [history])
+        return found
+
+
+def _add(
+    connection: Connection,
+    name: str,
+    *,
+    weight: float,
+    parent: str | None,
+    is_group: bool,
+    actor: str,
+) -> Tenant:
+    check_name("name", name)
+    lock_tree(connection)
+    now = db_now(connection)
+    before = connection.execute(
+        select(tenants.c.removed_at).where(tenants.c.name == name)
+    ).one_or_none()
+    if before is not None and before.removed_at is not None:
+        raise ConflictError(
+            f"tenant {name!r} was removed at {before.removed_at.isoformat()}; its history keeps"
+            " the name, so choose another"
+        )
+    parent_id = group_id(connection, parent) if parent is not None else None
+    check_place(connection, None, parent_id)
+    values = {"id": uuid7(), "name": name, "weight": check_weight(weight), "is_group": is_group}
+    try:
+        connection.execute(insert(tenants).values(**values, parent_id=parent_id, created_at=now))
+    except IntegrityError as error:
+        raise DuplicateError("tenant", "name", name) from error
+    data = {"weight": weight, "parent": parent, "is_group": is_group}
+    record(
+        connection,
+        [event_row(now, actor, "tenant_added", "tenant", name, tenant=name, data=data)],
+    )
+    return _get(connection, name)
+
+
+def _update(
+    connection: Connection, name: str, *, weight: float | None, move: MoveTo | None, actor: str
+) -> Tenant:
+    if move is not None:
+        lock_tree(connection)
+    _lock(connection, name)
+    before = _get(connection, name)
+    now = db_now(connection)
+    history: list[dict[str, Any]] = []
+    if weight is not None and check_weight(weight) != before.weight:
+        _set(connection, before.id, weight=weight)
+        data: dict[str, Any] = {"before": before.weight, "weight": weight}
+        history.append(
+            event_row(now, actor, "tenant_weighed", "tenant", name, tenant=name, data=data)
+        )
+    if move is not None and move.parent != before.parent:
+        parent_id = group_id(connection, move.parent) if move.parent is not None else None
+        check_place(connection, before.id, parent_id)
+        _set(connection, before.id, parent_id=parent_id)
+        data = {"before": before.parent, "parent": move.parent}
+        history.append(
+            event_row(now, actor, "tenant_moved", "tenant", name, tenant=name, data=data)
+        )
+    record(connection, history)
+    return _get(connection, name)
+
+
+def _lock(connection: Connection, name: str) -> None:
+    """Keep others from a tenant's row, and from asking in its name."""
+    connection.execute(
+        select(tenants.c.id)
+        .where(tenants.c.name == look_up("tenant", name))
+        .with_for_update(key_share=True)
+    )
+
+
+def _set(connection: Connection, key: UUID, **values: Any) -> None:
+    connection.execute(update(tenants).where(tenants.c.id == key).values(**values))
+
+
+def _uses(connection: Connection, key: UUID) -> list[str]:
+    """Say what stands in the way of a removal."""
+    finished = [state.value for state in FINISHED]
+    kinds: tuple[tuple[str, str, ColumnElement[Any], ColumnElement[bool]], ...] = (
+        ("member", "members", tenants.c.id, (tenants.c.parent_id == key) & _LIVE),
+        (
+            "request that is not finished",
+            "requests that are not finished",
+            requests.c.id,
+            (requests.c.tenant_id == key) & requests.c.state.not_in(finished),
+        ),
+        (
+            "VM that is not gone",
+            "VMs that are not gone",
+            vms.c.id,
+            (vms.c.tenant_id == key) & vms.c.deleted_at.is_(None),
+        ),
+        (
+            "token in force",
+            "tokens in force",
+            tokens.c.id,
+            (tokens.c.tenant_id == key) & tokens.c.revoked_at.is_(None),
+        ),
+    )
+    uses = []
+    for one, many, column, which in kinds:
+        number = connection.execute(select(func.count(column)).where(which)).scalar_one()
+        if number:
+            uses.append(f"{number} {one if number == 1 else many}")
+    return uses
+
+
+def _detach(connection: Connection, key: UUID, now: datetime) -> None:
+    """Delete the row if nothing refers to it, else mark it as removed."""
+    # Removed members, whose rows stay, are nobody's any more.
+    connection.execute(update(tenants).where(tenants.c.parent_id == key).values(parent_id=None))
+    try:
+        with connection.begin_nested():
+            connection.execute(delete(tenants).where(tenants.c.id == key))
+    except IntegrityError:
+        _set(connection, key, removed_at=now, parent_id=None)
 
 
 def _get(connection: Connection, name: str) -> Tenant:
-    row = connection.execute(_SELECT.where(tenants.c.name == look_up("tenant", name))).one_or_none()
+    row = connection.execute(
+        _SELECT.where(tenants.c.name == look_up("tenant", name), _LIVE)
+    ).one_or_none()
     if row is None:
         raise NotFoundError("tenant", name)
     return _to_tenant(row)
@@ -117,5 +290,7 @@ def _to_tenant(row: Row[Any]) -> Tenant:
         name=row.name,
         weight=row.weight,
         parent=row.parent,
+        is_group=row.is_group,
         created_at=row.created_at,
+        removed_at=row.removed_at,
     )

@@ -19,7 +19,7 @@ from registry.names import check_name
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.records import Role, Token
 from registry.schema import tenants, tokens
-from registry.tenants import tenant_id
+from registry.tenant_tree import asker_id
 
 _SELECT = select(tokens, tenants.c.name.label("tenant")).outerjoin(
     tenants, tokens.c.tenant_id == tenants.c.id
@@ -49,7 +49,7 @@ class Tokens:
         key = uuid7()
         with self._database.write() as connection:
             now = db_now(connection)
-            owner = tenant_id(connection, tenant) if tenant is not None else None
+            owner = asker_id(connection, tenant) if tenant is not None else None
             try:
                 connection.execute(
                     insert(tokens).values(

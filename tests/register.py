@@ -167,9 +167,14 @@ def add_vm_type(registry: Registry, name: str = "small", **resources: int) -> Vm
     return registry.vm_types.add(name, amounts, actor=ACTOR)
 
 
-def add_tenant(registry: Registry, name: str = "a", weight: float = 1.0) -> Tenant:
+def add_tenant(registry: Registry, name: str = "a", weight: float = 1.0, **fields: Any) -> Tenant:
     """Add a tenant."""
-    return registry.tenants.add(name, weight=weight, actor=ACTOR)
+    return registry.tenants.add(name, weight=weight, actor=ACTOR, **fields)
+
+
+def add_group(registry: Registry, name: str, **fields: Any) -> Tenant:
+    """Add a group of tenants."""
+    return add_tenant(registry, name, is_group=True, **fields)
 
 
 def add_request(registry: Registry, count: int = 1, **fields: Any) -> Request:

@@ -53,13 +53,13 @@ class Api:
         """Read one thing, or one page."""
         return self._call("GET", path, query=query)
 
-    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Json:
+    def post(self, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Json:
         """Create something, once."""
-        return self._call("POST", path, body=body or {}, key=str(uuid.uuid4()))
+        return self._call("POST", path, query=query, body=body or {}, key=str(uuid.uuid4()))
 
-    def patch(self, path: str, body: Mapping[str, Any]) -> Json:
+    def patch(self, path: str, body: Mapping[str, Any], **query: Any) -> Json:
         """Change something."""
-        return self._call("PATCH", path, body=body)
+        return self._call("PATCH", path, query=query, body=body)
 
     def delete(self, path: str) -> Json:
         """Remove something."""

@@ -1,4 +1,4 @@
-"""`fuga type`, `tenant`, `token`: what is on offer, and for whom."""
+"""`fuga type`, `fuga token`: what is on offer, and for whom."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from controller.cli.session import Session, with_session
 from controller.cli.targets import is_part_of_id
 
 types = typer.Typer(name="type", no_args_is_help=True, help="VM types: named resource vectors.")
-tenants = typer.Typer(name="tenant", no_args_is_help=True, help="Whose share is accounted.")
 tokens = typer.Typer(name="token", no_args_is_help=True, help="Who may speak to the API.")
 
 
@@ -49,27 +48,6 @@ def add_type(
         "vm-types", {"name": name, "resources": parse_amounts("RESOURCE=AMOUNT", amounts)}
     )
     session.answer(made, f"VM type {name} is on offer")
-
-
-@tenants.command("list")
-@with_session
-def list_tenants(session: Session) -> None:
-    """List tenants."""
-    columns = (field("name"), field("weight", right=True), field("parent"))
-    session.show(session.api.items("tenants"), columns, empty="no tenants. `fuga tenant add`.")
-
-
-@tenants.command("add")
-@with_session
-def add_tenant(
-    session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    weight: Annotated[float, typer.Option(help="Its share against the others'.")] = 1.0,
-    parent: Annotated[str | None, typer.Option(help="The group above it.")] = None,
-) -> None:
-    """Add a tenant."""
-    made = session.api.post("tenants", {"name": name, "weight": weight, "parent": parent})
-    session.answer(made, f"tenant {name} added. `fuga token create --tenant {name}` lets it in.")
 
 
 @tokens.command("list")

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 
 import typer
 
-from controller.cli import catalogue, doctor, env, explain, hosts, processes, requests, rounds
+from controller.cli import (
+    catalogue,
+    doctor,
+    env,
+    explain,
+    hosts,
+    processes,
+    requests,
+    rounds,
+    tenants,
+)
 from controller.cli.errors import CliError
 from controller.cli.session import AsOption, Common, OutputOption, UrlOption
 from controller.cli.solve import solve_command
@@ -46,7 +56,7 @@ app.command(rich_help_panel=_LOOK)(rounds.events)
 app.command("solve", rich_help_panel=_LOOK)(solve_command)
 app.add_typer(hosts.app, rich_help_panel=_MANAGE)
 app.add_typer(catalogue.types, rich_help_panel=_MANAGE)
-app.add_typer(catalogue.tenants, rich_help_panel=_MANAGE)
+app.add_typer(tenants.app, rich_help_panel=_MANAGE)
 app.add_typer(catalogue.tokens, rich_help_panel=_MANAGE)
 app.command(rich_help_panel=_MANAGE)(doctor.doctor)
 app.command(rich_help_panel=_RUN)(processes.up)

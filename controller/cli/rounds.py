@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -116,15 +116,20 @@ def show(session: Session, number: NumberArgument) -> None:
     for step, seconds in (found.get("timings") or {}).items():
         typer.echo(f"{step.removesuffix('_seconds') + ' took':18}{seconds:.4f} s")
     typer.echo("")
-    rows = [dict(each) for each in found.get("shares") or ()]
-    names = list(dict.fromkeys(key for row in rows for key in row))
-    print_table(
-        [field(name, right=name != "tenant") for name in names], rows, empty="no shares recorded"
-    )
+    _print_shares(found.get("shares") or (), empty="no shares recorded")
+    if groups := found.get("group_shares"):
+        typer.echo("\ngroups of tenants:")
+        _print_shares(groups, empty="")
     typer.echo("\nof the VMs that it placed there are still:")
     placed = [vm for vm in session.api.items("vms") if vm["round"] == number]
     columns = (field("name"), field("tenant"), field("vm_type", "type"), field("host"))
     print_table(columns, placed, empty="none")
+
+
+def _print_shares(rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    columns = [field(name, right=name not in ("tenant", "group", "parent")) for name in names]
+    print_table(columns, rows, empty=empty)
 
 
 @with_session

@@ -18,6 +18,7 @@ from controller.rest.routers import (
     hosts,
     requests,
     rounds,
+    shares,
     tenants,
     tokens,
     vm_types,
@@ -53,7 +54,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.services = Services(registry=registry, uri_policy=uri_policy)
-    for module in (requests, vms, vm_types, tenants, hosts, rounds, events, tokens):
+    for module in (requests, vms, vm_types, tenants, shares, hosts, rounds, events, tokens):
         app.include_router(module.router, prefix=PROTECTED_PREFIX)
     app.include_router(health.router)
 

@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from registry import Event, RequestState, RoundRecord, Token
+from controller.standings import Effect, Standing
+from registry import Event, MoveTo, RequestState, RoundRecord, Token
 
 MAX_BIGINT: Final = 2**63 - 1
 NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
@@ -83,17 +84,52 @@ class VmTypeInput(Input):
 
 
 class TenantInput(Input):
-    """Admit a tenant."""
+    """Admit a tenant, or make a group of tenants."""
 
     name: Name
-    weight: Weight = 1.0
-    parent: Name | None = None
+    weight: Weight = Field(1.0, description="Against its siblings.")
+    parent: Name | None = Field(None, description="The group that it is part of; null: none.")
+    is_group: bool = Field(False, description="A group asks for nothing itself: its tenants do.")
 
 
 class TenantChange(Input):
-    """Change a tenant."""
+    """Change a tenant or group; what is not named stays as it is."""
 
-    weight: Weight
+    weight: Weight | None = Field(None, description="Against its siblings.")
+    parent: Name | None = Field(None, description="The group to move it to; null: to the top.")
+
+    @field_validator("weight")
+    @classmethod
+    def _is_given(cls, weight: float | None) -> float:
+        if weight is None:
+            raise ValueError("a number, or leave it out")
+        return weight
+
+    @property
+    def move(self) -> MoveTo | None:
+        """Where to, if it is to move."""
+        return MoveTo(parent=self.parent) if "parent" in self.model_fields_set else None
+
+
+class Rehearsal(BaseModel):
+    """Whether to apply a change, or only to tell what it would do."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dry_run: bool = Field(False, description="Change nothing; answer what it does to shares.")
+
+
+class Effects(BaseModel):
+    """What a change that was not applied would do, groups before their members."""
+
+    applied: Literal[False] = False
+    tenants: list[Effect]
+
+
+class Standings(BaseModel):
+    """Where tenants and groups stand, groups before their members."""
+
+    items: list[Standing]
 
 
 class HostInput(Input):
@@ -214,6 +250,7 @@ class RoundDetail(BaseModel):
     cut: bool
     work: int
     shares: list[Mapping[str, Any]]
+    group_shares: list[Mapping[str, Any]] = Field(description="Told to operators only.")
     bound: float | None
     fair_distance: float | None = Field(
         description="Mean |share - fair target| of the tenants per mean target."

@@ -56,7 +56,7 @@ def told_round(summary: RoundSummary, caller: Caller) -> RoundSummary:
     if caller.is_operator:
         return summary
     own = tuple(share for share in summary.shares if caller.sees(share["tenant"]))
-    return dataclasses.replace(summary, shares=own)
+    return dataclasses.replace(summary, shares=own, group_shares=())
 
 
 def told_detail(detail: RoundDetail, caller: Caller) -> RoundDetail:
@@ -64,7 +64,7 @@ def told_detail(detail: RoundDetail, caller: Caller) -> RoundDetail:
     if caller.is_operator:
         return detail
     own = [share for share in detail.shares if caller.sees(share["tenant"])]
-    return detail.model_copy(update={"shares": own, "outcome": None})
+    return detail.model_copy(update={"shares": own, "group_shares": [], "outcome": None})
 
 
 def _without_host(shortage: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,6 +85,34 @@ class TenantTree:
         order = np.argsort(depths, kind="stable")
         return np.split(order, np.cumsum(np.bincount(depths))[:-1])
 
+    def sums(self, of_tenants: FloatArray) -> FloatArray:
+        """Add up what tenants have, (N, R), for every node, (nodes, R)."""
+        sums = np.zeros((len(self.parent), of_tenants.shape[1]))
+        sums[list(self.leaf)] = of_tenants
+        for node in range(len(self.parent) - 1, 0, -1):
+            sums[self.parent[node]] += sums[node]
+        return sums
+
+    def entitlements(self) -> FloatArray:
+        """Return the part of the pool that is every node's if all tenants ask alike, (nodes,).
+
+        Weights divide what the parent has among those of its children below
+        whom there is a tenant; the root has all of it.
+        """
+        has_tenant = np.zeros(len(self.parent), dtype=np.bool_)
+        for leaf in self.leaf:
+            has_tenant[[leaf, *self.path(leaf)]] = True
+        asking = np.where(has_tenant, self.weight, 0.0)
+        siblings = np.zeros(len(self.parent))
+        np.add.at(siblings, list(self.parent[1:]), asking[1:])
+        parts = np.zeros(len(self.parent))
+        parts[0] = 1.0
+        for node in range(1, len(self.parent)):
+            parent = self.parent[node]
+            if asking[node]:
+                parts[node] = parts[parent] * asking[node] / siblings[parent]
+        return parts
+
     def path(self, node: int) -> tuple[int, ...]:
         """Nodes from ``node`` up to, and without, the root."""
         nodes = []

@@ -23,18 +23,6 @@ from tests.register import ACTOR, a_cluster, add_host, add_request, add_tenant, 
 # ---- tenants ----------------------------------------------------------------
 
 
-def test_tenants_form_a_tree(register: Registry) -> None:
-    add_tenant(register, "org")
-
-    team = register.tenants.add("team", weight=2.5, parent="org", actor=ACTOR)
-
-    assert (team.parent, team.weight) == ("org", 2.5)
-    assert register.tenants.get("org").parent is None
-    assert [tenant.name for tenant in register.tenants.list().items] == ["org", "team"]
-    with pytest.raises(NotFoundError, match="nobody"):
-        register.tenants.add("lost", parent="nobody", actor=ACTOR)
-
-
 def test_a_tenants_name_is_its_own(register: Registry) -> None:
     add_tenant(register, "a")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Security
@@ -10,9 +12,18 @@ from starlette.responses import Response
 
 from controller.rest.auth import AnyCaller, Operator, bearer
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency import GivenCreation
+from controller.rest.idempotency import JSON_TYPE, GivenCreation
 from controller.rest.openapi import problems
-from controller.rest.schemas import Name, PageOf, PageQuery, TenantChange, TenantInput
+from controller.rest.schemas import (
+    Effects,
+    Name,
+    PageOf,
+    PageQuery,
+    Rehearsal,
+    TenantChange,
+    TenantInput,
+)
+from controller.standings import effects
 from registry import InvalidError, NotFoundError, Page, Tenant
 
 router = APIRouter(prefix="/tenants", tags=["tenants"], dependencies=[Security(bearer)])
@@ -37,26 +48,67 @@ def show_tenant(name: Name, caller: AnyCaller, registry: GivenRegistry) -> Tenan
     return registry.tenants.get(name)
 
 
-@router.post("", status_code=201, response_model=Tenant, responses=problems(403, 409))
+@router.post(
+    "",
+    status_code=201,
+    response_model=Tenant,
+    responses={200: {"model": Effects}, **problems(403, 409)},
+)
 def admit_tenant(
-    body: TenantInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
+    body: TenantInput,
+    query: Annotated[Rehearsal, Query()],
+    caller: Operator,
+    registry: GivenRegistry,
+    creation: GivenCreation,
 ) -> Response:
-    """Admit a tenant."""
+    """Admit a tenant, or make a group of tenants. With `dry_run`, tell only what it would do."""
+    asked = body.model_dump() | {"actor": caller.actor}
+    if query.dry_run:
+        with _pointing_at_the_body():
+            before, after = registry.tenants.rehearse_add(**asked)
+        content = Effects(tenants=list(effects(before, after))).model_dump_json()
+        return Response(content, media_type=JSON_TYPE)
 
     def create() -> Tenant:
-        try:
-            return registry.tenants.add(
-                body.name, weight=body.weight, parent=body.parent, actor=caller.actor
-            )
-        except NotFoundError as error:
-            raise InvalidError("parent", body.parent, "an existing tenant, or null") from error
+        with _pointing_at_the_body():
+            return registry.tenants.add(**asked)
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
 
 
-@router.patch("/{name}", response_model=Tenant, responses=problems(403, 404))
+@router.patch("/{name}", response_model=Tenant | Effects, responses=problems(403, 404, 409))
 def change_tenant(
-    name: Name, body: TenantChange, caller: Operator, registry: GivenRegistry
-) -> Tenant:
-    """Change a tenant's weight, from the next round on."""
-    return registry.tenants.update(name, weight=body.weight, actor=caller.actor)
+    name: Name,
+    body: TenantChange,
+    query: Annotated[Rehearsal, Query()],
+    caller: Operator,
+    registry: GivenRegistry,
+) -> Tenant | Effects:
+    """Change a weight, or the place in the tree, from the next round on.
+
+    With `dry_run` nothing changes: the answer is what it would do to shares.
+    """
+    registry.tenants.get(name)  # what is not there is 404, whatever the body names
+    weight, move, actor = body.weight, body.move, caller.actor
+    with _pointing_at_the_body():
+        if not query.dry_run:
+            return registry.tenants.update(name, weight=weight, move=move, actor=actor)
+        before, after = registry.tenants.rehearse_update(
+            name, weight=weight, move=move, actor=actor
+        )
+    return Effects(tenants=list(effects(before, after)))
+
+
+@router.delete("/{name}", response_model=Tenant, responses=problems(403, 404, 409))
+def remove_tenant(name: Name, caller: Operator, registry: GivenRegistry) -> Tenant:
+    """Remove a tenant or group that nobody uses any more."""
+    return registry.tenants.remove(name, actor=caller.actor)
+
+
+@contextmanager
+def _pointing_at_the_body() -> Iterator[None]:
+    """Say of a group that is not there that the body names it."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise InvalidError("parent", error.key, "an existing group, or null") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 
 import numpy as np
 
@@ -46,6 +47,17 @@ def test_a_tree_of_tenants_comes_back_and_changes_the_digest():
     assert again.snapshot.tree.weight.tolist() == [1.0, 2.0, 0.5, 1.0]
     assert again.encode() == inputs.encode()
     assert inputs.digest() != some_inputs().digest()
+
+
+def test_groups_are_named_and_a_round_without_any_keeps_its_bytes():
+    inputs = some_inputs()
+    names = dataclasses.replace(inputs.names, groups=(("group-1", "research", 1),))
+
+    again = decode_inputs(dataclasses.replace(inputs, names=names).encode())
+
+    assert again.names.groups == (("group-1", "research", 1),)
+    assert b"groups" not in zlib.decompress(inputs.encode())
+    assert decode_inputs(inputs.encode()).names.groups == ()
 
 
 def test_a_cluster_without_hosts_keeps_the_shapes_of_its_arrays():

@@ -1,0 +1,124 @@
+"""The tree that tenants' parents make: who is above whom, and who may stand where.
+
+Groups are inner nodes and ask for nothing; tenants are leaves and ask. Whoever
+changes the tree takes turns with all others (`take_turns`), so that no two
+changes make a circle together.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, select
+
+from registry.errors import ConflictError, InvalidError, NotFoundError
+from registry.locks import take_turns
+from registry.names import look_up
+from registry.schema import tenants
+
+#: Levels of groups and tenants together; so that walks along a path end.
+MAX_DEPTH: Final = 16
+#: What `take_turns` is told by whoever changes the tree.
+_TREE: Final = "tenants"
+
+
+def tenant_id(connection: Connection, name: str) -> UUID:
+    """Return the id of a tenant or group that is not removed, or raise `NotFoundError`."""
+    key, _ = _find(connection, name)
+    return key
+
+
+def asker_id(connection: Connection, name: str) -> UUID:
+    """Return the id of a tenant that may ask for VMs, and keep others from removing it.
+
+    Until this transaction is over, nobody else asks in its name.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none of that name.
+    InvalidError
+        If it is a group: its tenants ask.
+    """
+    key, is_group = _find(connection, name, locked=True)
+    if is_group:
+        allowed = f"a tenant; {name} is a group, whose tenants ask for themselves"
+        raise InvalidError("tenant", name, allowed)
+    return key
+
+
+def group_id(connection: Connection, name: str) -> UUID:
+    """Return the id of a group; `InvalidError` for a tenant, which can have none below it."""
+    key, is_group = _find(connection, name)
+    if not is_group:
+        raise InvalidError("parent", name, f"a group; {name} is a tenant, which asks for itself")
+    return key
+
+
+def lock_tree(connection: Connection) -> None:
+    """Wait until nobody else changes the tree, and keep others from it."""
+    take_turns(connection, _TREE)
+
+
+def path_of(connection: Connection, key: UUID) -> tuple[UUID, ...]:
+    """Return a tenant or group and all groups above it, the nearest first."""
+    path = [key]
+    while (parent := _parent(connection, path[-1])) is not None:
+        path.append(parent)
+    return tuple(path)
+
+
+def below(connection: Connection, key: UUID) -> tuple[UUID, ...]:
+    """Return everything below a group, layer by layer, without itself; nothing for a tenant."""
+    found: list[UUID] = []
+    layer = [key]
+    while layer:
+        query = select(tenants.c.id).where(
+            tenants.c.parent_id.in_(layer), tenants.c.removed_at.is_(None)
+        )
+        layer = list(connection.scalars(query.order_by(tenants.c.id)))
+        found += layer
+    return tuple(found)
+
+
+def check_place(connection: Connection, key: UUID | None, parent_id: UUID | None) -> None:
+    """Raise unless a tenant (None: a new one) may stand below that group.
+
+    Raises
+    ------
+    ConflictError
+        If it would stand below itself, or deeper than `MAX_DEPTH`.
+    """
+    above = () if parent_id is None else path_of(connection, parent_id)
+    if key is not None and key in above:
+        raise ConflictError("a group cannot be moved below itself or a group that is part of it")
+    depth = len(above) + (1 if key is None else _height(connection, key))
+    if depth > MAX_DEPTH:
+        found = f"the tree of tenants would be {depth} levels deep"
+        raise ConflictError(f"{found}, {MAX_DEPTH} at most")
+
+
+def _find(connection: Connection, name: str, *, locked: bool = False) -> tuple[UUID, bool]:
+    """Return the id, and whether it is a group."""
+    query = select(tenants.c.id, tenants.c.is_group).where(
+        tenants.c.name == look_up("tenant", name), tenants.c.removed_at.is_(None)
+    )
+    if locked:
+        query = query.with_for_update(key_share=True)
+    found = connection.execute(query).one_or_none()
+    if found is None:
+        raise NotFoundError("tenant", name)
+    return found.id, found.is_group
+
+
+def _parent(connection: Connection, key: UUID) -> UUID | None:
+    return connection.execute(select(tenants.c.parent_id).where(tenants.c.id == key)).scalar()
+
+
+def _height(connection: Connection, key: UUID) -> int:
+    height, layer = 0, [key]
+    while layer:
+        height += 1
+        layer = list(connection.scalars(select(tenants.c.id).where(tenants.c.parent_id.in_(layer))))
+    return height
