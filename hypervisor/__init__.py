@@ -14,6 +14,7 @@ from hypervisor.model import (
     Mark,
     VolumeSeen,
     domain_name,
+    seed_name,
     volume_name,
 )
 from hypervisor.pool import HostConnections
@@ -31,5 +32,6 @@ __all__ = [
     "OperationFailedError",
     "VolumeSeen",
     "domain_name",
+    "seed_name",
     "volume_name",
 ]

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hypervisor import wire
@@ -89,6 +89,13 @@ class HostConnection:
         }
         self._call("create_overlay", args, deadline_s)
 
+    def put_volume(
+        self, pool: str, name: str, content: bytes, *, deadline_s: float | None = None
+    ) -> None:
+        """Make a small raw volume of this content, in place of one of that name."""
+        args = {"pool": pool, "name": name, "content": base64.b64encode(content).decode()}
+        self._call("put_volume", args, deadline_s)
+
     def define(self, spec: DomainSpec, *, deadline_s: float | None = None) -> None:
         """Define a domain. One with the same mark is there: nothing; another's: refused."""
         self._call("define", {"spec": spec}, deadline_s)
@@ -124,7 +131,7 @@ class HostConnection:
         assignment_id: str,
         generation: int | None,
         pool: str,
-        volume: str,
+        volumes: Sequence[str],
         deadline_s: float | None = None,
     ) -> bool:
         """Remove what an assignment made on this host, then look again.
@@ -132,7 +139,7 @@ class HostConnection:
         Returns
         -------
         bool
-            True: looked, and neither its domain nor its volume is there. False: a domain of
+            True: looked, and neither its domain nor its volumes are there. False: a domain of
             this VM is there that must not be touched (another generation's, or unmarked).
         """
         args = {
@@ -140,7 +147,7 @@ class HostConnection:
             "assignment_id": assignment_id,
             "generation": generation,
             "pool": pool,
-            "volume": volume,
+            "volumes": list(volumes),
         }
         return bool(self._call("remove", args, deadline_s))
 
@@ -224,7 +231,9 @@ class _Child:
         started = time.monotonic()
         try:
             # The child's reader always reads, so this does not block for long.
-            self._stdin.write(line)
+            unsent = memoryview(line)
+            while unsent:
+                unsent = unsent[self._stdin.write(unsent) or 0 :]
         except BrokenPipeError:
             raise _SilentError(self._last_words()) from None
         poller = select.poll()

@@ -81,6 +81,16 @@ def overlay(name: str, capacity_gib: int, base_path: str | None, base_format: st
     return ET.tostring(volume, encoding="unicode")
 
 
+def plain_volume(name: str, size_bytes: int) -> str:
+    """Volume XML of a raw image."""
+    volume = ET.Element("volume", type="file")
+    _text(volume, "name", name)
+    _text(volume, "capacity", str(size_bytes), unit="bytes")
+    _text(volume, "allocation", str(size_bytes), unit="bytes")
+    ET.SubElement(ET.SubElement(volume, "target"), "format", type="raw")
+    return ET.tostring(volume, encoding="unicode")
+
+
 def directory_pool(name: str, path: str) -> str:
     """Pool XML over a folder of the host."""
     pool = ET.Element("pool", type="dir")
@@ -100,7 +110,8 @@ def parse(xml: str) -> ParsedDomain:
         disks=tuple(
             _disk(disk)
             for disk in domain.iterfind("devices/disk")
-            if disk.get("device", "disk") == "disk"
+            # What is read-only is shared or tiny: the domain needs no room for it.
+            if disk.get("device", "disk") == "disk" and disk.find("readonly") is None
         ),
         mark=_mark(domain),
     )
@@ -141,10 +152,9 @@ def _machine(domain: ET.Element, domain_type: str) -> None:
 
 def _devices(domain: ET.Element, spec: DomainSpec) -> None:
     devices = ET.SubElement(domain, "devices")
-    disk = ET.SubElement(devices, "disk", type="volume", device="disk")
-    ET.SubElement(disk, "driver", name="qemu", type="qcow2")
-    ET.SubElement(disk, "source", pool=spec.pool, volume=spec.volume)
-    ET.SubElement(disk, "target", dev="vda", bus="virtio")
+    _attach(devices, spec.pool, spec.volume, "qcow2", "vda")
+    if spec.seed_volume is not None:
+        ET.SubElement(_attach(devices, spec.pool, spec.seed_volume, "raw", "vdb"), "readonly")
     interface = ET.SubElement(devices, "interface", type="network")
     ET.SubElement(interface, "source", network=spec.network)
     ET.SubElement(interface, "model", type="virtio")
@@ -156,6 +166,14 @@ def _devices(domain: ET.Element, spec: DomainSpec) -> None:
     ET.SubElement(serial, "log", file=log, append="on")
     balloon = ET.SubElement(devices, "memballoon", model="virtio")
     ET.SubElement(balloon, "stats", period="1")
+
+
+def _attach(devices: ET.Element, pool: str, volume: str, kind: str, target: str) -> ET.Element:
+    disk = ET.SubElement(devices, "disk", type="volume", device="disk")
+    ET.SubElement(disk, "driver", name="qemu", type=kind)
+    ET.SubElement(disk, "source", pool=pool, volume=volume)
+    ET.SubElement(disk, "target", dev=target, bus="virtio")
+    return disk
 
 
 def _metadata(mark: Mark) -> ET.Element:

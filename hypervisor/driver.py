@@ -6,7 +6,7 @@ import base64
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import libvirt
@@ -58,6 +58,7 @@ class LibvirtHost:
             "report": self._report,
             "find": self._find,
             "create_overlay": self._create_overlay,
+            "put_volume": self._put_volume,
             "define": self._define,
             "start_paused": self._start_paused,
             "resume": self._resume,
@@ -147,6 +148,19 @@ class LibvirtHost:
             if error.get_error_code() != libvirt.VIR_ERR_STORAGE_VOL_EXIST:
                 raise
 
+    def _put_volume(self, conn: libvirt.virConnect, pool: str, name: str, content: str) -> None:
+        store = conn.storagePoolLookupByName(pool)
+        # Whoever wrote it before may have been killed halfway.
+        _delete(store, name)
+        data = base64.b64decode(content)
+        volume = store.createXML(domain_xml.plain_volume(name, len(data)), 0)
+        stream = conn.newStream(0)
+        volume.upload(stream, 0, len(data), 0)
+        unsent = memoryview(data)
+        while unsent:
+            unsent = unsent[stream.send(bytes(unsent[:_PIECE_BYTES])) :]
+        stream.finish()
+
     def _define(self, conn: libvirt.virConnect, spec: Mapping[str, Any]) -> None:
         wanted = wire.spec_from(spec)
         domain = _lookup(conn, wanted.mark.vm_id)
@@ -215,7 +229,7 @@ class LibvirtHost:
         assignment_id: str,
         generation: int | None,
         pool: str,
-        volume: str,
+        volumes: Sequence[str],
     ) -> bool:
         domain = _lookup(conn, vm_id)
         if domain is not None:
@@ -228,8 +242,9 @@ class LibvirtHost:
                 _end(domain)
                 _forget(domain)
         store = conn.storagePoolLookupByName(pool)
-        _delete(store, volume)
-        absent = not _has_attempt(conn, vm_id, assignment_id) and _volume(store, volume) is None
+        for volume in volumes:
+            _delete(store, volume)
+        absent = not _has_attempt(conn, vm_id, assignment_id) and not _any_there(store, volumes)
         if absent:
             self._delete_serial_log(conn, vm_id)
         return absent
@@ -358,6 +373,13 @@ def _volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | 
             with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
                 pool.refresh(0)
     return None
+
+
+def _any_there(pool: libvirt.virStoragePool, names: Sequence[str]) -> bool:
+    """Tell whether a volume is there, after one look at the disk for all of them."""
+    with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
+        pool.refresh(0)
+    return bool(set(names) & {volume.name() for volume in pool.listAllVolumes(0)})
 
 
 def _delete(pool: libvirt.virStoragePool, name: str) -> None:

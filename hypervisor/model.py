@@ -17,6 +17,11 @@ def volume_name(assignment_id: str | UUID) -> str:
     return f"fuga-{assignment_id}.qcow2"
 
 
+def seed_name(assignment_id: str | UUID) -> str:
+    """Name of the volume from which the guest of one attempt learns who it is."""
+    return f"fuga-{assignment_id}-seed.img"
+
+
 class DomainState(StrEnum):
     """What a domain does, as far as the controller cares."""
 
@@ -87,3 +92,4 @@ class DomainSpec:
     pool: str
     volume: str
     network: str
+    seed_volume: str | None = None  #: in the same pool; attached as a second, read-only disk

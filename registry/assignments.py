@@ -18,6 +18,7 @@ from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.errors import ClaimLostError
 from registry.events import event_row, record
+from registry.guest_access import access_of
 from registry.image_copies import image_on_host, lacks_image
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
@@ -131,6 +132,7 @@ class Assignments:
                 round=row.round,
                 resources={each.resource: each.amount for each in amounts},
                 host=to_access(row),
+                access=access_of(connection, row.request_id, row.tenant_id),
                 failed_before=row.attempts,
                 image=image_on_host(connection, row.request_id, row.host_id),
             )

@@ -19,6 +19,7 @@ from registry.leases import Leases
 from registry.requests import Requests
 from registry.resources import Resources
 from registry.rounds import Rounds
+from registry.ssh_keys import SshKeys
 from registry.tenants import Tenants
 from registry.tokens import Tokens
 from registry.upgrade import check_schema, head_revision
@@ -41,6 +42,7 @@ class Registry:
         self.images = Images(database)
         self.image_copies = ImageCopies(database)
         self.tenants = Tenants(database)
+        self.ssh_keys = SshKeys(database)
         self.requests = Requests(database)
         self.vms = Vms(database)
         self.assignments = Assignments(database)

@@ -19,7 +19,7 @@ from registry.records import DomainReport, Host, HostReport
 from registry.schema import assignments, leftovers, strangers
 
 _VOLUME: Final = re.compile(
-    r"fuga-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.qcow2"
+    r"fuga-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:\.qcow2|-seed\.img)"
 )
 
 
@@ -48,11 +48,11 @@ def find_drift(connection: Connection, report: HostReport, live: Container[UUID]
         if domain.assignment_id is not None and domain.assignment_id not in live
     }
     volumes = {
-        UUID(match[1]): name
+        name: UUID(match[1])
         for name in report.volumes
         if (match := _VOLUME.fullmatch(name)) and UUID(match[1]) not in live
     }
-    known = _released_at(connection, {*marked, *volumes})
+    known = _released_at(connection, {*marked, *volumes.values()})
     over = {key for key, at in known.items() if at is not None and at < report.started_at}
     strange = {key for key in marked if key not in known or known[key] is None}
     return Drift(
@@ -62,7 +62,7 @@ def find_drift(connection: Connection, report: HostReport, live: Container[UUID]
             if domain.assignment_id is None or domain.assignment_id in strange
         ),
         domains=tuple(domain for key, domain in marked.items() if key in over),
-        volumes=tuple((name, key) for key, name in volumes.items() if key in over),
+        volumes=tuple((name, key) for name, key in volumes.items() if key in over),
     )
 
 

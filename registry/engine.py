@@ -97,6 +97,7 @@ def _postgresql(url: URL, *, read_only: bool, patient: bool) -> Engine:
         execution_options={"postgresql_readonly": True} if read_only else {},
         pool_pre_ping=True,
         pool_size=POOL_SIZE,
+        hide_parameters=True,  # errors are logged, and user-data is among them
         max_overflow=MAX_OVERFLOW,
     )
     # A thousand rows to a statement, not one: the ledger's triggers run once for each.
@@ -109,6 +110,7 @@ def _sqlite(url: URL, *, read_only: bool) -> Engine:
         url,
         connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
         pool_size=POOL_SIZE,
+        hide_parameters=True,  # errors are logged, and user-data is among them
         max_overflow=MAX_OVERFLOW,
     )
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, case, func, sel
 
 from registry.bulk import chunks
 from registry.events import event_row, record
+from registry.guest_access import forget_user_data
 from registry.lifecycle import (
     FINISHED,
     REQUEST_TRANSITIONS,
@@ -135,3 +136,4 @@ def recompute(
             changes,
         )
         record(connection, history)
+        forget_user_data(connection, (each["key"] for each in changes if each["after"] in FINISHED))

@@ -207,6 +207,34 @@ class MoveTo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SshKey:
+    """A public key of a tenant: it opens every VM built for that tenant from now on."""
+
+    id: UUID
+    tenant: str
+    name: str
+    public_key: str
+    fingerprint: str  #: as `ssh-keygen -l` prints it
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserData:
+    """What is told of a request's user-data, which may hold secrets."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestAccess:
+    """What the guest of a VM is to learn so that its tenant can log in."""
+
+    ssh_keys: tuple[str, ...]
+    user_data: bytes | None = field(repr=False)  #: never to be logged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """Why VMs of a request wait. ``round`` and ``since`` are filled in by the store."""
 
@@ -236,6 +264,8 @@ class Request:
     created_at: datetime
     updated_at: datetime
     image: str | None = None  #: reference of the image; None: whatever its hosts name
+    ssh_keys: tuple[str, ...] = ()  #: fingerprints of the keys that came with it
+    user_data: UserData | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -528,6 +558,7 @@ class Build:
     round: int
     resources: Mapping[str, int]
     host: HostAccess
+    access: GuestAccess
     failed_before: int  #: attempts of this assignment that failed
     image: BuildImage | None = None  #: None: the host's own base volume, if it names one
 

@@ -14,6 +14,7 @@ from registry.deletion import delete_vms
 from registry.engine import Database, retried
 from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.events import event_row, record
+from registry.guest_access import NOTHING, check_access, keep_access, told_access
 from registry.idempotency import bind_request, request_of_key
 from registry.ids import uuid7
 from registry.images import image_for
@@ -64,6 +65,8 @@ class Requests:
         requires: Sequence[str] = (),
         hosts: Sequence[str] | None = None,
         image: str | None = None,
+        ssh_keys: Sequence[str] = (),
+        user_data: bytes | None = None,
         actor: str,
         idempotency: IdempotencyKey | None = None,
     ) -> Request:
@@ -77,6 +80,7 @@ class Requests:
         check_int("count", count, 1, MAX_COUNT)
         check_int("min_count", min_count, 1, count)
         labels = check_labels("requires", requires)
+        access = check_access(ssh_keys, user_data)
         key = uuid7()
         name = check_name("name", name if name is not None else f"req-{key.hex[-10:]}")
         with self._database.write() as connection:
@@ -110,6 +114,7 @@ class Requests:
                 connection.execute(
                     insert(request_images).values(request_id=key, image_id=rests_on.id)
                 )
+            keep_access(connection, key, access)
             connection.execute(
                 insert(vms),
                 [
@@ -235,6 +240,7 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
     tallies = {
         found.request_id: found for found in connection.execute(tally(row.id for row in rows))
     }
+    access = told_access(connection, tallies)
     return tuple(
         Request(
             id=row.id,
@@ -252,6 +258,8 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
             created_at=row.created_at,
             updated_at=row.updated_at,
             image=None if row.image is None else f"{row.image}:{row.image_revision}",
+            ssh_keys=access.get(row.id, NOTHING)[0],
+            user_data=access.get(row.id, NOTHING)[1],
         )
         for row in rows
     )

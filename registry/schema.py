@@ -208,6 +208,17 @@ tenants = Table(
     CheckConstraint("weight > 0", name="weight_positive"),
 )
 
+ssh_keys = Table(
+    "ssh_keys",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("name", Name, nullable=False),
+    Column("public_key", Text, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    UniqueConstraint("tenant_id", "name"),
+)
+
 requests = Table(
     "requests",
     metadata,
@@ -235,6 +246,17 @@ requests = Table(
     ),
     Index(None, "tenant_id", "id"),
     Index(None, "state"),
+)
+
+# Apart from `requests`: user-data is large and secret, and no list reads it.
+request_access = Table(
+    "request_access",
+    metadata,
+    Column("request_id", Uuid, ForeignKey("requests.id"), primary_key=True),
+    Column("ssh_keys", Json, nullable=False),
+    Column("user_data", LargeBinary),
+    Column("user_data_bytes", Integer, nullable=False),
+    Column("user_data_sha256", String(64), nullable=False),
 )
 
 vms = Table(

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 
 from placement import Snapshot
+
+
+def a_public_key(comment: str = "me@laptop") -> str:
+    """Return an OpenSSH public key; another comment, another key."""
+    kind = b"ssh-ed25519"
+    parts = [kind, hashlib.sha256(comment.encode()).digest()]
+    blob = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return f"{kind.decode()} {base64.b64encode(blob).decode()} {comment}"
 
 
 def a_snapshot(

@@ -31,6 +31,7 @@ from hypervisor import (
     Mark,
     OperationFailedError,
     domain_name,
+    seed_name,
     volume_name,
 )
 from registry import AssignmentState, Build, ClaimLostError
@@ -38,6 +39,7 @@ from workers import removals
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import DomainConflictError, HostBusyError, StoppingError
+from workers.seed import seed_of, takes_seed
 
 log: Final = structlog.get_logger(__name__)
 
@@ -112,6 +114,9 @@ def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> 
             base_volume=build.host.base_volume,
             capacity_gib=build.resources.get("disk_gib", 0),
         )
+        if spec.seed_volume is not None:
+            context.keep(build.claim)
+            host.put_volume(spec.pool, spec.seed_volume, seed_of(build))
         context.checkpoint("create.after_volume")
         context.keep(build.claim)
         host.define(spec)
@@ -227,5 +232,6 @@ def spec_of(build: Build) -> DomainSpec:
         memory_mib=memory_mib,
         pool=build.host.pool,
         volume=volume_name(assignment_id),
+        seed_volume=seed_name(assignment_id) if takes_seed(build) else None,
         network=build.host.network,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -24,6 +25,9 @@ class HostDriver(Protocol):
     ) -> None:
         """Create a qcow2 volume on the base image; one of that name may be there already."""
 
+    def put_volume(self, pool: str, name: str, content: bytes) -> None:
+        """Make a small raw volume, in place of one of that name."""
+
     def define(self, spec: DomainSpec) -> None:
         """Define a domain; refused where its UUID carries another mark."""
 
@@ -37,9 +41,15 @@ class HostDriver(Protocol):
         """Stop a domain hard, only if it is this attempt's; nothing if it is absent."""
 
     def remove(
-        self, vm_id: str, *, assignment_id: str, generation: int | None, pool: str, volume: str
+        self,
+        vm_id: str,
+        *,
+        assignment_id: str,
+        generation: int | None,
+        pool: str,
+        volumes: Sequence[str],
     ) -> bool:
-        """Remove an attempt's domain and volume, look again, return whether both are gone."""
+        """Remove an attempt's domain and volumes, look again, return whether all are gone."""
 
     def delete_volume(self, pool: str, name: str) -> None:
         """Delete a volume; nothing if it is absent."""

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import structlog
 
-from hypervisor import HostUnreachableError, OperationFailedError, volume_name
+from hypervisor import HostUnreachableError, OperationFailedError, seed_name, volume_name
 from registry import ClaimLostError, Leftover, Removal
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver
@@ -145,5 +145,5 @@ def remove_attempt(
         assignment_id=assignment_id,
         generation=generation,
         pool=pool,
-        volume=volume_name(assignment_id),
+        volumes=(volume_name(assignment_id), seed_name(assignment_id)),
     )

@@ -13,6 +13,7 @@ from controller.cli import (
     env,
     explain,
     hosts,
+    keys,
     processes,
     requests,
     rounds,
@@ -50,6 +51,7 @@ app.command(rich_help_panel=_ASK)(requests.requests)
 app.command(rich_help_panel=_ASK)(requests.vms)
 app.command(rich_help_panel=_ASK)(requests.rm)
 app.command(rich_help_panel=_ASK)(explain.explain)
+app.add_typer(keys.app, rich_help_panel=_ASK)
 app.add_typer(rounds.app, rich_help_panel=_LOOK)
 app.command(rich_help_panel=_LOOK)(rounds.replay)
 app.command(rich_help_panel=_LOOK)(rounds.events)

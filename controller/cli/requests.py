@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from controller.cli.keys import read_public_keys, read_user_data
 from controller.cli.output import Column, age, field, print_json, short_id
 from controller.cli.session import Session, with_session
 from controller.cli.targets import LIVE_REQUEST, find_request, find_target
@@ -81,6 +83,14 @@ def request(
     host: Annotated[
         list[str] | None, typer.Option(metavar="HOST", help="Only on these hosts.")
     ] = None,
+    ssh_key: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Public keys that these VMs let in as well."),
+    ] = None,
+    user_data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="For cloud-init in these VMs; 64 KiB at most."),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until all its VMs run.")] = False,
     timeout: TimeoutOption = 300,
 ) -> None:
@@ -94,6 +104,10 @@ def request(
         body["tenant"] = tenant
     if host:
         body["hosts"] = host
+    if ssh_key:
+        body["ssh_keys"] = [key for file in ssh_key for key in read_public_keys(file)]
+    if user_data is not None:
+        body["user_data"] = read_user_data(user_data)
     made = session.api.post("requests", body)
     if wait:
         from controller.cli.waiting import wait_until_running  # noqa: PLC0415

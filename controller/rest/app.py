@@ -19,6 +19,7 @@ from controller.rest.routers import (
     requests,
     rounds,
     shares,
+    ssh_keys,
     tenants,
     tokens,
     vm_types,
@@ -54,7 +55,18 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.services = Services(registry=registry, uri_policy=uri_policy)
-    for module in (requests, vms, vm_types, tenants, shares, hosts, rounds, events, tokens):
+    for module in (
+        requests,
+        vms,
+        vm_types,
+        tenants,
+        ssh_keys,
+        shares,
+        hosts,
+        rounds,
+        events,
+        tokens,
+    ):
         app.include_router(module.router, prefix=PROTECTED_PREFIX)
     app.include_router(health.router)
 

@@ -52,6 +52,8 @@ from registry import (
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "https://fuga.invalid/problems/"
 ERRORS_SHOWN: Final = 20
+#: Members of a body that are never quoted, not even when they are faulty.
+UNQUOTED: Final = frozenset({"user_data", "public_key", "ssh_keys"})
 FOUND_SHOWN: Final = 120
 #: How Pydantic begins: "Input should be a valid integer", "String should match pattern ..."
 _SHOULD_BE: Final = re.compile(r"^(\w+ should (be )?|Value error, )")
@@ -289,7 +291,10 @@ def _where(name: str, method: str) -> dict[str, str]:
 def _place(error: Mapping[str, Any]) -> dict[str, Any]:
     source, *path = error["loc"]
     missing = error["type"] == "missing"
-    found = "nothing" if missing else shown(error.get("input"))
+    value = error.get("input")
+    if isinstance(value, str) and UNQUOTED & set(path):
+        value = f"{len(value)} characters"
+    found = "nothing" if missing else shown(value)
     allowed = _allowed(error)
     place: dict[str, Any] = {"in": source}
     if source == "body":

@@ -20,11 +20,13 @@ from registry import Event, MoveTo, RequestState, RoundRecord, Token
 
 MAX_BIGINT: Final = 2**63 - 1
 NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
+BASE64_PATTERN: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 #: What a pattern asks for, in words.
 PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
     {
         NAME_PATTERN: "1 to 63 of a-z, 0-9, '.', '_', '-', first and last a letter or digit",
+        BASE64_PATTERN: "base64, of 65536 bytes at most",
     }
 )
 
@@ -45,6 +47,8 @@ Amounts = Annotated[dict[Name, Amount], Field(max_length=32)]
 Ratio = Annotated[int, Field(ge=1, le=1_000_000, description="Over-commit, in thousandths.")]
 Ratios = Annotated[dict[Name, Ratio], Field(max_length=32)]
 Labels = Annotated[list[Label], Field(max_length=64)]
+PublicKey = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+UserDataText = Annotated[str, StringConstraints(pattern=BASE64_PATTERN, max_length=87_384)]
 Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
 
 T = TypeVar("T")
@@ -73,6 +77,12 @@ class RequestInput(Input):
     requires: Labels = Field(default=[], description="Labels that a host must carry.")
     hosts: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
         None, description="Hosts that may be used; null: all."
+    )
+    ssh_keys: Annotated[list[PublicKey], Field(max_length=64)] = Field(
+        default=[], description="Public keys that these VMs let in, beside the tenant's own."
+    )
+    user_data: UserDataText | None = Field(
+        None, description="For cloud-init, base64 of 65536 bytes at most. Never shown again."
     )
 
 
@@ -162,6 +172,14 @@ class HostChange(Input):
     max_builds: Annotated[int, Field(ge=1, le=1000)] | None = None
 
 
+class SshKeyInput(Input):
+    """Add a public key of a tenant."""
+
+    name: Name
+    public_key: PublicKey
+    tenant: Name | None = Field(None, description="Operators must say whose key it is.")
+
+
 class TokenInput(Input):
     """Make a token: for a tenant, or with role operator for none."""
 
@@ -197,6 +215,12 @@ class VmsQuery(PageQuery):
     host: Name | None = None
     name: Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,80}$")] | None = None
     include_deleted: bool = False
+
+
+class SshKeysQuery(PageQuery):
+    """Which public keys."""
+
+    tenant: Name | None = None
 
 
 class HostsQuery(PageQuery):

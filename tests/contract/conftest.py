@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from hypervisor import DomainSeen, DomainSpec, HostConnection, Mark, domain_name, volume_name
+from hypervisor import (
+    DomainSeen,
+    DomainSpec,
+    HostConnection,
+    Mark,
+    domain_name,
+    seed_name,
+    volume_name,
+)
 from lab.cluster import LabHost
 from tests.fakes.hypervisor import FakeHypervisor
 from tests.lab_hosts import LabCluster, driver_hosts, lab_cluster
@@ -85,7 +93,7 @@ class Ground:
             assignment_id=spec.mark.assignment_id,
             generation=generation,
             pool=self.pool,
-            volume=spec.volume,
+            volumes=(spec.volume, seed_name(spec.mark.assignment_id)),
         )
 
     def volumes(self) -> set[str]:
@@ -96,6 +104,7 @@ class Ground:
             self.host.destroy(spec.mark.vm_id)
             self.host.undefine(spec.mark.vm_id)
             self.host.delete_volume(self.pool, spec.volume)
+            self.host.delete_volume(self.pool, seed_name(spec.mark.assignment_id))
 
 
 @pytest.fixture(

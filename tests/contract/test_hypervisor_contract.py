@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hypervisor import DomainState, HostUnreachableError, OperationFailedError
+from hypervisor import DomainState, HostUnreachableError, OperationFailedError, seed_name
 from tests.contract.conftest import Ground
 from tests.fakes.hypervisor import FakeHypervisor
 
@@ -167,6 +167,24 @@ def test_removal_proves_absence_wherever_a_build_stopped(ground: Ground, reached
 
     assert ground.host.find(spec.mark.vm_id) is None
     assert spec.volume not in ground.volumes()
+
+
+def test_a_seed_is_attached_read_only_and_goes_with_its_vm(ground: Ground) -> None:
+    if ground.name == "test_driver":
+        pytest.skip("it takes no uploads")
+    spec = ground.spec()
+    spec = replace(spec, seed_volume=seed_name(spec.mark.assignment_id))
+    for content in (b"begun by a worker that was killed", bytes(range(256)) * 1024):
+        ground.host.put_volume(ground.pool, str(spec.seed_volume), content)
+
+    ground.run(spec)
+
+    volumes = {each.name: each for each in ground.host.report(ground.pool).volumes}
+    assert volumes[str(spec.seed_volume)].capacity_bytes == 256 * 1024
+    disks = {each.uuid: each.disk_gib for each in ground.host.report(ground.pool).domains}
+    assert disks[spec.mark.vm_id] == 5  # the seed needs no room of its own
+    assert ground.remove(spec)
+    assert not ground.volumes() & {spec.volume, spec.seed_volume}
 
 
 def test_removal_of_an_older_generation_leaves_the_newer_one_alone(ground: Ground) -> None:

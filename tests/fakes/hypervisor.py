@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -59,6 +59,7 @@ class FakeHypervisor:
             for name in base_volumes
         }
         self.consoles: dict[str, bytes] = {}
+        self.contents: dict[str, bytes] = {}  #: of volumes that were put there
         self.log: list[tuple[str, str]] = []
         self.unreachable = False  #: every operation: HostUnreachableError
         self.pool_full = False  #: create_overlay: OperationFailedError
@@ -126,6 +127,11 @@ class FakeHypervisor:
             lambda: self._create_overlay(pool, name, base_volume, capacity_gib),
         )
 
+    def put_volume(
+        self, pool: str, name: str, content: bytes, *, deadline_s: float | None = None
+    ) -> None:
+        self._do("put_volume", name, lambda: self._put_volume(pool, name, content))
+
     def define(self, spec: DomainSpec, *, deadline_s: float | None = None) -> None:
         self._do("define", spec.mark.vm_id, lambda: self._define(spec))
 
@@ -155,13 +161,13 @@ class FakeHypervisor:
         assignment_id: str,
         generation: int | None,
         pool: str,
-        volume: str,
+        volumes: Sequence[str],
         deadline_s: float | None = None,
     ) -> bool:
         return self._do(
             "remove",
             vm_id,
-            lambda: self._remove(vm_id, assignment_id, generation, pool, volume),
+            lambda: self._remove(vm_id, assignment_id, generation, pool, volumes),
         )
 
     def console_tail(
@@ -245,6 +251,14 @@ class FakeHypervisor:
             name=name, capacity_bytes=capacity_gib * GIB, allocation_bytes=200704
         )
 
+    def _put_volume(self, pool: str, name: str, content: bytes) -> None:
+        self._check_pool("put_volume", pool)
+        if self.pool_full:
+            raise OperationFailedError("put_volume", "No space left on device", 38)
+        size = len(content)
+        self.volumes[name] = VolumeSeen(name=name, capacity_bytes=size, allocation_bytes=size)
+        self.contents[name] = content
+
     def _define(self, spec: DomainSpec) -> None:
         seen = self.domains.get(spec.mark.vm_id)
         if seen is not None:
@@ -309,7 +323,12 @@ class FakeHypervisor:
         self.volumes.pop(name, None)
 
     def _remove(
-        self, vm_id: str, assignment_id: str, generation: int | None, pool: str, volume: str
+        self,
+        vm_id: str,
+        assignment_id: str,
+        generation: int | None,
+        pool: str,
+        volumes: Sequence[str],
     ) -> bool:
         seen = self.domains.get(vm_id)
         if seen is not None:
@@ -319,7 +338,8 @@ class FakeHypervisor:
                 if generation not in {None, seen.mark.generation}:
                     return False
                 del self.domains[vm_id]
-        self._delete_volume(pool, volume)
+        for volume in volumes:
+            self._delete_volume(pool, volume)
         if vm_id not in self.domains:
             self.consoles.pop(vm_id, None)
         return True

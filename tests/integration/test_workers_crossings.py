@@ -21,9 +21,9 @@ from workers import builds, removals
 from workers.context import Outcome
 
 #: What a build does on its host, in order.
-STEPS = ["create_overlay", "define", "start_paused", "resume"]
+STEPS = ["create_overlay", "put_volume", "define", "start_paused", "resume"]
 #: Up to the compare-and-set that makes an assignment active.
-STEPS_BEFORE_ACTIVE = STEPS[:3]
+STEPS_BEFORE_ACTIVE = STEPS[:4]
 CHECKPOINTS = [
     "create.after_volume",
     "create.after_define",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
-from hypervisor import DomainState, volume_name
+from hypervisor import DomainState, seed_name, volume_name
 from monitor.translate import to_report
 from registry import AssignmentState, Registry, Vm
 from tests.fakes.hypervisor import FakeHypervisor
@@ -134,7 +134,8 @@ class World:
         assert domain.mark is not None
         assert domain.mark.assignment_id == str(assignment_id)
         assert domain.state is DomainState.RUNNING
-        assert set(self.host.volumes) == {"base.qcow2", volume_name(str(assignment_id))}
+        own = {volume_name(assignment_id), seed_name(assignment_id)}
+        assert set(self.host.volumes) == {"base.qcow2"} | own
         assert self.host.started.count(domain.uuid) == starts
         assert self.state(assignment_id) == AssignmentState.ACTIVE
         assert self.vm_of(assignment_id).observed == "running"

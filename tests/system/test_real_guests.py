@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
+from hashlib import sha256
 
 import pytest
 
+from tests.builders import a_public_key
 from tests.kill_nine import domains, hosts_file, volumes
 from tests.running import eventually, running_fuga
 
@@ -63,6 +66,32 @@ def test_requests_become_guests_that_boot_are_measured_and_are_deleted(lab, fuga
     eventually(lambda: fuga.sql("select sum(committed) from inventories") == [(0,)])
     assert [lab.images(number) for number in (1, 2, 3)] == [{"base.qcow2"}] * 3
     assert fuga.sql("select count(*) from assignments where state != 'released'") == [(0,)]
+
+
+def test_a_guest_reads_its_seed(lab, fuga, tmp_path):
+    own, with_request = a_public_key("own"), a_public_key("with request")
+    (tmp_path / "own.pub").write_text(f"{own}\n")
+    (tmp_path / "more.pub").write_text(f"{with_request}\n")
+    (tmp_path / "boot.sh").write_bytes(b"#!/bin/sh\necho hello\n")
+    fuga.cli("--as", "a", "key", "add", "laptop", str(tmp_path / "own.pub"))
+
+    asked = ["request", "tiny", "--name", "my.web", "--ssh-key", str(tmp_path / "more.pub")]
+    fuga.cli("--as", "a", *asked, "--user-data", str(tmp_path / "boot.sh"), "--wait")
+    with fuga.client("a") as a:
+        [vm] = a.get("/v1/vms", params={"name": "my.web-1"}).json()["items"]
+    log = lab.serial_log(int(vm["host"].removeprefix("kvm-")), f"fuga-{vm['id']}")
+    seed = eventually(lambda: re.search(r"SEED (.*?)\r?\n", read(log)))[1]
+
+    assert dict(each.split("=") for each in seed.split()) == {
+        "instance-id": f"{vm['id']}-1",
+        "hostname": "my-web-1",
+        "key": sha256(f"{own}\n{with_request}\n".encode()).hexdigest(),
+        "user-data": sha256((tmp_path / "boot.sh").read_bytes()).hexdigest(),
+        "address": "none",
+    }
+    fuga.cli("rm", "my.web", "--wait")
+    assert not any("seed" in name for number in (1, 2, 3) for name in lab.images(number))
+    fuga.cli("key", "remove", "laptop")
 
 
 def test_a_host_that_does_not_answer_stays_enrolling_and_says_why(fuga):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Final
@@ -43,6 +44,8 @@ def ask_for_vms(
                 name=body.name,
                 requires=tuple(body.requires),
                 hosts=None if body.hosts is None else tuple(body.hosts),
+                ssh_keys=tuple(body.ssh_keys),
+                user_data=None if body.user_data is None else base64.b64decode(body.user_data),
                 actor=caller.actor,
                 idempotency=creation.key_of(body),
             )

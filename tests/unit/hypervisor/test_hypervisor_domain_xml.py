@@ -36,6 +36,16 @@ def test_what_is_built_is_read_back() -> None:
     assert parsed.disks == (disk,)
 
 
+def test_a_seed_is_a_second_disk_that_is_read_only_and_not_counted() -> None:
+    xml = domain_xml.build(replace(SPEC, seed_volume="seed.img"))
+
+    [_, seed] = ET.fromstring(xml).iterfind("devices/disk")
+    assert seed.find("readonly") is not None
+    assert seed.find("source").attrib == {"pool": "default", "volume": "seed.img"}
+    assert seed.find("target").get("dev") == "vdb"
+    assert domain_xml.parse(xml).disks == domain_xml.parse(domain_xml.build(SPEC)).disks
+
+
 def test_the_mark_is_in_the_first_definition() -> None:
     assert built().find(f"metadata/{{{domain_xml.NAMESPACE}}}vm") is not None
 

@@ -1,0 +1,67 @@
+"""/v1/ssh-keys: public keys that open the VMs of a tenant."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.rest.auth import AnyCaller, Caller, bearer
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.errors import ForbiddenError
+from controller.rest.idempotency import GivenCreation
+from controller.rest.openapi import problems
+from controller.rest.schemas import PageOf, SshKeyInput, SshKeysQuery
+from registry import InvalidError, NotFoundError, Page, SshKey
+
+router = APIRouter(prefix="/ssh-keys", tags=["ssh-keys"], dependencies=[Security(bearer)])
+_ADAPTER: Final = TypeAdapter(SshKey)
+
+
+@router.post("", status_code=201, response_model=SshKey, responses=problems(403, 409))
+def add_ssh_key(
+    body: SshKeyInput, caller: AnyCaller, registry: GivenRegistry, creation: GivenCreation
+) -> Response:
+    """Add a public key. Every VM of the tenant that is built from now on lets it in."""
+    tenant = _tenant_of(body, caller)
+
+    def create() -> SshKey:
+        try:
+            return registry.ssh_keys.add(
+                body.name, body.public_key, tenant=tenant, actor=caller.actor
+            )
+        except NotFoundError as error:
+            raise InvalidError("tenant", tenant, "an existing tenant") from error
+
+    return creation.answer(body, create, status=201, adapter=_ADAPTER)
+
+
+@router.get("", response_model=PageOf[SshKey], responses=problems(403))
+def list_ssh_keys(
+    query: Annotated[SshKeysQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+) -> Page[SshKey]:
+    """List public keys, oldest first."""
+    return registry.ssh_keys.list(
+        tenant=caller.tenant_to_list(query.tenant), limit=query.limit, cursor=query.cursor
+    )
+
+
+@router.delete("/{key_id}", response_model=SshKey, responses=problems(404))
+def remove_ssh_key(key_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> SshKey:
+    """Remove a public key. VMs that were built with it keep it."""
+    if not caller.sees(registry.ssh_keys.get(key_id).tenant):
+        raise NotFoundError("SSH key", key_id)
+    return registry.ssh_keys.remove(key_id, actor=caller.actor)
+
+
+def _tenant_of(body: SshKeyInput, caller: Caller) -> str:
+    if caller.tenant is None:
+        if body.tenant is None:
+            raise InvalidError("tenant", None, "a tenant's name: operators say whose key it is")
+        return body.tenant
+    if body.tenant not in (None, caller.tenant):
+        raise ForbiddenError(f"tenant {caller.tenant} may not add keys for {body.tenant}")
+    return caller.tenant

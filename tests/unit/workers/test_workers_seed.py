@@ -1,0 +1,126 @@
+"""The seed of a guest, read back by mtools: a reader that is not ours."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from registry import AssignmentState, Build, Claim, GuestAccess, HostAccess
+from workers import vfat
+from workers.seed import hostname, seed_of, takes_seed
+
+VM = UUID("0192f0c1-0000-7000-8000-000000000001")
+HOST = HostAccess(
+    id=VM,
+    name="h1",
+    uri="qemu+tcp://h1/system",
+    domain_type="kvm",
+    pool="default",
+    network="default",
+    base_volume="base.qcow2",
+    memory_backing_mib=None,
+)
+BUILD = Build(
+    claim=Claim(assignment_id=VM, token=VM),
+    state=AssignmentState.CREATING,
+    vm_id=VM,
+    vm_name="web-1",
+    tenant="a",
+    generation=3,
+    round=1,
+    resources={},
+    host=HOST,
+    access=GuestAccess(ssh_keys=("ssh-ed25519 AAAA jörg",), user_data=b"\x1f\x8b\x00 any bytes"),
+    failed_before=0,
+)
+
+needs_mtools = pytest.mark.skipif(shutil.which("mtype") is None, reason="mtools is not installed")
+
+
+def read(volume: bytes, name: str, tmp_path: Path) -> bytes:
+    image = tmp_path / "seed.img"
+    image.write_bytes(volume)
+    return subprocess.run(
+        ["mtype", "-i", str(image), f"::{name}"], check=True, capture_output=True
+    ).stdout
+
+
+@needs_mtools
+def test_a_seed_is_a_volume_named_cidata_with_three_files(tmp_path):
+    seed = seed_of(BUILD)
+
+    assert json.loads(read(seed, "meta-data", tmp_path)) == {
+        "instance-id": f"{VM}-3",
+        "local-hostname": "web-1",
+        "public-keys": ["ssh-ed25519 AAAA jörg"],
+    }
+    assert read(seed, "user-data", tmp_path) == BUILD.access.user_data
+    assert json.loads(read(seed, "network-config", tmp_path))["version"] == 2
+    label = subprocess.run(
+        ["mlabel", "-s", "-i", str(tmp_path / "seed.img"), "::"], check=True, capture_output=True
+    ).stdout
+    assert label.split()[-1] == b"CIDATA"
+
+
+@needs_mtools
+def test_without_user_data_there_is_a_file_that_asks_for_nothing(tmp_path):
+    seed = seed_of(replace(BUILD, access=GuestAccess(ssh_keys=(), user_data=None)))
+
+    assert read(seed, "user-data", tmp_path) == b"#cloud-config\n{}\n"
+
+
+@needs_mtools
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 65_536, 1_000_000])
+def test_files_of_any_size_come_back_whole_whatever_the_length_of_their_names(size, tmp_path):
+    files = {
+        "short": b"first",
+        "thirteen-long": bytes(range(256)) * (size // 256 + 1),
+        "a-name-of-more-than-two-entries": b"x" * size,
+        "empty": b"",
+        "last": b"last",
+    }
+
+    volume = vfat.volume("cidata", files)
+
+    assert len(volume) % 512 == 0
+    assert {name: read(volume, name, tmp_path) for name in files} == files
+
+
+def test_the_same_files_give_the_same_bytes():
+    assert seed_of(BUILD) == seed_of(BUILD)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="do not fit"):
+        vfat.volume("cidata", {"large": bytes(3_000_000)})
+    with pytest.raises(ValueError, match="10 files"):
+        vfat.volume("cidata", {str(number): b"" for number in range(10)})
+
+
+@pytest.mark.parametrize(
+    ("vm_name", "expected"),
+    [
+        ("web-1", "web-1"),
+        ("my.web_server-12", "my-web-server-12"),
+        ("x" * 63 + "-10000", "x" * 57 + "-10000"),
+        ("x" * 70, "x" * 63),
+    ],
+)
+def test_a_host_name_is_the_vms_name_as_far_as_one_may_be(vm_name, expected):
+    assert hostname(vm_name) == expected
+
+
+def test_only_a_guest_with_a_system_takes_a_seed():
+    assert takes_seed(BUILD)
+    assert not takes_seed(replace(BUILD, host=replace(HOST, base_volume=None)))
+    assert not takes_seed(replace(BUILD, host=replace(HOST, domain_type="test")))
+
+
+def test_user_data_is_in_no_representation():
+    assert "any bytes" not in repr(BUILD)

@@ -1,0 +1,64 @@
+"""The seed of a guest: what cloud-init's NoCloud source reads at the first boot.
+
+A small volume labelled `cidata` with three files. They are written as JSON, which is
+YAML with no room for surprises in quoting, one value on a line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from registry import Build
+from workers import vfat
+
+LABEL: Final = "cidata"
+_NO_USER_DATA: Final = b"#cloud-config\n{}\n"
+_HOSTNAME_LENGTH: Final = 63
+_NUMBER: Final = re.compile(r"-\d+$")
+
+
+def takes_seed(build: Build) -> bool:
+    """Tell whether the guest of a build has a system to read a seed with."""
+    return build.host.base_volume is not None and build.host.domain_type != "test"
+
+
+def seed_of(build: Build) -> bytes:
+    """Return the volume for the guest of a build."""
+    meta_data = {
+        # cloud-init does its work once for each: a rebuilt VM is a new instance.
+        "instance-id": f"{build.vm_id}-{build.generation}",
+        "local-hostname": hostname(build.vm_name),
+        "public-keys": list(build.access.ssh_keys),
+    }
+    return vfat.volume(
+        LABEL,
+        {
+            "meta-data": _document(meta_data),
+            "user-data": build.access.user_data or _NO_USER_DATA,
+            "network-config": _document(_network_config()),
+        },
+    )
+
+
+def hostname(vm_name: str) -> str:
+    """Return a VM's name as a host name: letters, digits and '-', 63 at most."""
+    name = re.sub(r"[^a-z0-9-]+", "-", vm_name.lower()).strip("-")
+    if len(name) > _HOSTNAME_LENGTH:
+        # The number at the end tells it from the other VMs of its request.
+        found = _NUMBER.search(name)
+        number = found[0] if found else ""
+        name = name[: _HOSTNAME_LENGTH - len(number)].rstrip("-") + number
+    return name or "vm"
+
+
+def _network_config() -> dict[str, Any]:
+    return {
+        "version": 2,
+        "ethernets": {"nic0": {"match": {"name": "e*"}, "dhcp4": True}},
+    }
+
+
+def _document(values: dict[str, Any]) -> bytes:
+    return json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,137 @@
+"""A small vfat volume of a few files, as bytes: what a guest finds its seed on.
+
+FAT12 with long names, laid out in the order of the standard: boot sector, two copies
+of the allocation table, root directory, files. Each file lies in consecutive clusters
+of one sector. Nothing in it depends on the time, so the same files give the same bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+_SECTOR: Final = 512
+_TABLES: Final = 2
+_ENTRY: Final = 32
+_MEDIA: Final = 0xF8  #: a fixed disk
+_END_OF_FILE: Final = 0xFFF
+#: More would be FAT16 to every reader: the number of clusters alone tells the kind.
+_MOST_CLUSTERS: Final = 4084
+_LONG_NAME_PART: Final = 13  #: characters of a long name in one entry
+_VOLUME_LABEL, _ARCHIVE, _LONG_NAME = 0x08, 0x20, 0x0F
+_FIRST_DAY: Final = 0x21  #: 1980-01-01, as directories write a date
+
+
+def volume(label: str, files: Mapping[str, bytes]) -> bytes:
+    """Return the volume.
+
+    Parameters
+    ----------
+    label : str
+        At most 11 characters of ASCII; written in capitals, as is the custom.
+    files : mapping of str to bytes
+        By name, which may be long; at most 9, and not much over 2 MB together.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit.
+    """
+    directory = [_entry(label.upper().ljust(11).encode("ascii"), _VOLUME_LABEL, 0, 0)]
+    table = [0xF00 | _MEDIA, _END_OF_FILE]
+    data = b""
+    for number, (name, content) in enumerate(files.items(), start=1):
+        clusters = -(-len(content) // _SECTOR)
+        first = len(table) if clusters else 0
+        table += range(first + 1, first + clusters)
+        table += [_END_OF_FILE] * (clusters > 0)
+        data += content.ljust(clusters * _SECTOR, b"\0")
+        directory += _file_entries(name, number, first, len(content))
+    clusters = len(table) - 2
+    if clusters > _MOST_CLUSTERS or len(files) > 9:
+        raise ValueError(f"{len(files)} files of {len(data)} bytes do not fit on the volume")
+    root = _whole_sectors(b"".join(directory))
+    packed = _whole_sectors(_pack(table))
+    boot = _boot_sector(
+        label.upper(),
+        sectors_per_table=len(packed) // _SECTOR,
+        root_entries=len(root) // _ENTRY,
+        sectors=1 + (_TABLES * len(packed) + len(root)) // _SECTOR + clusters,
+    )
+    return boot + packed * _TABLES + root + data
+
+
+def _boot_sector(label: str, *, sectors_per_table: int, root_entries: int, sectors: int) -> bytes:
+    boot = struct.pack(
+        "<3s8sHBHBHHBHHHIIBBBI11s8s",
+        b"\xeb\x3c\x90",  # a jump over what follows, which is part of the format
+        b"FUGA    ",
+        _SECTOR,
+        1,  # sectors in a cluster
+        1,  # sectors before the tables
+        _TABLES,
+        root_entries,
+        sectors,
+        _MEDIA,
+        sectors_per_table,
+        32,  # sectors on a track, and heads: of no meaning, but never zero
+        64,
+        0,
+        0,
+        0x80,  # number of the drive
+        0,
+        0x29,  # a label and a kind follow
+        0,
+        label.ljust(11).encode("ascii"),
+        b"FAT12   ",
+    )
+    return boot.ljust(_SECTOR - 2, b"\0") + b"\x55\xaa"
+
+
+def _pack(table: list[int]) -> bytes:
+    """Pack twelve bits each, two in three bytes, the low ones first."""
+    padded = table + [0] * (len(table) % 2)
+    pairs = zip(padded[::2], padded[1::2], strict=True)
+    return b"".join((one | other << 12).to_bytes(3, "little") for one, other in pairs)
+
+
+def _file_entries(name: str, number: int, first: int, size: int) -> list[bytes]:
+    """Return the entries of a file: its long name from the end, then the file itself."""
+    short = f"FILE~{number}".ljust(11).encode("ascii")
+    checksum = 0
+    for byte in short:
+        checksum = ((checksum >> 1) + ((checksum & 1) << 7) + byte) & 0xFF
+    parts = -(-len(name) // _LONG_NAME_PART)
+    text = name.encode("utf-16-le")
+    if len(name) % _LONG_NAME_PART:
+        text = (text + b"\0\0").ljust(parts * _LONG_NAME_PART * 2, b"\xff")
+    entries = []
+    for part in range(parts, 0, -1):
+        piece = text[(part - 1) * _LONG_NAME_PART * 2 : part * _LONG_NAME_PART * 2]
+        order = part | (0x40 if part == parts else 0)
+        head = struct.pack("<B10sBBB", order, piece[:10], _LONG_NAME, 0, checksum)
+        entries.append(head + piece[10:22] + b"\0\0" + piece[22:])
+    return [*entries, _entry(short, _ARCHIVE, first, size)]
+
+
+def _entry(name: bytes, attributes: int, first: int, size: int) -> bytes:
+    return struct.pack(
+        "<11sBBBHHHHHHHI",
+        name,
+        attributes,
+        0,
+        0,
+        0,
+        _FIRST_DAY,
+        _FIRST_DAY,
+        0,
+        0,
+        _FIRST_DAY,
+        first,
+        size,
+    )
+
+
+def _whole_sectors(content: bytes) -> bytes:
+    return content.ljust(-(-len(content) // _SECTOR) * _SECTOR, b"\0")
