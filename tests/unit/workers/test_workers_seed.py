@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from registry import AssignmentState, Build, Claim, GuestAccess, HostAccess
+from registry.records import BuildImage, SeedKind
 from workers import vfat
 from workers.seed import hostname, seed_of, takes_seed
 
@@ -39,6 +40,11 @@ BUILD = Build(
     access=GuestAccess(ssh_keys=("ssh-ed25519 AAAA jörg",), user_data=b"\x1f\x8b\x00 any bytes"),
     failed_before=0,
 )
+
+
+def image(seed_kind: SeedKind) -> BuildImage:
+    return BuildImage(reference="os:1", format="qcow2", seed_kind=seed_kind, volume="os.qcow2")
+
 
 needs_mtools = pytest.mark.skipif(shutil.which("mtype") is None, reason="mtools is not installed")
 
@@ -119,6 +125,8 @@ def test_a_host_name_is_the_vms_name_as_far_as_one_may_be(vm_name, expected):
 def test_only_a_guest_with_a_system_takes_a_seed():
     assert takes_seed(BUILD)
     assert not takes_seed(replace(BUILD, host=replace(HOST, base_volume=None)))
+    assert takes_seed(replace(BUILD, image=image("nocloud")))
+    assert not takes_seed(replace(BUILD, image=image("none")))
     assert not takes_seed(replace(BUILD, host=replace(HOST, domain_type="test")))
 
 
