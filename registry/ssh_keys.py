@@ -18,7 +18,7 @@ from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_o
 from registry.public_keys import MAX_KEYS, check_public_key, fingerprint
 from registry.records import SshKey
 from registry.schema import ssh_keys, tenants
-from registry.tenants import tenant_id
+from registry.tenant_tree import tenant_id
 
 _SELECT = select(ssh_keys, tenants.c.name.label("tenant")).join(
     tenants, tenants.c.id == ssh_keys.c.tenant_id
