@@ -62,7 +62,7 @@ class RoundInputs:
         snapshot = {
             field.name: _plain(getattr(self.snapshot, field.name))
             for field in dataclasses.fields(Snapshot)
-            if field.name != "tree"
+            if field.init and field.name != "tree"
         }
         if self.snapshot.tree is not None:  # rounds without a tree keep their bytes
             snapshot["tree"] = _tree_document(self.snapshot.tree)

@@ -231,8 +231,14 @@ class Mismatches:
 
 def _alike(room: IntArray, host_class: IntArray) -> list[tuple[tuple[int, ...], list[int]]]:
     """Return each free vector and class that there is, with its hosts in order."""
-    found: dict[tuple[int, ...], list[int]] = {}
     rows = np.concatenate([room, host_class[:, None]], axis=1)
-    for host, key in enumerate(map(tuple, rows.tolist())):
-        found.setdefault(key, []).append(host)
-    return list(found.items())
+    if not len(rows):
+        return []
+    by_key = np.lexsort(rows.T)  # stable, so hosts alike stay in order
+    rows = rows[by_key]
+    starts = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
+    hosts, ends = by_key.tolist(), [*starts.tolist(), len(by_key)]
+    keys = map(tuple, rows[[0, *starts.tolist()]].tolist())
+    return [
+        (key, hosts[start:end]) for key, start, end in zip(keys, [0, *ends], ends, strict=False)
+    ]

@@ -184,22 +184,30 @@ def _weighed(
 def _combinations(
     by_request: _ByRequest, move: Move, number: int, *, tell_others: bool
 ) -> list[dict[str, Any]]:
-    listed = []
     strategies = move.strategies
-    for place, row in enumerate(strategies.rows):
-        fairness, skew = float(move.fairness[place]), strategies.skewness[place]
-        told: dict[str, Any] = {
-            "counts": by_request.counts(move.others[place], row),
-            "minimum_utilization": strategies.score[place],
+    listed: list[dict[str, Any]] = [
+        {
+            "counts": by_request.counts(others, row),
+            "minimum_utilization": score,
             "utility": fairness - skew,
             "fairness": fairness,
             "skewness": skew,
-            "chosen": place == move.chosen,
+            "chosen": False,
             "game": number,
         }
-        if tell_others:
-            told["others"] = by_request.counts((0,) * len(row), move.others[place])
-        listed.append(told)
+        for row, score, skew, others, fairness in zip(
+            strategies.rows,
+            strategies.score,
+            strategies.skewness,
+            move.others,
+            move.fairness,
+            strict=True,
+        )
+    ]
+    listed[move.chosen]["chosen"] = True
+    if tell_others:
+        for told, row, others in zip(listed, strategies.rows, move.others, strict=True):
+            told["others"] = by_request.counts((0,) * len(row), others)
     return listed
 
 
@@ -218,11 +226,17 @@ class _ByRequest:
         first = np.full(len(kinds), len(kinds.of_request))
         np.minimum.at(first, kinds.of_request, np.arange(len(kinds.of_request)))
         self._first = [str(request) for request in first.tolist()]
+        self._known: dict[Counts, dict[str, int]] = {}
 
     def counts(self, before: Counts, row: Counts) -> dict[str, int]:
         """Return VMs by request for a combination, so many of each kind being served before."""
         if not self._in_order:
-            return {self._first[kind]: count for kind, count in enumerate(row) if count}
+            known = self._known.get(row)
+            if known is None:
+                known = self._known[row] = {
+                    self._first[kind]: count for kind, count in enumerate(row) if count
+                }
+            return known
         by_request: dict[int, int] = {}
         for kind, count in enumerate(row):
             if count:

@@ -48,8 +48,12 @@ class Snapshot:
     weight: FloatArray  #: (N,) of each tenant, above 0
     held: IntArray  #: (N, R) what each tenant's assignments hold already
     tree: TenantTree | None = None  #: over N; None: tenants are all children of the root
+    #: (R,) capacity of all hosts together: shares are taken of it
+    pool: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
+        # Asked for thousands of times a round.
+        object.__setattr__(self, "pool", self.capacity.sum(axis=0, dtype=np.int64))
         hosts, resources = self.capacity.shape
         requests, tenants = len(self.count), len(self.weight)
         classes = self.eligible.shape[1]
@@ -81,12 +85,6 @@ class Snapshot:
             value = getattr(self, each.name)
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
-
-    @property
-    def pool(self) -> IntArray:
-        """Capacity of all hosts together, shape (R,): shares are taken of it."""
-        pool: IntArray = self.capacity.sum(axis=0, dtype=np.int64)
-        return pool
 
 
 class Reason(StrEnum):
