@@ -2,7 +2,7 @@
 # make up      install, then fuga: API, control centre, monitor, worker, 8 hosts
 # make test    install, then every suite, real guests included
 # make lint    ruff, mypy, import contracts
-# make bench   time per round, as a ratio against first fit
+# make bench   speed and fairness, each beside a baseline (ARGS="--only scan,slot --full")
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here

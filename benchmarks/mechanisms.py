@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,12 +26,12 @@ TARGETS = {"drfh": 0.3, "tsf": 2.0, "cdrf": 2.0, "cdrfh": 2.0}
 RESOURCES = 3
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--sizes", default="100x10,300x10,900x10")
     arguments.add_argument("--large", action="store_true")
     arguments.add_argument("--repeats", type=int, default=3)
-    given = arguments.parse_args()
+    given = arguments.parse_args(argv)
     sizes = [tuple(int(part) for part in size.split("x")) for size in given.sizes.split(",")]
     divided("drfh", distinct(2, 2))  # the first call imports the solver
 

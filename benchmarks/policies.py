@@ -12,6 +12,8 @@ together for so many times the cores that there are (load).
                the mean fair share; fair is weighted DRF on the pool
   seconds      of processor time, the median of the seeds
   × first_fit  the same as a ratio, which compares across machines
+  growth       n of the power n of the hosts that the time grew with, from a
+               quarter of them, at the last load
 
 The parts are means over the seeds.
 """
@@ -19,6 +21,7 @@ The parts are means over the seeds.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -53,14 +56,14 @@ class Measured:
     cut: bool
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     arguments.add_argument("--hosts", type=int, default=500)
     arguments.add_argument("--loads", default="0.8,1.0,1.2")
     arguments.add_argument("--seeds", type=int, default=3)
-    given = arguments.parse_args()
+    given = arguments.parse_args(argv)
     loads = [float(load) for load in given.loads.split(",")]
     names = [BASE, *(name for name in POLICIES if name != BASE)]
     tables = {}
@@ -68,7 +71,12 @@ def main() -> None:
         rounds = [a_round(given.hosts, load, seed) for seed in range(given.seeds)]
         print(f"  … {load:g} times the cores asked for", file=sys.stderr, flush=True)
         tables[load] = {name: measure(rounds, name) for name in names}
-    print_table(loads, names, tables, given.hosts)
+    fewer = [a_round(given.hosts // 4, loads[-1], seed) for seed in range(given.seeds)]
+    growth = {
+        name: math.log(tables[loads[-1]][name].seconds / measure(fewer, name).seconds, 4)
+        for name in names
+    }
+    print_table(loads, names, tables, growth, given.hosts)
 
 
 def a_round(hosts: int, load: float, seed: int) -> Snapshot:
@@ -131,19 +139,20 @@ def print_table(
     loads: Sequence[float],
     names: Sequence[str],
     tables: dict[float, dict[str, Measured]],
+    growth: dict[str, float],
     hosts: int,
 ) -> None:
     print(f"{hosts} hosts; load is what is asked for, in times the cores that there are")
     print(f"{'':<18}" + "".join(f"{f'load {load:g}':^44}" for load in loads))
     columns = f"{'cores/bound':>12}{'unfair':>9}{'seconds':>10}{'× ' + BASE:>13}"
-    print(f"{'policy':<18}" + columns * len(loads))
+    print(f"{'policy':<18}" + columns * len(loads) + f"{'growth':>9}")
     for name in names:
         cells = []
         for load in loads:
             run, base = tables[load][name], tables[load][BASE]
             ratio = f"{run.seconds / base.seconds:.1f}{' cut' if run.cut else ''}"
             cells.append(f"{run.cores:>12.4f}{run.unfair:>9.3f}{run.seconds:>10.3f}{ratio:>13}")
-        print(f"{name:<18}" + "".join(cells))
+        print(f"{name:<18}" + "".join(cells) + f"{growth[name]:>9.2f}")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -86,10 +86,10 @@ def to_residual(problem: DivisibleProblem) -> tuple[float, int, float]:
         rounds = rounds * 5 // 4
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="leave out the large cases")
-    given = arguments.parse_args()
+    given = arguments.parse_args(argv)
     print(
         f"{'problem':<42}{'seconds':>9}{'sweeps':>8}{'residual':>10}{'default s':>11}"
         f"{'residual':>10}{'× drfh':>9}{'sweep':>8}"

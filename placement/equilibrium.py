@@ -12,7 +12,7 @@ from placement.errors import ParameterError
 from placement.fuga_parameters import LARGEST_TREE, Equilibrium
 from placement.game import UTILITY_TOLERANCE, Game, Move
 from placement.panel import Panel
-from placement.strategies import Counts
+from placement.strategies import Counts, Strategies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,19 +88,38 @@ def _play_exactly(game: Game) -> None:
 
 def _subgame(game: Game, players: list[int], taken: Counts) -> tuple[Counts, list[Move]]:
     """Return the totals and moves of the equilibrium once ``taken`` has been chosen."""
-    if not players:
-        return taken, []
-    player, *followers = players
-    strategies = game.clipped(player, _less(game.serving.most, taken))
+    # Who has no choice needs no branch: they may be thousands.
+    bound: list[tuple[int, Strategies]] = []
+    for player in players:
+        strategies = game.clipped(player, _less(game.serving.most, taken))
+        if len(strategies) > 1:
+            break
+        bound.append((player, strategies))
+        taken = _more(taken, strategies.rows[0])
+    else:
+        return taken, _bound_moves(game, bound, taken)
+    followers = players[len(bound) + 1 :]
     if not followers:
         move = game.weigh(player, strategies, taken)
-        return _more(taken, move.taken), [move]
-    ends = [_subgame(game, followers, _more(taken, row)) for row in strategies.rows]
-    # Each strategy is judged by where the followers' answers to it lead.
-    others = [_less(totals, row) for (totals, _), row in zip(ends, strategies.rows, strict=True)]
-    own = game.weigh(player, strategies, others)
-    totals, moves = ends[own.chosen]
-    return totals, [own, *moves]
+        totals, moves = _more(taken, move.taken), [move]
+    else:
+        ends = [_subgame(game, followers, _more(taken, row)) for row in strategies.rows]
+        # Each strategy is judged by where the followers' answers to it lead.
+        others = [
+            _less(totals, row) for (totals, _), row in zip(ends, strategies.rows, strict=True)
+        ]
+        own = game.weigh(player, strategies, others)
+        totals, moves = ends[own.chosen]
+        moves = [own, *moves]
+    return totals, [*_bound_moves(game, bound, totals), *moves]
+
+
+def _bound_moves(game: Game, bound: list[tuple[int, Strategies]], totals: Counts) -> list[Move]:
+    """Return the moves of players who had no choice, once all totals are known."""
+    return [
+        game.weigh(player, strategies, _less(totals, strategies.rows[0]))
+        for player, strategies in bound
+    ]
 
 
 def _play_in_sequence(game: Game, budget: Budget) -> str | None:

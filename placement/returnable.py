@@ -99,9 +99,7 @@ class Returnable:
             self._needed[kind], self._least[kind] = needed, least
         return self._least[kind]
 
-    def rows_of(
-        self, parties: IntArray, kind: int, most: FloatArray
-    ) -> tuple[IntArray, IntArray]:
+    def rows_of(self, parties: IntArray, kind: int, most: FloatArray) -> tuple[IntArray, IntArray]:
         """Return rows where at most so many VMs of each party make room, and how many.
 
         Request and host, shape (P, 2), and VMs needed, shape (P,).

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -21,14 +22,14 @@ from benchmarks.properties.document import PARTS, markdown, put_into
 from benchmarks.properties.search import Cell, search
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("parts", nargs="*", default=[*PARTS], metavar=" | ".join(PARTS))
     arguments.add_argument("--cases", type=int, default=60)
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--processes", type=int, default=2)
     arguments.add_argument("--write", type=Path)
-    given = arguments.parse_args()
+    given = arguments.parse_args(argv)
     for name in given.parts:
         part = PARTS[name]
         ask = functools.partial(_search, seed=given.seed, cases=given.cases)

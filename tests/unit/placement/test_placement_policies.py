@@ -88,6 +88,15 @@ def test_an_exact_equilibrium_of_a_large_game_is_refused():
         place(snapshot, equilibrium="exact")
 
 
+def test_a_thousand_hosts_of_one_strategy_each_are_a_tree_of_one_leaf():
+    snapshot = a_snapshot(capacity=[[4, 4]] * 1_200, demand=[[1, 1]], count=4_800)
+
+    allocation = place(snapshot, eta=1)
+
+    assert allocation.details["games"][0]["equilibrium"] == "exact"
+    assert allocation.placed[:, 2].sum() == 4_800
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_an_empty_cluster_leaves_everything_out(name):
     allocation = place(a_snapshot(capacity=[], demand=[(1, 1, 1)], count=2), name)
