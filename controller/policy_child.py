@@ -5,11 +5,13 @@ from __future__ import annotations
 import pickle
 import sys
 import time
+import traceback
 from typing import Any
 
 import numpy as np
 import scipy.optimize  # noqa: F401 the bound needs it: imported before a round waits for it
 
+from controller import debug
 from controller.policy_process import HEADER, Decision, Failure, Ideal, frame
 from controller.round_inputs import allocation_document, decode_inputs
 from controller.stray_output import take_stdout
@@ -71,6 +73,8 @@ def answer(operation: str, argument: Any) -> Any:
             case _:
                 return Failure(f"unknown operation {operation!r}")
     except Exception as error:
+        if debug.wanted():
+            traceback.print_exc()
         return Failure(f"{type(error).__name__}: {error}")
 
 

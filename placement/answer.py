@@ -113,7 +113,7 @@ def _tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[str, Any]
 # -------------------------------------------------------------------- details
 
 #: Parts of `Allocation.details` that tell of single hosts.
-_PER_HOST: Final = ("order", "strategies", "utilities", "weighed", "phase")
+_PER_HOST: Final = ("order", "strategies", "utilities", "weighed", "phase", "gangs")
 
 
 def _details(whole: WholeVmProblem, allocation: Allocation, *, every_host: bool) -> dict[str, Any]:
@@ -159,6 +159,8 @@ class _Naming:
             "utilities": self._by_host,
             "weighed": self._weighed,
             "phase": self._phase,
+            "gangs": self._gangs,
+            "games": self._games,
             "targets": self._targets,
             "tenant_weights": self._by_tenant,
         }
@@ -192,6 +194,15 @@ class _Naming:
             }
             for request, host, game, remainder in rows
         ]
+
+    def _gangs(self, rows: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+        return [
+            {"demand": self._demands[request], "host": self._hosts[host], "vms": vms}
+            for request, host, vms in rows
+        ]
+
+    def _games(self, games: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{**game, "handed_out": self._counts(game["handed_out"])} for game in games]
 
     def _targets(self, targets: Sequence[float]) -> dict[str, float]:
         return dict(zip(self._demands, targets, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from placement.optimal import Optimal
 from placement.overload import read_overload
 from placement.patience import PARAMETERS as PATIENCE_PARAMETERS
 from placement.patience import Patience
+from placement.plugin_guard import Theirs, guarded_maker
 from placement.policy_notes import POLICY_NOTES, PolicyNote
 from placement.psdsf_fit import PsdsfFit
 from placement.random_fit import RandomFit
@@ -126,7 +128,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             lambda given: DrfPool(overload=_overload(given)),
         ),
         "slots": CatalogEntry(
-            "hosts cut into equal slots, the tenant of fewest slots is next",
+            "hosts cut into equal slots, the tenant of fewest slots is next; not fair in resources",
             frozenset({"slots"}) | _OVERLOAD,
             Slots.of,
         ),
@@ -192,8 +194,12 @@ def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
         near = tuple(difflib.get_close_matches(name[:64], known, n=3))
         raise UnknownPolicyError(name, near, known)
     loaded = plugins.load(name, claims, _EXPECTED)
-    assert isinstance(loaded, CatalogEntry | MechanismEntry)  # noqa: S101 what `load` promises
-    return loaded
+    package = claims[0].module.partition(".")[0]
+    theirs = Theirs(name=name, origin=plugins.origin(claims[0]), package=package)
+    if isinstance(loaded, MechanismEntry):
+        return dataclasses.replace(loaded, make=guarded_maker(loaded.make, theirs))
+    assert isinstance(loaded, CatalogEntry)  # noqa: S101 what `load` promises
+    return dataclasses.replace(loaded, make=guarded_maker(loaded.make, theirs))
 
 
 def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:

@@ -86,6 +86,15 @@ class PluginError(PlacementError):
         self.reason = reason
 
 
+class PluginFailedError(PlacementError):
+    """A policy or mechanism of another distribution raised, or answered nonsense."""
+
+    def __init__(self, name: str, origin: str, doing: str, cause: str) -> None:
+        super().__init__(f"{name!r}: {origin} failed in {doing}: {cause}")
+        self.name = name
+        self.origin = origin
+
+
 class SolverError(PlacementError):
     """A linear program did not end in an optimum."""
 

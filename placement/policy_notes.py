@@ -89,7 +89,8 @@ POLICY_NOTES: Final[Mapping[str, PolicyNote]] = MappingProxyType(
         "slots": PolicyNote(
             paper="the slot scheduler in Wang, Li, Liang, INFOCOM 2014, section VI",
             guarantees="the tenant of fewest slots per weight is always next; what has slots has "
-            "room; leaves room unused where whole slots do not fit, with that reason",
+            "room; leaves room unused where whole slots do not fit, with that reason; no fairness: "
+            "equal slots are not equal shares",
             complexity="O(log n) per VM, and T p once",
         ),
         "best_fit": PolicyNote(
@@ -107,7 +108,7 @@ POLICY_NOTES: Final[Mapping[str, PolicyNote]] = MappingProxyType(
             "dual revised simplex method, Mathematical Programming Computation, 2018)",
             guarantees="no allocation gives out more of the first resource (objective vms: more "
             "VMs), unless the answer says that the search was cut, with a bound; nothing that "
-            "fits is left out; no fairness between kinds of VM",
+            "fits is left out; no fairness",
             complexity="exponential in the worst case; one unknown for each class of hosts and "
             "kind of VM, at most 20,000, and 3,000 nodes",
         ),

@@ -44,8 +44,9 @@ class InZones:
         """Let each zone decide on what is still asked for.
 
         A gang is placed whole in one zone or not at all. ``details["zones"]``
-        has what each zone's policy tells; what it tells of hosts (``weighed``)
-        and of phases stands at the top as well, where explanations look.
+        has what each zone's policy tells; what it tells of hosts (``weighed``),
+        of hosts held back (``holding``), of gangs and of phases stands at the top
+        as well, where explanations look.
         """
         placed: list[IntArray] = []
         decided: list[tuple[Zone, Allocation]] = []
@@ -112,8 +113,10 @@ def _details(decided: Sequence[tuple[Zone, Allocation]]) -> dict[str, Any]:
         "zones": {zone.name: dict(allocation.details) for zone, allocation in decided}
     }
     weighed: dict[str, Any] = {}
-    phase: list[Any] = []
+    rows: dict[str, list[Any]] = {"phase": []}
     for _, allocation in decided:
         weighed |= allocation.details.get("weighed", {})
-        phase += allocation.details.get("phase", [])
-    return details | {"weighed": weighed, "phase": sorted(phase)}
+        for key in ("phase", "gangs", "holding"):
+            if key in allocation.details:
+                rows.setdefault(key, []).extend(allocation.details[key])
+    return details | {"weighed": weighed} | {key: sorted(each) for key, each in rows.items()}

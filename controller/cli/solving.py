@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from controller import debug
 from controller.cli.errors import BadInputError, CliError
 from placement.answer import whole_vm_answer
 from placement.budget import Budget
@@ -26,13 +27,17 @@ from placement.division_answer import division_answer
 from placement.errors import (
     InfeasibleAllocationError,
     ParameterError,
+    PlacementError,
     PluginError,
+    PluginFailedError,
+    ShapeMismatchError,
     SolverError,
     UnknownPolicyError,
 )
 from placement.mechanisms import MechanismEntry
 from placement.mechanisms.errors import UnsupportedProblemError
 from placement.problem import (
+    FAR_APART,
     MOST_BYTES,
     MOST_SEED,
     Problem,
@@ -44,6 +49,7 @@ from placement.problem import (
     read_problem,
     to_divisible,
     to_whole_vms,
+    widest_spread,
 )
 from placement.set_aside import set_aside
 
@@ -67,9 +73,11 @@ def answer_to(file: str, policy: str, seed: int | None, *, details: bool) -> dic
         place = place_of(error, problem)
         raise BadInputError(f"{_shown(file)}: {place}: {policy}: {error.reason}") from error
     except SolverError as error:
-        raise CliError(f"{_shown(file)}: {policy} found no answer: {error}") from error
+        raise _no_answer(file, problem, policy, error) from error
     except PluginError as error:
         raise BadInputError(str(error)) from error
+    except PluginFailedError as error:
+        raise CliError(f"{error}{debug.trace_or_hint(error)}") from error
     except UnknownPolicyError as error:
         raise BadInputError(str(error)) from error
     except ProblemError as error:
@@ -78,6 +86,8 @@ def answer_to(file: str, policy: str, seed: int | None, *, details: bool) -> dic
         allowed, found = error.allowed, f"{error.found!r:.60}"
         message = f"parameters.{error.name}: must be {allowed}, found {found}"
         raise BadInputError(f"{_shown(file)}: {message}") from error
+    except PlacementError as error:
+        raise CliError(f"{_shown(file)}: {policy}: {error}") from error
     except MemoryError as error:
         raise BadInputError(f"{_shown(file)}: too large for this machine's memory") from error
 
@@ -111,9 +121,20 @@ def _divide(
     seconds = time.perf_counter() - started_s
     try:
         check_division(divided.divisible, division)
-    except InfeasibleAllocationError as error:
+    except (InfeasibleAllocationError, ShapeMismatchError) as error:
         raise CliError(f"mechanism {name} broke a rule, please report it: {error}") from error
     return division_answer(name, divided, division, seconds=seconds, details=details)
+
+
+def _no_answer(file: str, problem: Problem, name: str, error: SolverError) -> CliError:
+    """Tell of a solver that failed; where amounts lie far apart they are why."""
+    spread = widest_spread(problem)
+    if spread is None or spread.ratio < FAR_APART:
+        return CliError(f"{_shown(file)}: {name} found no answer, please report it: {error}")
+    return BadInputError(
+        f"{_shown(file)}: {spread}, too far apart for {name}: {error}\n"
+        "Take another unit or leave out what is too small to matter."
+    )
 
 
 def catalogue() -> tuple[list[dict[str, Any]], list[str]]:

@@ -61,6 +61,15 @@ def test_a_policy_that_raises_is_told_with_its_error(process):
         process.decide(inputs.encode(), policy="fuga", deadline_s=60)
 
 
+@pytest.mark.parametrize(("wanted", "traced"), [("1", True), ("0", False)])
+def test_the_traceback_of_a_policy_that_raises_can_be_had(monkeypatch, capsys, wanted, traced):
+    monkeypatch.setenv("FUGA_DEBUG", wanted)
+
+    answer("decide", some_inputs(policy="fuga", parameters={"eta": 0}).encode())
+
+    assert ("Traceback" in capsys.readouterr().err) == traced
+
+
 def test_an_unknown_operation_is_refused():
     assert answer("dance", None) == Failure("unknown operation 'dance'")
 

@@ -331,3 +331,16 @@ def test_help_does_not_load_numpy() -> None:
 
     assert ended.returncode == 0
     assert b"--policy" in ended.stdout
+
+
+def test_gangs_and_what_games_hand_out_are_told_by_name(run: Run) -> None:
+    asked = [
+        {"name": "j1", "tenant": "u1", "per_vm": [1, 2], "count": 3, "min_count": 2},
+        {"name": "j2", "tenant": "u2", "per_vm": [1, 2], "count": 3},
+    ]
+
+    ended = run("-", "--policy", "fuga", "-o", "json", stdin=problem(demands=asked))
+
+    details = json.loads(ended.out)["details"]
+    assert details["gangs"] == [{"demand": "j1", "host": "s1", "vms": 2}]
+    assert [game["handed_out"] for game in details["games"]] == [{"j2": 2}]

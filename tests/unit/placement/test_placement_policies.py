@@ -16,6 +16,7 @@ from placement import (
     set_aside,
     shares_after,
 )
+from placement.policy_notes import POLICY_NOTES
 from tests.builders import a_snapshot
 
 
@@ -29,6 +30,14 @@ def place(snapshot, name="fuga", units=None, **parameters):
 def test_an_unknown_policy_is_refused_with_those_that_are_near():
     with pytest.raises(UnknownPolicyError, match="best_fit_drfh"):
         policy_by_name("best_fit_drf", {})
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_either_holds_hosts_back_for_who_starves_or_says_that_it_is_not_fair(name):
+    entry = POLICIES[name]
+
+    assert ("patience" in entry.parameters) == ("not fair" not in entry.summary)
+    assert ("patience" in entry.parameters) == ("no fairness" not in POLICY_NOTES[name].guarantees)
 
 
 def test_what_only_another_policy_reads_is_passed_over():

@@ -113,3 +113,38 @@ def test_details_tell_of_every_zone():
     assert set(details["zones"]) == {"east", "west"}
     assert set(details["weighed"]) <= {"0", "1", "2"}
     assert [row[1] for row in details["phase"] if row[0] == 0]
+
+
+def a_large_vm_that_starves(**changes):
+    """Tenant 0's VM has waited long for a whole host, tenant 1 has half of each."""
+    return three_hosts(
+        free=np.array([[1], [1], [1]]),
+        demand=np.array([[2], [1]]),
+        count=np.array([1, 4]),
+        held=np.array([[0], [3]]),
+        age=np.array([12, 0]),
+        **changes,
+    )
+
+
+def test_hosts_that_a_zone_holds_back_are_told_at_the_top():
+    policy = zones(("east", [0, 1], "first_fit_drfh"), ("west", [2], "first_fit"))
+
+    allocation = place(policy, a_large_vm_that_starves())
+
+    assert allocation.details["holding"] == [[0, 0]]
+    assert allocation.details["zones"]["east"]["holding"] == [[0, 0]]
+    assert allocation.placed.tolist() == [[1, 1, 1], [1, 2, 1]]
+    assert {left.request: left.reason.value for left in allocation.left_out} == {
+        0: "no_room",
+        1: "held_back",
+    }
+
+
+def test_gangs_that_zones_begin_are_told_at_the_top():
+    gang = three_hosts(min_count=np.array([3, 1]))
+
+    details = place(zones(("east", [0], "fuga"), ("west", [1, 2], "fuga")), gang).details
+
+    assert [row[0] for row in details["gangs"]] == [0, 0]
+    assert sum(row[2] for row in details["gangs"]) == 3

@@ -1,0 +1,21 @@
+"""What only those want to see who look for a fault: tracebacks, when `FUGA_DEBUG` is set."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from typing import Final
+
+VARIABLE: Final = "FUGA_DEBUG"
+
+
+def wanted() -> bool:
+    """Say whether the environment asks for tracebacks."""
+    return os.environ.get(VARIABLE, "") not in ("", "0")
+
+
+def trace_or_hint(error: BaseException) -> str:
+    """Return the traceback of what caused an error, or how to see it."""
+    if not wanted():
+        return f"\n{VARIABLE}=1 shows the traceback"
+    return "\n" + "".join(traceback.format_exception(error.__cause__ or error)).rstrip()
