@@ -14,6 +14,7 @@ from pydantic import (
     SecretStr,
 )
 
+from registry import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from registry.settings import SharedSettings
 
 
@@ -58,6 +59,13 @@ class ControllerSettings(SharedSettings):
     )
     uri_parameters: frozenset[str] = Field(
         frozenset(), description="Query parameters that such URIs may carry."
+    )
+
+    shutdown_timeout_s: int = Field(
+        SHUTDOWN_TIMEOUT_S,
+        ge=0,
+        le=MAX_TIMEOUT_S,
+        description="Given to a guest that is to shut down, before it is forced.",
     )
 
     url: str | None = Field(None, description="Where the command line finds the API.")

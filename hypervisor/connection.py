@@ -108,6 +108,18 @@ class HostConnection:
         """Let the guest run. Running already: nothing."""
         self._call("resume", {"vm_id": vm_id}, deadline_s)
 
+    def shut_down(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
+        """Press the power button of a guest. It is off, or in another run: nothing."""
+        self._call("shut_down", {"vm_id": vm_id, "run": run}, deadline_s)
+
+    def power_off(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
+        """Cut a guest's power. It is off, or in another run: nothing."""
+        self._call("power_off", {"vm_id": vm_id, "run": run}, deadline_s)
+
+    def reset(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
+        """Press the reset button of a guest; refused when it is off, or in another run."""
+        self._call("reset", {"vm_id": vm_id, "run": run}, deadline_s)
+
     def destroy(
         self, vm_id: str, *, mark: Mark | None = None, deadline_s: float | None = None
     ) -> None:

@@ -62,6 +62,9 @@ class LibvirtHost:
             "define": self._define,
             "start_paused": self._start_paused,
             "resume": self._resume,
+            "shut_down": self._shut_down,
+            "power_off": self._power_off,
+            "reset": self._reset,
             "destroy": self._destroy,
             "undefine": self._undefine,
             "delete_volume": self._delete_volume,
@@ -197,6 +200,33 @@ class LibvirtHost:
         if seen is DomainState.STOPPED:
             raise OperationFailedError("resume", f"domain {vm_id} is off")
         if seen is DomainState.PAUSED:
+            domain.resume()
+
+    def _shut_down(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
+        domain = _in_that_run(conn, vm_id, run)
+        if domain is None:
+            return
+        if conn.getType() == "TEST":
+            domain.shutdown()
+            return
+        try:
+            # Not the guest agent: it need not be there, and a call to it may hang.
+            domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+        except libvirt.libvirtError as error:
+            if not _is_over(error):
+                raise
+
+    def _power_off(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
+        domain = _in_that_run(conn, vm_id, run)
+        if domain is not None:
+            _end(domain)
+
+    def _reset(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
+        domain = _in_that_run(conn, vm_id, run)
+        if domain is None:
+            raise OperationFailedError("reset", f"domain {vm_id} is off, or was started anew")
+        domain.reset(0)
+        if state_of(domain.state()[0]) is DomainState.PAUSED:
             domain.resume()
 
     def _destroy(
@@ -336,16 +366,26 @@ def _refuse_another(wanted: DomainSpec, seen: Mark | None) -> None:
         )
 
 
+def _in_that_run(conn: libvirt.virConnect, vm_id: str, run: int) -> libvirt.virDomain | None:
+    """Return the domain if it is the run that was meant: a late call must not hit the next."""
+    domain = _lookup(conn, vm_id)
+    return domain if domain is not None and domain.ID() == run else None
+
+
 def _end(domain: libvirt.virDomain) -> None:
     try:
         domain.destroy()
     except libvirt.libvirtError as error:
-        # Off already, or gone since we looked.
-        if error.get_error_code() not in {
-            libvirt.VIR_ERR_OPERATION_INVALID,
-            libvirt.VIR_ERR_NO_DOMAIN,
-        }:
+        if not _is_over(error):
             raise
+
+
+def _is_over(error: libvirt.libvirtError) -> bool:
+    """Tell whether a domain is off already, or gone since we looked."""
+    return error.get_error_code() in {
+        libvirt.VIR_ERR_OPERATION_INVALID,
+        libvirt.VIR_ERR_NO_DOMAIN,
+    }
 
 
 def _forget(domain: libvirt.virDomain) -> None:

@@ -54,6 +54,7 @@ class DomainSeen:
     cpu_time_ns: int | None = None
     memory_used_mib: int | None = None  #: resident memory, where the driver tells
     disk_gib: int = 0  #: virtual size of its disks, rounded up, where the driver tells
+    run: int | None = None  #: another number after each start; None: it is off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

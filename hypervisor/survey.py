@@ -130,6 +130,7 @@ def _seen(
         cpu_time_ns=None if conn.getType() == "TEST" else cpu_time_ns,  # there, the time of day
         memory_used_mib=None if rss_kib is None else rss_kib >> 10,
         disk_gib=-(-disk_bytes // _GIB),
+        run=None if domain.ID() == -1 else domain.ID(),
     )
 
 

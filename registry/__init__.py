@@ -32,6 +32,8 @@ from registry.lifecycle import (
     HostHealthEvent,
     ImageEvent,
     ImageState,
+    PowerEvent,
+    PowerState,
     RequestEvent,
     RequestState,
     VmDesired,
@@ -41,6 +43,7 @@ from registry.lifecycle import (
 )
 from registry.logs import configure_logging
 from registry.pages import Page
+from registry.power import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from registry.records import (
     Accounts,
     Build,
@@ -69,6 +72,9 @@ from registry.records import (
     NewHost,
     NewImage,
     Placement,
+    Power,
+    PowerClaim,
+    PowerStep,
     Removal,
     Request,
     RequestView,
@@ -94,6 +100,8 @@ from registry.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
 __all__ = [
     "CONTROL_LEASE",
     "DEFAULT_URI_POLICY",
+    "MAX_TIMEOUT_S",
+    "SHUTDOWN_TIMEOUT_S",
     "Accounts",
     "AssignmentEvent",
     "AssignmentState",
@@ -142,6 +150,11 @@ __all__ = [
     "NotFoundError",
     "Page",
     "Placement",
+    "Power",
+    "PowerClaim",
+    "PowerEvent",
+    "PowerState",
+    "PowerStep",
     "Registry",
     "RegistryError",
     "RegistryUnavailableError",

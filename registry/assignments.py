@@ -31,6 +31,7 @@ from registry.lifecycle import (
     next_state,
 )
 from registry.locks import has_one_writer, lock_hosts, lock_vms
+from registry.power import drop_power
 from registry.progress import recompute
 from registry.records import Build, Claim, Due, Leftover, Removal
 from registry.schema import (
@@ -248,6 +249,7 @@ class Assignments:
             _set(connection, row.id, state=after.value, released_at=now, **_UNCLAIMED)
             _record(connection, row, after, event, now=now, actor=row.claim_owner)
             _observe(connection, row, VmObservedEvent.PROVEN_ABSENT, now=now)
+            drop_power(connection, [row.vm_id], now=now, actor=row.claim_owner)
             if row.desired == VmDesired.DELETED.value:
                 connection.execute(update(vms).where(vms.c.id == row.vm_id).values(deleted_at=now))
             recompute(connection, [row.request_id], now=now, actor=row.claim_owner)

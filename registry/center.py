@@ -16,6 +16,7 @@ from registry.idempotency import Idempotency
 from registry.image_copies import ImageCopies
 from registry.images import Images
 from registry.leases import Leases
+from registry.power_steps import PowerSteps
 from registry.requests import Requests
 from registry.resources import Resources
 from registry.rounds import Rounds
@@ -46,6 +47,7 @@ class Registry:
         self.requests = Requests(database)
         self.vms = Vms(database)
         self.assignments = Assignments(database)
+        self.power = PowerSteps(database)
         self.rounds = Rounds(database)
         self.events = Events(database)
         self.tokens = Tokens(database)

@@ -21,6 +21,7 @@ from registry.lifecycle import (
     next_state,
 )
 from registry.locks import lock_assignments_of, lock_vms
+from registry.power import drop_power
 from registry.progress import recompute
 from registry.schema import assignments, tenants, unreleased, vms
 
@@ -110,5 +111,6 @@ def delete_vms(
                 .values(state=ends.value, released_at=released_at, sent_at=None)
             )
     record(connection, history)
+    drop_power(connection, [row.id for row in rows], now=now, actor=actor)
     recompute(connection, {row.request_id for row in rows}, now=now, actor=actor, reason="deleted")
     return len(rows)

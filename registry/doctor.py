@@ -12,6 +12,7 @@ from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     HOST_ADMIN_TRANSITIONS,
     HOST_HEALTH_TRANSITIONS,
+    POWER_TRANSITIONS,
     REQUEST_TRANSITIONS,
     VM_DESIRED_TRANSITIONS,
     VM_OBSERVED_TRANSITIONS,
@@ -43,6 +44,7 @@ MACHINES: Final[Mapping[str, Mapping[Any, StrEnum]]] = {
     "vm_desired": VM_DESIRED_TRANSITIONS,
     "vm_observed": VM_OBSERVED_TRANSITIONS,
     "vm_missing": VM_OBSERVED_TRANSITIONS,
+    "vm_power": POWER_TRANSITIONS,
 }
 #: the triggers that the ledger rests on
 _TRIGGERS: Final = frozenset(

@@ -1,4 +1,4 @@
-"""State machines of request, vm, assignment and host: one table each, and no SQL.
+"""State machines of request, vm, its power, assignment and host: one table each, and no SQL.
 
 Two events may cross (a VM is deleted while it is being created): each crossing
 has a row. What has no row does not happen.
@@ -49,7 +49,33 @@ class VmDesiredEvent(StrEnum):
 
     START = "start"
     STOP = "stop"
+    REBOOT = "reboot"
     DELETE = "delete"
+
+
+class PowerState(StrEnum):
+    """How far a tenant's wish to stop, start or reboot a VM has come on its host."""
+
+    IDLE = "idle"  #: nothing is asked: no row
+    STOPPING = "stopping"
+    SHUTTING_DOWN = "shutting_down"  #: its guest was told to shut down, or is about to be
+    STARTING = "starting"
+    REBOOTING = "rebooting"
+    RESTARTING = "restarting"  #: as shutting down, to be started again
+
+
+class PowerEvent(StrEnum):
+    """What a tenant asks, and what a worker did or saw."""
+
+    STOP = "stop"
+    START = "start"
+    REBOOT = "reboot"
+    SIGNALLED = "signalled"  #: written before the guest is told: it may have been told
+    SEEN_OFF = "seen_off"
+    SEEN_ON = "seen_on"
+    RESET = "reset"
+    FAILED = "failed"  #: its host refused again and again
+    DROPPED = "dropped"  #: the VM is deleted, or lost its place
 
 
 class VmObserved(StrEnum):
@@ -195,6 +221,7 @@ VM_DESIRED_TRANSITIONS: Final[Mapping[tuple[VmDesired, VmDesiredEvent], VmDesire
         {
             (VmDesired.RUNNING, VmDesiredEvent.START): VmDesired.RUNNING,
             (VmDesired.RUNNING, VmDesiredEvent.STOP): VmDesired.STOPPED,
+            (VmDesired.RUNNING, VmDesiredEvent.REBOOT): VmDesired.RUNNING,
             (VmDesired.RUNNING, VmDesiredEvent.DELETE): VmDesired.DELETED,
             (VmDesired.STOPPED, VmDesiredEvent.START): VmDesired.RUNNING,
             (VmDesired.STOPPED, VmDesiredEvent.STOP): VmDesired.STOPPED,
@@ -204,6 +231,46 @@ VM_DESIRED_TRANSITIONS: Final[Mapping[tuple[VmDesired, VmDesiredEvent], VmDesire
         }
     )
 )
+
+
+def _power() -> Mapping[tuple[PowerState, PowerEvent], PowerState]:
+    s, e = PowerState, PowerEvent
+    table = {
+        (s.IDLE, e.STOP): s.STOPPING,
+        (s.IDLE, e.START): s.STARTING,
+        (s.IDLE, e.REBOOT): s.REBOOTING,
+        (s.STOPPING, e.STOP): s.STOPPING,
+        (s.STOPPING, e.START): s.STARTING,  # nobody told the guest yet, and nobody will
+        (s.STOPPING, e.SIGNALLED): s.SHUTTING_DOWN,
+        (s.STOPPING, e.SEEN_OFF): s.IDLE,
+        (s.SHUTTING_DOWN, e.STOP): s.SHUTTING_DOWN,
+        # What was told cannot be taken back: it goes down, and is then started.
+        (s.SHUTTING_DOWN, e.START): s.RESTARTING,
+        (s.SHUTTING_DOWN, e.SIGNALLED): s.SHUTTING_DOWN,
+        (s.SHUTTING_DOWN, e.SEEN_OFF): s.IDLE,
+        (s.STARTING, e.STOP): s.STOPPING,
+        (s.STARTING, e.START): s.STARTING,
+        (s.STARTING, e.REBOOT): s.REBOOTING,
+        (s.STARTING, e.SEEN_ON): s.IDLE,
+        (s.REBOOTING, e.SIGNALLED): s.RESTARTING,
+        (s.RESTARTING, e.SIGNALLED): s.RESTARTING,
+        (s.REBOOTING, e.STOP): s.STOPPING,
+        (s.RESTARTING, e.STOP): s.SHUTTING_DOWN,
+    }
+    for state in (s.REBOOTING, s.RESTARTING):
+        table[state, e.START] = state
+        table[state, e.REBOOT] = state
+        table[state, e.SEEN_OFF] = s.STARTING
+        table[state, e.RESET] = s.IDLE
+    for state in (s.STARTING, s.REBOOTING, s.RESTARTING):
+        table[state, e.FAILED] = s.IDLE  # a stop is never given up
+    for state in s:
+        if state != s.IDLE:
+            table[state, e.DROPPED] = s.IDLE
+    return MappingProxyType(table)
+
+
+POWER_TRANSITIONS: Final = _power()
 
 
 def _vm_observed() -> Mapping[tuple[VmObserved, VmObservedEvent], VmObserved]:

@@ -14,6 +14,7 @@ from registry.lifecycle import (
     HostAdmin,
     HostHealth,
     ImageState,
+    PowerState,
     RequestState,
     VmDesired,
     VmObserved,
@@ -269,6 +270,19 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    """What is asked of a VM's power and not done yet."""
+
+    state: PowerState
+    asked_by: str
+    asked_at: datetime
+    timeout_s: int  #: given to a guest that is told to shut down; 0: it is not told
+    force_at: datetime | None  #: when it is forced; None: it was not told yet
+    waits_for: str | None  #: what keeps workers from it
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Vm:
     """One virtual machine. Host, assignment and round are of its unreleased assignment."""
 
@@ -285,6 +299,7 @@ class Vm:
     round: int | None
     generation: int  #: of the latest assignment; 0: never placed
     last_error: str | None
+    power: Power | None  #: None: nothing is asked
     created_at: datetime
     deleted_at: datetime | None  #: deleted and gone
 
@@ -601,6 +616,27 @@ class CopyRemoval:
     image: str
     host: HostAccess
     volume: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerClaim:
+    """A lease on what is asked of a VM's power."""
+
+    vm_id: UUID
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerStep:
+    """The next step towards what is asked of a VM's power."""
+
+    claim: PowerClaim
+    state: PowerState
+    assignment_id: UUID
+    generation: int
+    host: HostAccess
+    overdue: bool  #: the guest is not asked any more
+    to_signal: bool  #: it is to be told, for the first time or again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

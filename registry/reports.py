@@ -21,11 +21,13 @@ from registry.lifecycle import (
     HostAdmin,
     HostHealth,
     HostHealthEvent,
+    VmDesired,
     VmObserved,
     VmObservedEvent,
     next_state,
 )
 from registry.locks import lock_vms_on
+from registry.power import drop_power, stop_again
 from registry.progress import recompute
 from registry.records import DomainReport, Host, HostReport
 from registry.schema import (
@@ -182,6 +184,8 @@ def _live_assignments(connection: Connection, host_id: UUID) -> dict[UUID, Any]:
             assignments.c.state,
             assignments.c.activated_at,
             vms.c.observed,
+            vms.c.desired,
+            vms.c.switched_at,
             tenants.c.name.label("tenant"),
         )
         .select_from(assignments)
@@ -208,9 +212,12 @@ def _observe_vms(
         if domain.assignment_id is not None
     }
     history = []
+    to_stop = []
     for row in live.values():
         if row.state != AssignmentState.ACTIVE.value:
             continue
+        if row.switched_at is not None and row.switched_at >= report.started_at:
+            continue  # a worker knows better: it was on or off after this look began
         domain = seen.get(row.id)
         event = VmObservedEvent.MISSING if domain is None else _SEEN[domain.state]
         # What this look did not see running may have been started after it began.
@@ -222,6 +229,8 @@ def _observe_vms(
         if after == before:
             continue
         connection.execute(update(vms).where(vms.c.id == row.vm_id).values(observed=after.value))
+        if after == VmObserved.RUNNING and row.desired == VmDesired.STOPPED.value:
+            to_stop.append(row.vm_id)
         missing = event == VmObservedEvent.MISSING
         history.append(
             event_row(
@@ -238,6 +247,7 @@ def _observe_vms(
             )
         )
     record(connection, history)
+    stop_again(connection, to_stop, now=now)
 
 
 def _withdraw_reserved(connection: Connection, host: Host, *, now: datetime, actor: str) -> None:
@@ -285,6 +295,7 @@ def _withdraw_reserved(connection: Connection, host: Host, *, now: datetime, act
         for row in rows
     ]
     record(connection, history)
+    drop_power(connection, [row.vm_id for row in rows], now=now, actor=actor)
     recompute(
         connection,
         {row.request_id for row in rows},

@@ -12,15 +12,23 @@ from sqlalchemy.exc import IntegrityError
 from registry.clock import db_now
 from registry.deletion import delete_vms
 from registry.engine import Database, retried
-from registry.errors import DuplicateError, InvalidError, NotFoundError
+from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
 from registry.events import event_row, record
 from registry.guest_access import NOTHING, check_access, keep_access, told_access
 from registry.idempotency import bind_request, request_of_key
 from registry.ids import uuid7
 from registry.images import image_for
-from registry.lifecycle import FINISHED, HostAdmin, RequestState, VmDesired, VmObserved
+from registry.lifecycle import (
+    FINISHED,
+    HostAdmin,
+    RequestState,
+    VmDesired,
+    VmDesiredEvent,
+    VmObserved,
+)
 from registry.names import check_int, check_labels, check_name, look_up
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.power import SHUTDOWN_TIMEOUT_S, ask_all
 from registry.progress import tally
 from registry.records import IdempotencyKey, Request
 from registry.schema import hosts, images, request_images, requests, tenants, vm_types, vms
@@ -207,6 +215,27 @@ class Requests:
         with self._database.write() as connection:
             _get(connection, id)
             delete_vms(connection, vms.c.request_id == id, now=db_now(connection), actor=actor)
+            return _get(connection, id)
+
+    @retried
+    def switch(
+        self,
+        id: UUID,  # noqa: A002
+        event: VmDesiredEvent,
+        *,
+        timeout_s: int = SHUTDOWN_TIMEOUT_S,
+        actor: str,
+    ) -> Request:
+        """Stop, start or reboot every VM of a request of which it can be asked; see `Vms.switch`.
+
+        VMs that were not placed yet and are stopped wait for no place until they are started.
+        """
+        with self._database.write() as connection:
+            request = _get(connection, id)
+            if request.state in FINISHED:
+                raise ConflictError(f"request {request.name} is {request.state}")
+            now = db_now(connection)
+            ask_all(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
             return _get(connection, id)
 
 

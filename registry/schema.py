@@ -39,6 +39,7 @@ from registry.lifecycle import (
     HostAdmin,
     HostHealth,
     ImageState,
+    PowerState,
     RequestState,
     VmDesired,
     VmObserved,
@@ -272,11 +273,34 @@ vms = Table(
     Column("last_error", Text),
     Column("created_at", UtcDateTime, nullable=False),
     Column("deleted_at", UtcDateTime),
+    Column("switched_at", UtcDateTime),
     _one_of("desired", VmDesired),
     _one_of("observed", VmObserved),
     Index(None, "request_id", "id"),
     Index(None, "tenant_id", "id"),
     Index(None, "name"),
+)
+
+# What is asked of a VM's power and not done yet: the row is the workers' message.
+power_actions = Table(
+    "power_actions",
+    metadata,
+    Column("vm_id", Uuid, ForeignKey("vms.id"), primary_key=True),
+    Column("state", State, nullable=False),
+    Column("asked_by", Text, nullable=False),
+    Column("asked_at", UtcDateTime, nullable=False),
+    Column("timeout_s", Integer, nullable=False),
+    Column("force_at", UtcDateTime),
+    Column("signalled_at", UtcDateTime),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    Column("due_at", UtcDateTime, nullable=False),
+    Column("sent_at", UtcDateTime),
+    Column("claim_token", Uuid),
+    Column("claim_owner", Text),
+    Column("claim_until", UtcDateTime),
+    _one_of("state", PowerState),
+    CheckConstraint("timeout_s >= 0", name="timeout_not_negative"),
 )
 
 rounds = Table(

@@ -12,6 +12,7 @@ from registry.access import HOST_COLUMNS, OUT_OF_REACH, to_access
 from registry.events import event_row, record
 from registry.image_copies import lacks_image
 from registry.lifecycle import AssignmentState, CopyState, HostAdmin, VmObserved
+from registry.power_steps import due_power
 from registry.records import Due, Leftover
 from registry.schema import assignments, hosts, image_copies, leftovers, unreleased, vms
 
@@ -20,6 +21,7 @@ DELETE: Final = "workers.delete_vm"
 REMOVE_LEFTOVER: Final = "workers.remove_leftover"
 UPLOAD_IMAGE: Final = "workers.upload_image"
 REMOVE_IMAGE: Final = "workers.remove_image"
+SWITCH_POWER: Final = "workers.switch_power"
 
 _UNBUILT: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 _TASK: Final = {
@@ -43,10 +45,11 @@ def due(
 
     Builds that nobody claimed or whose claim ran out, unless they wait for their
     image; VMs that are active but were never seen since (their resume is
-    missing); removals; images to bring to hosts, first of all since builds wait
-    for them; leftovers. Not on hosts out of reach or retired. What was sent less
-    than ``resend_after_s`` ago is given time; what was never sent goes first, then
-    what was sent longest ago. With ``host_id``, of that host alone.
+    missing); removals; what is asked of a VM's power; images to bring to hosts,
+    first of all since builds wait for them; leftovers. Not on hosts out of reach or
+    retired. What was sent less than ``resend_after_s`` ago is given time; what was
+    never sent goes first, then what was sent longest ago. With ``host_id``, of that
+    host alone.
     """
     stale = now - timedelta(seconds=resend_after_s)
     found = _due_copies(connection, limit, now, stale, host_id)
@@ -80,6 +83,8 @@ def due(
             .where(assignments.c.id.in_([row.id for row in rows]))
             .values(sent_at=now)
         )
+    keys = due_power(connection, limit - len(found), resend_after_s, now=now, host_id=host_id)
+    found += [Due(task=SWITCH_POWER, id=key) for key in keys]
     others = connection.scalars(
         select(leftovers.c.id)
         .select_from(leftovers)

@@ -11,10 +11,27 @@ from registry.clock import db_now
 from registry.deletion import delete_vms
 from registry.engine import Database, retried
 from registry.errors import NotFoundError
-from registry.lifecycle import AssignmentState, VmDesired, VmObserved
+from registry.lifecycle import (
+    AssignmentState,
+    HostHealth,
+    PowerState,
+    VmDesired,
+    VmDesiredEvent,
+    VmObserved,
+)
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.records import Vm
-from registry.schema import assignments, hosts, requests, tenants, unreleased, vm_types, vms
+from registry.power import SHUTDOWN_TIMEOUT_S, ask_one
+from registry.records import Power, Vm
+from registry.schema import (
+    assignments,
+    hosts,
+    power_actions,
+    requests,
+    tenants,
+    unreleased,
+    vm_types,
+    vms,
+)
 
 _SELECT = (
     select(
@@ -22,6 +39,13 @@ _SELECT = (
         tenants.c.name.label("tenant"),
         vm_types.c.name.label("vm_type"),
         hosts.c.name.label("host"),
+        hosts.c.health.label("host_health"),
+        power_actions.c.state.label("power_state"),
+        power_actions.c.asked_by,
+        power_actions.c.asked_at,
+        power_actions.c.timeout_s,
+        power_actions.c.force_at,
+        power_actions.c.last_error.label("power_error"),
         assignments.c.id.label("assignment_id"),
         assignments.c.state.label("assignment_state"),
         assignments.c.round.label("round"),
@@ -32,6 +56,7 @@ _SELECT = (
     .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
     .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
     .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
+    .outerjoin(power_actions, power_actions.c.vm_id == vms.c.id)
 )
 
 
@@ -95,6 +120,26 @@ class Vms:
                 )
             return _get(connection, id)
 
+    @retried
+    def switch(
+        self,
+        id: UUID,  # noqa: A002
+        event: VmDesiredEvent,
+        *,
+        timeout_s: int = SHUTDOWN_TIMEOUT_S,
+        actor: str,
+    ) -> Vm:
+        """Stop, start or reboot one VM, as soon as a worker comes to it.
+
+        Its guest is told to shut down and given ``timeout_s``, then it is forced;
+        with 0 at once. `ConflictError` where it makes no sense.
+        """
+        with self._database.write() as connection:
+            _get(connection, id)
+            now = db_now(connection)
+            ask_one(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
+            return _get(connection, id)
+
 
 def _get(connection: Connection, key: UUID) -> Vm:
     row = connection.execute(_SELECT.where(vms.c.id == key)).one_or_none()
@@ -120,6 +165,34 @@ def _to_vm(row: Row[Any]) -> Vm:
         round=row.round,
         generation=row.generation,
         last_error=row.last_error,
+        power=_to_power(row),
         created_at=row.created_at,
         deleted_at=row.deleted_at,
     )
+
+
+def _to_power(row: Row[Any]) -> Power | None:
+    if row.power_state is None:
+        return None
+    return Power(
+        state=PowerState(row.power_state),
+        asked_by=row.asked_by,
+        asked_at=row.asked_at,
+        timeout_s=row.timeout_s,
+        force_at=row.force_at,
+        waits_for=_waits_for(row),
+        last_error=row.power_error,
+    )
+
+
+def _waits_for(row: Row[Any]) -> str | None:
+    """Say what keeps workers from switching a VM; None: nothing."""
+    if row.host_health != HostHealth.UP.value:
+        return f"its host is {row.host_health}"
+    if row.assignment_state == AssignmentState.QUARANTINED.value:
+        return "its build failed and is being cleared away"
+    if row.observed == VmObserved.ABSENT.value:
+        return "it is still being built"
+    if row.observed == VmObserved.LOST.value:
+        return "its host does not know it any more"
+    return None

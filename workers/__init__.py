@@ -1,1 +1,1 @@
-"""Infrastructure managers: Celery workers that create and delete VMs, and may do so twice."""
+"""Infrastructure managers: Celery workers that create, switch and delete VMs, maybe twice."""

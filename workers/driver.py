@@ -37,6 +37,15 @@ class HostDriver(Protocol):
     def resume(self, vm_id: str) -> None:
         """Let a domain run; nothing if it does."""
 
+    def shut_down(self, vm_id: str, *, run: int) -> None:
+        """Press the power button; nothing if it is off or in another run."""
+
+    def power_off(self, vm_id: str, *, run: int) -> None:
+        """Cut the power; nothing if it is off or in another run."""
+
+    def reset(self, vm_id: str, *, run: int) -> None:
+        """Press the reset button; refused if it is off or in another run."""
+
     def destroy(self, vm_id: str, *, mark: Mark | None = None) -> None:
         """Stop a domain hard, only if it is this attempt's; nothing if it is absent."""
 

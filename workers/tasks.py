@@ -11,7 +11,7 @@ from uuid import UUID
 
 from celery import Celery
 
-from workers import builds, removals
+from workers import builds, power, removals
 from workers.context import WorkerContext
 
 
@@ -25,6 +25,10 @@ def register_tasks(app: Celery, context: WorkerContext) -> None:
     @app.task(name="workers.delete_vm")  # type: ignore[untyped-decorator]  # celery is untyped
     def delete_vm(assignment_id: str) -> None:
         removals.delete(UUID(assignment_id), context)
+
+    @app.task(name="workers.switch_power")  # type: ignore[untyped-decorator]  # celery is untyped
+    def switch_power(vm_id: str) -> None:
+        power.switch(UUID(vm_id), context)
 
     @app.task(name="workers.remove_leftover")  # type: ignore[untyped-decorator]  # celery is untyped
     def remove_leftover(leftover_id: str) -> None:

@@ -14,6 +14,7 @@ from controller.cli import (
     explain,
     hosts,
     keys,
+    power,
     processes,
     requests,
     rounds,
@@ -49,6 +50,9 @@ _LOOK, _MANAGE = "Decisions", "Operators"
 app.command(rich_help_panel=_ASK)(requests.request)
 app.command(rich_help_panel=_ASK)(requests.requests)
 app.command(rich_help_panel=_ASK)(requests.vms)
+app.command(rich_help_panel=_ASK)(power.stop)
+app.command(rich_help_panel=_ASK)(power.start)
+app.command(rich_help_panel=_ASK)(power.reboot)
 app.command(rich_help_panel=_ASK)(requests.rm)
 app.command(rich_help_panel=_ASK)(explain.explain)
 app.add_typer(keys.app, rich_help_panel=_ASK)

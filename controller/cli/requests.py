@@ -12,6 +12,7 @@ from controller.cli.keys import read_public_keys, read_user_data
 from controller.cli.output import Column, age, field, print_json, short_id
 from controller.cli.session import Session, with_session
 from controller.cli.targets import LIVE_REQUEST, find_request, find_target
+from controller.cli.waiting import power_of, wait_until_gone, wait_until_running
 
 TimeoutOption = Annotated[
     float, typer.Option(help="Seconds that --wait lasts at most.", min=0, metavar="S")
@@ -32,8 +33,12 @@ def vm_state(vm: Mapping[str, Any]) -> str:
     """Say what a VM does now, and what becomes of it, in one word or two."""
     if vm["desired"] == "deleted":
         return "deleted" if vm["observed"] == "absent" and not vm["host"] else "deleting"
+    if vm.get("power"):
+        return power_of(vm)
     if vm["observed"] != "absent":
         return str(vm["observed"])
+    if vm["desired"] == "stopped" and vm["host"] is None:
+        return "stopped"
     return {None: "waiting", "reserved": "placed", "active": "starting"}.get(
         vm.get("assignment_state"), vm.get("assignment_state") or "waiting"
     )
@@ -110,8 +115,6 @@ def request(
         body["user_data"] = read_user_data(user_data)
     made = session.api.post("requests", body)
     if wait:
-        from controller.cli.waiting import wait_until_running  # noqa: PLC0415
-
         session.say(f"request {made['name']}: {count} × {vm_type} for tenant {made['tenant']}")
         made = wait_until_running(session.api, made, timeout_s=timeout, quiet=session.json)
         session.answer(made, f"all {made['count']} VMs of {made['name']} run")
@@ -185,8 +188,6 @@ def rm(
         else:
             session.say(f"deleted {target}, it is being removed")
     if wait:
-        from controller.cli.waiting import wait_until_gone  # noqa: PLC0415
-
         answers = wait_until_gone(session.api, found, timeout_s=timeout, quiet=session.json)
         session.say("gone")
     if session.json:

@@ -114,6 +114,42 @@ def wait_until_gone(
     )
 
 
+def wait_until_switched(
+    api: Api, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
+) -> list[Json]:
+    """Look until nothing that was asked of the power of these VMs is left to do."""
+    busy: list[Json] = []
+    with progress(quiet=quiet) as show:
+        for api_trouble in _rounds(timeout_s):
+            try:
+                busy = [vm for target in targets for vm in _vms_of(api, target) if vm["power"]]
+                if not busy:
+                    return [api.get(target.path) for target in targets]
+            except ApiUnreachableError as error:
+                api_trouble.append(error)
+                continue
+            show(f"{len(busy)} VMs to go, {busy[0]['name']}: {power_of(busy[0])}")
+    lines = [f"  {vm['name']}: {power_of(vm)}" for vm in busy]
+    raise WaitExpiredError(
+        "\n".join([f"after {timeout_s:g} s not done:", *lines, "It goes on: `fuga vms` shows it."])
+    )
+
+
+def power_of(vm: Mapping[str, Any]) -> str:
+    """Say what is asked of a VM's power, and what keeps it."""
+    power = vm["power"]
+    state = str(power["state"]).replace("_", " ")
+    why = power["waits_for"] or power["last_error"]
+    return f"{state}, {why}" if why else state
+
+
+def _vms_of(api: Api, target: Target) -> Iterator[Json]:
+    if target.kind == "vm":
+        yield api.get(target.path)
+    else:
+        yield from api.items("vms", request=target.record["id"])
+
+
 def wait_for_host(api: Api, host: Json, *, timeout_s: float, quiet: bool = False) -> Json:
     """Look at a new host until the monitor reached it."""
     seen = host

@@ -16,6 +16,7 @@ from controller.rest.routers import (
     events,
     health,
     hosts,
+    power,
     requests,
     rounds,
     shares,
@@ -26,7 +27,7 @@ from controller.rest.routers import (
     vms,
 )
 from controller.version import engine_version
-from registry import DEFAULT_URI_POLICY, Registry, UriPolicy
+from registry import DEFAULT_URI_POLICY, SHUTDOWN_TIMEOUT_S, Registry, UriPolicy
 
 
 def create_app(
@@ -34,6 +35,7 @@ def create_app(
     *,
     uri_policy: UriPolicy = DEFAULT_URI_POLICY,
     max_body_bytes: int = MAX_BODY_BYTES,
+    shutdown_timeout_s: int = SHUTDOWN_TIMEOUT_S,
 ) -> FastAPI:
     """Return the application.
 
@@ -45,6 +47,8 @@ def create_app(
         Which libvirt URIs hosts may have.
     max_body_bytes : int
         Bodies above it are answered 413.
+    shutdown_timeout_s : int
+        What a guest is given to shut down if the caller does not say.
     """
     app = FastAPI(
         title="fuga",
@@ -54,10 +58,13 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.services = Services(registry=registry, uri_policy=uri_policy)
+    app.state.services = Services(
+        registry=registry, uri_policy=uri_policy, shutdown_timeout_s=shutdown_timeout_s
+    )
     for module in (
         requests,
         vms,
+        power,
         vm_types,
         tenants,
         ssh_keys,

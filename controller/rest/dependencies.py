@@ -21,6 +21,7 @@ class Services:
 
     registry: Registry
     uri_policy: UriPolicy
+    shutdown_timeout_s: int
     #: a replay may take as long as its round did, in a process of its own
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from controller.standings import Effect, Standing
-from registry import Event, MoveTo, RequestState, RoundRecord, Token
+from registry import MAX_TIMEOUT_S, Event, MoveTo, RequestState, RoundRecord, Token
 
 MAX_BIGINT: Final = 2**63 - 1
 NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
@@ -84,6 +84,19 @@ class RequestInput(Input):
     user_data: UserDataText | None = Field(
         None, description="For cloud-init, base64 of 65536 bytes at most. Never shown again."
     )
+
+
+class ShutdownInput(Input):
+    """Shut down, and how patiently."""
+
+    timeout_s: Annotated[int, Field(ge=0, le=MAX_TIMEOUT_S)] | None = Field(
+        None, description="Given to the guest before it is forced; null: the site's default."
+    )
+    force: bool = Field(False, description="At once, without a word to the guest.")
+
+
+class StartInput(Input):
+    """Start. There is nothing to choose."""
 
 
 class VmTypeInput(Input):

@@ -80,7 +80,11 @@ def uri_policy_of(settings: ControllerSettings) -> UriPolicy:
 
 
 def _run(registry: Registry, settings: ControllerSettings, listener: socket.socket) -> None:
-    app = create_app(registry, uri_policy=uri_policy_of(settings))
+    app = create_app(
+        registry,
+        uri_policy=uri_policy_of(settings),
+        shutdown_timeout_s=settings.shutdown_timeout_s,
+    )
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -41,7 +41,10 @@ def told_vm(vm: Vm, caller: Caller) -> Vm:
     """Leave out URIs of hosts."""
     if caller.is_operator:
         return vm
-    return dataclasses.replace(vm, last_error=_without_uris(vm.last_error))
+    power = vm.power
+    if power is not None:
+        power = dataclasses.replace(power, last_error=_without_uris(power.last_error))
+    return dataclasses.replace(vm, last_error=_without_uris(vm.last_error), power=power)
 
 
 def told_event(event: Event, caller: Caller) -> Event:

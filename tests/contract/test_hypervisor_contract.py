@@ -10,6 +10,7 @@ import pytest
 from hypervisor import DomainState, HostUnreachableError, OperationFailedError, seed_name
 from tests.contract.conftest import Ground
 from tests.fakes.hypervisor import FakeHypervisor
+from tests.running import eventually
 
 
 def test_a_report_tells_what_the_host_has(ground: Ground) -> None:
@@ -78,6 +79,59 @@ def test_what_is_not_there_cannot_be_started(ground: Ground) -> None:
         ground.host.start_paused(absent)
     with pytest.raises(OperationFailedError, match=absent):
         ground.host.resume(absent)
+
+
+def test_each_start_is_another_run(ground: Ground) -> None:
+    spec = ground.spec()
+    vm_id = spec.mark.vm_id
+    ground.define(spec)
+    off = ground.find(spec).run
+
+    ground.host.start_paused(vm_id)
+    first = ground.find(spec).run
+    ground.host.destroy(vm_id)
+    ground.host.start_paused(vm_id)
+
+    assert off is None
+    assert first is not None
+    assert ground.find(spec).run not in {None, first}
+
+
+def test_power_is_cut_and_reset_in_the_run_that_was_meant(ground: Ground) -> None:
+    spec = ground.spec()
+    vm_id = spec.mark.vm_id
+    ground.run(spec)
+    run = ground.find(spec).run
+    assert run is not None
+    another = run + 1000
+
+    ground.host.power_off(vm_id, run=another)
+    ground.host.shut_down(vm_id, run=another)
+    with pytest.raises(OperationFailedError, match="started anew"):
+        ground.host.reset(vm_id, run=another)
+    ground.host.reset(vm_id, run=run)
+    assert ground.find(spec).state is DomainState.RUNNING
+    assert ground.find(spec).run == run
+    for _ in range(2):
+        ground.host.power_off(vm_id, run=run)
+    assert ground.find(spec).state is DomainState.STOPPED
+    ground.host.shut_down(vm_id, run=run)
+    with pytest.raises(OperationFailedError, match="off"):
+        ground.host.reset(vm_id, run=run)
+
+
+def test_a_guest_that_is_told_to_shut_down_does(ground: Ground) -> None:
+    spec = ground.spec()
+    vm_id = spec.mark.vm_id
+    ground.run(spec)
+    run = ground.find(spec).run
+    assert run is not None
+    if ground.name == "qemu":  # before that it hears nothing
+        eventually(lambda: b"LAB-GUEST-READY" in ground.host.console_tail(vm_id))
+
+    ground.host.shut_down(vm_id, run=run)
+
+    eventually(lambda: ground.find(spec).state is DomainState.STOPPED)
 
 
 def test_a_domain_that_is_off_is_not_resumed(ground: Ground) -> None:

@@ -64,6 +64,7 @@ class FakeHypervisor:
         self.unreachable = False  #: every operation: HostUnreachableError
         self.pool_full = False  #: create_overlay: OperationFailedError
         self.started: list[str] = []  #: vm ids, once per start of a domain
+        self.deaf: set[str] = set()  #: vm ids whose guests ignore the power button
         self.closed = False
         self._volume_of: dict[str, tuple[str, str]] = {}  #: domain uuid: pool, volume
         self._faults: dict[str, list[Fault]] = defaultdict(list)
@@ -102,7 +103,7 @@ class FakeHypervisor:
     def power_cycle(self) -> None:
         """The host went off and came back: what ran is off."""
         for uuid, seen in self.domains.items():
-            self.domains[uuid] = replace(seen, state=DomainState.STOPPED)
+            self.domains[uuid] = replace(seen, state=DomainState.STOPPED, run=None)
 
     # --- HostConnection -----------------------------------------------------------
 
@@ -140,6 +141,15 @@ class FakeHypervisor:
 
     def resume(self, vm_id: str, *, deadline_s: float | None = None) -> None:
         self._do("resume", vm_id, lambda: self._resume(vm_id))
+
+    def shut_down(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
+        self._do("shut_down", vm_id, lambda: self._shut_down(vm_id, run))
+
+    def power_off(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
+        self._do("power_off", vm_id, lambda: self._power_off(vm_id, run))
+
+    def reset(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
+        self._do("reset", vm_id, lambda: self._reset(vm_id, run))
 
     def destroy(
         self, vm_id: str, *, mark: Mark | None = None, deadline_s: float | None = None
@@ -283,7 +293,26 @@ class FakeHypervisor:
         return self.domains[vm_id]
 
     def _set(self, vm_id: str, state: DomainState) -> None:
-        self.domains[vm_id] = replace(self.domains[vm_id], state=state)
+        off = state is DomainState.STOPPED
+        run = None if off else self.domains[vm_id].run
+        self.domains[vm_id] = replace(self.domains[vm_id], state=state, run=run)
+
+    def _is_in_run(self, vm_id: str, run: int) -> bool:
+        seen = self.domains.get(vm_id)
+        return seen is not None and seen.run == run
+
+    def _shut_down(self, vm_id: str, run: int) -> None:
+        if self._is_in_run(vm_id, run) and vm_id not in self.deaf:
+            self._set(vm_id, DomainState.STOPPED)
+
+    def _power_off(self, vm_id: str, run: int) -> None:
+        if self._is_in_run(vm_id, run):
+            self._set(vm_id, DomainState.STOPPED)
+
+    def _reset(self, vm_id: str, run: int) -> None:
+        if not self._is_in_run(vm_id, run):
+            raise OperationFailedError("reset", f"domain {vm_id} is off, or was started anew")
+        self._set(vm_id, DomainState.RUNNING)
 
     def _start_paused(self, vm_id: str) -> None:
         seen = self._expect("start_paused", vm_id)
@@ -294,8 +323,8 @@ class FakeHypervisor:
             raise OperationFailedError(
                 "start_paused", f"no storage vol with matching name '{volume}'", 50
             )
-        self._set(vm_id, DomainState.PAUSED)
         self.started.append(vm_id)
+        self.domains[vm_id] = replace(seen, state=DomainState.PAUSED, run=len(self.started))
 
     def _resume(self, vm_id: str) -> None:
         seen = self._expect("resume", vm_id)

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from hypervisor import domain_name
-from registry import AssignmentState
+from registry import AssignmentState, Vm, VmDesiredEvent
 from tests.integration.worker_site import (
     ServiceProcess,
     Site,
     domain_states,
     open_site,
+    virsh,
 )
 from tests.lab_hosts import LabCluster, lab_cluster  # noqa: F401
 from tests.running import eventually
@@ -22,6 +23,7 @@ from tests.running import eventually
 pytestmark = [pytest.mark.sqlite, pytest.mark.qemu, pytest.mark.slow]
 
 MARKER = b"LAB-GUEST-READY"
+POWERED_OFF = b"LAB-GUEST-POWEROFF"
 BUILD_POINTS = [
     "create.after_volume",
     "create.after_define",
@@ -57,6 +59,55 @@ def test_vms_are_created_boot_and_are_deleted_without_a_trace(site: Site, lab: L
     for vm in site.vms():
         log = lab.serial_log(1, domain_name(str(vm.id)))
         eventually(lambda log=log: MARKER in log.read_bytes())
+    site.delete_all()
+    eventually(site.all_gone)
+    assert_the_host_is_empty(lab)
+    assert site.registry.check() == []
+
+
+def test_a_guest_is_stopped_started_and_rebooted(site: Site, lab: LabCluster) -> None:
+    site.start("workers")
+    site.request(lab.hosts[0])
+    eventually(site.all_run)
+    [vm] = site.vms()
+    log = lab.serial_log(1, domain_name(str(vm.id)))
+
+    def booted(times: int) -> None:
+        eventually(lambda: log.read_bytes().count(MARKER) == times)
+
+    def switch(event: VmDesiredEvent, timeout_s: int = 300) -> Vm:
+        site.registry.vms.switch(vm.id, event, timeout_s=timeout_s, actor="cli")
+
+        def done() -> bool:
+            site.sweep()
+            return site.registry.vms.get(vm.id).power is None
+
+        eventually(done)
+        return site.registry.vms.get(vm.id)
+
+    booted(1)
+    assert switch(VmDesiredEvent.STOP).observed == "stopped"
+    assert domain_states(lab.uris[0]) == {str(vm.id): "shut off"}
+    assert POWERED_OFF in log.read_bytes()
+
+    assert switch(VmDesiredEvent.START).observed == "running"
+    booted(2)
+    virsh(lab.uris[0], "shutdown", str(vm.id))  # as a guest that has had enough
+    eventually(lambda: domain_states(lab.uris[0]) == {str(vm.id): "shut off"})
+    site.report(lab.hosts[0])
+    [off] = site.vms()
+    assert (off.desired, off.observed, off.host) == ("running", "stopped", lab.hosts[0].name)
+    assert site.registry.assignments.due(resend_after_s=0) == ()
+
+    switch(VmDesiredEvent.START)
+    booted(3)
+    assert switch(VmDesiredEvent.REBOOT).observed == "running"
+    booted(4)
+    switch(VmDesiredEvent.REBOOT, timeout_s=0)
+    booted(5)
+    assert switch(VmDesiredEvent.STOP, timeout_s=0).observed == "stopped"
+
+    assert log.read_bytes().count(POWERED_OFF) == 3  # the others got no word
     site.delete_all()
     eventually(site.all_gone)
     assert_the_host_is_empty(lab)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from hypervisor import DomainState, seed_name, volume_name
+from hypervisor import DomainState, HostReport, seed_name, volume_name
 from monitor.translate import to_report
 from registry import AssignmentState, Registry, Vm
 from tests.fakes.hypervisor import FakeHypervisor
@@ -72,7 +73,10 @@ class World:
     def report(self) -> None:
         """Let the monitor look at the host."""
         started_at = self.registry.now()
-        seen = self.host.report("default")
+        self.report_of(self.host.report("default"), started_at)
+
+    def report_of(self, seen: HostReport, started_at: datetime) -> None:
+        """Let the monitor write down a look that began then."""
         report = to_report(seen, started_at=started_at, polled_at=self.registry.now(), took_ms=1)
         self.registry.hosts.record_report(self.registry.hosts.get("h1").id, report)
 

@@ -74,13 +74,13 @@ def list_requests(
 @router.get("/{request_id}", response_model=Request, responses=problems(404))
 def show_request(request_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Request:
     """Show a request."""
-    return told_request(_own(registry, request_id, caller), caller)
+    return told_request(own_request(registry, request_id, caller), caller)
 
 
 @router.delete("/{request_id}", status_code=202, response_model=Request, responses=problems(404))
 def delete_request(request_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Request:
     """Delete a request and all of its VMs. It is `released` when the last one is gone."""
-    _own(registry, request_id, caller)
+    own_request(registry, request_id, caller)
     return told_request(registry.requests.delete(request_id, actor=caller.actor), caller)
 
 
@@ -89,11 +89,12 @@ def explain_a_request(
     request_id: UUID, caller: AnyCaller, registry: GivenRegistry
 ) -> RequestExplanation:
     """Tell why VMs of a request wait, resource by resource."""
-    _own(registry, request_id, caller)
+    own_request(registry, request_id, caller)
     return explain_request(registry, request_id, operator=caller.is_operator)
 
 
-def _own(registry: Registry, request_id: UUID, caller: Caller) -> Request:
+def own_request(registry: Registry, request_id: UUID, caller: Caller) -> Request:
+    """Return it if it exists for the caller."""
     request = registry.requests.get(request_id)
     if not caller.sees(request.tenant):
         raise NotFoundError("request", request_id)

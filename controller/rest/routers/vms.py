@@ -38,24 +38,25 @@ def list_vms(
 @router.get("/{vm_id}", response_model=Vm, responses=problems(404))
 def show_vm(vm_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Vm:
     """Show a VM."""
-    return told_vm(_own(registry, vm_id, caller), caller)
+    return told_vm(own_vm(registry, vm_id, caller), caller)
 
 
 @router.delete("/{vm_id}", status_code=202, response_model=Vm, responses=problems(404))
 def delete_vm(vm_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Vm:
     """Delete a VM; the `count` of its request falls by one."""
-    _own(registry, vm_id, caller)
+    own_vm(registry, vm_id, caller)
     return told_vm(registry.vms.delete(vm_id, actor=caller.actor), caller)
 
 
 @router.get("/{vm_id}/explanation", response_model=VmExplanation, responses=problems(404))
 def explain_a_vm(vm_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> VmExplanation:
     """Tell why a VM is on its host, with the combinations that the host weighed."""
-    _own(registry, vm_id, caller)
+    own_vm(registry, vm_id, caller)
     return explain_vm(registry, vm_id, operator=caller.is_operator)
 
 
-def _own(registry: Registry, vm_id: UUID, caller: Caller) -> Vm:
+def own_vm(registry: Registry, vm_id: UUID, caller: Caller) -> Vm:
+    """Return it if it exists for the caller."""
     vm = registry.vms.get(vm_id)
     if not caller.sees(vm.tenant):
         raise NotFoundError("VM", vm_id)  # in the register center's own words

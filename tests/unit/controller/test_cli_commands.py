@@ -50,6 +50,7 @@ def a_vm(**changes: Any) -> dict[str, Any]:
         "round": 3,
         "generation": 1,
         "last_error": None,
+        "power": None,
         "created_at": "2026-01-01T00:00:00Z",
         "deleted_at": None,
         **changes,

@@ -24,10 +24,19 @@ GRIDS = {
     expired        -            -              -           -         -          -
     """,
     "VM_DESIRED": """
-             start    stop     delete
-    running  running  stopped  deleted
-    stopped  running  stopped  deleted
-    deleted  -        -        deleted
+             start    stop     reboot   delete
+    running  running  stopped  running  deleted
+    stopped  running  stopped  -        deleted
+    deleted  -        -        -        deleted
+    """,
+    "POWER": """
+                  stop     start      reboot     signalled     seen_off seen_on reset failed dropped
+    idle          stopping starting   rebooting  -             -        -       -     -      -
+    stopping      stopping starting   -          shutting_down idle     -       -     -      idle
+    shutting_down shutting_down restarting -     shutting_down idle     -       -     -      idle
+    starting      stopping starting   rebooting  -             -        idle    -     idle   idle
+    rebooting     stopping rebooting  rebooting  restarting    starting -       idle  idle   idle
+    restarting    shutting_down restarting restarting restarting starting -     idle  idle   idle
     """,
     "VM_OBSERVED": """
              seen_running  seen_stopped  seen_paused  missing  proven_absent
@@ -78,6 +87,7 @@ GRIDS = {
 MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     "REQUEST": (lifecycle.RequestState, lifecycle.RequestEvent, lifecycle.RequestState.PENDING),
     "VM_DESIRED": (lifecycle.VmDesired, lifecycle.VmDesiredEvent, lifecycle.VmDesired.RUNNING),
+    "POWER": (lifecycle.PowerState, lifecycle.PowerEvent, lifecycle.PowerState.IDLE),
     "VM_OBSERVED": (lifecycle.VmObserved, lifecycle.VmObservedEvent, lifecycle.VmObserved.ABSENT),
     "ASSIGNMENT": (
         lifecycle.AssignmentState,
@@ -96,6 +106,7 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
 TERMINAL = {
     "REQUEST": {"released", "cancelled", "expired"},
     "VM_DESIRED": {"deleted"},
+    "POWER": set(),
     "VM_OBSERVED": set(),
     "ASSIGNMENT": {"released"},
     "HOST_ADMIN": {"retired"},

@@ -1,0 +1,125 @@
+"""/v1/vms/{id}/stop and its like, for one VM and for all of a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Depends, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.rest.auth import AnyCaller, Caller, bearer
+from controller.rest.dependencies import GivenServices, Services
+from controller.rest.idempotency import Creation, GivenCreation
+from controller.rest.openapi import problems
+from controller.rest.routers.requests import own_request
+from controller.rest.routers.vms import own_vm
+from controller.rest.schemas import ShutdownInput, StartInput
+from controller.rest.telling import told_request, told_vm
+from registry import InvalidError, Request, Vm, VmDesiredEvent
+
+_VM: Final = TypeAdapter(Vm)
+_REQUEST: Final = TypeAdapter(Request)
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Who switches, and how the call is answered."""
+
+    caller: Caller
+    services: Services
+    creation: Creation
+
+    def vm(self, vm_id: UUID, event: VmDesiredEvent, body: ShutdownInput | StartInput) -> Response:
+        """Switch one VM."""
+        own_vm(self.services.registry, vm_id, self.caller)
+        timeout_s = self._timeout_s(body)
+
+        def switch() -> Vm:
+            vms = self.services.registry.vms
+            vm = vms.switch(vm_id, event, timeout_s=timeout_s, actor=self.caller.actor)
+            return told_vm(vm, self.caller)
+
+        return self.creation.answer(body, switch, status=202, adapter=_VM)
+
+    def request(
+        self, request_id: UUID, event: VmDesiredEvent, body: ShutdownInput | StartInput
+    ) -> Response:
+        """Switch all VMs of a request."""
+        own_request(self.services.registry, request_id, self.caller)
+        timeout_s = self._timeout_s(body)
+
+        def switch() -> Request:
+            requests = self.services.registry.requests
+            request = requests.switch(
+                request_id, event, timeout_s=timeout_s, actor=self.caller.actor
+            )
+            return told_request(request, self.caller)
+
+        return self.creation.answer(body, switch, status=202, adapter=_REQUEST)
+
+    def _timeout_s(self, body: ShutdownInput | StartInput) -> int:
+        if isinstance(body, StartInput):
+            return self.services.shutdown_timeout_s
+        if body.force and body.timeout_s is not None:
+            raise InvalidError("timeout_s", body.timeout_s, "nothing together with force")
+        if body.force:
+            return 0
+        return self.services.shutdown_timeout_s if body.timeout_s is None else body.timeout_s
+
+
+def _switch(caller: AnyCaller, services: GivenServices, creation: GivenCreation) -> Switch:
+    return Switch(caller, services, creation)
+
+
+GivenSwitch = Annotated[Switch, Depends(_switch)]
+Shutdown = Annotated[ShutdownInput, Body(default_factory=ShutdownInput)]
+Start = Annotated[StartInput, Body(default_factory=StartInput)]
+
+vms = APIRouter(prefix="/vms/{vm_id}", tags=["vms"], dependencies=[Security(bearer)])
+requests = APIRouter(
+    prefix="/requests/{request_id}", tags=["requests"], dependencies=[Security(bearer)]
+)
+
+
+@vms.post("/stop", status_code=202, response_model=Vm, responses=problems(404, 409))
+def stop_vm(vm_id: UUID, body: Shutdown, switch: GivenSwitch) -> Response:
+    """Shut a VM down; it keeps its place and its share. Past the timeout its power is cut."""
+    return switch.vm(vm_id, VmDesiredEvent.STOP, body)
+
+
+@vms.post("/start", status_code=202, response_model=Vm, responses=problems(404, 409))
+def start_vm(vm_id: UUID, body: Start, switch: GivenSwitch) -> Response:
+    """Start a VM that is off, on the host that it has."""
+    return switch.vm(vm_id, VmDesiredEvent.START, body)
+
+
+@vms.post("/reboot", status_code=202, response_model=Vm, responses=problems(404, 409))
+def reboot_vm(vm_id: UUID, body: Shutdown, switch: GivenSwitch) -> Response:
+    """Shut a VM down and start it again. Past the timeout it is reset."""
+    return switch.vm(vm_id, VmDesiredEvent.REBOOT, body)
+
+
+@requests.post("/stop", status_code=202, response_model=Request, responses=problems(404, 409))
+def stop_vms_of_request(request_id: UUID, body: Shutdown, switch: GivenSwitch) -> Response:
+    """Shut down all VMs of a request. Those not placed yet ask for no place until started."""
+    return switch.request(request_id, VmDesiredEvent.STOP, body)
+
+
+@requests.post("/start", status_code=202, response_model=Request, responses=problems(404, 409))
+def start_vms_of_request(request_id: UUID, body: Start, switch: GivenSwitch) -> Response:
+    """Start all VMs of a request that are off."""
+    return switch.request(request_id, VmDesiredEvent.START, body)
+
+
+@requests.post("/reboot", status_code=202, response_model=Request, responses=problems(404, 409))
+def reboot_vms_of_request(request_id: UUID, body: Shutdown, switch: GivenSwitch) -> Response:
+    """Reboot all VMs of a request that run."""
+    return switch.request(request_id, VmDesiredEvent.REBOOT, body)
+
+
+router = APIRouter()
+router.include_router(vms)
+router.include_router(requests)

@@ -1,0 +1,128 @@
+"""Switch a VM off and on again as its tenant asked, one short step at a time.
+
+A guest is told to shut down, and looked at again later; nobody waits for it. What is
+about to be told is written first, so a guest that was told is never taken for one that
+was not. Steps may be repeated, and come late: each names the run of the domain that it
+was meant for, and does nothing to the next one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from hypervisor import DomainSeen, DomainState, HostUnreachableError, OperationFailedError
+from registry import ClaimLostError, PowerEvent, PowerState, PowerStep
+from workers.context import Outcome, WorkerContext
+from workers.driver import HostDriver
+from workers.errors import HostBusyError, StoppingError
+
+log: Final = structlog.get_logger(__name__)
+
+_GOING_DOWN: Final = frozenset({PowerState.STOPPING, PowerState.SHUTTING_DOWN})
+
+
+def switch(vm_id: UUID, context: WorkerContext) -> Outcome:
+    """Do the next step towards what is asked of a VM's power."""
+    if context.stopping.is_set():
+        return Outcome.NOT_OURS
+    power = context.registry.power
+    step = power.claim(vm_id, context.owner, context.lease_s)
+    if step is None:
+        return Outcome.NOT_OURS
+    bound = log.bind(vm_id=str(vm_id), host=step.host.name, power=step.state)
+    try:
+        with context.hosts.enter(step.host.uri) as host:
+            outcome = _take(step, host, context)
+    except ClaimLostError:
+        with suppress(ClaimLostError):
+            # Something else was asked meanwhile: whoever is sent for it need not wait for us.
+            power.put_off(step.claim, None)
+        outcome = Outcome.CLAIM_LOST
+    except (HostBusyError, StoppingError):
+        outcome = _put_off(step, context, None)
+    except HostUnreachableError as error:
+        bound.warning("power_step_failed", error=str(error))
+        outcome = _put_off(step, context, str(error))
+    except OperationFailedError as error:
+        bound.warning("power_step_failed", error=str(error))
+        outcome = _put_off(step, context, str(error), refused=True)
+    bound.info("power_step_ended", outcome=outcome)
+    return outcome
+
+
+def _put_off(
+    step: PowerStep, context: WorkerContext, error: str | None, *, refused: bool = False
+) -> Outcome:
+    try:
+        context.registry.power.put_off(step.claim, error, refused=refused)
+    except ClaimLostError:
+        return Outcome.CLAIM_LOST
+    return Outcome.HANDED_BACK
+
+
+def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> Outcome:
+    power = context.registry.power
+    seen = _look(step, host, context)
+    state = step.state
+    off = seen.state is DomainState.STOPPED
+    if state is not PowerState.STARTING and off:
+        state = power.advance(step.claim, PowerEvent.SEEN_OFF)
+        if state is PowerState.IDLE:
+            return Outcome.DONE
+    if state is PowerState.STARTING:
+        _keep(step, state, context)
+        if off:
+            host.start_paused(str(step.claim.vm_id))
+        host.resume(str(step.claim.vm_id))
+        power.advance(step.claim, PowerEvent.SEEN_ON)
+        return Outcome.DONE
+    if step.overdue:
+        _keep(step, state, context)
+        return _force(step, host, context, seen)
+    if step.to_signal:
+        state = power.advance(step.claim, PowerEvent.SIGNALLED)
+        context.checkpoint("power.after_signalled")
+        _keep(step, state, context)
+        host.shut_down(str(step.claim.vm_id), run=_run_of(seen))
+    power.look_again(step.claim)
+    return Outcome.HANDED_BACK
+
+
+def _look(step: PowerStep, host: HostDriver, context: WorkerContext) -> DomainSeen:
+    vm_id = str(step.claim.vm_id)
+    seen = host.find(vm_id, deadline_s=context.look_deadline_s)
+    mark = None if seen is None else seen.mark
+    if seen is None or mark is None or mark.assignment_id != str(step.assignment_id):
+        # The monitor tells what became of it.
+        raise OperationFailedError("find", f"{step.host.name} does not have the domain {vm_id}")
+    return seen
+
+
+def _force(step: PowerStep, host: HostDriver, context: WorkerContext, seen: DomainSeen) -> Outcome:
+    vm_id, run = str(step.claim.vm_id), _run_of(seen)
+    if step.state in _GOING_DOWN:
+        host.power_off(vm_id, run=run)
+        event = PowerEvent.SEEN_OFF
+    else:
+        host.reset(vm_id, run=run)
+        event = PowerEvent.RESET
+    context.checkpoint("power.after_force")
+    context.registry.power.advance(step.claim, event)
+    return Outcome.DONE
+
+
+def _run_of(seen: DomainSeen) -> int:
+    if seen.run is None:
+        raise OperationFailedError("find", f"domain {seen.uuid} went off while it was looked at")
+    return seen.run
+
+
+def _keep(step: PowerStep, state: PowerState, context: WorkerContext) -> None:
+    """Extend the claim before a step that cannot be undone."""
+    if context.stopping.is_set():
+        raise StoppingError
+    context.registry.power.keep(step.claim, state, context.lease_s)
