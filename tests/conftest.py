@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.postgres import postgres
 from tests.register import raw, register, register_url, upgraded_database
@@ -19,6 +20,10 @@ __all__ = [
     "register_url",
     "upgraded_database",
 ]  # fixtures for every test
+
+# Hypothesis: the same examples everywhere, no verdict by the clock.
+settings.register_profile("fuga", derandomize=True, deadline=None, max_examples=60)
+settings.load_profile("fuga")
 
 GROUNDS = ("sqlite", "postgresql", "test_driver", "qemu")
 
