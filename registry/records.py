@@ -299,7 +299,7 @@ class Vm:
     round: int | None
     generation: int  #: of the latest assignment; 0: never placed
     last_error: str | None
-    power: Power | None  #: None: nothing is asked
+    power: Power | None = None  #: None: nothing is asked
     created_at: datetime
     deleted_at: datetime | None  #: deleted and gone
 
