@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -27,6 +28,15 @@ Row = Mapping[str, Any]
 #: More rows, or demands in a cell, nobody reads; JSON has them all.
 _MOST_ROWS: Final = 50
 _MOST_IN_A_CELL: Final = 12
+#: Columns of `--list`, whatever the terminal.
+_NARROWEST: Final = 60
+_WIDEST: Final = 100
+
+_SIZES: Final = (
+    "Policies place whole VMs, mechanisms divide what hosts offer. Sizes: p hosts, k classes of "
+    "hosts, T kinds of VM, V distinct free vectors, n tenants, m resources, q leaves of the tree "
+    "of tenants, η combinations of a host in the game."
+)
 
 
 def print_answer(answer: Row, *, details: bool) -> None:
@@ -35,7 +45,7 @@ def print_answer(answer: Row, *, details: bool) -> None:
     out = sum(each["count"] for each in answer["left_out"])
     unit, done = ("tasks", "given") if answer["divisible"] else ("VMs", "placed")
     typer.echo(
-        f"{answer['policy']}: {_number(placed)} {done}, {_number(out)} left out, "
+        f"{answer['policy']}: {_number(placed)} {unit} {done}, {_number(out)} left out, "
         f"{answer['seconds']:.3f} s"
     )
     if answer["details"].get("cut"):
@@ -83,20 +93,33 @@ def print_answer(answer: Row, *, details: bool) -> None:
 
 
 def print_catalogue(rows: Sequence[Row]) -> None:
-    """Print what is known of each entry, a paragraph each: the texts are too long for cells."""
-    for number, row in enumerate(rows):
-        if number:
-            typer.echo()
-        typer.echo(f"{row['name']} ({row['kind']}): {row['summary']}")
-        for key in ("paper", "guarantees", "complexity"):
-            typer.echo(_wrapped(f"{key:<11} {row[key]}"))
-        typer.echo(_wrapped(f"{'parameters':<11} {', '.join(row['parameters']) or 'none'}"))
-        if row["origin"]:
-            typer.echo(_wrapped(f"{'from':<11} {row['origin']}"))
+    """Print what is known of each entry, a paragraph each: the texts are too long for cells.
+
+    Policies first; as wide as the terminal, within reason.
+    """
+    width = min(max(shutil.get_terminal_size((_WIDEST, 24)).columns, _NARROWEST), _WIDEST)
+    for row in sorted(rows, key=lambda row: row["kind"] == "mechanism"):
+        _print_entry(row, width)
+    typer.echo(_wrapped(_SIZES, width, indent=""))
 
 
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 100, initial_indent="  ", subsequent_indent=" " * 14)
+def _print_entry(row: Row, width: int) -> None:
+    typer.echo(
+        _wrapped(f"{row['name']} ({row['kind']}): {row['summary']}", width, indent="", hanging="  ")
+    )
+    parts = {key: row[key] for key in ("paper", "guarantees", "complexity")}
+    parts["parameters"] = ", ".join(row["parameters"]) or "none"
+    if row["origin"]:
+        parts["from"] = row["origin"]
+    for key, text in parts.items():
+        typer.echo(_wrapped(f"{key:<11} {text}", width, indent="  ", hanging=" " * 14))
+    typer.echo()
+
+
+def _wrapped(text: str, width: int, *, indent: str, hanging: str = "") -> str:
+    return textwrap.fill(
+        text, width, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
+    )
 
 
 def _print_first(columns: Sequence[Column], rows: Sequence[Row], *, empty: str) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement import (
+    POLICIES,
     Budget,
     Reason,
     allocation_bound,
@@ -171,19 +172,61 @@ def test_renaming_tenants_only_renames_the_result_of_the_game(snapshot, seed):
     )
 
 
+@pytest.mark.parametrize("name", ["best_fit_drfh", "best_fit_hdrf", "tsf_fit", "best_fit"])
 @given(
     sizes=st.permutations([(301, 1103), (509, 811), (701, 503), (1303, 307)]),
     count=st.integers(1, 12),
 )
-def test_renaming_hosts_only_renames_the_result_when_nothing_ties(sizes, count):
+def test_renaming_hosts_only_renames_the_result_when_nothing_ties(name, sizes, count):
     def placed(order):
         snapshot = a_snapshot(
             capacity=order, demand=[(17, 23), (29, 13)], count=count, resources=("a", "b")
         )
-        rows = place(policy_by_name("best_fit_drfh", {}), snapshot).placed.tolist()
+        rows = place(policy_by_name(name, {}), snapshot).placed.tolist()
         return sorted((q, tuple(order[h]), n) for q, h, n in rows)
 
     assert placed(sizes) == placed(sorted(sizes))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["first_fit_drfh", "psdsf_fit", "drf_pool", "slots", "first_fit", "best_fit", "random_fit"],
+)
+@given(snapshot=snapshots(), order=st.permutations(range(3)), seed=SEEDS)
+def test_the_order_of_resources_changes_nothing_where_the_first_has_no_part(
+    name, snapshot, order, seed
+):
+    """H of Best-Fit DRFH divides by the first resource; games rank the first two."""
+    turned = dataclasses.replace(
+        snapshot,
+        resources=tuple(snapshot.resources[r] for r in order),
+        **{
+            each: getattr(snapshot, each)[:, list(order)]
+            for each in ("capacity", "free", "demand", "held")
+        },
+    )
+    policy = policy_by_name(name, {})
+
+    assert (
+        place(policy, turned, seed).placed.tolist() == place(policy, snapshot, seed).placed.tolist()
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name != "optimal"])
+@given(snapshot=snapshots(), seed=SEEDS)
+def test_the_unit_of_a_resource_changes_nothing(name, snapshot, seed):
+    """Powers of two, which floats bear without rounding; a solver may rest on another vertex."""
+    unit = np.array([1, 2**10, 2**3])
+    in_units = dataclasses.replace(
+        snapshot,
+        **{each: getattr(snapshot, each) * unit for each in ("capacity", "free", "demand", "held")},
+    )
+    policy = policy_by_name(name, {})
+
+    there, here = place(policy, in_units, seed), place(policy, snapshot, seed)
+
+    assert there.placed.tolist() == here.placed.tolist()
+    assert there.left_out == here.left_out
 
 
 @every_policy

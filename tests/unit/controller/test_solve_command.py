@@ -211,6 +211,18 @@ def test_the_catalogue_is_listed_with_kind_paper_guarantees_and_complexity(run: 
     assert all(f"{name} (" in table.out for name in names)
 
 
+def test_the_catalogue_keeps_to_the_width_of_the_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "72")
+
+    lines = run("--list").out.splitlines()
+
+    assert max(map(len, lines)) <= 72
+    kinds = [line.partition("(")[2].partition(")")[0] for line in lines if line[:1].strip()]
+    assert kinds.index("mechanism") == len(placement.POLICIES)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
