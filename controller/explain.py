@@ -25,6 +25,8 @@ _REASONS: Mapping[str, str] = {
     "no_slots": "room is left, but not in whole slots",
     "gang_not_whole": "fewer of these VMs have room at once than its min_count needs",
     "held_back": "room is kept for a request that has waited longer",
+    "no_address": "its network has no address left for them",
+    "network_missing": "no host has its network",
     "nothing_asked": "its VM type demands nothing",
     "host_moved": "its host changed while the round was decided; it is decided again",
 }
@@ -56,6 +58,7 @@ class WaitingExplanation:
     held_back: int = 0  #: VMs that would have fitted where room is kept for others
     held_hosts: int = 0  #: hosts on which room is kept for it
     held_host_names: tuple[str, ...] | None = None  #: told to operators only
+    network: str | None = None  #: that has no address left, or that hosts do not have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +206,7 @@ def _waiting(request: Request, *, operator: bool) -> WaitingExplanation:
         held_back=told.detail.get("held_back", 0),
         held_hosts=len(names),
         held_host_names=names if operator else None,
+        network=told.detail.get("network"),
     )
     return replace(explanation, message=_message(explanation))
 
@@ -216,6 +220,8 @@ def _message(waiting: WaitingExplanation) -> str:
             for each in waiting.shortages
         )
         message = f"{message}: {short}"
+    if waiting.network is not None:
+        message = f"{message} (network {waiting.network})"
     parts = [message]
     if waiting.needed is not None:
         parts.append(f"{waiting.fit} of its VMs would fit, {waiting.needed} are needed at once")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,7 +12,7 @@ from controller.snapshots import Names
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.reasons import how_many_fit, still_needed
 from placement.shortage import free_after
-from registry import Waiting
+from registry import RequestView, Waiting
 
 
 def waiting_requests(
@@ -53,6 +54,23 @@ def waiting_requests(
             count=count, reason=parts[0].reason.value, detail=detail
         )
     return waiting
+
+
+def with_networks(
+    waiting: Mapping[UUID, Waiting], requests: Sequence[RequestView], slot_start_at: datetime
+) -> dict[UUID, Waiting]:
+    """Return why requests wait, those included that want for an address or for their network.
+
+    Where that alone keeps all of a request back, it is the reason; the policy only saw
+    that no host takes it.
+    """
+    told = dict(waiting)
+    for request in requests:
+        short = request.short
+        if short is not None and (short.count == request.count or request.id not in told):
+            detail = {"slot_start_at": slot_start_at.isoformat(), **short.detail}
+            told[request.id] = replace(short, detail=detail)
+    return told
 
 
 def _by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:

@@ -155,8 +155,10 @@ def _devices(domain: ET.Element, spec: DomainSpec) -> None:
     _attach(devices, spec.pool, spec.volume, "qcow2", "vda")
     if spec.seed_volume is not None:
         ET.SubElement(_attach(devices, spec.pool, spec.seed_volume, "raw", "vdb"), "readonly")
-    interface = ET.SubElement(devices, "interface", type="network")
-    ET.SubElement(interface, "source", network=spec.network)
+    interface = ET.SubElement(devices, "interface", type=spec.network_kind)
+    if spec.mac is not None:
+        ET.SubElement(interface, "mac", address=spec.mac)
+    ET.SubElement(interface, "source", {spec.network_kind: spec.network})
     ET.SubElement(interface, "model", type="virtio")
     if spec.domain_type == "test":
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 from uuid import UUID
 
 
@@ -92,5 +93,7 @@ class DomainSpec:
     memory_mib: int  #: what the guest really gets
     pool: str
     volume: str
-    network: str
+    network: str  #: of the host's libvirt, or a bridge
+    network_kind: Literal["network", "bridge"] = "network"
+    mac: str | None = None  #: None: libvirt makes one up
     seed_volume: str | None = None  #: in the same pool; attached as a second, read-only disk

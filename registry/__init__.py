@@ -58,6 +58,7 @@ from registry.records import (
     Event,
     GroupView,
     GuestAccess,
+    GuestNetwork,
     Host,
     HostAccess,
     HostReport,
@@ -69,6 +70,8 @@ from registry.records import (
     Lease,
     Leftover,
     MoveTo,
+    Network,
+    NetworkSource,
     NewHost,
     NewImage,
     Placement,
@@ -94,6 +97,7 @@ from registry.records import (
     Waiting,
 )
 from registry.settings import SharedSettings, celery_config
+from registry.subnets import Subnet
 from registry.upgrade import upgrade
 from registry.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
 
@@ -123,6 +127,7 @@ __all__ = [
     "Event",
     "GroupView",
     "GuestAccess",
+    "GuestNetwork",
     "Host",
     "HostAccess",
     "HostAdmin",
@@ -145,6 +150,8 @@ __all__ = [
     "LeaseLostError",
     "Leftover",
     "MoveTo",
+    "Network",
+    "NetworkSource",
     "NewHost",
     "NewImage",
     "NotFoundError",
@@ -172,6 +179,7 @@ __all__ = [
     "SshKey",
     "StaleEpochError",
     "StoredAnswer",
+    "Subnet",
     "Tenant",
     "TenantView",
     "Token",

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, Row, func, select, update
 
 from registry.access import HOST_COLUMNS, OUT_OF_REACH, to_access
+from registry.addresses import free_addresses, network_of
 from registry.avoidance import BUILD_AVOID_S, avoid
 from registry.clock import db_now
 from registry.engine import Database, retried
@@ -134,6 +135,7 @@ class Assignments:
                 resources={each.resource: each.amount for each in amounts},
                 host=to_access(row),
                 access=access_of(connection, row.request_id, row.tenant_id),
+                network=network_of(connection, row.vm_id, row.host_id),
                 failed_before=row.attempts,
                 image=image_on_host(connection, row.request_id, row.host_id),
             )
@@ -252,6 +254,7 @@ class Assignments:
             drop_power(connection, [row.vm_id], now=now, actor=row.claim_owner)
             if row.desired == VmDesired.DELETED.value:
                 connection.execute(update(vms).where(vms.c.id == row.vm_id).values(deleted_at=now))
+                free_addresses(connection, [row.vm_id])
             recompute(connection, [row.request_id], now=now, actor=row.claim_owner)
 
     @retried

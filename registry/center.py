@@ -16,6 +16,7 @@ from registry.idempotency import Idempotency
 from registry.image_copies import ImageCopies
 from registry.images import Images
 from registry.leases import Leases
+from registry.networks import Networks
 from registry.power_steps import PowerSteps
 from registry.requests import Requests
 from registry.resources import Resources
@@ -44,6 +45,7 @@ class Registry:
         self.image_copies = ImageCopies(database)
         self.tenants = Tenants(database)
         self.ssh_keys = SshKeys(database)
+        self.networks = Networks(database)
         self.requests = Requests(database)
         self.vms = Vms(database)
         self.assignments = Assignments(database)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, and_, func, select
 
+from registry.addresses import limits, within
 from registry.bulk import chunks
 from registry.clock import db_now
 from registry.leases import check_epoch
@@ -230,7 +231,11 @@ def _requests(
         .order_by(requests.c.created_at, requests.c.id)
     ).all()
     begun = ever_placed(connection, [row.id for row in rows if row.min_count > 1])
-    return tuple(
+    everywhere = connection.scalars(
+        select(hosts.c.id).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.id)
+    ).all()
+    on_networks = limits(connection, counts, everywhere, waits=waiting_vms())
+    found = [
         RequestView(
             id=row.id,
             name=row.name,
@@ -247,4 +252,8 @@ def _requests(
         )
         for row in rows
         if counts.get(row.id)
+    ]
+    return tuple(
+        within(view, on_networks[view.id], everywhere) if view.id in on_networks else view
+        for view in found
     )

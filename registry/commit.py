@@ -16,6 +16,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, select, update
 
+from registry.addresses import NO_ADDRESS, free_addresses, give_addresses
 from registry.avoidance import avoid
 from registry.bulk import chunks
 from registry.clock import db_now
@@ -55,16 +56,21 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     standing, dropped = _standing(connection, commit)
     chosen, short = _choose_vms(connection, standing)
     chosen, roomless = _with_room_for_images(connection, chosen, now)
-    dropped += short + roomless
+    chosen, unaddressed = _with_addresses(connection, chosen)
+    dropped += short + roomless + unaddressed
     if dropped:
+        placed = {vm.id for vm, _ in chosen}
         chosen, broken = _whole_gangs(connection, chosen)
         dropped += broken
+        free_addresses(connection, placed - {vm.id for vm, _ in chosen})
     want_copies(connection, chosen, now=now, actor=ACTOR)
     number = _insert_round(connection, commit, now, len(chosen), dropped)
     keys = _insert_assignments(connection, chosen, number, now)
     touched = {part.request_id for part in commit.placements}
     recompute(connection, touched, now=now, actor=ACTOR, reason=f"round {number}")
-    _write_waiting(connection, commit, dropped, number, now, roomless=roomless)
+    reasons = dict.fromkeys((part.request_id for part in roomless), NO_ROOM_FOR_IMAGE)
+    reasons |= dict.fromkeys((part.request_id for part in unaddressed), NO_ADDRESS)
+    _write_waiting(connection, commit, dropped, number, now, reasons=reasons)
     return CommittedRound(number=number, assignment_ids=keys, dropped=tuple(dropped))
 
 
@@ -150,6 +156,24 @@ def _with_room_for_images(
         avoid(connection, request_id, host_id, now)
     return (
         [(vm, host_id) for vm, host_id in chosen if (vm.image_id, host_id) not in full],
+        [
+            Placement(request_id=request_id, host_id=host_id, count=count)
+            for (request_id, host_id), count in parts.items()
+        ],
+    )
+
+
+def _with_addresses(
+    connection: Connection, chosen: Sequence[tuple[Any, UUID]]
+) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
+    """Return the pairs without those whose network has no address left, and these as parts.
+
+    A round looks at each request alone: several together may want more than there are.
+    """
+    without = give_addresses(connection, [vm.id for vm, _ in chosen])
+    parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.id in without)
+    return (
+        [(vm, host_id) for vm, host_id in chosen if vm.id not in without],
         [
             Placement(request_id=request_id, host_id=host_id, count=count)
             for (request_id, host_id), count in parts.items()
@@ -311,7 +335,7 @@ def _write_waiting(
     number: int,
     now: datetime,
     *,
-    roomless: Sequence[Placement],
+    reasons: Mapping[UUID, str],
 ) -> None:
     """Write for each request that waits why it does, and that it waited one round more.
 
@@ -321,7 +345,6 @@ def _write_waiting(
     moved: defaultdict[UUID, int] = defaultdict(int)
     for part in dropped:
         moved[part.request_id] += part.count
-    no_room = {part.request_id for part in roomless}
     concerned = sorted({*commit.waiting, *moved})
     changes: list[dict[str, Any]] = []
     finished = [state.value for state in FINISHED]
@@ -337,7 +360,7 @@ def _write_waiting(
             if not count:
                 continue
             before = from_json(row.waiting)
-            reason = NO_ROOM_FOR_IMAGE if row.id in no_room else HOST_MOVED
+            reason = reasons.get(row.id, HOST_MOVED)
             waiting = commit.waiting.get(row.id) or Waiting(count=count, reason=reason)
             detail = dict(waiting.detail)
             if row.id in moved:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, and_, select, update
 
+from registry.addresses import free_addresses
 from registry.bulk import chunks
 from registry.events import event_row, record
 from registry.lifecycle import (
@@ -101,6 +102,8 @@ def delete_vms(
                 .where(vms.c.id.in_(some))
                 .values(desired=VmDesired.DELETED.value, deleted_at=ended)
             )
+        if ended is not None:
+            free_addresses(connection, keys)
     for ends, keys in changes.items():
         released_at = now if ends == AssignmentState.RELEASED else None
         for some in chunks(keys):

@@ -19,6 +19,7 @@ from registry.lifecycle import (
     VmDesired,
     VmObserved,
 )
+from registry.subnets import Subnet
 
 Role = Literal["operator", "tenant"]
 DecidedBy = Literal["policy", "fallback"]
@@ -235,6 +236,50 @@ class GuestAccess:
     user_data: bytes | None = field(repr=False)  #: never to be logged
 
 
+SourceKind = Literal["network", "bridge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSource:
+    """What a host calls a network: a network of its libvirt, or a bridge."""
+
+    kind: SourceKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """A network that VMs may be put on."""
+
+    name: str
+    default: NetworkSource | None  #: of hosts that `hosts` does not name; None: not there
+    hosts: Mapping[str, NetworkSource]
+    subnet: Subnet | None  #: None: addresses come from elsewhere (DHCP)
+    addresses: int  #: that may be given to VMs
+    addresses_used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestNetwork:
+    """How a VM is attached on its host, and what its guest is told of its network."""
+
+    mac: str | None  #: None: of a VM from before MACs were kept; libvirt makes one up
+    kind: SourceKind
+    source: str  #: on its host
+    address: str | None = None  #: with the length of the prefix; None: it asks by DHCP
+    gateway: str | None = None
+    dns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkLimit:
+    """How far a request's network lets its VMs be placed."""
+
+    network: str
+    without: frozenset[UUID]  #: hosts that do not have it
+    left: int | None  #: VMs that have or can get an address; None: it gives none
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """Why VMs of a request wait. ``round`` and ``since`` are filled in by the store."""
@@ -265,6 +310,7 @@ class Request:
     created_at: datetime
     updated_at: datetime
     image: str | None = None  #: reference of the image; None: whatever its hosts name
+    network: str | None = None  #: None: that of each host's own settings
     ssh_keys: tuple[str, ...] = ()  #: fingerprints of the keys that came with it
     user_data: UserData | None = None
 
@@ -302,6 +348,9 @@ class Vm:
     power: Power | None = None  #: None: nothing is asked
     created_at: datetime
     deleted_at: datetime | None  #: deleted and gone
+    network: str | None = None  #: None: that of its host's own settings
+    mac: str | None = None
+    address: str | None = None  #: from the network's subnet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,6 +473,7 @@ class RequestView:
     avoid: tuple[UUID, ...]  #: hosts where its builds failed lately
     age: int  #: rounds in which it waited
     created_at: datetime
+    short: Waiting | None = None  #: of those that wait for an address or their network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -574,6 +624,7 @@ class Build:
     resources: Mapping[str, int]
     host: HostAccess
     access: GuestAccess
+    network: GuestNetwork | None  #: None: its host does not have it any more
     failed_before: int  #: attempts of this assignment that failed
     image: BuildImage | None = None  #: None: the host's own base volume, if it names one
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from registry.addresses import give_macs
 from registry.clock import db_now
 from registry.deletion import delete_vms
 from registry.engine import Database, retried
@@ -27,6 +28,7 @@ from registry.lifecycle import (
     VmObserved,
 )
 from registry.names import check_int, check_labels, check_name, look_up
+from registry.networks import networks_of, put_on_network
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.power import SHUTDOWN_TIMEOUT_S, ask_all
 from registry.progress import tally
@@ -73,6 +75,7 @@ class Requests:
         requires: Sequence[str] = (),
         hosts: Sequence[str] | None = None,
         image: str | None = None,
+        network: str | None = None,
         ssh_keys: Sequence[str] = (),
         user_data: bytes | None = None,
         actor: str,
@@ -123,11 +126,12 @@ class Requests:
                     insert(request_images).values(request_id=key, image_id=rests_on.id)
                 )
             keep_access(connection, key, access)
+            vm_ids = [uuid7() for _ in range(count)]
             connection.execute(
                 insert(vms),
                 [
                     {
-                        "id": uuid7(),
+                        "id": vm_id,
                         "name": f"{name}-{number}",
                         "request_id": key,
                         "tenant_id": owner,
@@ -135,9 +139,11 @@ class Requests:
                         "observed": VmObserved.ABSENT.value,
                         "created_at": now,
                     }
-                    for number in range(1, count + 1)
+                    for number, vm_id in enumerate(vm_ids, start=1)
                 ],
             )
+            joined = put_on_network(connection, key, network) if network is not None else None
+            give_macs(connection, vm_ids, joined)
             if idempotency is not None:
                 bind_request(connection, idempotency, key)
             history = event_row(
@@ -270,6 +276,7 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
         found.request_id: found for found in connection.execute(tally(row.id for row in rows))
     }
     access = told_access(connection, tallies)
+    on_network = networks_of(connection, tallies)
     return tuple(
         Request(
             id=row.id,
@@ -287,6 +294,7 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
             created_at=row.created_at,
             updated_at=row.updated_at,
             image=None if row.image is None else f"{row.image}:{row.image_revision}",
+            network=on_network.get(row.id),
             ssh_keys=access.get(row.id, NOTHING)[0],
             user_data=access.get(row.id, NOTHING)[1],
         )

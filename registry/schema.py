@@ -303,6 +303,58 @@ power_actions = Table(
     CheckConstraint("timeout_s >= 0", name="timeout_not_negative"),
 )
 
+networks = Table(
+    "networks",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("name", Name, nullable=False, unique=True),
+    Column("kind", String(16)),
+    Column("source", Text),
+    Column("cidr", String(18)),
+    Column("gateway", String(15)),
+    Column("dns", Json, nullable=False),
+    Column("excluded", Json, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    CheckConstraint("kind IN ('network', 'bridge')", name="kind_known"),
+)
+
+network_hosts = Table(
+    "network_hosts",
+    metadata,
+    Column("network_id", Uuid, ForeignKey("networks.id"), primary_key=True),
+    Column("host_id", Uuid, ForeignKey("hosts.id"), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("source", Text, nullable=False),
+    CheckConstraint("kind IN ('network', 'bridge')", name="kind_known"),
+)
+
+request_networks = Table(
+    "request_networks",
+    metadata,
+    Column("request_id", Uuid, ForeignKey("requests.id"), primary_key=True),
+    Column("network_id", Uuid, ForeignKey("networks.id"), nullable=False),
+    Index(None, "network_id"),
+)
+
+interfaces = Table(
+    "interfaces",
+    metadata,
+    Column("vm_id", Uuid, ForeignKey("vms.id"), primary_key=True),
+    Column("mac", String(17), nullable=False, unique=True),
+    Column("network_id", Uuid, ForeignKey("networks.id")),
+    Index(None, "network_id"),
+)
+
+# A row for each address that a network offers, used or not: none is given twice.
+network_addresses = Table(
+    "network_addresses",
+    metadata,
+    Column("network_id", Uuid, ForeignKey("networks.id"), primary_key=True),
+    Column("address", BigInteger, primary_key=True, autoincrement=False),
+    Column("vm_id", Uuid, ForeignKey("vms.id")),
+    UniqueConstraint("vm_id"),
+)
+
 rounds = Table(
     "rounds",
     metadata,

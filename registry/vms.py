@@ -25,6 +25,9 @@ from registry.records import Power, Vm
 from registry.schema import (
     assignments,
     hosts,
+    interfaces,
+    network_addresses,
+    networks,
     power_actions,
     requests,
     tenants,
@@ -32,6 +35,7 @@ from registry.schema import (
     vm_types,
     vms,
 )
+from registry.subnets import shown
 
 _SELECT = (
     select(
@@ -49,6 +53,9 @@ _SELECT = (
         assignments.c.id.label("assignment_id"),
         assignments.c.state.label("assignment_state"),
         assignments.c.round.label("round"),
+        interfaces.c.mac,
+        networks.c.name.label("network"),
+        network_addresses.c.address,
     )
     .select_from(vms)
     .join(requests, requests.c.id == vms.c.request_id)
@@ -57,6 +64,9 @@ _SELECT = (
     .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
     .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
     .outerjoin(power_actions, power_actions.c.vm_id == vms.c.id)
+    .outerjoin(interfaces, interfaces.c.vm_id == vms.c.id)
+    .outerjoin(networks, networks.c.id == interfaces.c.network_id)
+    .outerjoin(network_addresses, network_addresses.c.vm_id == vms.c.id)
 )
 
 
@@ -168,6 +178,9 @@ def _to_vm(row: Row[Any]) -> Vm:
         power=_to_power(row),
         created_at=row.created_at,
         deleted_at=row.deleted_at,
+        network=row.network,
+        mac=row.mac,
+        address=shown(row.address) if row.address is not None else None,
     )
 
 

@@ -214,6 +214,8 @@ def _is_of(build: Build, mark: Mark | None) -> bool:
 
 def spec_of(build: Build) -> DomainSpec:
     """Say what the domain of a build is to be."""
+    if build.network is None:
+        raise OperationFailedError("define", f"{build.host.name} does not have the VM's network")
     memory_mib = build.resources.get("memory_mib", 0)
     if build.host.memory_backing_mib is not None:
         memory_mib = min(memory_mib, build.host.memory_backing_mib)
@@ -233,5 +235,7 @@ def spec_of(build: Build) -> DomainSpec:
         pool=build.host.pool,
         volume=volume_name(assignment_id),
         seed_volume=seed_name(assignment_id) if takes_seed(build) else None,
-        network=build.host.network,
+        network=build.network.source,
+        network_kind=build.network.kind,
+        mac=build.network.mac,
     )

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, Final
 
-from registry import Build
+from registry import Build, GuestNetwork
 from workers import vfat
 
 LABEL: Final = "cidata"
@@ -41,7 +41,7 @@ def seed_of(build: Build) -> bytes:
         {
             "meta-data": _document(meta_data),
             "user-data": build.access.user_data or _NO_USER_DATA,
-            "network-config": _document(_network_config()),
+            "network-config": _document(_network_config(build.network)),
         },
     )
 
@@ -57,11 +57,18 @@ def hostname(vm_name: str) -> str:
     return name or "vm"
 
 
-def _network_config() -> dict[str, Any]:
-    return {
-        "version": 2,
-        "ethernets": {"nic0": {"match": {"name": "e*"}, "dhcp4": True}},
-    }
+def _network_config(network: GuestNetwork | None) -> dict[str, Any]:
+    mac = network.mac if network is not None else None
+    card: dict[str, Any] = {"match": {"name": "e*"} if mac is None else {"macaddress": mac}}
+    if network is None or network.address is None:
+        card["dhcp4"] = True
+    else:
+        card["addresses"] = [network.address]
+        if network.gateway is not None:
+            card["routes"] = [{"to": "0.0.0.0/0", "via": network.gateway}]
+        if network.dns:
+            card["nameservers"] = {"addresses": list(network.dns)}
+    return {"version": 2, "ethernets": {"nic0": card}}
 
 
 def _document(values: dict[str, Any]) -> bytes:

@@ -14,6 +14,7 @@ from controller.cli import (
     explain,
     hosts,
     keys,
+    networks,
     power,
     processes,
     requests,
@@ -56,6 +57,7 @@ app.command(rich_help_panel=_ASK)(power.reboot)
 app.command(rich_help_panel=_ASK)(requests.rm)
 app.command(rich_help_panel=_ASK)(explain.explain)
 app.add_typer(keys.app, rich_help_panel=_ASK)
+app.add_typer(networks.app, rich_help_panel=_MANAGE)
 app.add_typer(rounds.app, rich_help_panel=_LOOK)
 app.command(rich_help_panel=_LOOK)(rounds.replay)
 app.command(rich_help_panel=_LOOK)(rounds.events)

@@ -64,6 +64,7 @@ VM_COLUMNS = (
     field("vm_type", "type"),
     field("host"),
     Column("state", vm_state),
+    field("address"),
     field("round", right=True),
     Column("age", lambda row: age(row.get("created_at")), right=True),
     field("last_error", "last error"),
@@ -88,6 +89,9 @@ def request(
     host: Annotated[
         list[str] | None, typer.Option(metavar="HOST", help="Only on these hosts.")
     ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="Of `fuga network list`; else each host's own.")
+    ] = None,
     ssh_key: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="Public keys that these VMs let in as well."),
@@ -109,6 +113,8 @@ def request(
         body["tenant"] = tenant
     if host:
         body["hosts"] = host
+    if network is not None:
+        body["network"] = network
     if ssh_key:
         body["ssh_keys"] = [key for file in ssh_key for key in read_public_keys(file)]
     if user_data is not None:

@@ -47,6 +47,7 @@ Amounts = Annotated[dict[Name, Amount], Field(max_length=32)]
 Ratio = Annotated[int, Field(ge=1, le=1_000_000, description="Over-commit, in thousandths.")]
 Ratios = Annotated[dict[Name, Ratio], Field(max_length=32)]
 Labels = Annotated[list[Label], Field(max_length=64)]
+AddressText = Annotated[str, StringConstraints(pattern=r"^[0-9./-]{1,40}$", max_length=40)]
 PublicKey = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 UserDataText = Annotated[str, StringConstraints(pattern=BASE64_PATTERN, max_length=87_384)]
 Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
@@ -78,6 +79,7 @@ class RequestInput(Input):
     hosts: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
         None, description="Hosts that may be used; null: all."
     )
+    network: Name | None = Field(None, description="Null: that of each host's own settings.")
     ssh_keys: Annotated[list[PublicKey], Field(max_length=64)] = Field(
         default=[], description="Public keys that these VMs let in, beside the tenant's own."
     )
@@ -191,6 +193,41 @@ class SshKeyInput(Input):
     name: Name
     public_key: PublicKey
     tenant: Name | None = Field(None, description="Operators must say whose key it is.")
+
+
+class NetworkSourceInput(Input):
+    """What a host calls a network: a network of its libvirt, or a bridge."""
+
+    kind: Literal["network", "bridge"] = "network"
+    name: LibvirtName
+
+
+class SubnetInput(Input):
+    """Addresses that VMs of a network are given."""
+
+    cidr: AddressText = Field(description="IPv4, /16 to /30.")
+    gateway: AddressText | None = None
+    dns: Annotated[list[AddressText], Field(max_length=8)] = []
+    excluded: Annotated[list[AddressText], Field(max_length=64)] = Field(
+        default=[], description="Addresses not to be given: 10.0.0.2 or 10.0.0.2-10.0.0.9."
+    )
+
+
+class NetworkInput(Input):
+    """Add a network."""
+
+    name: Name
+    default: NetworkSourceInput | None = Field(
+        None, description="Of hosts that `hosts` does not name; null: they do not have it."
+    )
+    hosts: Annotated[dict[Name, NetworkSourceInput], Field(max_length=1000)] = {}
+    subnet: SubnetInput | None = Field(None, description="Null: guests ask by DHCP.")
+
+
+class NetworkChange(Input):
+    """Say what hosts call a network; null: as its default says."""
+
+    hosts: Annotated[dict[Name, NetworkSourceInput | None], Field(min_length=1, max_length=1000)]
 
 
 class TokenInput(Input):

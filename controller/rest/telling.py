@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from controller.rest.auth import Caller
 from controller.rest.schemas import RoundDetail
-from registry import Event, Page, Request, RoundSummary, Vm
+from registry import Event, Network, Page, Request, RoundSummary, Vm
 
 T = TypeVar("T")
 
@@ -45,6 +45,13 @@ def told_vm(vm: Vm, caller: Caller) -> Vm:
     if power is not None:
         power = dataclasses.replace(power, last_error=_without_uris(power.last_error))
     return dataclasses.replace(vm, last_error=_without_uris(vm.last_error), power=power)
+
+
+def told_network(network: Network, caller: Caller) -> Network:
+    """Leave out what hosts call it."""
+    if caller.is_operator:
+        return network
+    return dataclasses.replace(network, default=None, hosts={})
 
 
 def told_event(event: Event, caller: Caller) -> Event:

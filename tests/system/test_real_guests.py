@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import uuid
 from hashlib import sha256
 
@@ -75,7 +76,11 @@ def test_a_guest_reads_its_seed(lab, fuga, tmp_path):
     (tmp_path / "boot.sh").write_bytes(b"#!/bin/sh\necho hello\n")
     fuga.cli("--as", "a", "key", "add", "laptop", str(tmp_path / "own.pub"))
 
+    subnet = ["--cidr", "10.77.0.0/24", "--gateway", "10.77.0.1"]
+    fuga.cli("network", "add", "lan", "--source", "default", *subnet)
+
     asked = ["request", "tiny", "--name", "my.web", "--ssh-key", str(tmp_path / "more.pub")]
+    asked += ["--network", "lan"]
     fuga.cli("--as", "a", *asked, "--user-data", str(tmp_path / "boot.sh"), "--wait")
     with fuga.client("a") as a:
         [vm] = a.get("/v1/vms", params={"name": "my.web-1"}).json()["items"]
@@ -87,9 +92,12 @@ def test_a_guest_reads_its_seed(lab, fuga, tmp_path):
         "hostname": "my-web-1",
         "key": sha256(f"{own}\n{with_request}\n".encode()).hexdigest(),
         "user-data": sha256((tmp_path / "boot.sh").read_bytes()).hexdigest(),
-        "address": "none",
+        "address": "10.77.0.2/24",
     }
+    assert vm["address"] == "10.77.0.2"
+    assert vm["mac"] in virsh(lab.hosts[int(vm["host"].removeprefix("kvm-")) - 1].uri, vm["id"])
     fuga.cli("rm", "my.web", "--wait")
+    fuga.cli("network", "remove", "lan")
     assert not any("seed" in name for number in (1, 2, 3) for name in lab.images(number))
     fuga.cli("key", "remove", "laptop")
 
@@ -125,6 +133,12 @@ def new_host(number: int, uri: str) -> dict:
         "memory_backing_mib": 96,
         "overrides": {"vcpus": 4, "memory_mib": 8192, "disk_gib": 200},
     }
+
+
+def virsh(uri: str, vm: str) -> str:
+    """The domain of a VM as libvirt describes it."""
+    command = ["virsh", "-q", "-c", uri, "dumpxml", vm]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def hosts(operator) -> list[dict]:

@@ -44,6 +44,7 @@ def ask_for_vms(
                 name=body.name,
                 requires=tuple(body.requires),
                 hosts=None if body.hosts is None else tuple(body.hosts),
+                network=body.network,
                 ssh_keys=tuple(body.ssh_keys),
                 user_data=None if body.user_data is None else base64.b64decode(body.user_data),
                 actor=caller.actor,

@@ -46,6 +46,22 @@ def test_a_seed_is_a_second_disk_that_is_read_only_and_not_counted() -> None:
     assert domain_xml.parse(xml).disks == domain_xml.parse(domain_xml.build(SPEC)).disks
 
 
+def test_a_vm_is_attached_to_a_network_or_a_bridge_with_its_own_mac() -> None:
+    plain = built().find("devices/interface")
+    bridged = built(
+        replace(SPEC, network="br0", network_kind="bridge", mac="02:00:00:00:00:01")
+    ).find("devices/interface")
+
+    assert plain is not None
+    assert plain.get("type") == "network"
+    assert plain.find("source").attrib == {"network": "lan"}
+    assert plain.find("mac") is None
+    assert bridged is not None
+    assert bridged.get("type") == "bridge"
+    assert bridged.find("source").attrib == {"bridge": "br0"}
+    assert bridged.find("mac").get("address") == "02:00:00:00:00:01"
+
+
 def test_the_mark_is_in_the_first_definition() -> None:
     assert built().find(f"metadata/{{{domain_xml.NAMESPACE}}}vm") is not None
 

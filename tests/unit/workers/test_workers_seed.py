@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from registry import AssignmentState, Build, Claim, GuestAccess, HostAccess
+from registry import AssignmentState, Build, Claim, GuestAccess, GuestNetwork, HostAccess
 from registry.records import BuildImage, SeedKind
 from workers import vfat
 from workers.seed import hostname, seed_of, takes_seed
@@ -38,6 +38,7 @@ BUILD = Build(
     resources={},
     host=HOST,
     access=GuestAccess(ssh_keys=("ssh-ed25519 AAAA jörg",), user_data=b"\x1f\x8b\x00 any bytes"),
+    network=GuestNetwork(mac="02:00:00:00:00:01", kind="network", source="default"),
     failed_before=0,
 )
 
@@ -72,6 +73,30 @@ def test_a_seed_is_a_volume_named_cidata_with_three_files(tmp_path):
         ["mlabel", "-s", "-i", str(tmp_path / "seed.img"), "::"], check=True, capture_output=True
     ).stdout
     assert label.split()[-1] == b"CIDATA"
+
+
+@needs_mtools
+def test_a_guest_without_an_address_asks_by_dhcp(tmp_path):
+    config = json.loads(read(seed_of(BUILD), "network-config", tmp_path))
+
+    assert config["ethernets"]["nic0"] == {
+        "match": {"macaddress": "02:00:00:00:00:01"},
+        "dhcp4": True,
+    }
+
+
+@needs_mtools
+def test_a_guest_is_told_its_address_its_route_and_its_name_servers(tmp_path):
+    network = replace(BUILD.network, address="10.0.0.4/24", gateway="10.0.0.1", dns=("192.0.2.53",))
+
+    config = json.loads(read(seed_of(replace(BUILD, network=network)), "network-config", tmp_path))
+
+    assert config["ethernets"]["nic0"] == {
+        "match": {"macaddress": "02:00:00:00:00:01"},
+        "addresses": ["10.0.0.4/24"],
+        "routes": [{"to": "0.0.0.0/0", "via": "10.0.0.1"}],
+        "nameservers": {"addresses": ["192.0.2.53"]},
+    }
 
 
 @needs_mtools

@@ -1,0 +1,236 @@
+"""What makes a VM known on its network: its MAC address, and an address of the subnet.
+
+A VM has its MAC from the beginning and for ever, rebuilt or not. Its address it gets
+with its first place, in the transaction that places it, and keeps until it is proven gone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
+
+from registry.bulk import chunks
+from registry.locks import has_one_writer
+from registry.records import GuestNetwork, NetworkLimit, NetworkSource, RequestView, Waiting
+from registry.schema import (
+    hosts,
+    interfaces,
+    network_addresses,
+    network_hosts,
+    networks,
+    request_networks,
+    vms,
+)
+from registry.subnets import parse_subnet, prefix_length, shown
+
+NO_ADDRESS: Final = "no_address"
+NO_NETWORK: Final = "network_missing"
+
+
+def give_macs(connection: Connection, vm_ids: Sequence[UUID], network_id: UUID | None) -> None:
+    """Give new VMs their interfaces, each with a MAC address that no other VM ever had."""
+    for some in chunks(vm_ids):
+        macs: dict[str, None] = {}
+        while missing := len(some) - len(macs):
+            fresh = dict.fromkeys(_random_mac() for _ in range(missing))
+            known = connection.scalars(
+                select(interfaces.c.mac).where(interfaces.c.mac.in_(list(fresh)))
+            ).all()
+            macs |= {mac: None for mac in fresh if mac not in known}
+        rows = [
+            {"vm_id": vm_id, "mac": mac, "network_id": network_id}
+            for vm_id, mac in zip(some, macs, strict=True)
+        ]
+        connection.execute(insert(interfaces), rows)
+
+
+def give_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[UUID]:
+    """Give these VMs addresses where their network has a subnet; return those that got none."""
+    wanting: defaultdict[UUID, list[UUID]] = defaultdict(list)
+    for some in chunks(list(vm_ids)):
+        query = (
+            select(interfaces.c.vm_id, interfaces.c.network_id)
+            .join(networks, networks.c.id == interfaces.c.network_id)
+            .outerjoin(network_addresses, network_addresses.c.vm_id == interfaces.c.vm_id)
+            .where(
+                interfaces.c.vm_id.in_(some),
+                networks.c.cidr.is_not(None),
+                network_addresses.c.address.is_(None),
+            )
+            .order_by(interfaces.c.network_id, interfaces.c.vm_id)
+        )
+        for row in connection.execute(query):
+            wanting[row.network_id].append(row.vm_id)
+    without: set[UUID] = set()
+    for network_id, waiting in wanting.items():
+        free = (
+            select(network_addresses.c.address)
+            .where(
+                network_addresses.c.network_id == network_id, network_addresses.c.vm_id.is_(None)
+            )
+            .order_by(network_addresses.c.address)
+            .limit(len(waiting))
+        )
+        if not has_one_writer(connection):
+            free = free.with_for_update(skip_locked=True)
+        found = connection.scalars(free).all()
+        for vm_id, address in zip(waiting, found, strict=False):
+            connection.execute(
+                update(network_addresses)
+                .where(
+                    network_addresses.c.network_id == network_id,
+                    network_addresses.c.address == address,
+                )
+                .values(vm_id=vm_id)
+            )
+        without.update(waiting[len(found) :])
+    return frozenset(without)
+
+
+def free_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> None:
+    """Give back the addresses of VMs that are gone, or were not placed after all."""
+    for some in chunks(list(vm_ids)):
+        connection.execute(
+            update(network_addresses).where(network_addresses.c.vm_id.in_(some)).values(vm_id=None)
+        )
+
+
+def limits(
+    connection: Connection,
+    request_ids: Collection[UUID],
+    all_hosts: Collection[UUID],
+    *,
+    waits: ColumnElement[bool],
+) -> dict[UUID, NetworkLimit]:
+    """Return what the networks of these requests allow; ``waits`` is true of VMs that wait."""
+    asked: dict[UUID, Row[Any]] = {}
+    for some in chunks(sorted(request_ids)):
+        query = (
+            select(request_networks.c.request_id, networks)
+            .join(networks, networks.c.id == request_networks.c.network_id)
+            .where(request_networks.c.request_id.in_(some))
+        )
+        asked |= {row.request_id: row for row in connection.execute(query)}
+    keys = sorted({row.id for row in asked.values()})
+    mapped: defaultdict[UUID, set[UUID]] = defaultdict(set)
+    for row in connection.execute(
+        select(network_hosts.c.network_id, network_hosts.c.host_id).where(
+            network_hosts.c.network_id.in_(keys)
+        )
+    ):
+        mapped[row.network_id].add(row.host_id)
+    free = Counter(
+        {
+            row.network_id: row.free
+            for row in connection.execute(
+                select(network_addresses.c.network_id, func.count().label("free"))
+                .where(
+                    network_addresses.c.network_id.in_(keys), network_addresses.c.vm_id.is_(None)
+                )
+                .group_by(network_addresses.c.network_id)
+            )
+        }
+    )
+    held = _held(connection, asked, waits)
+    everywhere = frozenset(all_hosts)
+    return {
+        request_id: NetworkLimit(
+            network=row.name,
+            without=frozenset() if row.source is not None else everywhere - mapped[row.id],
+            left=None if row.cidr is None else free[row.id] + held[request_id],
+        )
+        for request_id, row in asked.items()
+    }
+
+
+def within(view: RequestView, limit: NetworkLimit, everywhere: Sequence[UUID]) -> RequestView:
+    """Return a request as its network lets it be placed now, with what it is short of."""
+    detail: dict[str, Any] = {"network": limit.network}
+    if limit.left is not None and limit.left < view.count:
+        detail |= {"addresses_left": limit.left}
+        short = Waiting(count=view.count - limit.left, reason=NO_ADDRESS, detail=detail)
+        if limit.left < view.min_count:
+            return replace(view, avoid=tuple(everywhere), short=replace(short, count=view.count))
+        view = replace(view, count=limit.left, short=short)
+    if limit.without:
+        avoid = tuple(sorted({*view.avoid, *limit.without}))
+        view = replace(view, avoid=avoid)
+        if limit.without.issuperset(everywhere):
+            short = Waiting(count=view.count, reason=NO_NETWORK, detail=detail)
+            view = replace(view, short=short)
+    return view
+
+
+def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwork | None:
+    """Return how a VM is attached on a host; None: the host does not have its network."""
+    row = connection.execute(
+        select(
+            interfaces.c.mac,
+            networks,
+            network_hosts.c.kind.label("kind_there"),
+            network_hosts.c.source.label("source_there"),
+            hosts.c.network.label("own"),
+            network_addresses.c.address,
+        )
+        .select_from(hosts)
+        .outerjoin(interfaces, interfaces.c.vm_id == vm_id)
+        .outerjoin(networks, networks.c.id == interfaces.c.network_id)
+        .outerjoin(
+            network_hosts,
+            and_(
+                network_hosts.c.network_id == networks.c.id,
+                network_hosts.c.host_id == hosts.c.id,
+            ),
+        )
+        .outerjoin(network_addresses, network_addresses.c.vm_id == interfaces.c.vm_id)
+        .where(hosts.c.id == host_id)
+    ).one()
+    if row.id is None:
+        return GuestNetwork(mac=row.mac, kind="network", source=row.own)
+    source = _source(row)
+    if source is None:
+        return None
+    subnet = parse_subnet(row.cidr, row.gateway, row.dns, row.excluded)
+    return GuestNetwork(
+        mac=row.mac,
+        kind=source.kind,
+        source=source.name,
+        address=(
+            f"{shown(row.address)}/{prefix_length(row.cidr)}" if row.address is not None else None
+        ),
+        gateway=subnet.gateway if subnet is not None else None,
+        dns=subnet.dns if subnet is not None else (),
+    )
+
+
+def _held(
+    connection: Connection, request_ids: Collection[UUID], waits: ColumnElement[bool]
+) -> Counter[UUID]:
+    """Return how many VMs that wait have an address from an earlier place, by request."""
+    held: Counter[UUID] = Counter()
+    for some in chunks(sorted(request_ids)):
+        query = (
+            select(vms.c.request_id, func.count().label("held"))
+            .join(network_addresses, network_addresses.c.vm_id == vms.c.id)
+            .where(vms.c.request_id.in_(some), waits)
+            .group_by(vms.c.request_id)
+        )
+        held.update({row.request_id: row.held for row in connection.execute(query)})
+    return held
+
+
+def _source(row: Row[Any]) -> NetworkSource | None:
+    if row.source_there is not None:
+        return NetworkSource(kind=row.kind_there, name=row.source_there)
+    return NetworkSource(kind=row.kind, name=row.source) if row.source is not None else None
+
+
+def _random_mac() -> str:
+    """Return a locally administered unicast address: 40 random bits."""
+    return ":".join(f"{byte:02x}" for byte in (0x02, *secrets.token_bytes(5)))

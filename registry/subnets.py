@@ -1,0 +1,118 @@
+"""Subnets: which addresses of a network fuga may give to VMs. Pure; IPv4."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from registry.errors import InvalidError
+
+_SHORTEST_PREFIX: Final = 16
+_LONGEST_PREFIX: Final = 30
+MAX_DNS: Final = 8
+MAX_EXCLUDED: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subnet:
+    """Addresses that a network's VMs are given, and what they need beside them."""
+
+    cidr: str
+    gateway: str | None = None
+    dns: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()  #: single addresses and ranges such as 10.0.0.2-10.0.0.9
+
+
+def check_subnet(subnet: Subnet) -> Subnet:
+    """Return the subnet in canonical form, or raise `InvalidError`."""
+    network = _network(subnet.cidr)
+    gateway = subnet.gateway
+    if gateway is not None:
+        gateway = str(_inside("subnet.gateway", gateway, network))
+    for field, found, most in (
+        ("subnet.dns", subnet.dns, MAX_DNS),
+        ("subnet.excluded", subnet.excluded, MAX_EXCLUDED),
+    ):
+        if len(found) > most:
+            raise InvalidError(field, len(found), f"at most {most}")
+    checked = Subnet(
+        cidr=str(network),
+        gateway=gateway,
+        dns=tuple(str(_address("subnet.dns", each)) for each in subnet.dns),
+        excluded=tuple(_shown(*_range(each, network)) for each in subnet.excluded),
+    )
+    if next(usable(checked), None) is None:
+        raise InvalidError("subnet.excluded", "every address", "room for one VM at least")
+    return checked
+
+
+def usable(subnet: Subnet) -> Iterator[int]:
+    """Yield the addresses that may be given to VMs, as numbers, ascending."""
+    network = ipaddress.IPv4Network(subnet.cidr)
+    taken = [_range(each, network) for each in subnet.excluded]
+    if subnet.gateway is not None:
+        gateway = int(ipaddress.IPv4Address(subnet.gateway))
+        taken.append((gateway, gateway))
+    for number in range(int(network.network_address) + 1, int(network.broadcast_address)):
+        if not any(first <= number <= last for first, last in taken):
+            yield number
+
+
+def shown(number: int) -> str:
+    """Return an address as people write it."""
+    return str(ipaddress.IPv4Address(number))
+
+
+def prefix_length(cidr: str) -> int:
+    """Return the length of a checked subnet's prefix."""
+    return ipaddress.IPv4Network(cidr).prefixlen
+
+
+def _network(cidr: str) -> ipaddress.IPv4Network:
+    allowed = f"an IPv4 network such as 10.0.0.0/24, of /{_SHORTEST_PREFIX} to /{_LONGEST_PREFIX}"
+    try:
+        network = ipaddress.IPv4Network(cidr)
+    except ValueError as error:
+        raise InvalidError("subnet.cidr", cidr, allowed) from error
+    if not _SHORTEST_PREFIX <= network.prefixlen <= _LONGEST_PREFIX:
+        raise InvalidError("subnet.cidr", cidr, allowed)
+    return network
+
+
+def _address(field: str, text: str) -> ipaddress.IPv4Address:
+    try:
+        return ipaddress.IPv4Address(text)
+    except ValueError as error:
+        raise InvalidError(field, text, "IPv4 addresses") from error
+
+
+def _inside(field: str, text: str, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
+    address = _address(field, text)
+    if not network.network_address < address < network.broadcast_address:
+        raise InvalidError(field, text, f"addresses of hosts in {network}")
+    return address
+
+
+def _range(text: str, network: ipaddress.IPv4Network) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    field = "subnet.excluded"
+    low = int(_inside(field, first.strip(), network))
+    high = int(_inside(field, last.strip(), network)) if dash else low
+    if high < low:
+        raise InvalidError(field, text, "the lower address first")
+    return low, high
+
+
+def _shown(first: int, last: int) -> str:
+    return shown(first) if first == last else f"{shown(first)}-{shown(last)}"
+
+
+def parse_subnet(
+    cidr: str | None, gateway: str | None, dns: Sequence[str], excluded: Sequence[str]
+) -> Subnet | None:
+    """Return what is stored of a subnet; None: the network has none."""
+    if cidr is None:
+        return None
+    return Subnet(cidr=cidr, gateway=gateway, dns=tuple(dns), excluded=tuple(excluded))

@@ -1,0 +1,226 @@
+"""Networks: MACs for ever, addresses given once, and what happens when there are no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from registry import (
+    ConflictError,
+    DuplicateError,
+    InvalidError,
+    NetworkSource,
+    NotFoundError,
+    Registry,
+    Subnet,
+    VmDesired,
+)
+from tests.raw_sql import RawSql
+from tests.register import ACTOR, a_cluster, add_request, place, remove_vm, take_lease
+
+LAN = NetworkSource(kind="bridge", name="br0")
+THREE = Subnet(
+    cidr="10.0.0.0/29",
+    gateway="10.0.0.1",
+    dns=("192.0.2.53",),
+    excluded=("10.0.0.2-10.0.0.3",),
+)
+
+
+def add_lan(registry: Registry, subnet: Subnet | None = THREE, **fields):
+    return registry.networks.add("lan", actor=ACTOR, subnet=subnet, **({"default": LAN} | fields))
+
+
+def build(registry: Registry, assignment_id):
+    found = registry.assignments.claim_build(assignment_id, "w1", 60)
+    assert found is not None
+    return found
+
+
+def vms_of(registry: Registry, request):
+    return registry.vms.list(request_id=request.id, include_deleted=True).items
+
+
+def test_every_vm_has_a_mac_of_its_own_from_the_beginning(register: Registry, raw: RawSql):
+    a_cluster(register)
+
+    vms = vms_of(register, add_request(register, 3)) + vms_of(register, add_request(register, 2))
+
+    macs = {vm.mac for vm in vms}
+    assert len(macs) == 5
+    assert all(mac is not None and mac.startswith("02:") for mac in macs)
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        raw.run(f"UPDATE interfaces SET mac = '{vms[0].mac}'")
+
+
+def test_a_request_that_names_no_network_gets_its_hosts_own(register: Registry):
+    [host] = a_cluster(register)
+    request = add_request(register)
+
+    [assignment] = place(register, request, host).assignment_ids
+
+    network = build(register, assignment).network
+    [vm] = vms_of(register, request)
+    assert network is not None
+    assert (network.kind, network.source, network.mac) == ("network", "default", vm.mac)
+    assert (network.address, vm.network, vm.address, request.network) == (None,) * 4
+
+
+def test_a_vm_gets_an_address_with_its_place_and_keeps_it_until_it_is_gone(register: Registry):
+    [host] = a_cluster(register)
+    add_lan(register)
+    request = add_request(register, network="lan")
+    assert vms_of(register, request)[0].address is None
+
+    [first] = place(register, request, host).assignment_ids
+    claimed = build(register, first)
+    network = claimed.network
+    [vm] = vms_of(register, request)
+
+    assert network is not None
+    assert (network.kind, network.source) == ("bridge", "br0")
+    assert (network.address, network.gateway) == ("10.0.0.4/29", "10.0.0.1")
+    assert network.dns == ("192.0.2.53",)
+    assert (vm.network, vm.address) == ("lan", "10.0.0.4")
+    assert register.networks.get("lan").addresses_used == 1
+
+    register.vms.delete(vm.id, actor=ACTOR)
+    assert register.networks.get("lan").addresses_used == 1  # it may still run
+    register.assignments.yield_claim(claimed.claim, None)
+    remove_vm(register, first)
+    assert register.networks.get("lan").addresses_used == 0
+    assert register.vms.get(vm.id).mac == vm.mac
+
+
+def test_a_vm_built_again_keeps_its_mac_and_its_address(register: Registry):
+    [host] = a_cluster(register)
+    add_lan(register)
+    request = add_request(register, network="lan")
+    [first] = place(register, request, host).assignment_ids
+    failed = build(register, first)
+    register.assignments.fail(failed.claim, "no room", transient=False)
+    remove_vm(register, first)
+
+    [second] = place(register, request, host).assignment_ids
+
+    again = build(register, second)
+    assert again.generation == 2
+    assert again.network == failed.network
+
+
+def test_no_more_are_placed_than_have_addresses_and_the_rest_wait_for_one(register: Registry):
+    [host] = a_cluster(register)
+    add_lan(register)
+    many, other = add_request(register, 2, network="lan"), add_request(register, 2, network="lan")
+    lease = take_lease(register)
+
+    place(register, many, host, 2, lease)
+    committed = place(register, other, host, 2, lease)
+
+    assert len(committed.assignment_ids) == 1
+    assert [part.count for part in committed.dropped] == [1]
+    waiting = register.requests.get(other.id).waiting
+    assert waiting is not None
+    assert (waiting.reason, waiting.count) == ("no_address", 1)
+    addresses = {vm.address for vm in (*vms_of(register, many), *vms_of(register, other))}
+    assert addresses == {"10.0.0.4", "10.0.0.5", "10.0.0.6", None}
+
+
+def test_a_gang_that_addresses_break_gives_them_back(register: Registry):
+    [host] = a_cluster(register)
+    add_lan(register)
+    lease = take_lease(register)
+    place(register, add_request(register, 2, network="lan"), host, 2, lease)
+
+    gang = add_request(register, 3, min_count=2, network="lan")
+    committed = place(register, gang, host, 3, lease)
+
+    assert committed.assignment_ids == ()
+    assert register.networks.get("lan").addresses_used == 2
+
+
+def test_a_round_sees_how_many_addresses_are_left(register: Registry):
+    [host] = a_cluster(register)
+    add_lan(register)
+    lease = take_lease(register)
+    place(register, add_request(register, network="lan"), host, 1, lease)
+    some = add_request(register, 3, network="lan")
+    gang = add_request(register, 3, min_count=3, network="lan")
+    free = add_request(register, 3)
+
+    view = {each.id: each for each in register.rounds.read_cluster(lease).requests}
+
+    assert view[some.id].count == 2
+    assert view[some.id].short is not None
+    assert (view[some.id].short.reason, view[some.id].short.count) == ("no_address", 1)
+    assert view[gang.id].avoid == (host.id,)
+    assert view[gang.id].short is not None
+    assert view[gang.id].short.count == view[gang.id].count == 3
+    assert (view[free.id].count, view[free.id].short) == (3, None)
+
+
+def test_hosts_without_the_network_are_avoided(register: Registry):
+    h1, h2 = a_cluster(register, 2)
+    here = NetworkSource(kind="network", name="storage-net")
+    add_lan(register, None, default=None, hosts={"h2": here})
+    request = add_request(register, network="lan")
+    lease = take_lease(register)
+
+    [view] = register.rounds.read_cluster(lease).requests
+    assert (view.avoid, view.short) == ((h1.id,), None)
+
+    register.networks.map_hosts("lan", {"h2": None, "h1": here}, actor=ACTOR)
+    [view] = register.rounds.read_cluster(lease).requests
+    assert view.avoid == (h2.id,)
+    assert register.hosts.get("h1").version > h1.version
+
+    register.networks.map_hosts("lan", {"h1": None}, actor=ACTOR)
+    [view] = register.rounds.read_cluster(lease).requests
+    assert view.short is not None
+    assert view.short.reason == "network_missing"
+    [assignment] = place(register, request, register.hosts.get("h1"), 1, lease).assignment_ids
+    assert build(register, assignment).network is None
+
+
+def test_a_network_in_use_stays(register: Registry):
+    [host] = a_cluster(register)
+    add_lan(register)
+    request = add_request(register, network="lan")
+    [assignment] = place(register, request, host).assignment_ids
+    build(register, assignment)
+
+    with pytest.raises(ConflictError, match="used by 2"):
+        register.networks.remove("lan", actor=ACTOR)
+
+    vm = register.requests.delete(request.id, actor=ACTOR)
+    assert vm.network == "lan"
+    assert vms_of(register, request)[0].desired == VmDesired.DELETED
+    with pytest.raises(ConflictError, match="lan is used"):
+        register.networks.remove("lan", actor=ACTOR)
+
+
+def test_a_network_that_nobody_uses_goes_and_its_name_may_come_back(register: Registry):
+    a_cluster(register)
+    add_lan(register)
+    request = add_request(register, network="lan")
+    register.requests.delete(request.id, actor=ACTOR)
+    with pytest.raises(DuplicateError):
+        add_lan(register)
+
+    register.networks.remove("lan", actor=ACTOR)
+
+    with pytest.raises(NotFoundError):
+        register.networks.get("lan")
+    assert register.requests.get(request.id).network is None
+    add_lan(register, None)
+    assert [network.name for network in register.networks.list().items] == ["lan"]
+
+
+def test_a_network_is_somewhere_and_its_hosts_exist(register: Registry):
+    a_cluster(register)
+
+    with pytest.raises(InvalidError):
+        add_lan(register, default=None)
+    with pytest.raises(NotFoundError):
+        add_lan(register, hosts={"h9": LAN})
+    with pytest.raises(NotFoundError):
+        add_request(register, network="lan")

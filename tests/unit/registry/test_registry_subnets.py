@@ -1,0 +1,45 @@
+"""Which addresses of a subnet are given to VMs."""
+
+from __future__ import annotations
+
+import pytest
+
+from registry import InvalidError, Subnet
+from registry.subnets import check_subnet, shown, usable
+
+
+def test_neither_the_networks_own_addresses_nor_what_is_excluded_is_given():
+    subnet = check_subnet(
+        Subnet(
+            cidr="10.0.0.0/28",
+            gateway="10.0.0.1",
+            excluded=("10.0.0.3 - 10.0.0.9", "10.0.0.14"),
+        )
+    )
+
+    assert [shown(each) for each in usable(subnet)] == [
+        "10.0.0.2",
+        *(f"10.0.0.{last}" for last in range(10, 14)),
+    ]
+    assert subnet.excluded == ("10.0.0.3-10.0.0.9", "10.0.0.14")
+
+
+@pytest.mark.parametrize(
+    ("field", "subnet"),
+    [
+        ("subnet.cidr", Subnet(cidr="10.0.0.1/24")),
+        ("subnet.cidr", Subnet(cidr="10.0.0.0/8")),
+        ("subnet.cidr", Subnet(cidr="10.0.0.0/31")),
+        ("subnet.cidr", Subnet(cidr="hello")),
+        ("subnet.gateway", Subnet(cidr="10.0.0.0/24", gateway="10.0.1.1")),
+        ("subnet.gateway", Subnet(cidr="10.0.0.0/24", gateway="10.0.0.255")),
+        ("subnet.dns", Subnet(cidr="10.0.0.0/24", dns=("x",))),
+        ("subnet.excluded", Subnet(cidr="10.0.0.0/24", excluded=("10.0.0.9-10.0.0.2",))),
+        ("subnet.excluded", Subnet(cidr="10.0.0.0/24", excluded=("10.0.0.1-10.0.0.254",))),
+        ("subnet.excluded", Subnet(cidr="10.0.0.0/24", excluded=("10.0.0.1",) * 65)),
+    ],
+)
+def test_a_faulty_subnet_is_refused(field: str, subnet: Subnet):
+    with pytest.raises(InvalidError) as raised:
+        check_subnet(subnet)
+    assert raised.value.field == field
