@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from scipy.optimize import linprog
 
+from benchmarks.properties import whole_vms
 from benchmarks.properties.cases import Case
 from placement.catalog import mechanism_by_name
 from placement.mechanisms import DivisibleProblem
@@ -300,6 +301,51 @@ PROPERTIES: Final[Mapping[str, Property]] = MappingProxyType(
             "weight of that node. A miss is told in parts of the pool.",
             check=hierarchical_shares,
             found="a sibling holds {} of the pool more than it may",
+        ),
+        "no_waste": Property(
+            title="Nothing that fits is left out",
+            says="Nobody who wants more has room for one more VM on a host that it may use.",
+            check=whole_vms.no_waste,
+            found="{} of somebody's VMs are left out though they fit",
+        ),
+        "sharing_incentive_1": Property(
+            title="Sharing incentive up to one VM",
+            says="Nobody, with one VM more than it has, would still run fewer than the whole VMs "
+            "that fit into its weight's part of every host that it may use, nor than it asked for.",
+            check=whole_vms.sharing_incentive,
+            found="with one VM more somebody still has {} less than its part of every host holds",
+        ),
+        "envy_freeness_1": Property(
+            title="Envy-freeness up to one VM",
+            says="Nobody could run more of its VMs, of those it wants and on hosts that it may "
+            "use, with what another was given but for one VM, scaled by `w_i / w_j`.",
+            check=whole_vms.envy_freeness,
+            found="somebody has {} less than it could run with what another has but for one VM",
+        ),
+        "strategyproofness_1": Property(
+            title="Strategyproofness up to one VM",
+            says="By claiming another demand vector (random, by one tenant, before it is known who "
+            "else asks what) nobody is given what runs two or more of its true VMs more.",
+            check=whole_vms.strategyproofness,
+            found="with one VM more tenant 1 still has {} less than by lying",
+        ),
+        "single_server_drf_1": Property(
+            title="Single-server DRF up to one VM",
+            says="With one host alone nobody has more than one VM less than `drf` gives it.",
+            check=whole_vms.single_server_drf,
+            found="with one VM more somebody still has {} less than by DRF",
+        ),
+        "population_monotonicity_1": Property(
+            title="Population monotonicity up to one VM",
+            says="When a tenant leaves, nobody who stays has two or more VMs less than before.",
+            check=whole_vms.population_monotonicity,
+            found="when somebody leaves, another, even with one VM more, has {} less",
+        ),
+        "pareto_1": Property(
+            title="Pareto optimality of whole VMs",
+            says="However VMs are packed anew, nobody's could be more while nobody's are fewer.",
+            check=whole_vms.pareto,
+            found="packed anew, with nobody worse off, {} of all VMs would be new",
         ),
     }
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from placement.catalog import POLICIES
+
 YES, NO, OPEN = "yes", "no", "not told"
 
 #: By mechanism, then property. What is absent is not told.
@@ -52,6 +54,8 @@ CLAIMS: Final[Mapping[str, Mapping[str, str]]] = {
     "mch": {},
     "mch_staged": {"hierarchical_shares": "in part"},
     "collapsed": {"hierarchical_shares": NO},
+    **{name: {"no_waste": YES} for name in (*POLICIES, "hdrf")},
+    "slots": {"no_waste": NO},
 }
 
 SOURCES: Final = (

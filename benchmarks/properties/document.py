@@ -14,9 +14,11 @@ from benchmarks.properties.claims import SOURCES, claim
 from benchmarks.properties.search import (
     HOST_PROPERTIES,
     MECHANISMS,
+    POLICY_PROPERTIES,
     TREE_FAMILIES,
     TREE_MECHANISMS,
     TREE_PROPERTIES,
+    WHOLE,
     Cell,
     why_not_asked,
 )
@@ -64,6 +66,14 @@ PARTS: Final = {
             families=TREE_FAMILIES,
             sources="`mch_staged` claims the guarantee where no job that stopped holds any of "
             "what others still compete for, and no paper is behind it.",
+        ),
+        Part(
+            name="policies",
+            mechanisms=WHOLE,
+            properties=POLICY_PROPERTIES,
+            families=FAMILIES,
+            sources="No paper claims any of this of whole VMs; that nothing is left out that fits "
+            "is what our catalogue says.",
         ),
     )
 }

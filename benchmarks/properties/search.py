@@ -7,8 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.properties import whole_vms
 from benchmarks.properties.cases import FAMILIES, Case, Family, draw, in_groups, with_a_lie
 from benchmarks.properties.checks import PROPERTIES, VIOLATION
+from placement.catalog import POLICIES
 
 #: Measured, in order; ``psdsf+pareto`` is psdsf with its parameter pareto.
 MECHANISMS: Final = (
@@ -30,13 +32,26 @@ TREE_PROPERTIES: Final = (
     "strategyproofness",
     "population_monotonicity",
 )
-HOST_PROPERTIES: Final = tuple(name for name in PROPERTIES if name != "hierarchical_shares")
+#: Those of whole-VM policies end so, or are of them alone.
+POLICY_PROPERTIES: Final = tuple(
+    name for name in PROPERTIES if name.endswith("_1") or name == "no_waste"
+)
+HOST_PROPERTIES: Final = tuple(
+    name for name in PROPERTIES if name not in ("hierarchical_shares", *POLICY_PROPERTIES)
+)
+#: Whole VMs: the policies, and hdrf, whose tasks are whole too.
+WHOLE: Final = (*POLICIES, *whole_vms.POOLED)
 TREE_FAMILIES: Final = ("plain", "zeros", "finite")
 #: What they are where everybody may use every host.
 _LIKE: Final = {"cdrfh": "drfh", "cdrf": "tsf"}
-_UNKNOWN: Final = {("drf", "constraints"), ("drfh", "constraints"), ("per_server_drf", "finite")}
+_UNKNOWN: Final = {
+    ("drf", "constraints"),
+    ("drfh", "constraints"),
+    ("hdrf", "constraints"),
+    ("per_server_drf", "finite"),
+}
 #: Lies are many: so many times as many cases are looked at.
-_MORE: Final = {"strategyproofness": 2}
+_MORE: Final = {"strategyproofness": 2, "strategyproofness_1": 2}
 #: Trials of smaller cases for each violation.
 _MOST_TRIALS: Final = 600
 #: An example for people shows at least that much, if the case that was found does.
@@ -74,12 +89,12 @@ def case_of(prop: str, family: Family, seed: int, number: int, *, grouped: bool 
     case = draw(
         rng,
         family,
-        one_host=grouped or prop == "single_server_drf",
+        one_host=grouped or prop.startswith("single_server_drf"),
         bottleneck=prop == "bottleneck_fairness",
     )
     if grouped:
         case = in_groups(case, rng)
-    return with_a_lie(case, rng, family) if prop == "strategyproofness" else case
+    return with_a_lie(case, rng, family) if prop.startswith("strategyproofness") else case
 
 
 def search(
