@@ -43,6 +43,19 @@ def test_every_mechanism_and_policy_has_its_part():
     assert told == {*MECHANISMS, *POLICIES}
 
 
+def test_every_parameter_is_told_with_who_reads_it():
+    table = TEXT.partition("## Parameters\n")[2].partition("# What we measured")[0]
+    told = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", table, re.MULTILINE))
+
+    for name, entry in {**POLICIES, **MECHANISMS}.items():
+        for parameter in entry.parameters:
+            groups = ("all policies", "all that claim fairness")
+            assert told[parameter] == f"`{name}`" or told[parameter] in groups, (name, parameter)
+    assert told.keys() == {
+        each for entry in {**POLICIES, **MECHANISMS}.values() for each in entry.parameters
+    }
+
+
 @OF_PARTS
 def test_the_tables_have_everything_that_is_measured(part):
     told = read_cells(TEXT, part)
