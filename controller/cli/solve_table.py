@@ -57,6 +57,7 @@ def print_answer(answer: Row, *, details: bool) -> None:
             field("name", "tenant"),
             Column(unit, lambda row: _number(row["tasks"]), right=True),
             Column("dominant share", lambda row: _percent(row["dominant_share"]), right=True),
+            *_fair_share(answer["details"]),
         ),
         answer["tenants"],
         empty="none",
@@ -83,9 +84,17 @@ def print_answer(answer: Row, *, details: bool) -> None:
             empty="Nothing.",
         )
     _heading("Utilization")
+    bound = answer["details"].get("utilization_bound", {})
     print_table(
-        (field("resource"), Column("in use", lambda row: _percent(row["in_use"]), right=True)),
-        [{"resource": name, "in_use": part} for name, part in answer["utilization"].items()],
+        (
+            field("resource"),
+            Column("in use", lambda row: _percent(row["in_use"]), right=True),
+            *([Column("at most", lambda row: _percent(row["at_most"]), right=True)] * bool(bound)),
+        ),
+        [
+            {"resource": name, "in_use": part, "at_most": bound.get(name)}
+            for name, part in answer["utilization"].items()
+        ],
         empty="none",
     )
     if details:
@@ -139,8 +148,18 @@ def _heading(title: str) -> None:
     typer.echo(title)
 
 
-def _percent(part: float) -> str:
-    return f"{100 * part:.2f} %"
+def _fair_share(details: Row) -> list[Column]:
+    """Return the column of what would be fair, which policies are told with."""
+    if "shares" not in details:
+        return []
+    shares: Row = details["shares"]
+    return [
+        Column("fair share", lambda row: _percent(shares[row["name"]]["fair"]), right=True),
+    ]
+
+
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.2f} %"
 
 
 def _number(amount: float) -> str:

@@ -34,6 +34,7 @@ from placement.errors import (
     SolverError,
     UnknownPolicyError,
 )
+from placement.measures import measures
 from placement.mechanisms import MechanismEntry
 from placement.mechanisms.errors import UnsupportedProblemError
 from placement.problem import (
@@ -98,16 +99,38 @@ def _decide(
     """Do what a round does between its reading and its commit."""
     policy = policy_by_name(name, policy_parameters(whole, entry))
     rng, budget = np.random.default_rng(seed), Budget()
-    started_s = time.perf_counter()
+    clock = Clock()
     fitting, aside = set_aside(whole.snapshot)
+    aside_s = clock.lap()
     allocation = policy.place(fitting, rng, budget)
-    seconds = time.perf_counter() - started_s
+    policy_s = clock.lap()
     allocation = dataclasses.replace(allocation, left_out=(*aside, *allocation.left_out))
     try:
         check_allocation(whole.snapshot, allocation)
     except InfeasibleAllocationError as error:
         raise CliError(f"policy {name} broke a rule, please report it: {error}") from error
-    return whole_vm_answer(name, whole, allocation, seconds=seconds, details=details)
+    check_s = clock.lap()
+    answer = whole_vm_answer(name, whole, allocation, seconds=aside_s + policy_s, details=details)
+    answer["details"] |= measures(whole, allocation, always=details)
+    answer["details"]["timings"] = {
+        "set_aside_seconds": aside_s,
+        "policy_seconds": policy_s,
+        "check_seconds": check_s,
+        "measure_seconds": clock.lap(),
+    }
+    return answer
+
+
+class Clock:
+    """Tells the seconds between its laps."""
+
+    def __init__(self) -> None:
+        self._last_s = time.perf_counter()
+
+    def lap(self) -> float:
+        """Return the seconds since it was made, or since the last lap."""
+        before_s, self._last_s = self._last_s, time.perf_counter()
+        return self._last_s - before_s
 
 
 def _divide(

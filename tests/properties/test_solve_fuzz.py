@@ -308,6 +308,9 @@ def test_a_valid_problem_is_answered_as_the_contract_says(
             (amount / whole for amount, whole in zip(holds, pool, strict=True) if whole), default=0
         )
         assert abs(told["dominant_share"] - float(share)) < 1e-9
+        assert answer["details"]["shares"][tenant["name"]]["after"] == told["dominant_share"]
+    for name, most in answer["details"]["utilization_bound"].items():
+        assert answer["utilization"][name] <= most + 1e-6
 
 
 def names_below(problem: dict[str, Any], name: str) -> set[str]:

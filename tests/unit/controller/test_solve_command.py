@@ -356,3 +356,44 @@ def test_gangs_and_what_games_hand_out_are_told_by_name(run: Run) -> None:
     details = json.loads(ended.out)["details"]
     assert details["gangs"] == [{"demand": "j1", "host": "s1", "vms": 2}]
     assert [game["handed_out"] for game in details["games"]] == [{"j2": 2}]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whole_vm_answers_tell_what_they_are_judged_by(run: Run, policy: str) -> None:
+    value = problem(
+        hosts=[{"name": "s1", "capacity": [4, 8], "free": [3, 7]}],
+        tenants=[
+            {"name": "u1", "held": [1, 1], "parent": "team"},
+            {"name": "u2", "parent": "team"},
+            {"name": "team"},
+        ],
+    )
+
+    told = answer(run("-", "--policy", policy, "-o", "json", stdin=value))
+
+    details, shares = told["details"], told["details"]["shares"]
+    assert {name: each["before"] for name, each in shares.items()} == {
+        "u1": 0.25,
+        "u2": 0.0,
+        "team": 0.25,
+    }
+    assert [shares[each["name"]]["after"] for each in told["tenants"]] == [
+        each["dominant_share"] for each in told["tenants"]
+    ]
+    # Three cores are left: one for u1, which has one, and two for u2.
+    assert [shares[name]["fair"] for name in ("u1", "u2")] == pytest.approx([0.5, 0.5])
+    assert details["fair_distance"] >= 0
+    assert details["utilization_bound"]["vcpus"] == pytest.approx(1.0)
+    assert all(
+        told["utilization"][name] <= most + 1e-9
+        for name, most in details["utilization_bound"].items()
+    )
+    assert all(seconds >= 0 for seconds in details["timings"].values())
+
+
+def test_people_see_fair_shares_and_bounds_beside_what_is(run: Run) -> None:
+    shown = run("-", "--policy", "fuga", stdin=problem()).out
+    divided = run("-", "--policy", "drf", stdin=problem()).out
+
+    assert ("fair share" in shown, "at most" in shown) == (True, True)
+    assert ("fair share" in divided, "at most" in divided) == (False, False)
