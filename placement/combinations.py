@@ -282,6 +282,8 @@ class _Reader:
         self._spare = tuple(room[list(others)].tolist())
         self._takes = [tuple(demand[kind, list(others)].tolist()) for kind in table.kinds]
         self._rates = rates
+        #: does every kind take something of a ranking resource?
+        self._nothing_is_free = all(step != (0, 0) for step in table.demand)
         self._random = _random_numbers(rng)
         self._listed = 0
 
@@ -341,7 +343,9 @@ class _Reader:
         """Return one combination that ends in a state, at random; None for a dead end."""
         counts, spare = [0] * self._kinds, self._spare
         for layer in range(len(self._most) - 1, -1, -1):
-            least, most = self._range(layer, state, spare)
+            if self._nothing_is_free and state == (0, 0):
+                break
+            least, most = self._range(layer, state, spare) if spare else (0, self._most[layer])
             if least > most:
                 return None
             start = least + int(next(self._random) * (most - least + 1))

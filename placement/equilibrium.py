@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from operator import add, sub
+from typing import Final
 
 import numpy as np
 
@@ -11,8 +12,12 @@ from placement.budget import Budget
 from placement.errors import ParameterError
 from placement.fuga_parameters import LARGEST_TREE, Equilibrium
 from placement.game import UTILITY_TOLERANCE, Game, Move
+from placement.model import IntArray
 from placement.panel import Panel
 from placement.strategies import Counts, Strategies
+
+#: After so many players in a row who gain nothing, all who wait are looked at again.
+_IN_VAIN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +57,7 @@ def solve(
     sweeps end in a pure Nash equilibrium (derived).
     """
     # Given strategies may be more than eta.
-    width = max([eta, *(len(each) for each in game.strategies)])
+    width = max(eta, int(game.hands.counts.max()))
     leaves = width ** len(game.players)
     if equilibrium == "exact" and leaves > LARGEST_TREE:
         raise ParameterError(
@@ -126,7 +131,7 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
     """Algorithm 1: the last two in equilibrium, then one at a time backwards."""
     players = list(range(len(game.players)))
     last_two = players[-2:]
-    pairs = int(np.prod([len(game.strategies[player]) for player in last_two]))
+    pairs = int(np.prod([len(game.strategies(player)) for player in last_two]))
     if not budget.spend(pairs):
         return "budget"
     taken, moves = _subgame(game, last_two, (0,) * len(game.demand))
@@ -135,7 +140,7 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
     while waiting:
         left = _less(game.serving.most, taken)
         if not any(left):
-            return _play_nothing(game, waiting, taken, budget)
+            return None if budget.spend(len(waiting)) else "budget"
         player = waiting.pop()
         game.refresh(player, left)
         strategies = game.clipped(player, left)
@@ -143,17 +148,6 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
             return "budget"
         move = game.moves[player] = game.weigh(player, strategies, taken)
         taken = _more(taken, move.taken)
-    return None
-
-
-def _play_nothing(game: Game, players: list[int], taken: Counts, budget: Budget) -> str | None:
-    """Let players move for whom nothing is left."""
-    if not budget.spend(len(players)):
-        return "budget"
-    fairness = [game.serving.fairness_of_one(taken)]
-    others = [taken]
-    for player, strategies in zip(players, game.nothing(players), strict=True):
-        game.moves[player] = Move(player, strategies, others, fairness, 0)
     return None
 
 
@@ -176,18 +170,35 @@ def _sweep(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, str | Non
         if not budget.spend(panel.strategies):
             return sweep, "budget"
         changed = False
-        for player in panel.may_gain():
-            before = game.moves[player]
-            others = _less(panel.totals, before.taken)
-            strategies = game.clipped(player, _less(game.serving.most, others))
-            after = _response(game, before, game.weigh(player, strategies, others))
-            game.moves[player] = after
-            if after.taken != before.taken:
-                changed = True
-                panel.change(player, after)
+        for block in panel.blocks():
+            changed |= _sweep_block(game, panel, block)
         if not changed:
             return sweep, None
     return most_sweeps, "sweeps" if most_sweeps else None
+
+
+def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
+    """Let those of some players who may gain answer in turn; does any of them change?"""
+    waiting = panel.may_gain(block)
+    changed, stale, in_vain = False, False, 0
+    while len(waiting):
+        if stale and in_vain >= _IN_VAIN:
+            # What they could gain others may have taken since.
+            waiting = panel.may_gain(waiting)
+            stale, in_vain = False, 0
+            continue
+        player, waiting = int(waiting[0]), waiting[1:]
+        before = game.move(player, panel.totals)
+        others = _less(panel.totals, before.taken)
+        strategies = game.clipped(player, _less(game.serving.most, others))
+        after = _response(game, before, game.weigh(player, strategies, others))
+        game.moves[player] = after
+        if after.taken == before.taken:
+            in_vain += 1
+        else:
+            changed = stale = True
+            panel.change(player, after)
+    return changed
 
 
 def _response(game: Game, before: Move, best: Move) -> Move:

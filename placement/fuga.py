@@ -24,13 +24,13 @@ from placement.game import Game
 from placement.gangs import begin_covered, begin_next
 from placement.model import Allocation, IntArray, Snapshot
 from placement.overload import room_below
+from placement.players import players_of
 from placement.serving import Serving
 from placement.strategies import (
     GivenStrategies,
     StrategySource,
     TopCombinations,
     given_by_kind,
-    players_of,
 )
 from placement.targets import fair_targets, most_that_fit, quotas
 from placement.vm_kinds import vm_kinds
@@ -155,7 +155,7 @@ class _Round:
         cut_before = self._search.cut
         self._search.keep(_LOOKS * self._parameters.eta * len(players))
         game = Game.of(players, serving, self._source, self.kinds.demand, self.ranking)
-        if game.players:
+        if len(game.players):
             solution = solve(
                 game,
                 equilibrium=self._parameters.equilibrium,
@@ -209,7 +209,7 @@ def ranking_resources(snapshot: Snapshot, names: tuple[str, ...] | None) -> IntA
 
 def hand_out(game: Game, draft: Draft) -> None:
     """Place the VMs that the players took: in order of requests, host by host."""
-    hosts = np.array([player.host for player in game.players], dtype=np.int64)
+    hosts = game.players.host
     by_host = np.argsort(hosts)
     taken, hosts = game.taken[by_host], hosts[by_host]
     for kind in np.flatnonzero(taken.any(axis=0)).tolist():

@@ -83,7 +83,7 @@ def details_of(
         ``cuts``
             what the budget or a limit cut, empty if nothing.
     """
-    order = list(dict.fromkeys(player.host for each in games for player in each.game.players))
+    order = list(dict.fromkeys(host for each in games for host in each.game.players.host.tolist()))
     last = games[-1].solution if games else None
     details: dict[str, Any] = {
         "order": order,
@@ -172,8 +172,9 @@ def _weighed(
         game = each.game
         pairs = len(game.players) * len(snapshot.count)
         by_request = _ByRequest(game, kinds, in_order=pairs <= _FEW_PAIRS)
+        hosts = game.players.host.tolist()
         for index, move in game.moves.items():
-            host = game.players[index].host
+            host = hosts[index]
             if host not in weighed and any(move.taken):
                 weighed[host] = _combinations(
                     by_request, move, number, tell_others=pairs <= _VERY_FEW_PAIRS

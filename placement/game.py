@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 
 from placement.model import FloatArray, IntArray
+from placement.players import Players
 from placement.serving import Serving
-from placement.strategies import Counts, Player, Strategies, StrategySource, rescored, skewness
+from placement.strategies import Counts, Hands, Strategies, StrategySource, rescored, skewness
 
 #: A strategy that gains less than this is no better.
 UTILITY_TOLERANCE: Final = 1e-9
@@ -54,22 +55,25 @@ class Game:
 
     Attributes
     ----------
-    players : list of Player
+    players : Players
         In ascending order of the lowest minimum utilization among their
         strategies; equals by host.
-    strategies : list of Strategies
-        Of each player with all VMs still there to take.
+    hands : Hands
+        The strategies of each with all VMs still there to take.
     moves : dict
-        Player to its move, for those who have moved.
+        Player to its move; who has none takes nothing.
     """
 
-    players: list[Player]
-    strategies: list[Strategies]
+    players: Players
+    hands: Hands
     serving: Serving
     source: StrategySource
     demand: IntArray  #: (T, R)
     ranking: IntArray
     moves: dict[int, Move] = field(default_factory=dict)
+    #: strategies that were looked for again when VMs had run out
+    anew: dict[int, Strategies] = field(default_factory=dict)
+    _strategies: dict[int, Strategies] = field(default_factory=dict)
     _demand: list[list[int]] = field(init=False)
     _ranking: list[int] = field(init=False)
 
@@ -79,28 +83,28 @@ class Game:
     @classmethod
     def of(
         cls,
-        players: list[Player],
+        players: Players,
         serving: Serving,
         source: StrategySource,
         demand: IntArray,
         ranking: IntArray,
     ) -> Game:
         """Find everybody's strategies and set the order of play."""
-        found = source.of_all(players, serving.available) if players else []
-        able = [pair for pair in zip(players, found, strict=True) if len(pair[1]) > 0]
-        able.sort(key=lambda pair: (min(pair[1].score), pair[0].host))
-        return cls(
-            [player for player, _ in able],
-            [each for _, each in able],
-            serving,
-            source,
-            demand,
-            ranking,
-        )
+        found = source.of_all(players, serving.available)
+        order = np.lexsort((players.host, found.least_score()))
+        order = order[found.counts[order] > 0]
+        return cls(players.take(order), found.take(order), serving, source, demand, ranking)
+
+    def strategies(self, player: int) -> Strategies:
+        """Return what a player can choose from as long as the VMs are there."""
+        own = self._strategies.get(player)
+        if own is None:
+            own = self._strategies[player] = self.hands[player]
+        return own
 
     @property
     def taken(self) -> IntArray:
-        """VMs of each kind that each player takes, nothing for who has not moved, (P, T)."""
+        """VMs of each kind that each player takes, shape (P, T)."""
         taken = np.zeros((len(self.players), len(self.demand)), dtype=np.int64)
         if self.moves:
             taken[list(self.moves)] = [move.taken for move in self.moves.values()]
@@ -113,46 +117,57 @@ class Game:
         totals: IntArray = np.array(taken, np.int64).reshape(-1, len(self.demand)).sum(axis=0)
         return totals
 
+    def skewness(self) -> FloatArray:
+        """Return ske(m) of all players as they have moved, shape (P,)."""
+        capacity = self.players.capacity[:, self.ranking]
+        skew = skewness(capacity - self.players.free[:, self.ranking], capacity)
+        for player, move in self.moves.items():
+            skew[player] = move.strategies.skewness[move.chosen]
+        return skew
+
     def potential(self) -> float:
         """Return v(A) minus everybody's skewness: what a better response raises as much as U."""
-        skew = sum(move.strategies.skewness[move.chosen] for move in self.moves.values())
-        return self.serving.fairness_of_one(self.totals.tolist()) - skew
+        fairness = self.serving.fairness_of_one(self.totals.tolist())
+        return fairness - float(self.skewness().sum())
+
+    def move(self, player: int, totals: Counts) -> Move:
+        """Return a player's move; to take nothing where it has none and all take ``totals``."""
+        move = self.moves.get(player)
+        if move is None:
+            fairness = [self.serving.fairness_of_one(totals)]
+            move = Move(player, self._nothing(player), [totals], fairness, 0)
+        return move
 
     def clipped(self, player: int, left: Sequence[int]) -> Strategies:
         """Return a player's strategies clipped to the VMs that are left.
 
         Where nothing of them is left, the one strategy of taking nothing.
         """
-        own = self.strategies[player]
+        own = self.strategies(player)
         if not self.needs_more(player, left):
             return own
         # Plain numbers, also where the caller counts in an array.
         most = [int(each) for each in left]
         rows = [tuple(map(min, row, most)) for row in own.rows]
-        rows = [row for row in rows if any(row)] or [(0,) * len(most)]
+        rows = [row for row in rows if any(row)]
+        if not rows:
+            return self._nothing(player)
         return rescored(self.players[player], rows, self._demand, self._ranking)
 
-    def nothing(self, players: Sequence[int]) -> list[Strategies]:
-        """Return the one strategy of taking nothing for each of some players."""
-        if not players:
-            return []
-        capacity = np.array([self.players[player].capacity for player in players])
-        free = np.array([self.players[player].free for player in players])
-        used = (capacity - free)[:, self.ranking]
+    def _nothing(self, player: int) -> Strategies:
         rows = [(0,) * len(self.demand)]
-        skews = skewness(used, capacity[:, self.ranking]).tolist()
-        return [Strategies(rows, [0.0], [skew]) for skew in skews]
+        return rescored(self.players[player], rows, self._demand, self._ranking)
 
     def needs_more(self, player: int, left: Sequence[int]) -> bool:
         """Would one of a player's strategies take more of a kind than is left?"""
-        return any(any(map(gt, row, left)) for row in self.strategies[player].rows)
+        return any(any(map(gt, row, left)) for row in self.strategies(player).rows)
 
     def refresh(self, player: int, left: Sequence[int]) -> None:
         """Look for strategies anew if the player's own need VMs that are not left."""
         if self.needs_more(player, left):
             found = self.source.strategies(self.players[player], np.array(left, dtype=np.int64))
             if len(found) > 0:
-                self.strategies[player] = found
+                self._strategies[player] = self.anew[player] = found
 
     def weigh(
         self, player: int, strategies: Strategies, others: Sequence[int] | Sequence[Counts]

@@ -1,4 +1,4 @@
-"""Players and where their strategies come from."""
+"""Where the strategies of players come from."""
 
 from __future__ import annotations
 
@@ -13,27 +13,17 @@ from placement.budget import Budget
 from placement.combinations import POOL, Tables, top_combinations
 from placement.errors import ParameterError
 from placement.model import FloatArray, IntArray, Snapshot
-from placement.vm_kinds import VmKinds, hosts_for, vms_that_fit
+from placement.players import Player, Players
+from placement.vm_kinds import VmKinds
 
 #: For so many players like it strategies are drawn when one asks alone.
-_ASK_LATER: Final = 4
+_ASK_LATER: Final = 16
 
 #: Combinations that are found for all questions asked at once, beyond the least.
 _POOLS: Final = 2_000
 
 #: VMs of each kind.
 Counts: TypeAlias = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Player:
-    """A host in one game."""
-
-    host: int
-    capacity: IntArray  #: (R,)
-    free: IntArray  #: (R,) free vector F(m) when the game begins
-    room: IntArray  #: (R,) the part of it below the overload threshold
-    fits: IntArray  #: (T,) VMs of each kind that the room holds by themselves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +54,60 @@ class Strategies:
         )
 
 
+@dataclass(slots=True, eq=False)
+class Hands:
+    """The strategies of many players, drawn from pools that hosts alike share.
+
+    Most players are only ever looked at all together, so one's own lists are
+    made when it is its turn.
+    """
+
+    pools: list[Strategies]
+    pool: IntArray  #: (P,) of which each player draws, -1 for nothing at all
+    places: IntArray  #: (P, K) its strategies in that pool, -1 after the last
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    def __getitem__(self, player: int) -> Strategies:
+        if self.pool[player] < 0:
+            return Strategies([], [], [])
+        pool = self.pools[self.pool[player]]
+        places = [place for place in self.places[player].tolist() if place >= 0]
+        return Strategies(
+            [pool.rows[place] for place in places],
+            [pool.score[place] for place in places],
+            [pool.skewness[place] for place in places],
+        )
+
+    @property
+    def counts(self) -> IntArray:
+        """How many strategies each player has, shape (P,)."""
+        counts: IntArray = (self.places >= 0).sum(axis=1)
+        return counts
+
+    def least_score(self) -> FloatArray:
+        """Return the lowest score of each player's strategies, infinite for none, shape (P,)."""
+        scores = np.array([each for pool in self.pools for each in pool.score] or [np.inf])
+        own = np.where(self.places >= 0, scores[self.numbered()], np.inf)
+        least: FloatArray = own.min(axis=1, initial=np.inf)
+        return least
+
+    def numbered(self) -> IntArray:
+        """Return the strategies of each player as places in all pools, one after another.
+
+        Shape (P, K); of who has fewer, its first again.
+        """
+        starts = np.cumsum([0, *(len(pool) for pool in self.pools)])
+        own = np.where(self.places >= 0, self.places, self.places[:, :1])
+        numbered: IntArray = np.maximum(own + starts[self.pool][:, None], 0)
+        return numbered
+
+    def take(self, which: IntArray) -> Hands:
+        """Return those of some players, in that order."""
+        return Hands(self.pools, self.pool[which], self.places[which])
+
+
 class StrategySource(Protocol):
     """Finds the strategies of a player when so many VMs of each kind are left."""
 
@@ -71,7 +115,7 @@ class StrategySource(Protocol):
         """Return at least one strategy if any combination fits."""
         ...
 
-    def of_all(self, players: Sequence[Player], left: IntArray) -> list[Strategies]:
+    def of_all(self, players: Players, left: IntArray) -> Hands:
         """Return the strategies of many players, asked at once."""
         ...
 
@@ -130,33 +174,6 @@ def rescored(
     return Strategies(rows, scores, skews)
 
 
-def players_of(
-    snapshot: Snapshot, kinds: VmKinds, free: IntArray, room: IntArray, ranking: IntArray
-) -> list[Player]:
-    """Return the hosts that can play: something free of every ranking resource, room for a VM.
-
-    ``free`` and ``room``, shape (H, R), as the game finds them.
-    """
-    open_to = hosts_for(snapshot, kinds)
-    fits = (
-        np.stack(
-            [
-                np.where(open_to[kind], vms_that_fit(room, kinds.demand[kind]), 0)
-                for kind in range(len(kinds))
-            ],
-            axis=1,
-        )
-        if len(kinds)
-        else np.zeros((len(free), 0), dtype=np.int64)
-    )
-    free, room = free.copy(), room.copy()
-    able = (free[:, ranking] > 0).all(axis=1) & (fits > 0).any(axis=1)
-    return [
-        Player(host, snapshot.capacity[host], free[host], room[host], fits[host])
-        for host in np.flatnonzero(able).tolist()
-    ]
-
-
 class TopCombinations:
     """Strategies by search: the best combinations by minimum utilization.
 
@@ -198,33 +215,51 @@ class TopCombinations:
         waiting = self._drawn.get((host, most))
         if not waiting:
             # Who asks alone, because VMs ran out, is followed by others like it.
-            waiting = self.of_all([player] * _ASK_LATER, left)
-            self._drawn[host, most] = waiting
+            alike = Players(
+                *(
+                    np.repeat(np.asarray(each)[None], _ASK_LATER, axis=0)
+                    for each in (
+                        player.host,
+                        player.capacity,
+                        player.free,
+                        player.room,
+                        player.fits,
+                    )
+                )
+            )
+            hands = self.of_all(alike, left)
+            waiting = self._drawn[host, most] = [hands[place] for place in range(_ASK_LATER)]
         return waiting.pop()
 
-    def of_all(self, players: Sequence[Player], left: IntArray) -> list[Strategies]:
+    def of_all(self, players: Players, left: IntArray) -> Hands:
         """Return the strategies of many players when so many VMs of each kind are left."""
-        capacity, free, room, fits = (
-            np.array([getattr(player, name) for player in players])
-            for name in ("capacity", "free", "room", "fits")
+        hands = Hands(
+            [],
+            np.full(len(players), -1, dtype=np.int64),
+            np.full((len(players), self._eta), -1, dtype=np.int64),
         )
-        self._make_tables(room.max(axis=0))
+        if not len(players):
+            return hands
+        self._make_tables(players.room.max(axis=0))
         # What does not fit anyway must not tell questions apart.
-        asked = np.concatenate([capacity, free, room, np.minimum(fits, left)], axis=1)
+        asked = np.concatenate(
+            [players.capacity, players.free, players.room, np.minimum(players.fits, left)], axis=1
+        )
         questions = asked.view(f"V{asked.shape[1] * asked.itemsize}").ravel().tolist()
         who_asks: dict[bytes, list[int]] = {}
         for place, question in enumerate(questions):
             who_asks.setdefault(question, []).append(place)
         # So many alternatives that hosts alike differ, in all no more than are of use.
         enough = max(2 * self._eta, _POOLS // len(who_asks))
-        found: list[Strategies] = [Strategies([], [], [])] * len(players)
         for question, places in who_asks.items():
             pool = min(POOL, self._eta * len(places), enough)
             answer = self._answer(question, players[places[0]], left, pool)
-            if answer is not None:
-                for place, drawn in zip(places, self._draw(answer, len(places)), strict=True):
-                    found[place] = drawn
-        return found
+            if answer is not None and len(answer):
+                drawn = self._draw(answer, len(places))
+                hands.pool[places] = len(hands.pools)
+                hands.places[places, : drawn.shape[1]] = drawn
+                hands.pools.append(answer)
+        return hands
 
     def _make_tables(self, largest: IntArray) -> None:
         """See to tables that serve rooms up to the largest."""
@@ -259,21 +294,14 @@ class TopCombinations:
         self._known[question] = answer
         return answer
 
-    def _draw(self, answer: Strategies, number: int) -> list[Strategies]:
-        """Return the ``eta`` best for so many players, equals in random order."""
+    def _draw(self, answer: Strategies, number: int) -> IntArray:
+        """Return the places of the ``eta`` best for so many players, equals in random order."""
         score = np.array(answer.score)
         shuffled = self._rng.random((number, len(score)))
         # Scores are sorted by, then the random numbers.
         order = np.argsort(shuffled, axis=1)
         best = np.take_along_axis(order, np.argsort(-score[order], axis=1, kind="stable"), axis=1)
-        return [
-            Strategies(
-                [answer.rows[place] for place in places],
-                [answer.score[place] for place in places],
-                [answer.skewness[place] for place in places],
-            )
-            for places in best[:, : self._eta].tolist()
-        ]
+        return np.asarray(best[:, : self._eta])
 
 
 class GivenStrategies:
@@ -308,14 +336,26 @@ class GivenStrategies:
         rows = [tuple(row) for row in clipped[fits].tolist()]
         return with_scores(player, rows, self._demand, self._ranking)
 
-    def of_all(self, players: Sequence[Player], left: IntArray) -> list[Strategies]:
+    def of_all(self, players: Players, left: IntArray) -> Hands:
         """Return the strategies of many players when so many VMs of each kind are left."""
-        searching = [player for player in players if player.host not in self._given]
-        searched = iter(self._others.of_all(searching, left) if searching else [])
-        return [
-            self.strategies(player, left) if player.host in self._given else next(searched)
-            for player in players
+        is_given = np.isin(players.host, list(self._given))
+        searched = self._others.of_all(players.take(np.flatnonzero(~is_given)), left)
+        found = [
+            self.strategies(players[place], left) for place in np.flatnonzero(is_given).tolist()
         ]
+        width = max([searched.places.shape[1], *(len(each) for each in found)])
+        hands = Hands(
+            [*searched.pools, *found],
+            np.full(len(players), -1, dtype=np.int64),
+            np.full((len(players), width), -1, dtype=np.int64),
+        )
+        hands.pool[~is_given] = searched.pool
+        hands.places[~is_given, : searched.places.shape[1]] = searched.places
+        for number, place in enumerate(np.flatnonzero(is_given).tolist()):
+            if len(found[number]):
+                hands.pool[place] = len(searched.pools) + number
+                hands.places[place, : len(found[number])] = np.arange(len(found[number]))
+        return hands
 
 
 def given_by_kind(
