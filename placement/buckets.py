@@ -10,15 +10,18 @@ from __future__ import annotations
 import heapq
 import math
 import operator
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from placement.model import BoolArray, IntArray
+from placement.model import IntArray
 from placement.vm_kinds import VmKinds
 
 _Entry: TypeAlias = tuple[float, int, int]
+#: More shapes than these are compared by numpy, which takes its time to start.
+_FEW_SHAPES: Final = 12
 #: Above every index of a host.
 _NO_HOST: Final = 2**62
 
@@ -63,10 +66,12 @@ def mismatch(demand: Sequence[int], free: Sequence[int], pool: Sequence[int]) ->
 class FreeBuckets:
     """Finds the host of least H for a kind of VM, the lowest index among equals.
 
-    A bucket's hosts are a heap of indexes. Each demand has a heap for each host
-    class: (H, first host, bucket) of the buckets that hold one more of its VMs.
-    An entry's first host may lag behind: hosts leave a bucket far more often
-    than entries are looked at, so an entry is corrected when it comes to the top.
+    A bucket's hosts are a heap of indexes. H does not depend on the size of a VM,
+    so demands of one shape (multiples of one vector) share it, and of one shape
+    what holds a larger VM holds a smaller. For each shape, host class and largest
+    size that fits there is a heap: (H, first host, bucket). An entry's first host
+    may lag behind: hosts leave a bucket far more often than entries are looked
+    at, so an entry is corrected when it comes to the top.
 
     Parameters
     ----------
@@ -79,31 +84,41 @@ class FreeBuckets:
 
     Notes
     -----
-    For every demand d and every bucket b that holds hosts and one more VM of d:
-    ``noted[d][b]`` is at most the first host of b and stands in an entry of
-    d's heap; ``noted_by_all[b]`` is at least every ``noted[d][b]``, so that a
-    host that joins and is not below it concerns no heap.
+    For every shape s and every bucket b that holds hosts and one more VM of the
+    least size of s: ``noted[s][b]`` is at most the first host of b and stands in
+    an entry of a heap of s; ``noted_by_all[b]`` is at least every
+    ``noted[s][b]``, so that a host that joins and is not below it concerns no
+    heap.
     """
 
     def __init__(
         self, room: IntArray, host_class: IntArray, pool: IntArray, kinds: VmKinds
     ) -> None:
-        demands, of_kind = np.unique(kinds.demand, axis=0, return_inverse=True)
-        self._scores = Mismatches(demands, pool)
-        self._demands: list[list[int]] = demands.tolist()
+        self._shapes = Shapes(kinds.demand, pool)
+        demands: dict[tuple[int, ...], int] = {}
         self._ids: dict[tuple[int, ...], int] = {}
         self._keys: list[tuple[int, ...]] = []
         self._hosts: list[list[int]] = []
         self._after: list[dict[int, int]] = []
-        self._fits: list[list[tuple[int, float]]] = []
-        self._noted: list[dict[int, int]] = [{} for _ in self._demands]
+        self._fits: list[list[tuple[int, int, float]]] = []
+        self._noted: list[dict[int, int]] = [{} for _ in self._shapes.sizes]
         self._noted_by_all: list[int] = []
-        classes = kinds.eligible.shape[1]
-        self._best: list[list[list[_Entry]]] = [[[] for _ in range(classes)] for _ in self._demands]
-        self._of_kind = [
-            (demand, [self._best[demand][each] for each in np.flatnonzero(open_to).tolist()])
-            for demand, open_to in zip(of_kind.ravel().tolist(), kinds.eligible, strict=True)
+        #: of each shape and class, by how many of its sizes fit
+        self._best: list[list[list[list[_Entry]]]] = [
+            [[[] for _ in range(len(sizes) + 1)] for _ in range(kinds.eligible.shape[1])]
+            for sizes in self._shapes.sizes
         ]
+        #: of each kind its demand, its shape, and the heaps of hosts that hold it
+        self._of_kind: list[tuple[int, int, list[list[_Entry]]]] = []
+        for demand, open_to in zip(map(tuple, kinds.demand.tolist()), kinds.eligible, strict=True):
+            shape, least = self._shapes.place(demand)
+            heaps = [
+                heap
+                for each in np.flatnonzero(open_to).tolist()
+                for heap in (self._best[shape][each][least:] if shape >= 0 else ())
+            ]
+            self._of_kind.append((demands.setdefault(demand, len(demands)), shape, heaps))
+        self._demands = list(demands)
         for key, hosts in _alike(room, host_class):
             bucket = self._bucket(key)
             self._hosts[bucket] = hosts  # in ascending order, so a heap
@@ -126,7 +141,7 @@ class FreeBuckets:
         noted_by_all, heappush, heappop = self._noted_by_all, heapq.heappush, heapq.heappop
         chosen: list[int] = []
         for kind in line:
-            demand, heaps = of_kind[kind]
+            demand, shape, heaps = of_kind[kind]
             best = None
             for heap in heaps:
                 while heap:
@@ -136,7 +151,7 @@ class FreeBuckets:
                         if best is None or entry < best:
                             best = entry
                         break
-                    self._correct(demand, heap)
+                    self._correct(shape, heap)
             if best is None:
                 break
             _, host, bucket = best
@@ -150,10 +165,10 @@ class FreeBuckets:
             chosen.append(host)
         return chosen
 
-    def _correct(self, demand: int, heap: list[_Entry]) -> None:
+    def _correct(self, shape: int, heap: list[_Entry]) -> None:
         """Bring the top entry of a heap up to date, or drop it."""
         score, host, bucket = heap[0]
-        noted = self._noted[demand]
+        noted = self._noted[shape]
         if noted[bucket] != host:  # another entry tells of this bucket
             heapq.heappop(heap)
             return
@@ -169,11 +184,11 @@ class FreeBuckets:
     def _note(self, bucket: int, host: int) -> None:
         """Tell all heaps that a bucket begins with this host, or with one before it."""
         of_class = self._keys[bucket][-1]
-        for demand, score in self._fits[bucket]:
-            noted = self._noted[demand]
+        for shape, sizes, score in self._fits[bucket]:
+            noted = self._noted[shape]
             if host < noted.get(bucket, _NO_HOST):
                 noted[bucket] = host
-                heapq.heappush(self._best[demand][of_class], (score, host, bucket))
+                heapq.heappush(self._best[shape][of_class][sizes], (score, host, bucket))
         self._noted_by_all[bucket] = host
 
     def _bucket_after(self, bucket: int, demand: int) -> int:
@@ -190,43 +205,93 @@ class FreeBuckets:
             self._hosts.append([])
             self._after.append({})
             self._noted_by_all.append(_NO_HOST)
-            self._fits.append(self._scores.of(key[:-1]))
+            self._fits.append(self._shapes.of(key[:-1]))
         return bucket
 
 
-class Mismatches:
-    """H of many demands against one free vector at a time; see `mismatch`.
+class Shapes:
+    """The S shapes among some demands, and H of each against one free vector at a time.
+
+    A shape is a vector without a common divisor; a demand is so many times that,
+    its size. See `mismatch`.
 
     Parameters
     ----------
-    demands : ndarray of int64, shape (D, R)
+    demand : ndarray of int64, shape (T, R)
+        One of nothing has no shape and fits nowhere.
     pool : ndarray of int64, shape (R,)
     """
 
-    def __init__(self, demands: IntArray, pool: IntArray) -> None:
-        reference = (demands > 0).argmax(axis=1)
-        self._reference = reference
-        self._demands = demands
-        rows = np.arange(len(demands))
-        asked = np.asarray(demands.any(axis=1))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            self._shape = demands / demands[rows, reference][:, None]
-            self._scale = np.where(pool > 0, pool[reference][:, None] / pool, 0.0)
-        self._shape[~asked] = 0.0
-        # A demand of nothing fits nowhere.
-        self._least = np.where(asked[:, None], demands, np.iinfo(np.int64).max)
+    def __init__(self, demand: IntArray, pool: IntArray) -> None:
+        divisor = np.gcd.reduce(demand, axis=1, initial=0)
+        shape = (demand // np.maximum(divisor, 1)[:, None])[divisor > 0]
+        self._of_shape: dict[tuple[int, ...], int] = {}
+        sizes: list[set[int]] = []
+        for vector, size in zip(map(tuple, shape.tolist()), divisor[divisor > 0], strict=True):
+            number = self._of_shape.setdefault(vector, len(sizes))
+            if number == len(sizes):
+                sizes.append(set())
+            sizes[number].add(int(size))
+        #: sizes of the demands of each shape, ascending
+        self.sizes = [sorted(each) for each in sizes]
+        vectors = np.array(list(self._of_shape), dtype=np.int64).reshape(-1, len(pool))
+        self._reference = (vectors > 0).argmax(axis=1)
+        of_reference = vectors[np.arange(len(vectors)), self._reference][:, None]
+        self._ratio = vectors / of_reference
+        self._scale = np.divide(
+            pool[self._reference][:, None], pool, out=np.zeros(vectors.shape), where=pool > 0
+        )
+        self._vectors = np.where(vectors > 0, vectors, 1)
+        self._nothing = vectors == 0
+        self._few = [
+            (
+                [(r, amount) for r, amount in enumerate(vector) if amount],
+                reference,
+                list(zip(ratio, scale, strict=True)),
+            )
+            for vector, reference, ratio, scale in zip(
+                self._of_shape,
+                self._reference.tolist(),
+                self._ratio.tolist(),
+                self._scale.tolist(),
+                strict=True,
+            )
+        ]
 
-    def of(self, free: Sequence[int]) -> list[tuple[int, float]]:
-        """Return the demands that fit in the free vector, each with its H."""
-        room = np.array(free, dtype=np.int64)
-        below: BoolArray = np.less_equal(self._least, room)
-        fits = np.flatnonzero(below.all(axis=1))
-        if len(fits) == 0:
-            return []
-        # What fits asks for some of its reference, so that there is some.
-        shape = room / room[self._reference[fits]][:, None]
-        score = (np.abs(self._shape[fits] - shape) * self._scale[fits]).sum(axis=1)
-        return list(zip(fits.tolist(), score.tolist(), strict=True))
+    def place(self, demand: tuple[int, ...]) -> tuple[int, int]:
+        """Return the shape of a demand, -1 for none, and how many sizes fit where it does."""
+        divisor = math.gcd(*demand)
+        if divisor == 0:
+            return -1, 0
+        shape = self._of_shape[tuple(amount // divisor for amount in demand)]
+        return shape, self.sizes[shape].index(divisor) + 1
+
+    def of(self, free: Sequence[int]) -> list[tuple[int, int, float]]:
+        """Return the shapes of which the free vector holds some size, how many sizes, and H."""
+        if len(self._few) > _FEW_SHAPES:
+            return self._of_many(np.array(free, dtype=np.int64))
+        found = []
+        for shape, (asked, reference, terms) in enumerate(self._few):
+            sizes = bisect_right(self.sizes[shape], min([free[r] // amount for r, amount in asked]))
+            if sizes:
+                # What fits asks for some of its reference, so that there is some.
+                score, of_reference = 0.0, free[reference]
+                for amount, (ratio, scale) in zip(free, terms, strict=True):
+                    score += abs(ratio - amount / of_reference) * scale
+                found.append((shape, sizes, score))
+        return found
+
+    def _of_many(self, free: IntArray) -> list[tuple[int, int, float]]:
+        """The same, sooner where there are many shapes."""
+        most = np.where(self._nothing, np.iinfo(np.int64).max, free // self._vectors).min(axis=1)
+        found = []
+        for shape in np.flatnonzero(most > 0).tolist():
+            if sizes := bisect_right(self.sizes[shape], int(most[shape])):
+                found.append((shape, sizes))
+        fits = np.array([shape for shape, _ in found], dtype=np.int64)
+        ratio = free / free[self._reference[fits]][:, None]
+        score = (np.abs(self._ratio[fits] - ratio) * self._scale[fits]).sum(axis=1).tolist()
+        return [(*each, h) for each, h in zip(found, score, strict=True)]
 
 
 def _alike(room: IntArray, host_class: IntArray) -> list[tuple[tuple[int, ...], list[int]]]:

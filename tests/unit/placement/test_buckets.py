@@ -1,0 +1,36 @@
+"""H of many demands at once, against H of one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from placement import buckets
+from placement.buckets import Shapes, mismatch
+
+
+def some_demands(rng, kinds):
+    """Return demands of which many are multiples of others; one asks for nothing."""
+    vectors = rng.integers(0, 4, (5, 3))
+    demands = vectors[rng.integers(0, 5, kinds)] * rng.integers(1, 5, (kinds, 1))
+    return np.concatenate([demands, np.zeros((1, 3), dtype=np.int64)])
+
+
+@pytest.mark.parametrize("few_shapes", [0, 100])
+@pytest.mark.parametrize("seed", range(20))
+def test_what_fits_and_its_mismatch_are_those_of_each_demand_by_itself(
+    seed, few_shapes, monkeypatch
+):
+    monkeypatch.setattr(buckets, "_FEW_SHAPES", few_shapes)
+    rng = np.random.default_rng(seed)
+    demands, pool = some_demands(rng, 12), np.array([100, 70, 0 if seed % 3 == 0 else 30])
+    shapes = Shapes(demands, pool)
+
+    for free in rng.integers(0, 12, (30, 3)).tolist():
+        found = {shape: (sizes, score) for shape, sizes, score in shapes.of(free)}
+        for demand in demands.tolist():
+            shape, least = shapes.place(tuple(demand))
+            fits = any(demand) and all(a <= b for a, b in zip(demand, free, strict=True))
+            assert (found.get(shape, (0, 0.0))[0] >= max(least, 1)) == fits
+            if fits:
+                assert found[shape][1] == mismatch(demand, free, pool.tolist())
