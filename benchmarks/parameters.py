@@ -97,7 +97,9 @@ def print_rounds(hosts: int, seeds: int) -> None:
             for name, each in rounds.items():
                 found = measure(each, {parameter: value})
                 times = found.seconds / base[name].seconds
-                cells.append(f"{found.points:>12.2f}{found.unfair:>10.4f}{times:>7.2f}")
+                cells.append(
+                    f"{round(found.points, 2) + 0.0:>12.2f}{found.unfair:>10.4f}{times:>7.2f}"
+                )
             print(f"{line:<32}" + "".join(cells), flush=True)
 
 

@@ -77,7 +77,7 @@ def scan_table(given: argparse.Namespace, say: Callable[[str], None]) -> None:
         print_head(title, snapshot, "scan")
         bound = allocation_bound(snapshot, 0)
         cores = float((placed * snapshot.demand[:, 0]).sum())
-        print(f"  {'scan of all hosts':<18}{seconds:>9.3f}{1:>10.3f}{cores / bound:>13.4f}")
+        print(f"  {'scan of all hosts':<18}{seconds:>9.3f}{1:>15.3f}{cores / bound:>13.4f}")
         for name in POLICIES:
             say(f"{title}: {name}")
             print_line(name, snapshot, measure(snapshot, name, given.repeats), seconds, bound)
@@ -90,7 +90,7 @@ def slot_table(given: argparse.Namespace, say: Callable[[str], None]) -> None:
     say("a slot's work")
     seconds = min(first_fit_pass(snapshot)[0] for _ in range(given.repeats))
     print_head("a slot: 10,000 VMs on 12,500 half filled hosts", snapshot, "numpy pass")
-    print(f"  {'numpy first fit':<18}{seconds:>9.3f}{1:>10.3f}")
+    print(f"  {'numpy first fit':<18}{seconds:>9.3f}{1:>15.3f}")
     bound = allocation_bound(snapshot, 0)
     for name in POLICIES:
         print_line(name, snapshot, measure(snapshot, name, given.repeats), seconds, bound)
@@ -155,7 +155,7 @@ def print_head(title: str, snapshot: Snapshot, base: str) -> None:
     vectors = len(np.unique(snapshot.free, axis=0))
     print(f"\n{title}: {snapshot.count.sum()} VMs, {vectors} distinct free vectors")
     print(
-        f"  {'policy':<18}{'seconds':>9}{'of ' + base:>10}{'cores/bound':>13}{'points':>8}"
+        f"  {'policy':<18}{'seconds':>9}{'of ' + base:>15}{'cores/bound':>13}{'points':>8}"
         f"{'unfair':>9}  cut"
     )
 
@@ -170,9 +170,10 @@ def print_line(
     seconds, allocation = measured
     counts, requests = allocation.placed[:, 2], allocation.placed[:, 0]
     cores = float((counts * snapshot.demand[requests, 0]).sum())
-    points = 100 * (bound - cores) / float(snapshot.pool[0])
+    # Rounding errors are no points at all.
+    points = round(100 * (bound - cores) / float(snapshot.pool[0]), 2) + 0.0
     print(
-        f"  {name:<18}{seconds:>9.3f}{seconds / base_s:>10.3f}{cores / bound:>13.4f}{points:>8.2f}"
+        f"  {name:<18}{seconds:>9.3f}{seconds / base_s:>15.3f}{cores / bound:>13.4f}{points:>8.2f}"
         f"{unfairness(snapshot, allocation):>9.4f}  {'yes' if allocation.cut else 'no'}"
     )
 

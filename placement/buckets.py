@@ -284,10 +284,11 @@ class Shapes:
     def _of_many(self, free: IntArray) -> list[tuple[int, int, float]]:
         """The same, sooner where there are many shapes."""
         most = np.where(self._nothing, np.iinfo(np.int64).max, free // self._vectors).min(axis=1)
-        found = []
-        for shape in np.flatnonzero(most > 0).tolist():
-            if sizes := bisect_right(self.sizes[shape], int(most[shape])):
-                found.append((shape, sizes))
+        found = [
+            (shape, sizes)
+            for shape in np.flatnonzero(most > 0).tolist()
+            if (sizes := bisect_right(self.sizes[shape], int(most[shape])))
+        ]
         fits = np.array([shape for shape, _ in found], dtype=np.int64)
         ratio = free / free[self._reference[fits]][:, None]
         score = (np.abs(self._ratio[fits] - ratio) * self._scale[fits]).sum(axis=1).tolist()
