@@ -67,6 +67,9 @@ class ControllerSettings(SharedSettings):
         le=MAX_TIMEOUT_S,
         description="Given to a guest that is to shut down, before it is forced.",
     )
+    default_image: str | None = Field(
+        None, description="Image of requests that name none; None: what their hosts name."
+    )
 
     url: str | None = Field(None, description="Where the command line finds the API.")
     token: SecretStr | None = Field(None, description="With which it speaks there.")

@@ -18,15 +18,16 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from hypervisor import wire
-from hypervisor.errors import HostUnreachableError, OperationFailedError
+from hypervisor.errors import HostUnreachableError, HypervisorError, OperationFailedError
 from hypervisor.model import DomainSeen, DomainSpec, HostReport, Mark
 
 # -P: not a module of that name in the current folder.
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child")
+_PIECE_BYTES: Final = 1 << 20  #: of an upload, between two looks at the clock
 _STDERR_KEPT: Final = 2000  #: bytes of the child's last words in an error message
 _BURIAL_S: Final = 5.0  #: until a killed child has ended; longer if the kernel holds it
 _GOODBYE_S: Final = 0.5  #: for a child that is asked to end by itself
@@ -77,14 +78,19 @@ class HostConnection:
         pool: str,
         name: str,
         base_volume: str | None,
+        base_format: str | None = None,
         capacity_gib: int,
         deadline_s: float | None = None,
     ) -> None:
-        """Make a sparse disk on a base image. One of that name is there: nothing."""
+        """Make a sparse disk on a base image. One of that name is there: nothing.
+
+        ``base_format`` is the base's; None: whatever the host finds in it.
+        """
         args = {
             "pool": pool,
             "name": name,
             "base_volume": base_volume,
+            "base_format": base_format,
             "capacity_gib": capacity_gib,
         }
         self._call("create_overlay", args, deadline_s)
@@ -135,6 +141,49 @@ class HostConnection:
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         """Delete a volume. Absent: nothing."""
         self._call("delete_volume", {"pool": pool, "name": name}, deadline_s)
+
+    def upload(
+        self,
+        *,
+        pool: str,
+        name: str,
+        path: str,
+        size_bytes: int,
+        sha256: str,
+        tell: Callable[[int], None],
+        deadline_s: float | None = None,
+    ) -> None:
+        """Bring a file of this machine into a volume that is not there yet.
+
+        Parameters
+        ----------
+        path : str
+            Of the file; it has ``size_bytes`` bytes with that hash, or it is refused.
+        tell : callable
+            Called with the bytes sent so far after every piece. What it raises ends the
+            upload.
+        deadline_s : float, optional
+            Of each piece.
+
+        Notes
+        -----
+        An upload that ends early deletes its volume. One that a deadline ended could not:
+        what the host has of it stays under that name.
+        """
+        begin = {"pool": pool, "name": name, "path": path, "size_bytes": size_bytes}
+        try:
+            self._call("upload_begin", begin, deadline_s)
+            sent = 0
+            while sent < size_bytes:
+                sent = self._call("upload_send", {"max_bytes": _PIECE_BYTES}, deadline_s)
+                tell(sent)
+            self._call("upload_end", {"sha256": sha256}, deadline_s)
+        except HostUnreachableError:
+            raise  # the upload has ended with its process or its connection
+        except BaseException:
+            with contextlib.suppress(HypervisorError):
+                self._call("upload_drop", {}, deadline_s)
+            raise
 
     def remove(
         self,

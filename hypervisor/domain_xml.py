@@ -81,12 +81,12 @@ def overlay(name: str, capacity_gib: int, base_path: str | None, base_format: st
     return ET.tostring(volume, encoding="unicode")
 
 
-def plain_volume(name: str, size_bytes: int) -> str:
-    """Volume XML of a raw image."""
+def plain_volume(name: str, size_bytes: int, *, sparse: bool = False) -> str:
+    """Volume XML of a file of that length; a sparse one takes its room as it is written."""
     volume = ET.Element("volume", type="file")
     _text(volume, "name", name)
     _text(volume, "capacity", str(size_bytes), unit="bytes")
-    _text(volume, "allocation", str(size_bytes), unit="bytes")
+    _text(volume, "allocation", "0" if sparse else str(size_bytes), unit="bytes")
     ET.SubElement(ET.SubElement(volume, "target"), "format", type="raw")
     return ET.tostring(volume, encoding="unicode")
 

@@ -15,6 +15,7 @@ from hypervisor import domain_xml, wire
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.model import DomainSeen, DomainSpec, DomainState, HostReport, Mark, domain_name
 from hypervisor.survey import Surveyor, state_of
+from hypervisor.uploads import Uploads
 
 #: Detects a dead peer after interval x (count + 1) seconds. A call's deadline is mostly
 #: earlier; this is for a connection that idles.
@@ -54,6 +55,7 @@ class LibvirtHost:
         self._uri = uri
         self._opened: libvirt.virConnect | None = None
         self._surveyor = Surveyor(uri)
+        self._uploads = Uploads(uri)
         self._operations: Mapping[str, Callable[..., Any]] = {
             "report": self._report,
             "find": self._find,
@@ -70,6 +72,10 @@ class LibvirtHost:
             "delete_volume": self._delete_volume,
             "remove": self._remove,
             "console_tail": self._console_tail,
+            "upload_begin": self._uploads.begin,
+            "upload_send": self._uploads.send,
+            "upload_end": self._uploads.end,
+            "upload_drop": self._uploads.drop,
         }
 
     def perform(self, op: str, args: Mapping[str, Any]) -> Any:
@@ -88,6 +94,7 @@ class LibvirtHost:
 
     def close(self) -> None:
         """Drop the connection, if there is one."""
+        self._uploads.close()
         if self._opened is not None:
             with contextlib.suppress(libvirt.libvirtError):
                 self._opened.close()
@@ -123,12 +130,13 @@ class LibvirtHost:
         pool: str,
         name: str,
         base_volume: str | None,
+        base_format: str | None,
         capacity_gib: int,
     ) -> None:
         store = conn.storagePoolLookupByName(pool)
         if _volume(store, name) is not None:
             return
-        base_path = base_format = None
+        base_path = None
         if base_volume is not None:
             base = _volume(store, base_volume)
             if base is None:
@@ -143,7 +151,8 @@ class LibvirtHost:
                     f" more than the {capacity_gib} GiB asked for",
                 )
             base_path = base.path()
-            base_format = domain_xml.volume_format(base.XMLDesc(0))
+            # What the register does not know, the host looks up in the file.
+            base_format = base_format or domain_xml.volume_format(base.XMLDesc(0))
         try:
             store.createXML(domain_xml.overlay(name, capacity_gib, base_path, base_format), 0)
         except libvirt.libvirtError as error:

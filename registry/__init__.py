@@ -9,6 +9,9 @@ from registry.errors import (
     IdempotencyConflictError,
     IdempotencyInProgressError,
     IllegalTransitionError,
+    ImageRefusedError,
+    ImageStoreError,
+    ImageTooLargeError,
     InvalidError,
     LeaseLostError,
     NotFoundError,
@@ -20,6 +23,7 @@ from registry.errors import (
 )
 from registry.faults import checkpoint
 from registry.ids import uuid7
+from registry.image_store import ImageStore, Incoming, Stored
 from registry.leases import CONTROL_LEASE
 from registry.lifecycle import (
     AssignmentEvent,
@@ -143,7 +147,12 @@ __all__ = [
     "Image",
     "ImageCopy",
     "ImageEvent",
+    "ImageRefusedError",
     "ImageState",
+    "ImageStore",
+    "ImageStoreError",
+    "ImageTooLargeError",
+    "Incoming",
     "InvalidError",
     "Inventory",
     "Lease",
@@ -178,6 +187,7 @@ __all__ = [
     "SharedSettings",
     "SshKey",
     "StaleEpochError",
+    "Stored",
     "StoredAnswer",
     "Subnet",
     "Tenant",

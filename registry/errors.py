@@ -92,6 +92,34 @@ class UriRefusedError(RegistryError):
         self.reason = reason
 
 
+class ImageRefusedError(RegistryError):
+    """A file that must not become an image."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the image is refused: {reason}")
+        self.reason = reason
+
+
+class ImageTooLargeError(RegistryError):
+    """An image is larger than the operator allows."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the image has more than {limit} bytes ({limit >> 30} GiB), which FUGA_IMAGE_MAX_GIB"
+            " is set to"
+        )
+        self.limit = limit
+
+
+class ImageStoreError(RegistryError):
+    """The folder in which images lie cannot be used."""
+
+    def __init__(self, folder: object, reason: str) -> None:
+        super().__init__(f"the image store {folder} cannot be written to: {reason}")
+        self.folder = str(folder)
+        self.reason = reason
+
+
 class RegistryUnavailableError(RegistryError):
     """The database does not answer, or is busy for too long. Trying again may help."""
 

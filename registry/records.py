@@ -160,7 +160,7 @@ class Image:
     min_memory_mib: int  #: that a VM of it needs; 0: not known
     size_bytes: int | None  #: of the file; None until it is here
     virtual_size_bytes: int | None  #: of the disk in it
-    source: str  #: the file's name or the URL that it came from
+    source: str | None  #: the file's name or the URL that it came from; told to operators
     received_bytes: int  #: of an import under way
     last_error: str | None
     created_at: datetime

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, PositiveFloat, SecretStr
+from pydantic import Field, PositiveFloat, PositiveInt, SecretStr
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -15,6 +15,7 @@ from pydantic_settings import (
 )
 
 from registry.errors import InvalidError
+from registry.image_store import ImageStore
 
 
 class SharedSettings(BaseSettings):
@@ -29,6 +30,12 @@ class SharedSettings(BaseSettings):
     broker_url: SecretStr | None = Field(
         default=None, description="Celery's broker; folders in the state directory by default."
     )
+    image_store: Path | None = Field(
+        default=None,
+        description="Folder of images, the same for API and workers; by default in the state"
+        " directory.",
+    )
+    image_max_gib: PositiveInt = Field(default=100, description="Largest file of an image.")
     lease_s: PositiveFloat = 30
     log_level: str = "info"
 
@@ -54,6 +61,11 @@ class SharedSettings(BaseSettings):
         if self.database_url is not None:
             return self.database_url.get_secret_value()
         return f"sqlite:///{self.state_dir.resolve() / 'fuga.db'}"
+
+    def resolved_image_store(self) -> ImageStore:
+        """Return the folder of images, as this machine sees it."""
+        folder = self.image_store or self.state_dir / "images"
+        return ImageStore(folder.resolve(), max_bytes=self.image_max_gib << 30)
 
 
 def celery_config(settings: SharedSettings) -> dict[str, Any]:

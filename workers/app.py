@@ -88,9 +88,15 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
                 pause_s=settings.silent_host_pause_s,
                 wait_s=settings.lane_wait_s,
             ),
+            store=settings.resolved_image_store(),
             owner=f"{socket.gethostname()}:{os.getpid()}:{uuid7().hex[-8:]}",
             lease_s=settings.lease_s,
             look_deadline_s=settings.look_deadline_s,
+            piece_deadline_s=settings.upload_piece_deadline_s,
+            upload_deadline_s=settings.upload_deadline_s,
+            upload_threads=threading.BoundedSemaphore(
+                settings.upload_threads or max(1, settings.concurrency // 2)
+            ),
             send=lambda due: _send(app, due),
         )
     finally:

@@ -111,7 +111,8 @@ def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> 
         host.create_overlay(
             pool=spec.pool,
             name=spec.volume,
-            base_volume=build.host.base_volume,
+            base_volume=build.image.volume if build.image else build.host.base_volume,
+            base_format=build.image.format if build.image else None,
             capacity_gib=build.resources.get("disk_gib", 0),
         )
         if spec.seed_volume is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from threading import Event
+from threading import BoundedSemaphore, Event
 from uuid import UUID
 
-from registry import Claim, Due, Registry
+from registry import Claim, Due, ImageStore, Registry
 from registry.faults import checkpoint
 from workers.errors import StoppingError
 from workers.gate import Gate
@@ -30,12 +30,22 @@ class WorkerContext:
 
     registry: Registry
     hosts: Gate
+    store: ImageStore
     owner: str
     lease_s: float
     look_deadline_s: float = 10.0  #: of the first look at a host, so that a hung one costs little
+    piece_deadline_s: float = 20.0  #: of each piece of an upload
+    upload_deadline_s: float = 3600.0  #: of all of them
+    #: an upload lasts, and its thread is missed by builds and removals
+    upload_threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(2))
     checkpoint: Callable[[str], None] = checkpoint
     stopping: Event = field(default_factory=Event)
     send: Callable[[Due], None] | None = None  #: to a worker, maybe this one
+
+    @property
+    def upload_lease_s(self) -> float:
+        """How long a claim on an upload lasts: nobody tells of it before a piece has ended."""
+        return self.lease_s + self.piece_deadline_s
 
     def pass_on(self, host_id: UUID) -> None:
         """Send the next work on a host, whose place is free now.

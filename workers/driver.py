@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -21,7 +21,13 @@ class HostDriver(Protocol):
         """Return the domain with this UUID, ours or not."""
 
     def create_overlay(
-        self, *, pool: str, name: str, base_volume: str | None, capacity_gib: int
+        self,
+        *,
+        pool: str,
+        name: str,
+        base_volume: str | None,
+        base_format: str | None,
+        capacity_gib: int,
     ) -> None:
         """Create a qcow2 volume on the base image; one of that name may be there already."""
 
@@ -59,6 +65,19 @@ class HostDriver(Protocol):
         volumes: Sequence[str],
     ) -> bool:
         """Remove an attempt's domain and volumes, look again, return whether all are gone."""
+
+    def upload(
+        self,
+        *,
+        pool: str,
+        name: str,
+        path: str,
+        size_bytes: int,
+        sha256: str,
+        tell: Callable[[int], None],
+        deadline_s: float | None = None,
+    ) -> None:
+        """Bring a file into a new volume; an upload that ends early leaves none where it can."""
 
     def delete_volume(self, pool: str, name: str) -> None:
         """Delete a volume; nothing if it is absent."""

@@ -23,6 +23,17 @@ class StoppingError(WorkersError):
         super().__init__("this worker is stopping")
 
 
+class UploadTooSlowError(WorkersError):
+    """A host takes an image so slowly that the thread is needed for others."""
+
+    def __init__(self, host: str, sent_bytes: int, deadline_s: float) -> None:
+        super().__init__(
+            f"host {host} took {sent_bytes} bytes in {deadline_s:g} s, the whole time for an upload"
+        )
+        self.host = host
+        self.sent_bytes = sent_bytes
+
+
 class DomainConflictError(WorkersError):
     """The VM's UUID is taken on its host by something that is not this assignment."""
 

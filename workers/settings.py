@@ -18,6 +18,15 @@ class WorkerSettings(SharedSettings):
     look_deadline_s: PositiveFloat = Field(
         10, description="The same for the first look at a host, so that a hung one costs little."
     )
+    upload_threads: PositiveInt | None = Field(
+        None, description="Threads that may bring images to hosts; half of them by default."
+    )
+    upload_deadline_s: PositiveFloat = Field(
+        3600, description="After it an upload is given up and tried again later."
+    )
+    upload_piece_deadline_s: PositiveFloat = Field(
+        20, description="For each MiB of it, so that a hung host is told from a slow one."
+    )
     lane_wait_s: PositiveFloat = Field(
         2, description="How long a thread waits for a lane of its host before it moves on."
     )

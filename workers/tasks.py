@@ -11,7 +11,7 @@ from uuid import UUID
 
 from celery import Celery
 
-from workers import builds, power, removals
+from workers import builds, power, removals, uploads
 from workers.context import WorkerContext
 
 
@@ -33,3 +33,11 @@ def register_tasks(app: Celery, context: WorkerContext) -> None:
     @app.task(name="workers.remove_leftover")  # type: ignore[untyped-decorator]  # celery is untyped
     def remove_leftover(leftover_id: str) -> None:
         removals.remove_leftover(UUID(leftover_id), context)
+
+    @app.task(name="workers.upload_image")  # type: ignore[untyped-decorator]  # celery is untyped
+    def upload_image(copy_id: str) -> None:
+        uploads.upload(UUID(copy_id), context)
+
+    @app.task(name="workers.remove_image")  # type: ignore[untyped-decorator]  # celery is untyped
+    def remove_image(copy_id: str) -> None:
+        uploads.remove(UUID(copy_id), context)

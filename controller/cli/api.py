@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias
 
 import httpx
 
@@ -15,6 +16,8 @@ from controller.cli.errors import ApiUnreachableError, ProblemError
 Json: TypeAlias = dict[str, Any]
 
 PAGE: Final = 500
+_PIECE_BYTES: Final = 1 << 18
+_UPLOAD_TIMEOUT_S: Final = 600.0  #: of a silence: the API checks and stores what it was sent
 _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0)  #: pauses between attempts
 
 
@@ -64,6 +67,37 @@ class Api:
     def delete(self, path: str) -> Json:
         """Remove something."""
         return self._call("DELETE", path)
+
+    def upload(
+        self,
+        path: str,
+        content: BinaryIO,
+        *,
+        query: Mapping[str, Any],
+        tell: Callable[[int, int], None],
+    ) -> Json:
+        """Send a file as it is; ``tell`` is given the bytes sent and those of the whole."""
+        size = content.seek(0, os.SEEK_END)
+        content.seek(0)
+
+        def pieces() -> Iterator[bytes]:
+            while piece := content.read(_PIECE_BYTES):
+                yield piece
+                tell(content.tell(), size)
+
+        try:
+            response = self._http.post(
+                f"/v1/{path}",
+                params={name: value for name, value in query.items() if value is not None},
+                content=pieces(),
+                headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)},
+                timeout=_UPLOAD_TIMEOUT_S,
+            )
+        except httpx.TransportError as error:
+            raise ApiUnreachableError(self.url, str(error) or repr(error)) from error
+        if response.is_success:
+            return self._content(response)
+        raise ProblemError(response.status_code, _problem(response))
 
     def items(self, path: str, *, most: int | None = None, **query: Any) -> Iterator[Json]:
         """Walk through a list page by page, at most ``most`` of it."""

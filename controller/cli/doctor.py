@@ -96,7 +96,9 @@ def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Itera
     from controller.embedded.state import Memory, StateDir  # noqa: PLC0415
 
     memory = Memory.load(StateDir(settings.state_dir))
-    embedded = embedded_settings(environ, memory.lab_uris) if memory.hosts_from else {}
+    embedded = {}
+    if memory.hosts_from:
+        embedded = embedded_settings(environ, memory.lab_uris, image=memory.default_image)
     given = {name.upper() for name in environ}
     for name in type(settings).model_fields:
         value = getattr(settings, name)

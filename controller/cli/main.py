@@ -13,6 +13,7 @@ from controller.cli import (
     env,
     explain,
     hosts,
+    images,
     keys,
     networks,
     power,
@@ -64,6 +65,7 @@ app.command(rich_help_panel=_LOOK)(rounds.events)
 app.command("solve", rich_help_panel=_LOOK)(solve_command)
 app.add_typer(hosts.app, rich_help_panel=_MANAGE)
 app.add_typer(catalogue.types, rich_help_panel=_MANAGE)
+app.add_typer(images.app, rich_help_panel=_MANAGE)
 app.add_typer(tenants.app, rich_help_panel=_MANAGE)
 app.add_typer(catalogue.tokens, rich_help_panel=_MANAGE)
 app.command(rich_help_panel=_MANAGE)(doctor.doctor)

@@ -83,6 +83,12 @@ def request(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Of the request; else one is made up.")] = None,
     tenant: Annotated[str | None, typer.Option(help="For whom; an operator must say.")] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[:REVISION]", help="Of `fuga image list`; else the installation's default."
+        ),
+    ] = None,
     requires: Annotated[
         list[str] | None, typer.Option(metavar="LABEL", help="Only on hosts with that label.")
     ] = None,
@@ -111,6 +117,8 @@ def request(
         body["name"] = name
     if tenant is not None:
         body["tenant"] = tenant
+    if image is not None:
+        body["image"] = image
     if host:
         body["hosts"] = host
     if network is not None:

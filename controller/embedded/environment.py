@@ -19,9 +19,13 @@ EMBEDDED_SETTINGS: Final[Mapping[str, str]] = {
 }
 
 
-def embedded_settings(environ: Mapping[str, str], lab_uris: tuple[str, ...]) -> dict[str, str]:
+def embedded_settings(
+    environ: Mapping[str, str], lab_uris: tuple[str, ...], *, image: str | None = None
+) -> dict[str, str]:
     """Return what `fuga up` adds: the operator's environment and file go before it."""
     ours = dict(EMBEDDED_SETTINGS)
+    if image is not None:
+        ours["default_image"] = image
     if lab_uris:
         # The lab is ours: its sockets may be named, which nobody may do from outside.
         parts = [urlsplit(uri) for uri in lab_uris]
@@ -39,10 +43,15 @@ def embedded_settings(environ: Mapping[str, str], lab_uris: tuple[str, ...]) -> 
 
 
 def child_environ(
-    environ: Mapping[str, str], state_dir: Path, listen: str, lab_uris: tuple[str, ...]
+    environ: Mapping[str, str],
+    state_dir: Path,
+    listen: str,
+    lab_uris: tuple[str, ...],
+    *,
+    image: str | None = None,
 ) -> dict[str, str]:
     """Return the whole environment of the processes."""
-    added = embedded_settings(environ, lab_uris)
+    added = embedded_settings(environ, lab_uris, image=image)
     return {
         **environ,
         **{f"FUGA_{name.upper()}": value for name, value in added.items()},

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from controller.cli.credentials import Credentials
 from controller.cli.errors import BadInputError, CliError, ProblemError
 from controller.embedded.lab_hosts import QEMU, Lab
+from controller.embedded.state import LAB_IMAGE
 
 if TYPE_CHECKING:
     from controller.cli.api import Api, Json
@@ -88,11 +91,24 @@ def lab_bodies(lab: Lab) -> list[dict[str, Any]]:
             "domain_type": host.domain_type,
             "pool": host.pool,
             "network": host.network,
-            "base_volume": host.base_volume,
             "memory_backing_mib": MEMORY_BACKING_MIB if lab.driver == QEMU else None,
         }
         for number, (host, amounts) in enumerate(zip(lab.hosts, CAPACITIES, strict=True), start=1)
     ]
+
+
+def add_lab_image(api: Api, file: Path) -> str:
+    """Put the lab's guest on offer, unless the newest revision is that very file."""
+    with file.open("rb") as content:
+        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+        if _missing(api, f"images/{LAB_IMAGE}"):
+            newest: Json = {}
+        else:
+            newest = api.get(f"images/{LAB_IMAGE}")
+        if newest.get("sha256") != sha256 or newest["state"] != "ready":
+            query = {"name": LAB_IMAGE, "format": "qcow2", "sha256": sha256, "source": file.name}
+            newest = api.upload("images/upload", content, query=query, tell=lambda *_: None)
+    return f"{newest['name']}:{newest['revision']}"
 
 
 def add_hosts(api: Api, bodies: Sequence[Mapping[str, Any]]) -> list[str]:

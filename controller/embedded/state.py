@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from controller.cli.credentials import FILE_NAME, write_private
 from controller.cli.errors import CliError
 from controller.embedded.processes import ProcessId
+
+LAB_IMAGE: Final = "lab"  #: name under which the lab's guest is registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,11 @@ class StateDir:
     def lab(self) -> Path:
         """All of the lab: its hosts' storage, its guest image."""
         return self.path / "lab"
+
+    @property
+    def lab_image(self) -> Path:
+        """The lab's guest, as a disk image."""
+        return self.lab / "guest" / "base.qcow2"
 
     @property
     def logs(self) -> Path:
@@ -81,6 +89,11 @@ class Memory:
     registered: bool = False  #: are all the lab's hosts in the register?
     catalogue: bool = False  #: have VM types and tenants been made?
     ending: bool = False  #: `fuga down` began and has not finished
+
+    @property
+    def default_image(self) -> str | None:
+        """Image of requests that name none: the lab's guest, where guests boot."""
+        return LAB_IMAGE if self.hosts_from == "lab" and self.driver == "qemu" else None
 
     @classmethod
     def load(cls, state: StateDir) -> Memory:

@@ -231,7 +231,8 @@ class Up:
 
     def _start_processes(self, listen: str, url: str) -> None:
         uris = self.memory.lab_uris if self.memory.hosts_from == "lab" else ()
-        environ = child_environ(os.environ, self.state.path, listen, uris)
+        image = self.memory.default_image
+        environ = child_environ(os.environ, self.state.path, listen, uris, image=image)
         self.supervisor = Supervisor(self.state.logs, self.state.processes, environ, say)
         connection = Connection(url=url, token=self.credentials.operator)
         self.api = Api(connection, timeout_s=10.0)
@@ -262,6 +263,8 @@ class Up:
                 done(f"VM types {', '.join(setup.VM_TYPES)}; tenants {', '.join(setup.TENANTS)}")
             credentials = setup.add_tenant_tokens(self.api, self.credentials, self._keep)
             self.credentials = credentials
+            if self.memory.default_image is not None:
+                done(f"image {setup.add_lab_image(self.api, self.state.lab_image)}")
             added = setup.add_hosts(self.api, bodies)
             if self.memory.hosts_from == "lab":
                 self._remember(registered=True)

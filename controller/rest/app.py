@@ -16,6 +16,7 @@ from controller.rest.routers import (
     events,
     health,
     hosts,
+    images,
     networks,
     power,
     requests,
@@ -28,13 +29,15 @@ from controller.rest.routers import (
     vms,
 )
 from controller.version import engine_version
-from registry import DEFAULT_URI_POLICY, SHUTDOWN_TIMEOUT_S, Registry, UriPolicy
+from registry import DEFAULT_URI_POLICY, SHUTDOWN_TIMEOUT_S, ImageStore, Registry, UriPolicy
 
 
 def create_app(
     registry: Registry,
     *,
     uri_policy: UriPolicy = DEFAULT_URI_POLICY,
+    image_store: ImageStore | None = None,
+    default_image: str | None = None,
     max_body_bytes: int = MAX_BODY_BYTES,
     shutdown_timeout_s: int = SHUTDOWN_TIMEOUT_S,
 ) -> FastAPI:
@@ -46,6 +49,10 @@ def create_app(
         An open register center; whoever opened it closes it.
     uri_policy : UriPolicy
         Which libvirt URIs hosts may have.
+    image_store : ImageStore, optional
+        Where images lie; without one none can be added.
+    default_image : str, optional
+        Image of requests that name none.
     max_body_bytes : int
         Bodies above it are answered 413.
     shutdown_timeout_s : int
@@ -60,13 +67,18 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.services = Services(
-        registry=registry, uri_policy=uri_policy, shutdown_timeout_s=shutdown_timeout_s
+        registry=registry,
+        uri_policy=uri_policy,
+        images=image_store,
+        default_image=default_image,
+        shutdown_timeout_s=shutdown_timeout_s,
     )
     for module in (
         requests,
         vms,
         power,
         vm_types,
+        images,
         tenants,
         ssh_keys,
         networks,

@@ -9,7 +9,7 @@ from typing import Annotated, Final, cast
 from fastapi import Depends
 from starlette.requests import Request as HttpRequest
 
-from registry import Registry, UriPolicy
+from registry import ImageStore, ImageStoreError, Registry, UriPolicy
 
 MAX_BODY_BYTES: Final = 256 * 1024
 MAX_REPLAYS: Final = 2
@@ -22,8 +22,16 @@ class Services:
     registry: Registry
     uri_policy: UriPolicy
     shutdown_timeout_s: int
+    images: ImageStore | None = None
+    default_image: str | None = None
     #: a replay may take as long as its round did, in a process of its own
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
+
+    def image_store(self) -> ImageStore:
+        """Return the folder of images, or raise `ImageStoreError` if this API has none."""
+        if self.images is None:
+            raise ImageStoreError("(none)", "this API was started without one")
+        return self.images
 
 
 def _services(request: HttpRequest) -> Services:

@@ -40,11 +40,11 @@ class BodyTooLargeError(RestError):
 
 
 class UnsupportedMediaTypeError(RestError):
-    """The body is sent as something else than JSON."""
+    """The body is sent as something else than what this path takes."""
 
-    def __init__(self, found: str | None) -> None:
+    def __init__(self, found: str | None, wanted: str = "application/json") -> None:
         said = f"is sent as {found[:100]!r}" if found else "has no Content-Type"
-        super().__init__(f"the body {said}; send 'Content-Type: application/json'")
+        super().__init__(f"the body {said}; send 'Content-Type: {wanted}'")
         self.found = found
 
 

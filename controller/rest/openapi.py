@@ -27,10 +27,11 @@ _MEANINGS: Final = {
     404: "There is no such thing, or it is another tenant's.",
     409: "The present state forbids it.",
     413: "The body is too large.",
-    415: "The body is sent as something else than JSON.",
+    415: "The body is sent as another type than this path takes.",
     422: "The input is not valid; `errors` says where.",
     500: "The controller failed; `incident` says where in its log.",
     503: "The database does not answer or needs an upgrade.",
+    507: "The image store cannot be written to.",
 }
 _BODY_STATUSES: Final = (400, 413, 415)
 _METHODS: Final = frozenset({"get", "post", "patch", "put", "delete"})

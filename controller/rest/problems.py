@@ -42,6 +42,9 @@ from registry import (
     IdempotencyConflictError,
     IdempotencyInProgressError,
     IllegalTransitionError,
+    ImageRefusedError,
+    ImageStoreError,
+    ImageTooLargeError,
     InvalidError,
     NotFoundError,
     RegistryUnavailableError,
@@ -85,7 +88,18 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "The body is too large"
         ),
         UnsupportedMediaTypeError: Kind(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body must be JSON"
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            "The body is of another type than this path takes",
+        ),
+        ImageTooLargeError: Kind(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "The body is too large"
+        ),
+        ImageRefusedError: Kind(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "image_refused", "This file must not become an image"
+        ),
+        ImageStoreError: Kind(
+            HTTPStatus.INSUFFICIENT_STORAGE, "image_store_failed", "The image cannot be stored"
         ),
         RequestValidationError: INVALID,
         InvalidError: INVALID,

@@ -16,9 +16,10 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from controller.standings import Effect, Standing
-from registry import MAX_TIMEOUT_S, Event, MoveTo, RequestState, RoundRecord, Token
+from registry import MAX_TIMEOUT_S, Event, ImageCopy, MoveTo, RequestState, RoundRecord, Token
 
 MAX_BIGINT: Final = 2**63 - 1
+REFERENCE_PATTERN: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?(:[0-9]{1,9})?$"
 NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
 BASE64_PATTERN: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
@@ -27,10 +28,12 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
     {
         NAME_PATTERN: "1 to 63 of a-z, 0-9, '.', '_', '-', first and last a letter or digit",
         BASE64_PATTERN: "base64, of 65536 bytes at most",
+        REFERENCE_PATTERN: "NAME or NAME:REVISION of an image",
     }
 )
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
+ImageReference = Annotated[str, StringConstraints(pattern=REFERENCE_PATTERN, max_length=73)]
 Label = Annotated[
     str,
     StringConstraints(
@@ -74,6 +77,11 @@ class RequestInput(Input):
     name: Name | None = None
     tenant: Name | None = Field(
         None, description="Operators must say for whom; a tenant may name itself."
+    )
+    image: ImageReference | None = Field(
+        None,
+        description="Image that their disks start from, NAME or NAME:REVISION; "
+        "null: the installation's default.",
     )
     requires: Labels = Field(default=[], description="Labels that a host must carry.")
     hosts: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
@@ -277,6 +285,36 @@ class HostsQuery(PageQuery):
     """Which hosts."""
 
     include_retired: bool = False
+
+
+class ImagesQuery(PageQuery):
+    """Which images."""
+
+    name: Name | None = None
+    include_removed: bool = False
+
+
+class ImageUpload(BaseModel):
+    """What is said of an image that is sent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    format: Literal["qcow2", "raw"]
+    seed_kind: Literal["none", "nocloud"] = "none"
+    min_memory_mib: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        None, description="What the content's hash must be."
+    )
+    source: Annotated[str, Field(pattern=r"^[ -~]{1,255}$")] = Field(
+        "uploaded", description="Where it is from, such as a file's name, for people."
+    )
+
+
+class ImageCopies(BaseModel):
+    """An image's copies, all of them: at most one per host."""
+
+    items: list[ImageCopy]
 
 
 class EventsQuery(BaseModel):

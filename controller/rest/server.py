@@ -84,6 +84,8 @@ def _run(registry: Registry, settings: ControllerSettings, listener: socket.sock
         registry,
         uri_policy=uri_policy_of(settings),
         shutdown_timeout_s=settings.shutdown_timeout_s,
+        image_store=settings.resolved_image_store(),
+        default_image=settings.default_image,
     )
     server = uvicorn.Server(
         uvicorn.Config(

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from controller.rest.auth import Caller
 from controller.rest.schemas import RoundDetail
-from registry import Event, Network, Page, Request, RoundSummary, Vm
+from registry import Event, Image, Network, Page, Request, RoundSummary, Vm
 
 T = TypeVar("T")
 
@@ -35,6 +35,13 @@ def told_request(request: Request, caller: Caller) -> Request:
     if "holding" in detail:
         detail["holding"] = [{"host": None} for _ in detail["holding"]]
     return dataclasses.replace(request, waiting=dataclasses.replace(waiting, detail=detail))
+
+
+def told_image(image: Image, caller: Caller) -> Image:
+    """Leave out where it came from, which may be nobody's business, and what went wrong there."""
+    if caller.is_operator:
+        return image
+    return dataclasses.replace(image, source=None, last_error=None)
 
 
 def told_vm(vm: Vm, caller: Caller) -> Vm:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hypervisor import (
@@ -21,6 +23,7 @@ from hypervisor import (
 
 T = TypeVar("T")
 GIB = 1 << 30
+PIECE = 1 << 12  #: of an upload: small, so that small files have several
 
 
 @dataclass
@@ -119,6 +122,7 @@ class FakeHypervisor:
         pool: str,
         name: str,
         base_volume: str | None,
+        base_format: str | None = None,
         capacity_gib: int,
         deadline_s: float | None = None,
     ) -> None:
@@ -160,6 +164,31 @@ class FakeHypervisor:
         self, vm_id: str, *, mark: Mark | None = None, deadline_s: float | None = None
     ) -> None:
         self._do("undefine", vm_id, lambda: self._undefine(vm_id, mark))
+
+    def upload(
+        self,
+        *,
+        pool: str,
+        name: str,
+        path: str,
+        size_bytes: int,
+        sha256: str,
+        tell: Callable[[int], None],
+        deadline_s: float | None = None,
+    ) -> None:
+        self._check_pool("upload", pool)
+        try:
+            self._do("upload_begin", name, lambda: self._write(name, 0))
+            content = _content(path)
+            for sent in [*range(PIECE, size_bytes, PIECE), size_bytes]:
+                self._do("upload_send", name, lambda sent=sent: self._write(name, sent))
+                tell(sent)
+            self._do("upload_end", name, lambda: _check_content(path, content, sha256))
+        except HostUnreachableError:
+            raise
+        except BaseException:
+            self.volumes.pop(name, None)
+            raise
 
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         self._do("delete_volume", name, lambda: self._delete_volume(pool, name))
@@ -347,6 +376,11 @@ class FakeHypervisor:
             raise OperationFailedError("undefine", f"domain {vm_id} still runs")
         del self.domains[vm_id]
 
+    def _write(self, name: str, size_bytes: int) -> None:
+        self.volumes[name] = VolumeSeen(
+            name=name, capacity_bytes=size_bytes, allocation_bytes=size_bytes
+        )
+
     def _delete_volume(self, pool: str, name: str) -> None:
         self._check_pool("delete_volume", pool)
         self.volumes.pop(name, None)
@@ -372,6 +406,18 @@ class FakeHypervisor:
         if vm_id not in self.domains:
             self.consoles.pop(vm_id, None)
         return True
+
+
+def _check_content(path: str, content: bytes, sha256: str) -> None:
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise OperationFailedError("upload", f"the SHA-256 of {path} is no more {sha256}")
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise OperationFailedError("upload", f"{path} cannot be read: {error}") from error
 
 
 def _same(one: Mark | None, other: Mark) -> bool:

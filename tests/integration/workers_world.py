@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 from hypervisor import DomainState, HostReport, seed_name, volume_name
 from monitor.translate import to_report
-from registry import AssignmentState, Registry, Vm
+from registry import AssignmentState, ImageStore, Registry, Vm
 from tests.fakes.hypervisor import FakeHypervisor
 from tests.register import add_host, add_request, add_tenant, add_vm_type, place
 from workers import builds, removals
@@ -65,6 +66,7 @@ class World:
     def __init__(self, registry: Registry, **host_fields: Any) -> None:
         self.registry = registry
         self.host = CrossableHost()
+        self.store = ImageStore(Path("no-images"), max_bytes=1 << 30)
         fields = {"domain_type": "qemu", "base_volume": "base.qcow2", "max_builds": 8}
         add_host(registry, "h1", **{"uri": URI} | fields | host_fields)
         add_vm_type(registry)
@@ -94,6 +96,7 @@ class World:
         values: dict[str, Any] = {
             "registry": self.registry,
             "hosts": Gate(OneHost(self.host), lanes=8, pause_s=0, wait_s=0),
+            "store": self.store,
             "owner": name,
             "lease_s": LONG_LEASE_S,
             "checkpoint": lambda _: None,

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from controller.explain import RequestExplanation, explain_request
 from controller.rest.auth import AnyCaller, Caller, bearer
-from controller.rest.dependencies import GivenRegistry
+from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.errors import ForbiddenError
 from controller.rest.idempotency import GivenCreation
 from controller.rest.openapi import problems
@@ -29,14 +29,14 @@ _FIELDS: Final[Mapping[str, str]] = MappingProxyType({"VM type": "vm_type", "hos
 
 @router.post("", status_code=201, response_model=Request, responses=problems(403, 409))
 def ask_for_vms(
-    body: RequestInput, caller: AnyCaller, registry: GivenRegistry, creation: GivenCreation
+    body: RequestInput, caller: AnyCaller, services: GivenServices, creation: GivenCreation
 ) -> Response:
     """Ask for VMs. They are placed at the start of the next slot, as far as they fit."""
     tenant = _tenant_asked_for(body, caller)
 
     def create() -> Request:
         try:
-            return registry.requests.create(
+            return services.registry.requests.create(
                 tenant=tenant,
                 vm_type=body.vm_type,
                 count=body.count,
@@ -47,6 +47,7 @@ def ask_for_vms(
                 network=body.network,
                 ssh_keys=tuple(body.ssh_keys),
                 user_data=None if body.user_data is None else base64.b64decode(body.user_data),
+                image=body.image or services.default_image,
                 actor=caller.actor,
                 idempotency=creation.key_of(body),
             )

@@ -1,0 +1,207 @@
+"""`fuga image`: what VMs' disks rest on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from controller.cli.errors import BadInputError, ProblemError
+from controller.cli.output import Column, age, field, print_json, print_table
+from controller.cli.session import Session, with_session
+
+app = typer.Typer(
+    name="image", no_args_is_help=True, help="Disk images that VMs start from (operators add them)."
+)
+
+ReferenceArgument = Annotated[
+    str, typer.Argument(metavar="NAME[:REVISION]", help="Of `fuga image list`; NAME: the newest.")
+]
+_QCOW2_MAGIC: Final = b"QFI\xfb"
+
+
+class Format(StrEnum):
+    """What a file is."""
+
+    QCOW2 = "qcow2"
+    RAW = "raw"
+
+
+class Seed(StrEnum):
+    """How a guest is told its name, keys and address."""
+
+    NONE = "none"
+    NOCLOUD = "nocloud"
+
+
+def size(bytes_: int | None) -> str:
+    """Say a size for people."""
+    if bytes_ is None:
+        return "-"
+    for unit, length in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if bytes_ >= length:
+            return f"{bytes_ / length:.1f} {unit}"
+    return f"{bytes_} B"
+
+
+def reference(image: Mapping[str, Any]) -> str:
+    """Say which image and revision it is."""
+    return f"{image['name']}:{image['revision']}"
+
+
+def state(image: Mapping[str, Any]) -> str:
+    """Say what an image's state is, and how far an import is."""
+    if image["state"] == "importing" and image["received_bytes"]:
+        return f"importing, {size(image['received_bytes'])} so far"
+    return str(image["state"])
+
+
+_COLUMNS: Final = (
+    Column("image", reference),
+    Column("state", state),
+    field("format"),
+    Column("file", lambda row: size(row["size_bytes"]), right=True),
+    Column("disk", lambda row: size(row["virtual_size_bytes"]), right=True),
+    field("min_memory_mib", "min memory mib", right=True),
+    field("seed_kind", "seed"),
+    Column("age", lambda row: age(row.get("created_at")), right=True),
+    Column("trouble", lambda row: row.get("last_error")),
+)
+_COPY_COLUMNS: Final = (
+    field("host"),
+    field("state"),
+    Column("uploaded", lambda row: _part(row["uploaded_bytes"], row["size_bytes"]), right=True),
+    field("attempts", right=True),
+    field("disk_gib", "disk gib", right=True),
+    Column("trouble", lambda row: row.get("last_error")),
+)
+
+
+def _part(done: int, whole: int) -> str:
+    return f"{100 * done // max(1, whole)} %"
+
+
+@app.command("list")
+@with_session
+def list_(
+    session: Session,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Those that were removed, too.")
+    ] = False,
+) -> None:
+    """List images, every revision."""
+    rows = session.api.items("images", include_removed="true" if everything else None)
+    session.show(rows, _COLUMNS, empty="no images. `fuga image add NAME FILE` adds one.")
+
+
+@app.command()
+@with_session
+def show(session: Session, image: ReferenceArgument) -> None:
+    """Show an image and, to operators, its copies on hosts."""
+    found = session.api.get(f"images/{image}")
+    copies = _copies(session, found)
+    if session.json:
+        print_json(found if copies is None else {**found, "copies": copies})
+        return
+    print_table(_COLUMNS, [found], empty="")
+    typer.echo(f"SHA-256 {found['sha256']}")
+    if found["source"] is not None:
+        typer.echo(f"from    {found['source']}")
+    if copies is not None:
+        typer.echo("")
+        print_table(_COPY_COLUMNS, copies, empty="on no host yet: it is brought when VMs need it")
+
+
+def _copies(session: Session, image: Mapping[str, Any]) -> list[Any] | None:
+    try:
+        items: list[Any] = session.api.get(f"images/{reference(image)}/copies")["items"]
+    except ProblemError as problem:
+        if problem.http_status == 403:
+            return None
+        raise
+    return items
+
+
+@app.command()
+@with_session
+def add(
+    session: Session,
+    *,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Of the image; a new revision of it.")
+    ],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="On this machine; it is sent to the API.")
+    ],
+    image_format: Annotated[
+        Format | None, typer.Option("--format", help="Else it is looked up in the file.")
+    ] = None,
+    seed: Annotated[
+        Seed, typer.Option(help="How its guests are told name, keys and address.")
+    ] = Seed.NONE,
+    min_memory: Annotated[
+        int, typer.Option(metavar="MIB", help="Memory that a VM of it needs.", min=0)
+    ] = 0,
+    sha256: Annotated[
+        str | None, typer.Option(metavar="HEX", help="What its hash must be.")
+    ] = None,
+) -> None:
+    """Add an image; the same name again is its next revision."""
+    found = image_format or _format_of(file)
+    query = {
+        "name": name,
+        "format": found.value,
+        "seed_kind": seed.value,
+        "min_memory_mib": min_memory,
+        "sha256": None if sha256 is None else sha256.lower(),
+        "source": file.name,
+    }
+    with file.open("rb") as content, _bar(f"sending {file.name}", quiet=session.json) as tell:
+        made = session.api.upload("images/upload", content, query=query, tell=tell)
+    session.answer(
+        made,
+        f"image {reference(made)} is on offer: {size(made['size_bytes'])}, "
+        f"a disk of {size(made['virtual_size_bytes'])}",
+    )
+
+
+@app.command()
+@with_session
+def remove(session: Session, image: ReferenceArgument) -> None:
+    """Remove an image that no VM rests on, here and from the hosts."""
+    removed = session.api.delete(f"images/{image}")
+    session.answer(removed, f"image {reference(removed)} is removed")
+
+
+def _format_of(file: Path) -> Format:
+    try:
+        with file.open("rb") as content:
+            return Format.QCOW2 if content.read(4) == _QCOW2_MAGIC else Format.RAW
+    except OSError as error:
+        raise BadInputError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+@contextmanager
+def _bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show how far it is, on a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _done, _whole: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (TextColumn(what, markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, whole: progress.update(task, completed=done, total=whole)

@@ -1,0 +1,143 @@
+"""/v1/images: what VMs' disks rest on. Operators add and remove them, everybody sees them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Security
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+
+from controller.rest.auth import AnyCaller, Operator, bearer
+from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.errors import MalformedBodyError, UnsupportedMediaTypeError
+from controller.rest.openapi import problems
+from controller.rest.schemas import (
+    ImageCopies,
+    ImageReference,
+    ImagesQuery,
+    ImageUpload,
+    PageOf,
+)
+from controller.rest.telling import told_image, told_page
+from registry import Image, Incoming, NewImage, Page, Stored, uuid7
+
+router = APIRouter(prefix="/images", tags=["images"], dependencies=[Security(bearer)])
+BYTES_TYPE: Final = "application/octet-stream"
+#: Pieces come as small as the network likes; this is worth a turn in another thread.
+_WRITE_BYTES: Final = 1 << 20
+_CONTENT: Final = {
+    "requestBody": {
+        "required": True,
+        "description": "The image's file.",
+        "content": {BYTES_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@router.get("", response_model=PageOf[Image])
+def list_images(
+    query: Annotated[ImagesQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+) -> Page[Image]:
+    """List images, every revision, by name."""
+    page = registry.images.list(
+        name=query.name,
+        include_removed=query.include_removed,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    return told_page(page, told_image, caller)
+
+
+@router.get("/{reference}", response_model=Image, responses=problems(404))
+def show_image(reference: ImageReference, caller: AnyCaller, registry: GivenRegistry) -> Image:
+    """Show an image: ``NAME`` is its newest revision, ``NAME:REVISION`` that one."""
+    return told_image(registry.images.get(reference), caller)
+
+
+@router.get("/{reference}/copies", response_model=ImageCopies, responses=problems(403, 404))
+def show_copies(
+    reference: ImageReference, caller: Operator, registry: GivenRegistry
+) -> ImageCopies:
+    """Show on which hosts an image is, and how far it is on its way there."""
+    return ImageCopies(items=list(registry.images.copies(reference)))
+
+
+@router.post(
+    "/upload",
+    status_code=201,
+    response_model=Image,
+    responses=problems(403, 413, 507),
+    openapi_extra=_CONTENT,
+)
+async def upload_image(
+    request: HttpRequest,
+    query: Annotated[ImageUpload, Query()],
+    caller: Operator,
+    services: GivenServices,
+) -> Image:
+    """Add an image by its content: the next revision of that name.
+
+    Safe to repeat: content that the newest revision has already makes no other.
+    """
+    content_type = request.headers.get("content-type")
+    if content_type != BYTES_TYPE:
+        raise UnsupportedMediaTypeError(content_type, BYTES_TYPE)
+    new = NewImage(
+        name=query.name,
+        format=query.format,
+        seed_kind=query.seed_kind,
+        min_memory_mib=query.min_memory_mib,
+    )
+    image_id = uuid7()
+    with services.image_store().receive(image_id, new.format) as incoming:
+        stored = await _receive(request, incoming, query.sha256)
+
+    def add() -> Image:
+        return services.registry.images.add(
+            new,
+            id=image_id,
+            source=query.source,
+            actor=caller.actor,
+            **dataclasses.asdict(stored),
+        )
+
+    image = None
+    try:
+        image = await run_in_threadpool(add)
+    finally:
+        if image is None:
+            services.image_store().discard(image_id, new.format)
+    if image.id != image_id:  # the very same is there; should its file be lost, here it is again
+        services.image_store().put_in_place(image_id, image.id, new.format)
+    return image
+
+
+@router.delete("/{reference}", response_model=Image, responses=problems(403, 404, 409))
+def remove_image(reference: ImageReference, caller: Operator, services: GivenServices) -> Image:
+    """Remove an image. Refused while VMs rest on it or requests wait for it."""
+    removed = services.registry.images.remove(reference, actor=caller.actor)
+    services.image_store().discard(removed.id, removed.format)
+    return removed
+
+
+async def _receive(request: HttpRequest, incoming: Incoming, sha256: str | None) -> Stored:
+    try:
+        async for piece in _pieces(request):
+            await run_in_threadpool(incoming.write, piece)
+    except ClientDisconnect:
+        raise MalformedBodyError("it ended early") from None
+    return await run_in_threadpool(incoming.keep, sha256)
+
+
+async def _pieces(request: HttpRequest) -> AsyncIterator[bytes]:
+    gathered = bytearray()
+    async for piece in request.stream():
+        gathered += piece
+        if len(gathered) >= _WRITE_BYTES:
+            yield bytes(gathered)
+            gathered.clear()
+    yield bytes(gathered)

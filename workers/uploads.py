@@ -1,0 +1,159 @@
+"""Bring images to hosts and take them off again, so that no half of one is ever used.
+
+1. The claim is a lease on the copy's row, kept while pieces arrive.
+2. Every attempt has a volume of its own. Its name is written before anything is
+   there, so whoever comes after a worker that was killed deletes what it left.
+3. Only `uploaded`, a compare-and-set on the claim, makes builds use the volume.
+   Who lost the claim deletes its own volume: nobody else ever writes to it.
+
+An upload may take long; so only a part of a worker's threads is ever given to them,
+and one that was refused or is too slow is given up, not waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from hypervisor import HostUnreachableError, OperationFailedError
+from registry import ClaimLostError, Upload
+from workers.context import Outcome, WorkerContext
+from workers.errors import HostBusyError, StoppingError, UploadTooSlowError
+
+log: Final = structlog.get_logger(__name__)
+
+_TELL_EVERY_S: Final = 1.0  #: how far an upload is, to the register center
+
+
+def upload(copy_id: UUID, context: WorkerContext) -> Outcome:
+    """Bring an image to a host, if that is ours to do and a thread is free for it."""
+    if context.stopping.is_set() or not context.upload_threads.acquire(blocking=False):
+        return Outcome.NOT_OURS
+    try:
+        return _upload(copy_id, context)
+    finally:
+        context.upload_threads.release()
+
+
+def _upload(copy_id: UUID, context: WorkerContext) -> Outcome:
+    copies = context.registry.image_copies
+    claimed = copies.claim_upload(copy_id, context.owner, context.upload_lease_s)
+    if claimed is None:
+        return Outcome.NOT_OURS
+    bound = log.bind(image=claimed.image.reference, host=claimed.host.name)
+    began = time.monotonic()
+    try:
+        outcome = _attempt(claimed, context)
+    except ClaimLostError:
+        _delete_own(claimed, context)
+        outcome = Outcome.CLAIM_LOST
+    bound.info("upload_ended", outcome=outcome, duration_s=round(time.monotonic() - began, 3))
+    context.pass_on(claimed.host.id)
+    return outcome
+
+
+def _attempt(claimed: Upload, context: WorkerContext) -> Outcome:
+    """Try the upload and write down how it ended. Raises `ClaimLostError` when it is not ours."""
+    copies, image = context.registry.image_copies, claimed.image
+    try:
+        with context.hosts.enter(claimed.host.uri) as host:
+            if claimed.left_volume is not None:
+                host.delete_volume(claimed.host.pool, claimed.left_volume)
+            copies.begin(claimed.claim, claimed.volume)
+            context.checkpoint("upload.after_begin")
+            host.upload(
+                pool=claimed.host.pool,
+                name=claimed.volume,
+                path=str(context.store.path(image.id, image.format)),
+                size_bytes=image.size_bytes or 0,
+                sha256=image.sha256,
+                tell=_Meter(claimed, context).tell,
+                deadline_s=context.piece_deadline_s,
+            )
+        context.checkpoint("upload.before_end")
+        copies.uploaded(claimed.claim)
+    except (HostBusyError, StoppingError):
+        copies.interrupted(claimed.claim, None)
+        return Outcome.HANDED_BACK
+    except (HostUnreachableError, UploadTooSlowError) as error:
+        _log_failure(claimed, error)
+        copies.interrupted(claimed.claim, str(error))
+        return Outcome.HANDED_BACK
+    except OperationFailedError as error:
+        _log_failure(claimed, error)
+        copies.refused(claimed.claim, error.reason)
+        return Outcome.FAILED
+    return Outcome.DONE
+
+
+class _Meter:
+    """Told of every piece; tells the register center now and then, and says when it is enough."""
+
+    def __init__(self, claimed: Upload, context: WorkerContext) -> None:
+        self._claimed = claimed
+        self._context = context
+        self._began = self._told_at = time.monotonic()
+
+    def tell(self, sent_bytes: int) -> None:
+        """Note progress; raises what ends the upload."""
+        if self._context.stopping.is_set():
+            raise StoppingError
+        self._context.checkpoint("upload.piece")
+        now = time.monotonic()
+        if now - self._began > self._context.upload_deadline_s:
+            raise UploadTooSlowError(
+                self._claimed.host.name, sent_bytes, self._context.upload_deadline_s
+            )
+        if now - self._told_at >= _TELL_EVERY_S:
+            self._context.registry.image_copies.progress(
+                self._claimed.claim, sent_bytes, self._context.upload_lease_s
+            )
+            self._told_at = now
+
+
+def remove(copy_id: UUID, context: WorkerContext) -> Outcome:
+    """Delete the copy of an image that was removed."""
+    if context.stopping.is_set():
+        return Outcome.NOT_OURS
+    copies = context.registry.image_copies
+    removal = copies.claim_removal(copy_id, context.owner, context.lease_s)
+    if removal is None:
+        return Outcome.NOT_OURS
+    try:
+        try:
+            with context.hosts.enter(removal.host.uri) as host:
+                if removal.volume is not None:
+                    host.delete_volume(removal.host.pool, removal.volume)
+            copies.removed(removal.claim)
+        except HostBusyError:
+            copies.yield_removal(removal.claim, None)
+            return Outcome.HANDED_BACK
+        except (HostUnreachableError, OperationFailedError) as error:
+            copies.yield_removal(removal.claim, str(error))
+            return Outcome.HANDED_BACK
+    except ClaimLostError:
+        return Outcome.CLAIM_LOST
+    log.info("image_copy_removed", image=removal.image, host=removal.host.name)
+    return Outcome.DONE
+
+
+def _delete_own(claimed: Upload, context: WorkerContext) -> None:
+    """Delete the volume of an attempt that lost its claim; the next one does it otherwise."""
+    with (
+        suppress(HostBusyError, HostUnreachableError, OperationFailedError),
+        context.hosts.enter(claimed.host.uri) as host,
+    ):
+        host.delete_volume(claimed.host.pool, claimed.volume)
+
+
+def _log_failure(claimed: Upload, error: Exception) -> None:
+    log.warning(
+        "upload_failed",
+        image=claimed.image.reference,
+        host=claimed.host.name,
+        error=str(error),
+    )
