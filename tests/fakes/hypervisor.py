@@ -103,6 +103,10 @@ class FakeHypervisor:
         }
         self.domains[uuid] = DomainSeen(uuid=uuid, name=name, **{**defaults, **fields})
 
+    def half_volume(self, name: str) -> VolumeSeen:
+        """What an upload leaves that nobody ended."""
+        return VolumeSeen(name=name, capacity_bytes=PIECE // 2, allocation_bytes=PIECE // 2)
+
     def power_cycle(self) -> None:
         """The host went off and came back: what ran is off."""
         for uuid, seen in self.domains.items():

@@ -1,0 +1,201 @@
+"""What may become an image, and how a file gets into the store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from registry import ImageRefusedError, ImageStore, ImageStoreError, ImageTooLargeError, uuid7
+from registry.image_header import virtual_size_of
+
+GIB = 1 << 30
+
+
+def qcow2(
+    *,
+    version: int = 3,
+    backing_at: int = 0,
+    backing_length: int = 0,
+    cluster_bits: int = 16,
+    size: int = 10 * GIB,
+    encryption: int = 0,
+    features: int = 0,
+    extensions: bytes = b"\0" * 8,
+) -> bytes:
+    """The beginning of a qcow2 file."""
+    head = b"QFI\xfb" + struct.pack(
+        ">IQIIQI", version, backing_at, backing_length, cluster_bits, size, encryption
+    )
+    head = head.ljust(72, b"\0")
+    if version >= 3:
+        head += struct.pack(">QQQII", features, 0, 0, 4, 104)
+    return head + extensions
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "image"
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_whole_qcow2_file_tells_the_size_of_its_disk(file: Path, version: int) -> None:
+    file.write_bytes(qcow2(version=version))
+
+    assert virtual_size_of(file, "qcow2") == 10 * GIB
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (qcow2(backing_at=120, backing_length=11), "backing file"),
+        (qcow2(version=2, backing_at=120, backing_length=11), "backing file"),
+        (qcow2(backing_length=11), "backing file"),
+        (qcow2(features=1 << 2), "lies in another file"),
+        (qcow2(extensions=struct.pack(">II", 0x44415441, 8) + b"/etc/abc"), "in another file"),
+        (
+            qcow2(extensions=struct.pack(">II", 1, 3) + b"abc".ljust(8) + b"DATA" + b"\0" * 8),
+            "in another file",
+        ),
+        (qcow2(extensions=struct.pack(">II", 1, 1 << 30)), "no end"),
+        (qcow2(features=1), "not closed in order"),
+        (qcow2(features=2), "corrupt"),
+        (qcow2(features=1 << 40), "unknown feature 40"),
+        (qcow2(encryption=2), "encrypted"),
+        (qcow2(version=4), "version is 4"),
+        (qcow2(cluster_bits=63), "clusters"),
+        (qcow2(size=0), "0 bytes"),
+        (qcow2()[:90], "cut off"),
+        (b"QFI\xfb", "cut off"),
+        (b"", "does not begin like one"),
+        (b"MZ" * 512, "does not begin like one"),
+    ],
+)
+def test_a_file_that_is_not_whole_in_itself_is_refused(
+    file: Path, head: bytes, reason: str
+) -> None:
+    file.write_bytes(head)
+
+    with pytest.raises(ImageRefusedError, match=reason):
+        virtual_size_of(file, "qcow2")
+
+
+def test_features_that_only_say_how_content_is_stored_are_taken(file: Path) -> None:
+    file.write_bytes(qcow2(features=(1 << 3) | (1 << 4)))
+
+    assert virtual_size_of(file, "qcow2") == 10 * GIB
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (qcow2().ljust(1024, b"\0"), "it is a qcow2"),
+        (b"KDMV".ljust(512, b"\0"), "VMDK"),
+        (b"\x1f\x8b".ljust(512, b"\0"), "gzip"),
+        (b"\0" * 0x40 + b"\x7f\x10\xda\xbe".ljust(448, b"\0"), "VDI"),
+        (b"", "0$"),
+        (b"\0" * 513, "513"),
+    ],
+)
+def test_what_is_no_raw_disk_is_refused_as_one(file: Path, content: bytes, reason: str) -> None:
+    file.write_bytes(content)
+
+    with pytest.raises(ImageRefusedError, match=reason):
+        virtual_size_of(file, "raw")
+
+
+def test_a_raw_disk_is_as_large_as_its_file(file: Path) -> None:
+    file.write_bytes(b"\0" * 1024)
+
+    assert virtual_size_of(file, "raw") == 1024
+
+
+@pytest.mark.qemu
+def test_what_qemu_makes_is_judged_rightly(tmp_path: Path) -> None:
+    def make(name: str, *options: str, size: str = "64M") -> Path:
+        path = tmp_path / name
+        command = ["qemu-img", "create", "-q", "-f", "qcow2", *options, str(path), size]
+        subprocess.run(command, check=True, cwd=tmp_path)
+        return path
+
+    whole = make("whole.qcow2")
+    old = make("old.qcow2", "-o", "compat=0.10")
+    resting = make("resting.qcow2", "-b", "whole.qcow2", "-F", "qcow2")
+    apart = make("apart.qcow2", "-o", "data_file=content.raw")
+
+    assert virtual_size_of(whole, "qcow2") == virtual_size_of(old, "qcow2") == 64 << 20
+    for path, reason in ((resting, "backing file"), (apart, "another file")):
+        with pytest.raises(ImageRefusedError, match=reason):
+            virtual_size_of(path, "qcow2")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ImageStore:
+    return ImageStore(tmp_path / "store", max_bytes=4096)
+
+
+def receive(store: ImageStore, content: bytes, sha256: str | None = None) -> None:
+    with store.receive(uuid7(), "raw") as incoming:
+        for start in range(0, len(content), 512):
+            incoming.write(content[start : start + 512])
+        incoming.keep(sha256)
+
+
+def files(store: ImageStore) -> list[Path]:
+    folder = store.path(uuid7(), "raw").parent
+    return sorted(folder.iterdir()) if folder.exists() else []
+
+
+def test_a_file_that_is_kept_is_there_whole(store: ImageStore) -> None:
+    key, content = uuid7(), os.urandom(1024)
+    sha256 = hashlib.sha256(content).hexdigest()
+
+    with store.receive(key, "raw") as incoming:
+        incoming.write(content[:1000])
+        incoming.write(content[1000:])
+        stored = incoming.keep(sha256)
+
+    assert (stored.sha256, stored.size_bytes, stored.virtual_size_bytes) == (sha256, 1024, 1024)
+    assert files(store) == [store.path(key, "raw")]
+    assert store.path(key, "raw").read_bytes() == content
+    store.discard(key, "raw")
+    store.discard(key, "raw")
+    assert files(store) == []
+
+
+def test_what_is_not_kept_leaves_nothing(store: ImageStore) -> None:
+    with store.receive(uuid7(), "raw") as incoming:
+        incoming.write(b"\0" * 512)
+    with pytest.raises(ImageRefusedError, match=r"SHA-256.*expected was 00"):
+        receive(store, b"\0" * 512, "0" * 64)
+    with pytest.raises(ImageTooLargeError, match="4096"):
+        receive(store, b"\0" * 4608)
+
+    assert files(store) == []
+
+
+def test_what_a_killed_process_left_is_cleared_away_after_a_while(store: ImageStore) -> None:
+    folder = store.path(uuid7(), "raw").parent
+    folder.mkdir()
+    old, fresh = folder / "old.raw.1.part", folder / "fresh.raw.1.part"
+    for part in (old, fresh):
+        part.write_bytes(b"half")
+    os.utime(old, (time.time() - 7200,) * 2)
+
+    with store.receive(uuid7(), "raw"):
+        pass
+
+    assert files(store) == [fresh]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    store = ImageStore(tmp_path / "file" / "store", max_bytes=1)
+
+    with pytest.raises(ImageStoreError, match="Not a directory"), store.receive(uuid7(), "raw"):
+        pass
