@@ -106,7 +106,13 @@ def add_lab_image(api: Api, file: Path) -> str:
         else:
             newest = api.get(f"images/{LAB_IMAGE}")
         if newest.get("sha256") != sha256 or newest["state"] != "ready":
-            query = {"name": LAB_IMAGE, "format": "qcow2", "sha256": sha256, "source": file.name}
+            query = {
+                "name": LAB_IMAGE,
+                "format": "qcow2",
+                "seed_kind": "nocloud",
+                "sha256": sha256,
+                "source": file.name,
+            }
             newest = api.upload("images/upload", content, query=query, tell=lambda *_: None)
     return f"{newest['name']}:{newest['revision']}"
 
