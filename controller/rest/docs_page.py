@@ -49,8 +49,9 @@ def _operations(paths: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             ]
             body = operation.get("requestBody")
             if body is not None:
-                schema = body["content"]["application/json"]["schema"]
-                parameters.append(("(body)", type_text(schema), ""))
+                [(media_type, content)] = body["content"].items()
+                said = "" if media_type == "application/json" else f"as {media_type}"
+                parameters.append(("(body)", type_text(content["schema"]), said))
             answers = [
                 (status, _answer_type(answer), answer["description"])
                 for status, answer in operation["responses"].items()
