@@ -12,6 +12,7 @@ from registry.errors import (
     ImageRefusedError,
     ImageStoreError,
     ImageTooLargeError,
+    ImageUrlRefusedError,
     InvalidError,
     LeaseLostError,
     NotFoundError,
@@ -24,6 +25,7 @@ from registry.errors import (
 from registry.faults import checkpoint
 from registry.ids import uuid7
 from registry.image_store import ImageStore, Incoming, Stored
+from registry.image_urls import check_image_url
 from registry.leases import CONTROL_LEASE
 from registry.lifecycle import (
     AssignmentEvent,
@@ -70,6 +72,8 @@ from registry.records import (
     IdempotencyKey,
     Image,
     ImageCopy,
+    Import,
+    ImportClaim,
     Inventory,
     Lease,
     Leftover,
@@ -152,6 +156,9 @@ __all__ = [
     "ImageStore",
     "ImageStoreError",
     "ImageTooLargeError",
+    "ImageUrlRefusedError",
+    "Import",
+    "ImportClaim",
     "Incoming",
     "InvalidError",
     "Inventory",
@@ -205,6 +212,7 @@ __all__ = [
     "VmType",
     "Waiting",
     "celery_config",
+    "check_image_url",
     "check_uri",
     "checkpoint",
     "configure_logging",

@@ -14,6 +14,7 @@ from registry.events import Events
 from registry.hosts import Hosts
 from registry.idempotency import Idempotency
 from registry.image_copies import ImageCopies
+from registry.image_imports import ImageImports
 from registry.images import Images
 from registry.leases import Leases
 from registry.networks import Networks
@@ -43,6 +44,7 @@ class Registry:
         self.vm_types = VmTypes(database)
         self.images = Images(database)
         self.image_copies = ImageCopies(database)
+        self.image_imports = ImageImports(database)
         self.tenants = Tenants(database)
         self.ssh_keys = SshKeys(database)
         self.networks = Networks(database)

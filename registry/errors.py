@@ -111,6 +111,15 @@ class ImageTooLargeError(RegistryError):
         self.limit = limit
 
 
+class ImageUrlRefusedError(RegistryError):
+    """A URL from which images are not fetched."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"the URL {url!r} is refused: {reason}")
+        self.url = url
+        self.reason = reason
+
+
 class ImageStoreError(RegistryError):
     """The folder in which images lie cannot be used."""
 

@@ -12,6 +12,7 @@ from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.events import event_row, record
+from registry.ids import uuid7
 from registry.lifecycle import (
     COPY_TRANSITIONS,
     FINISHED,
@@ -78,6 +79,33 @@ class Images:
                 source=source,
             )
 
+    @retried
+    def fetch(self, new: NewImage, *, url: str, sha256: str, actor: str) -> Image:
+        """Register an image that a worker is to fetch. The URL was checked.
+
+        Where the newest revision of that name is the very same, or on its way,
+        that one is returned and nothing is made.
+        """
+        with self._database.write() as connection:
+            newest = _begin(connection, new)
+            if newest is not None and _is_same(newest, new, sha256):
+                return newest
+            return _insert(
+                connection,
+                new,
+                newest,
+                actor=actor,
+                id=uuid7(),
+                state=ImageState.IMPORTING.value,
+                sha256=sha256,
+                source=url,
+            )
+
+    def is_removed(self, image_id: UUID) -> bool:
+        """Tell whether an image is off offer."""
+        with self._database.read() as connection:
+            return _get(connection, image_id).state == ImageState.REMOVED
+
     def list(
         self,
         *,
@@ -101,7 +129,7 @@ class Images:
         return page_of(found, limit, lambda image: (image.name, image.revision))
 
     def get(self, reference: str) -> Image:
-        """Return the revision that a reference names; none named: the newest on offer."""
+        """Return the revision that a reference names; none named: the newest that is ready."""
         with self._database.read() as connection:
             return find_image(connection, reference)
 
@@ -165,19 +193,22 @@ class Images:
 def find_image(connection: Connection, reference: str, *, removed: bool = False) -> Image:
     """Return the image that a reference names, or raise `NotFoundError`.
 
-    A revision that was removed is found when it is named (with ``removed``),
-    and when nothing of that name is left.
+    Without a revision it is the newest that is ready, or the newest if none is.
+    A revision that was removed is found (with ``removed``) when it is named, and
+    when nothing of that name is left.
     """
     match = _REFERENCE.fullmatch(reference) if len(reference) <= 80 else None
     if match is None:
         raise NotFoundError("image", reference)
     gone = images.c.state == ImageState.REMOVED.value
+    ready = images.c.state == ImageState.READY.value
     query = select(*_COLUMNS).where(images.c.name == match["name"])
     if match["revision"] is not None:
         query = query.where(images.c.revision == min(int(match["revision"]), MAX_REVISION))
     if not removed:
         query = query.where(~gone)
-    row = connection.execute(query.order_by(gone, images.c.revision.desc()).limit(1)).one_or_none()
+    best = query.order_by(gone, ready.desc(), images.c.revision.desc()).limit(1)
+    row = connection.execute(best).one_or_none()
     if row is None:
         raise NotFoundError("image", reference)
     return to_image(row)

@@ -641,6 +641,23 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImportClaim:
+    """A lease on an image that is fetched. Whoever takes it over gets another token."""
+
+    image_id: UUID
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """An image to fetch."""
+
+    claim: ImportClaim
+    image: Image
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopyClaim:
     """A lease on an image's copy. Whoever takes it over gets another token."""
 

@@ -35,6 +35,10 @@ class SharedSettings(BaseSettings):
         description="Folder of images, the same for API and workers; by default in the state"
         " directory.",
     )
+    image_urls: frozenset[str] = Field(
+        default=frozenset(),
+        description="Beginnings of URLs that images may be fetched from, whole folders.",
+    )
     image_max_gib: PositiveInt = Field(default=100, description="Largest file of an image.")
     lease_s: PositiveFloat = 30
     log_level: str = "info"

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, or_, sele
 from registry.access import HOST_COLUMNS, OUT_OF_REACH, to_access
 from registry.events import event_row, record
 from registry.image_copies import lacks_image
+from registry.image_imports import due_imports
 from registry.lifecycle import AssignmentState, CopyState, HostAdmin, VmObserved
 from registry.power_steps import due_power
 from registry.records import Due, Leftover
@@ -22,6 +23,7 @@ REMOVE_LEFTOVER: Final = "workers.remove_leftover"
 UPLOAD_IMAGE: Final = "workers.upload_image"
 REMOVE_IMAGE: Final = "workers.remove_image"
 SWITCH_POWER: Final = "workers.switch_power"
+IMPORT_IMAGE: Final = "workers.import_image"
 
 _UNBUILT: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 _TASK: Final = {
@@ -46,13 +48,16 @@ def due(
     Builds that nobody claimed or whose claim ran out, unless they wait for their
     image; VMs that are active but were never seen since (their resume is
     missing); removals; what is asked of a VM's power; images to bring to hosts,
-    first of all since builds wait for them; leftovers. Not on hosts out of reach or
-    retired. What was sent less than ``resend_after_s`` ago is given time; what was
-    never sent goes first, then what was sent longest ago. With ``host_id``, of that
-    host alone.
+    first of all since builds wait for them; images to fetch; leftovers. Not on
+    hosts out of reach or retired. What was sent less than ``resend_after_s`` ago is
+    given time; what was never sent goes first, then what was sent longest ago. With
+    ``host_id``, of that host alone.
     """
     stale = now - timedelta(seconds=resend_after_s)
     found = _due_copies(connection, limit, now, stale, host_id)
+    if host_id is None:
+        imports = due_imports(connection, limit - len(found), now=now, stale=stale)
+        found += [Due(task=IMPORT_IMAGE, id=key) for key in imports]
     waiting = (
         select(assignments.c.id, assignments.c.state)
         .select_from(assignments)

@@ -89,6 +89,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
                 wait_s=settings.lane_wait_s,
             ),
             store=settings.resolved_image_store(),
+            image_urls=settings.image_urls,
             owner=f"{socket.gethostname()}:{os.getpid()}:{uuid7().hex[-8:]}",
             lease_s=settings.lease_s,
             look_deadline_s=settings.look_deadline_s,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from threading import BoundedSemaphore, Event
@@ -33,6 +33,7 @@ class WorkerContext:
     store: ImageStore
     owner: str
     lease_s: float
+    image_urls: Collection[str] = ()  #: within which images may be fetched
     look_deadline_s: float = 10.0  #: of the first look at a host, so that a hung one costs little
     piece_deadline_s: float = 20.0  #: of each piece of an upload
     upload_deadline_s: float = 3600.0  #: of all of them

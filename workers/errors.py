@@ -23,6 +23,15 @@ class StoppingError(WorkersError):
         super().__init__("this worker is stopping")
 
 
+class FetchFailedError(WorkersError):
+    """An image could not be had from where it was said to be."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url} cannot be fetched: {reason}")
+        self.url = url
+        self.reason = reason
+
+
 class UploadTooSlowError(WorkersError):
     """A host takes an image so slowly that the thread is needed for others."""
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from celery import Celery
 
-from workers import builds, power, removals, uploads
+from workers import builds, imports, power, removals, uploads
 from workers.context import WorkerContext
 
 
@@ -37,6 +37,10 @@ def register_tasks(app: Celery, context: WorkerContext) -> None:
     @app.task(name="workers.upload_image")  # type: ignore[untyped-decorator]  # celery is untyped
     def upload_image(copy_id: str) -> None:
         uploads.upload(UUID(copy_id), context)
+
+    @app.task(name="workers.import_image")  # type: ignore[untyped-decorator]  # celery is untyped
+    def import_image(image_id: str) -> None:
+        imports.fetch(UUID(image_id), context)
 
     @app.task(name="workers.remove_image")  # type: ignore[untyped-decorator]  # celery is untyped
     def remove_image(copy_id: str) -> None:

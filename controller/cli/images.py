@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.cli.errors import BadInputError, ProblemError
+from controller.cli.errors import BadInputError, CliError, ProblemError, WaitExpiredError
 from controller.cli.output import Column, age, field, print_json, print_table
 from controller.cli.session import Session, with_session
 
@@ -23,6 +24,7 @@ ReferenceArgument = Annotated[
     str, typer.Argument(metavar="NAME[:REVISION]", help="Of `fuga image list`; NAME: the newest.")
 ]
 _QCOW2_MAGIC: Final = b"QFI\xfb"
+_LOOK_EVERY_S: Final = 0.5
 
 
 class Format(StrEnum):
@@ -136,8 +138,11 @@ def add(
         str, typer.Argument(metavar="NAME", help="Of the image; a new revision of it.")
     ],
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="On this machine; it is sent to the API.")
-    ],
+        Path | None, typer.Argument(metavar="[FILE]", help="On this machine; it is sent.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Fetched by a worker, if FUGA_IMAGE_URLS allows it.")
+    ] = None,
     image_format: Annotated[
         Format | None, typer.Option("--format", help="Else it is looked up in the file.")
     ] = None,
@@ -150,24 +155,55 @@ def add(
     sha256: Annotated[
         str | None, typer.Option(metavar="HEX", help="What its hash must be.")
     ] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait for --url at most.", min=0, metavar="S")
+    ] = 3600,
 ) -> None:
     """Add an image; the same name again is its next revision."""
-    found = image_format or _format_of(file)
-    query = {
-        "name": name,
-        "format": found.value,
-        "seed_kind": seed.value,
-        "min_memory_mib": min_memory,
-        "sha256": None if sha256 is None else sha256.lower(),
-        "source": file.name,
-    }
+    said: dict[str, Any] = {"name": name, "seed_kind": seed.value, "min_memory_mib": min_memory}
+    if sha256 is not None:
+        said["sha256"] = sha256.lower()
+    if (file is None) == (url is None):
+        raise BadInputError("an image is a FILE, or --url URL: one of them")
+    if file is None:
+        if sha256 is None:
+            raise BadInputError("--url needs --sha256: what comes is checked by it")
+        said |= {"url": url, "format": (image_format or Format.QCOW2).value}
+        _await_import(session, session.api.post("images", said), timeout_s=timeout)
+        return
+    query = {**said, "format": (image_format or _format_of(file)).value, "source": file.name}
     with file.open("rb") as content, _bar(f"sending {file.name}", quiet=session.json) as tell:
         made = session.api.upload("images/upload", content, query=query, tell=tell)
+    _say_offer(session, made)
+
+
+def _say_offer(session: Session, made: Mapping[str, Any]) -> None:
     session.answer(
         made,
         f"image {reference(made)} is on offer: {size(made['size_bytes'])}, "
         f"a disk of {size(made['virtual_size_bytes'])}",
     )
+
+
+def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float) -> None:
+    """Show how far a worker is until the image is ready, or say why it is not."""
+    from controller.cli.waiting import progress  # noqa: PLC0415
+
+    deadline = time.monotonic() + timeout_s
+    seen = made
+    with progress(quiet=session.json) as show:
+        while seen["state"] == "importing":
+            if time.monotonic() >= deadline:
+                raise WaitExpiredError(
+                    f"image {reference(made)} is not here after {timeout_s:g} s;"
+                    f" `fuga image show {reference(made)}` tells how far it is"
+                )
+            show(f"{reference(made)}: {state(seen)}")
+            time.sleep(_LOOK_EVERY_S)
+            seen = session.api.get(f"images/{reference(made)}")
+    if seen["state"] != "ready":
+        raise CliError(f"image {reference(made)}: {seen['last_error'] or seen['state']}")
+    _say_offer(session, seen)
 
 
 @app.command()

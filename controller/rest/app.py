@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -37,6 +39,7 @@ def create_app(
     *,
     uri_policy: UriPolicy = DEFAULT_URI_POLICY,
     image_store: ImageStore | None = None,
+    image_urls: Collection[str] = (),
     default_image: str | None = None,
     max_body_bytes: int = MAX_BODY_BYTES,
     shutdown_timeout_s: int = SHUTDOWN_TIMEOUT_S,
@@ -51,6 +54,8 @@ def create_app(
         Which libvirt URIs hosts may have.
     image_store : ImageStore, optional
         Where images lie; without one none can be added.
+    image_urls : collection of str
+        Beginnings of URLs that images may be fetched from.
     default_image : str, optional
         Image of requests that name none.
     max_body_bytes : int
@@ -70,6 +75,7 @@ def create_app(
         registry=registry,
         uri_policy=uri_policy,
         images=image_store,
+        image_urls=image_urls,
         default_image=default_image,
         shutdown_timeout_s=shutdown_timeout_s,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Annotated, Final, cast
 
@@ -23,6 +24,7 @@ class Services:
     uri_policy: UriPolicy
     shutdown_timeout_s: int
     images: ImageStore | None = None
+    image_urls: Collection[str] = ()
     default_image: str | None = None
     #: a replay may take as long as its round did, in a process of its own
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))

@@ -45,6 +45,7 @@ from registry import (
     ImageRefusedError,
     ImageStoreError,
     ImageTooLargeError,
+    ImageUrlRefusedError,
     InvalidError,
     NotFoundError,
     RegistryUnavailableError,
@@ -97,6 +98,9 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
         ),
         ImageRefusedError: Kind(
             HTTPStatus.UNPROCESSABLE_ENTITY, "image_refused", "This file must not become an image"
+        ),
+        ImageUrlRefusedError: Kind(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "url_refused", "Images are not fetched from there"
         ),
         ImageStoreError: Kind(
             HTTPStatus.INSUFFICIENT_STORAGE, "image_store_failed", "The image cannot be stored"
@@ -278,6 +282,8 @@ def _places(error: Exception, method: str) -> list[dict[str, Any]]:
             return [_place(found) for found in error.errors()]
         case InvalidError():
             place, found, allowed = _where(error.field, method), error.found, error.allowed
+        case ImageUrlRefusedError():
+            place, found, allowed = _where("url", method), error.url, error.reason
         case UriRefusedError():
             place, found, allowed = _where("uri", method), error.uri, error.reason
         case _:

@@ -311,6 +311,19 @@ class ImageUpload(BaseModel):
     )
 
 
+class ImageInput(Input):
+    """Have an image fetched."""
+
+    name: Name
+    url: Uri = Field(description="Within the addresses that the operator allows.")
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = Field(
+        description="What the content's hash must be."
+    )
+    format: Literal["qcow2", "raw"] = "qcow2"
+    seed_kind: Literal["none", "nocloud"] = "none"
+    min_memory_mib: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
+
+
 class ImageCopies(BaseModel):
     """An image's copies, all of them: at most one per host."""
 

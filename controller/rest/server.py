@@ -85,6 +85,7 @@ def _run(registry: Registry, settings: ControllerSettings, listener: socket.sock
         uri_policy=uri_policy_of(settings),
         shutdown_timeout_s=settings.shutdown_timeout_s,
         image_store=settings.resolved_image_store(),
+        image_urls=settings.image_urls,
         default_image=settings.default_image,
     )
     server = uvicorn.Server(

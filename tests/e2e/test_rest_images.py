@@ -196,3 +196,32 @@ def test_an_image_is_removed_once_nothing_needs_it(images: Api, folder: Path):
     gone = images.operator.get("/v1/images", params={"include_removed": "true"}).json()["items"]
     assert [each["state"] for each in gone] == ["removed"]
     assert images.operator.delete("/v1/images/debian:1").json()["state"] == "removed"
+
+
+FETCH = {
+    "name": "debian",
+    "url": "https://cloud.example.org/images/debian.qcow2",
+    "sha256": "0" * 64,
+}
+
+
+def test_an_operator_has_an_image_fetched_from_where_that_is_allowed(images: Api, api: Api):
+    app = create_app(api.registry, image_urls={"https://cloud.example.org/images/"})
+    operator = a_client(app, token=_operator(api))
+
+    made = operator.post("/v1/images", json=FETCH)
+
+    assert made.status_code == 202, made.text
+    assert (made.json()["state"], made.json()["source"]) == ("importing", FETCH["url"])
+    asked = {"vm_type": "small", "count": 1, "image": "debian"}
+    problem = the_problem(api.tenant_a.post("/v1/requests", json=asked), 422, "invalid")
+    assert "importing" in problem["detail"]
+    the_problem(api.tenant_a.post("/v1/images", json=FETCH), 403, "forbidden")
+    elsewhere = FETCH | {"url": "https://evil.example.org/images/debian.qcow2"}
+    refused = the_problem(operator.post("/v1/images", json=elsewhere), 422, "url_refused")
+    assert places(refused) == ["#/url"]
+    the_problem(images.operator.post("/v1/images", json=FETCH), 422, "url_refused")
+
+
+def _operator(api: Api) -> str:
+    return api.registry.tokens.create("operator", None, "fetcher", actor="cli")[1]

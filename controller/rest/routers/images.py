@@ -7,25 +7,30 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Security
+from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 
 from controller.rest.auth import AnyCaller, Operator, bearer
 from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.errors import MalformedBodyError, UnsupportedMediaTypeError
+from controller.rest.idempotency import GivenCreation
 from controller.rest.openapi import problems
 from controller.rest.schemas import (
     ImageCopies,
+    ImageInput,
     ImageReference,
     ImagesQuery,
     ImageUpload,
     PageOf,
 )
 from controller.rest.telling import told_image, told_page
-from registry import Image, Incoming, NewImage, Page, Stored, uuid7
+from registry import Image, Incoming, NewImage, Page, Stored, check_image_url, uuid7
 
 router = APIRouter(prefix="/images", tags=["images"], dependencies=[Security(bearer)])
+_ADAPTER: Final = TypeAdapter(Image)
 BYTES_TYPE: Final = "application/octet-stream"
 #: Pieces come as small as the network likes; this is worth a turn in another thread.
 _WRITE_BYTES: Final = 1 << 20
@@ -64,6 +69,25 @@ def show_copies(
 ) -> ImageCopies:
     """Show on which hosts an image is, and how far it is on its way there."""
     return ImageCopies(items=list(registry.images.copies(reference)))
+
+
+@router.post("", status_code=202, response_model=Image, responses=problems(403, 409))
+def fetch_image(
+    body: ImageInput, caller: Operator, services: GivenServices, creation: GivenCreation
+) -> Response:
+    """Have a worker fetch an image: it is `importing`, then `ready`, or `failed` and says why."""
+    new = NewImage(
+        name=body.name,
+        format=body.format,
+        seed_kind=body.seed_kind,
+        min_memory_mib=body.min_memory_mib,
+    )
+
+    def create() -> Image:
+        url = check_image_url(body.url, services.image_urls)
+        return services.registry.images.fetch(new, url=url, sha256=body.sha256, actor=caller.actor)
+
+    return creation.answer(body, create, status=202, adapter=_ADAPTER)
 
 
 @router.post(

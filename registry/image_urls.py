@@ -1,0 +1,67 @@
+"""From where images may be fetched: what the operator lists, and nothing that leads out of it.
+
+Whoever may add images names a URL, and a machine inside opens it. Without a list that
+would be a way to any service that this machine can reach.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from registry.errors import ImageUrlRefusedError
+
+_PORTS: Final = {"http": 80, "https": 443}
+_PLAIN: Final = re.compile(r"[!-~]{1,500}")
+#: Ways to say `/` and `.` that servers undo and comparisons do not see.
+_HIDDEN: Final = re.compile(r"%2e|%2f|%5c|\\", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    def is_within(self, other: _Place) -> bool:
+        folder = other.path if other.path.endswith("/") else other.path + "/"
+        return (self.scheme, self.host, self.port) == (other.scheme, other.host, other.port) and (
+            self.path == other.path or self.path.startswith(folder)
+        )
+
+
+def check_image_url(url: str, prefixes: Collection[str]) -> str:
+    """Return the URL, or raise `ImageUrlRefusedError` unless it lies within one of these."""
+    place = _place(url)
+    for prefix in sorted(prefixes):
+        if place.is_within(_place(prefix)):
+            return url
+    if not prefixes:
+        raise ImageUrlRefusedError(url, "images are fetched from nowhere: FUGA_IMAGE_URLS is empty")
+    raise ImageUrlRefusedError(
+        url, f"it is not within FUGA_IMAGE_URLS: {', '.join(sorted(prefixes))}"
+    )
+
+
+def _place(url: str) -> _Place:
+    if not _PLAIN.fullmatch(url):
+        raise ImageUrlRefusedError(url, "a URL is 1 to 500 printable ASCII characters")
+    try:
+        parts: SplitResult = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ImageUrlRefusedError(url, str(error)) from error
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ImageUrlRefusedError(url, "it is not http://HOST/… or https://HOST/…")
+    if "@" in parts.netloc:
+        raise ImageUrlRefusedError(url, "it carries a user name")
+    if parts.query or parts.fragment or "?" in url or "#" in url:
+        raise ImageUrlRefusedError(url, "it carries a query or a fragment")
+    path = parts.path or "/"
+    if _HIDDEN.search(path) or {".", ".."} & set(path.split("/")):
+        raise ImageUrlRefusedError(url, "its path leads elsewhere than it says")
+    return _Place(parts.scheme, parts.hostname.rstrip("."), port or _PORTS[parts.scheme], path)

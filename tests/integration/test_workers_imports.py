@@ -1,0 +1,252 @@
+"""Workers that fetch images over HTTP, from this machine: well, badly, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from hypervisor import HostConnection
+from registry import Image, ImageState, ImageStore, NewImage, Registry
+from tests.register import ACTOR
+from workers import imports
+from workers.context import Outcome, WorkerContext
+from workers.gate import Gate
+
+CONTENT = os.urandom(5 << 19)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+MAX_BYTES = 4 << 20
+
+
+@dataclass
+class Site:
+    """What a web server gives for each path: status, headers and body."""
+
+    url: str = ""
+    pages: dict[str, tuple[int, dict[str, str], bytes]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            site.asked.append(self.path)
+            status, headers, body = site.pages.get(self.path, (404, {}, b""))
+            self.send_response(status)
+            for name, value in ({"Content-Length": str(len(body))} | headers).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    site.url = f"http://127.0.0.1:{server.server_address[1]}"
+    site.pages["/images/debian.raw"] = (200, {}, CONTENT)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield site
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class NoHosts:
+    def use(self, uri: str) -> HostConnection:
+        raise AssertionError(f"nobody needs {uri} to fetch an image")
+
+
+@dataclass
+class Fetching:
+    """A worker with an empty store, and one image that it is to fetch."""
+
+    registry: Registry
+    folder: Path
+    site: Site
+
+    def ask(self, path: str = "/images/debian.raw", sha256: str = SHA256) -> Image:
+        return self.registry.images.fetch(
+            NewImage(name="debian", format="raw"),
+            url=self.site.url + path,
+            sha256=sha256,
+            actor=ACTOR,
+        )
+
+    def fetch(self, image: Image, owner: str = "w1", **changes: Any) -> Outcome:
+        values: dict[str, Any] = {
+            "registry": self.registry,
+            "hosts": Gate(NoHosts(), lanes=1, pause_s=0, wait_s=0),
+            "store": ImageStore(self.folder, max_bytes=MAX_BYTES),
+            "image_urls": {f"{self.site.url}/images/"},
+            "owner": owner,
+            "lease_s": 60.0,
+            "checkpoint": lambda _: None,
+        }
+        return imports.fetch(image.id, WorkerContext(**(values | changes)))
+
+    def files(self) -> list[Path]:
+        return sorted(self.folder.iterdir()) if self.folder.exists() else []
+
+    def told(self) -> Image:
+        return self.registry.images.get("debian:1")
+
+
+@pytest.fixture
+def fetching(register: Registry, tmp_path: Path, site: Site) -> Fetching:
+    return Fetching(register, tmp_path / "images", site)
+
+
+def test_an_image_is_fetched_checked_and_on_offer(fetching: Fetching) -> None:
+    image = fetching.ask()
+    assert image.state == ImageState.IMPORTING
+    assert fetching.ask() == image
+    [due] = fetching.registry.assignments.due(resend_after_s=0)
+    assert (due.task, due.id) == ("workers.import_image", image.id)
+
+    assert fetching.fetch(image) is Outcome.DONE
+
+    told = fetching.told()
+    assert (told.state, told.size_bytes) == (ImageState.READY, len(CONTENT))
+    [file] = fetching.files()
+    assert file.read_bytes() == CONTENT
+    assert fetching.registry.assignments.due(resend_after_s=0) == ()
+    assert fetching.fetch(image) is Outcome.NOT_OURS
+    events = fetching.registry.events.list(subject_id=str(image.id))
+    assert [each.to_state for each in events] == ["importing", "ready"]
+
+
+def test_a_redirect_leads_on_within_the_list(fetching: Fetching) -> None:
+    fetching.site.pages["/images/latest"] = (302, {"Location": "debian.raw"}, b"")
+
+    assert fetching.fetch(fetching.ask("/images/latest")) is Outcome.DONE
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("/secret", "not within"),
+        ("http://127.0.0.1:1/images/debian.raw", "not within"),
+        ("file:///etc/shadow", "http://HOST"),
+        ("/images/../secret", "not within"),
+        ("/images/loop", "more than 5 redirects"),
+    ],
+)
+def test_a_redirect_does_not_lead_out_of_the_list(
+    fetching: Fetching, location: str, reason: str
+) -> None:
+    fetching.site.pages["/images/loop"] = (302, {"Location": location}, b"")
+    fetching.site.pages["/secret"] = (200, {}, CONTENT)
+
+    assert fetching.fetch(fetching.ask("/images/loop")) is Outcome.FAILED
+
+    assert reason in (fetching.told().last_error or "")
+    assert "/secret" not in fetching.site.asked
+    assert fetching.files() == []
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        ((404, {}, b""), "answers 404"),
+        ((200, {}, b"something else"), "SHA-256"),
+        ((200, {"Content-Length": "99999999"}, b""), "more than 4194304 bytes"),
+        ((200, {"Content-Length": str(len(CONTENT) + 1)}, CONTENT), "cannot be fetched"),
+    ],
+)
+def test_what_does_not_come_as_it_should_fails_and_says_why(
+    fetching: Fetching, page: tuple[int, dict[str, str], bytes], reason: str
+) -> None:
+    fetching.site.pages["/images/debian.raw"] = page
+
+    assert fetching.fetch(fetching.ask()) is Outcome.FAILED
+
+    told = fetching.told()
+    assert told.state == ImageState.FAILED
+    assert reason in (told.last_error or "")
+    assert fetching.files() == []
+
+
+def test_more_than_is_allowed_is_not_stored_though_nobody_announced_it(fetching: Fetching) -> None:
+    headers = {"Content-Length": "", "Transfer-Encoding": "identity", "Connection": "close"}
+    fetching.site.pages["/images/debian.raw"] = (200, headers, b"\0" * (MAX_BYTES + 512))
+
+    assert fetching.fetch(fetching.ask()) is Outcome.FAILED
+    assert fetching.files() == []
+
+
+def test_a_list_that_was_shortened_since_counts(fetching: Fetching) -> None:
+    assert fetching.fetch(fetching.ask(), image_urls=()) is Outcome.FAILED
+
+    assert "FUGA_IMAGE_URLS is empty" in (fetching.told().last_error or "")
+    assert fetching.site.asked == []
+
+
+def test_a_server_that_is_not_there_is_said(fetching: Fetching) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        fetching.site.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+
+        assert fetching.fetch(fetching.ask()) is Outcome.FAILED
+
+    assert "cannot be fetched" in (fetching.told().last_error or "")
+
+
+def test_an_import_whose_worker_was_killed_begins_anew(fetching: Fetching) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def die(point: str) -> None:
+        if point == "import.before_end":
+            raise KilledError
+
+    image = fetching.ask()
+    with pytest.raises(KilledError):
+        fetching.fetch(image, checkpoint=die, lease_s=0, piece_deadline_s=1e-9)
+
+    assert fetching.fetch(image, "w2") is Outcome.DONE
+    assert len(fetching.files()) == 1
+
+
+def test_a_worker_that_is_told_to_end_hands_its_import_back(fetching: Fetching) -> None:
+    stopping = Event()
+    image = fetching.ask()
+
+    outcome = fetching.fetch(image, stopping=stopping, checkpoint=lambda _: stopping.set())
+
+    assert outcome is Outcome.HANDED_BACK
+    assert fetching.files() == []
+    assert fetching.fetch(image) is Outcome.DONE
+
+
+def test_an_image_removed_while_it_is_fetched_leaves_no_file(fetching: Fetching) -> None:
+    image = fetching.ask()
+
+    def remove(point: str) -> None:
+        if point == "import.before_end":
+            fetching.registry.images.remove("debian", actor=ACTOR)
+
+    assert fetching.fetch(image, checkpoint=remove) is Outcome.CLAIM_LOST
+
+    assert fetching.files() == []
+    assert fetching.registry.images.list(include_removed=True).items[0].state == "removed"
+
+
+def test_requests_go_on_getting_the_newest_that_is_ready(fetching: Fetching) -> None:
+    fetching.fetch(fetching.ask())
+    fetching.ask(sha256="0" * 64)
+
+    assert fetching.registry.images.get("debian").revision == 1
+    assert fetching.registry.images.get("debian:2").state == ImageState.IMPORTING
