@@ -29,6 +29,7 @@ _REASONS: Mapping[str, str] = {
     "network_missing": "no host has its network",
     "nothing_asked": "its VM type demands nothing",
     "host_moved": "its host changed while the round was decided; it is decided again",
+    "no_room_for_image": "the host chosen has no disk left for its image; another is looked for",
 }
 
 

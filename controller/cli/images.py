@@ -140,8 +140,11 @@ def add(
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="On this machine; it is sent.")
     ] = None,
-    url: Annotated[
-        str | None, typer.Option(help="Fetched by a worker, if FUGA_IMAGE_URLS allows it.")
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="URL", help="Fetched by a worker, if FUGA_IMAGE_URLS allows it."
+        ),
     ] = None,
     image_format: Annotated[
         Format | None, typer.Option("--format", help="Else it is looked up in the file.")
@@ -156,19 +159,19 @@ def add(
         str | None, typer.Option(metavar="HEX", help="What its hash must be.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for --url at most.", min=0, metavar="S")
+        float, typer.Option(help="Seconds to wait for --from at most.", min=0, metavar="S")
     ] = 3600,
 ) -> None:
     """Add an image; the same name again is its next revision."""
     said: dict[str, Any] = {"name": name, "seed_kind": seed.value, "min_memory_mib": min_memory}
     if sha256 is not None:
         said["sha256"] = sha256.lower()
-    if (file is None) == (url is None):
-        raise BadInputError("an image is a FILE, or --url URL: one of them")
+    if (file is None) == (origin is None):
+        raise BadInputError("an image is a FILE, or --from URL: one of them")
     if file is None:
         if sha256 is None:
-            raise BadInputError("--url needs --sha256: what comes is checked by it")
-        said |= {"url": url, "format": (image_format or Format.QCOW2).value}
+            raise BadInputError("--from needs --sha256: what comes is checked by it")
+        said |= {"url": origin, "format": (image_format or Format.QCOW2).value}
         _await_import(session, session.api.post("images", said), timeout_s=timeout)
         return
     query = {**said, "format": (image_format or _format_of(file)).value, "source": file.name}
