@@ -10,6 +10,7 @@ from controller.explain import explain_request, explain_vm
 from controller.policy_process import PolicyProcess
 from controller.replay import replay_round
 from controller.rounds import PolicyChoice, Slot, run_round
+from controller.zones import NamedPolicy
 from registry import CONTROL_LEASE, Registry
 from tests.register import (
     ACTOR,
@@ -42,11 +43,15 @@ def cluster(register):
     return register
 
 
-def run(register, process, at: int, policy: str = "fuga"):
+def run(register, process, at: int, policy: str = "fuga", zones=()):
     lease = register.leases.acquire(CONTROL_LEASE, "test", 600)
     slot = Slot(start_at=datetime.fromtimestamp(1_700_000_000 + at, UTC), length_s=5)
     choice = PolicyChoice(
-        name=policy, parameters={"patience": 2}, budget_units=100_000, decision_time_s=60.0
+        name=policy,
+        parameters={"patience": 2},
+        budget_units=100_000,
+        decision_time_s=60.0,
+        zones={zone: NamedPolicy(policy=name, parameters={"patience": 2}) for zone, name in zones},
     )
     return run_round(slot, lease, choice, store=register.rounds, decider=process)
 
@@ -94,6 +99,35 @@ def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, process
     placed = explain_vm(cluster, vm.id, operator=True)
     assert placed.phase == "held"
     assert "had been held back for its request" in placed.message
+
+
+def test_a_host_that_a_zone_holds_back_is_told_to_both_sides(register, process):
+    for host, zone in (("h1", "east"), ("h2", "west")):
+        add_host(register, host, vcpus=4, memory_mib=4096, disk_gib=200, labels=(f"zone={zone}",))
+    add_tenant(register, "a")
+    add_tenant(register, "b")
+    add_vm_type(register, "small", vcpus=1, memory_mib=1024, disk_gib=5)
+    add_vm_type(register, "large", vcpus=4, memory_mib=4096, disk_gib=20)
+    zones = (("east", "first_fit"), ("west", "best_fit_drfh"))
+    add_request(register, 8)
+    run(register, process, 0, zones=zones)
+    large = add_request(register, tenant="b", vm_type="large")
+    small = add_request(register, 3)
+    run(register, process, 5, zones=zones)
+    end(register, "h2", 1)
+    run(register, process, 10, zones=zones)
+    end(register, "h2", 1)
+
+    report = run(register, process, 15, zones=zones)
+
+    assert report.placed == 0
+    waits = explain_request(register, large.id, operator=True).waiting
+    assert waits.held_host_names == ("h2",)
+    assert explain_request(register, small.id, operator=False).waiting.reason == "held_back"
+    end(register, "h2", 4)
+    run(register, process, 20, zones=zones)
+    (vm,) = register.vms.list(request_id=large.id).items
+    assert explain_vm(register, vm.id, operator=True).phase == "held"
 
 
 def test_a_gang_is_placed_whole_and_told_what_it_lacks_till_then(cluster, process):
