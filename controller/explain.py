@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from controller.obstacles import what_would_help
 from controller.round_inputs import decode_inputs
+from placement import SHARE_TOLERANCE
 from registry import Registry, Request, RequestState, RoundRecord, Vm, Waiting
 
 _WAITS = (RequestState.PENDING, RequestState.PARTLY_PLACED)
@@ -27,6 +29,10 @@ _REASONS: Mapping[str, str] = {
     "held_back": "room is kept for a request that has waited longer",
     "no_address": "its network has no address left for them",
     "network_missing": "no host has its network",
+    "anti_affinity": "every host with room holds a VM of its group, which keeps apart",
+    "affinity": "no host with room is one where its group may be together",
+    "zone_full": "every zone with room has its part of these VMs",
+    "group_moved": "VMs of its group were placed while the round was decided; it is decided again",
     "nothing_asked": "its VM type demands nothing",
     "host_moved": "its host changed while the round was decided; it is decided again",
     "no_room_for_image": "the host chosen has no disk left for its image; another is looked for",
@@ -45,6 +51,27 @@ class ShortageExplanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ObstacleExplanation:
+    """One reason why hosts take no VM of it; a host may have several."""
+
+    kind: str
+    what: str | None  #: the label, zone, group or resource
+    hosts: int  #: hosts that it speaks of, of all
+    only: int  #: of them, those that have no other reason
+    missing: int | None  #: of a resource: what the nearest of them lacks
+    only_hosts: tuple[str, ...]  #: some of them; told to operators only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareExplanation:
+    """What its tenant holds of the cluster after the round, and what would be fair."""
+
+    held: float
+    fair: float
+    above_fair: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingExplanation:
     """Why VMs of a request were left out of the last round that looked at it."""
 
@@ -60,6 +87,9 @@ class WaitingExplanation:
     held_hosts: int = 0  #: hosts on which room is kept for it
     held_host_names: tuple[str, ...] | None = None  #: told to operators only
     network: str | None = None  #: that has no address left, or that hosts do not have
+    obstacles: tuple[ObstacleExplanation, ...] = ()
+    would_help: tuple[str, ...] = ()  #: what would have to change for one more VM
+    share: ShareExplanation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +223,7 @@ def _waiting(request: Request, *, operator: bool) -> WaitingExplanation:
         )
         for each in told.detail.get("shortages", ())
     )
+    obstacles = tuple(told.detail.get("obstacles", ()))
     gang = told.detail.get("gang", {})
     names = tuple(each["host"] for each in told.detail.get("holding", ()))
     explanation = WaitingExplanation(
@@ -208,8 +239,28 @@ def _waiting(request: Request, *, operator: bool) -> WaitingExplanation:
         held_hosts=len(names),
         held_host_names=names if operator else None,
         network=told.detail.get("network"),
+        obstacles=tuple(
+            ObstacleExplanation(
+                kind=each["kind"],
+                what=each["what"],
+                hosts=each["hosts"],
+                only=each["only"],
+                missing=each["missing"],
+                only_hosts=tuple(each["only_hosts"]) if operator else (),
+            )
+            for each in obstacles
+        ),
+        would_help=tuple(help_ for each in obstacles if (help_ := what_would_help(each))),
+        share=_share(told.detail.get("share")),
     )
     return replace(explanation, message=_message(explanation))
+
+
+def _share(share: Mapping[str, float] | None) -> ShareExplanation | None:
+    if share is None:
+        return None
+    above = share["held"] > share["fair"] + SHARE_TOLERANCE
+    return ShareExplanation(held=share["held"], fair=share["fair"], above_fair=above)
 
 
 def _message(waiting: WaitingExplanation) -> str:
@@ -236,6 +287,11 @@ def _message(waiting: WaitingExplanation) -> str:
         parts.append(
             f"it has waited long below its fair share, so {hosts} will take nobody else "
             "until it fits there"
+        )
+    if waiting.share is not None and waiting.share.above_fair:
+        parts.append(
+            f"its tenant holds {waiting.share.held:.1%} of the cluster, more than the "
+            f"{waiting.share.fair:.1%} that are fair now, so others go first"
         )
     return "; ".join(parts)
 
@@ -338,8 +394,8 @@ def _why_here(
         )
     if phase == "gang":
         return (
-            f"round {record.number} placed it before the game, by Best-Fit DRFH, to have "
-            "its request's min_count of VMs at once"
+            f"round {record.number} placed it before the game, by Best-Fit DRFH: its request's "
+            "min_count of VMs is needed at once, or its group keeps apart"
         )
     if phase == "remainder":
         return (

@@ -20,9 +20,12 @@ from numpy.typing import NDArray
 from controller.snapshots import Names
 from controller.zones import ZoneInputs
 from placement import Allocation, LeftOut, Reason, Snapshot
+from placement.constraints import Constraints
 from placement.mechanisms.tree import TenantTree
 from placement.patience import Patience, waiting_levels
 
+#: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
+_OF_THEIR_OWN = ("tree", "constraints", "limits")
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
 
 
@@ -62,10 +65,12 @@ class RoundInputs:
         snapshot = {
             field.name: _plain(getattr(self.snapshot, field.name))
             for field in dataclasses.fields(Snapshot)
-            if field.init and field.name != "tree"
+            if field.init and field.name not in _OF_THEIR_OWN
         }
         if self.snapshot.tree is not None:  # rounds without a tree keep their bytes
             snapshot["tree"] = _tree_document(self.snapshot.tree)
+        if self.snapshot.constraints:  # nor do those without change theirs
+            snapshot["constraints"] = self.snapshot.constraints.document()
         document = {
             "snapshot": snapshot,
             "classes": int(self.snapshot.eligible.shape[1]),
@@ -94,14 +99,19 @@ def decode_inputs(data: bytes) -> RoundInputs:
         "demand": (requests, len(resources)),
         "held": (len(stored["weight"]), len(resources)),
     }
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for name, values in stored.items():
-        if name not in ("resources", "tree"):
+        if name != "resources" and name not in _OF_THEIR_OWN:
             array: NDArray[Any] = np.array(values, dtype=_DTYPES.get(name, np.int64))
             arrays[name] = array.reshape(shape_of.get(name, (-1,)))
     names = document["names"]
     return RoundInputs(
-        snapshot=Snapshot(resources=resources, tree=_tree_of(stored.get("tree")), **arrays),
+        snapshot=Snapshot(
+            resources=resources,
+            tree=_tree_of(stored.get("tree")),
+            constraints=_constraints_of(stored.get("constraints")),
+            **arrays,
+        ),
         names=Names(
             hosts=tuple((a, b) for a, b in names["hosts"]),
             tenants=tuple((a, b) for a, b in names["tenants"]),
@@ -174,6 +184,10 @@ def _tree_of(document: Mapping[str, Any] | None) -> TenantTree | None:
         weight=np.array(document["weight"], dtype=np.float64),
         leaf=tuple(document["leaf"]),
     )
+
+
+def _constraints_of(document: Mapping[str, Any] | None) -> Constraints | None:
+    return None if document is None else Constraints.of_document(document)
 
 
 def _plain(value: Any) -> Any:

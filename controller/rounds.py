@@ -201,7 +201,9 @@ def run_round(
             ),
             host_versions={host.id: host.version for host in view.hosts},
             waiting=with_networks(
-                waiting_requests(slot.start_at, snapshot, decided.allocation, names),
+                waiting_requests(
+                    slot.start_at, view, snapshot, decided.allocation, names, shares=shares
+                ),
                 view.requests,
                 slot.start_at,
             ),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 import numpy as np
 
 from controller.tenant_trees import tree_of
 from placement import BoolArray, IntArray, Snapshot
-from registry import ClusterView, HostView, RequestView
+from placement.constraints import Constraints, Group, Spread
+from registry import ClusterView, HostView, RequestView, allows, zone_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,7 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
     Hosts that take no VMs now (draining, unreachable, held back) keep their
     capacity, which counts in the pool, but no request is eligible there.
     """
-    host_class, eligible = _classes(view.hosts, view.requests)
+    host_class, eligible, preferred = _classes(view.hosts, view.requests)
     capacity = _rows([host.capacity for host in view.hosts], len(view.resources))
     committed = _rows([host.committed for host in view.hosts], len(view.resources))
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
@@ -48,6 +50,7 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
         weight=np.array([tenant.weight for tenant in view.tenants], dtype=np.float64),
         held=_rows([tenant.held for tenant in view.tenants], len(view.resources)),
         tree=tree,
+        constraints=_constraints(view, preferred),
     )
     names = Names(
         hosts=tuple((str(host.id), host.name) for host in view.hosts),
@@ -62,8 +65,11 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
 
 def _classes(
     hosts: Sequence[HostView], requests: Sequence[RequestView]
-) -> tuple[IntArray, BoolArray]:
-    """Group hosts that are alike to every request: (H,) classes and (Q, C) eligibility.
+) -> tuple[IntArray, BoolArray, dict[int, tuple[int, ...]]]:
+    """Group hosts that are alike to every request.
+
+    Returned are classes (H,), eligibility (Q, C), and of requests that prefer hosts
+    the classes of those that carry all the labels which they prefer.
 
     Two hosts are of one class if they accept alike, carry the same labels, and
     no request names one of them, or avoids it, but not the other.
@@ -90,16 +96,66 @@ def _classes(
     for row, request in enumerate(requests):
         for column, host in enumerate(examples):
             eligible[row, column] = _may_use(request, host)
-    return host_class, eligible
+    preferred = {
+        row: tuple(
+            column
+            for column, host in enumerate(examples)
+            if set(request.rules.prefers) <= set(host.labels)
+        )
+        for row, request in enumerate(requests)
+        if request.rules.prefers
+    }
+    return host_class, eligible, preferred
 
 
 def _may_use(request: RequestView, host: HostView) -> bool:
     return (
         host.accepts
-        and set(request.requires) <= set(host.labels)
-        and (request.hosts is None or host.name in request.hosts)
         and host.id not in request.avoid
+        and allows(
+            request.rules, request.requires, request.hosts, host=host.name, labels=host.labels
+        )
     )
+
+
+def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Constraints | None:
+    """Return what policies keep beyond eligibility; None where nobody asks for it."""
+    row_of = {request.id: row for row, request in enumerate(view.requests)}
+    index_of = {host.id: index for index, host in enumerate(view.hosts)}
+    zone_names = sorted({zone for host in view.hosts if (zone := zone_of(host.labels))})
+    spreads = [
+        Spread(
+            request=row,
+            most=request.spread.most,
+            placed=tuple(dict(request.spread.placed).get(zone, 0) for zone in zone_names),
+        )
+        for row, request in enumerate(view.requests)
+        if request.spread is not None
+    ]
+    constraints = Constraints(
+        groups=tuple(
+            Group(
+                apart=group.apart,
+                hard=group.hard,
+                requests=tuple(sorted(row_of[request] for request in group.requests)),
+                hosts=_indices(group.hosts, index_of),
+            )
+            for group in view.vm_groups
+        ),
+        spreads=tuple(spreads),
+        zones=_zones(view.hosts, zone_names) if spreads else (),
+        preferred=preferred,
+    )
+    return constraints or None
+
+
+def _indices(hosts: Sequence[UUID], index_of: dict[UUID, int]) -> tuple[int, ...]:
+    return tuple(sorted(index_of[host] for host in hosts if host in index_of))
+
+
+def _zones(hosts: Sequence[HostView], names: Sequence[str]) -> tuple[int, ...]:
+    place = {name: index for index, name in enumerate(names)}
+    return tuple(place.get(zone_of(host.labels) or "", -1) for host in hosts)
 
 
 def _rows(rows: Sequence[Sequence[int]], width: int) -> IntArray:

@@ -8,23 +8,32 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from controller.obstacles import Obstacles
 from controller.snapshots import Names
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.reasons import how_many_fit, still_needed
 from placement.shortage import free_after
-from registry import RequestView, Waiting
+from registry import ClusterView, RequestView, Waiting
 
 
 def waiting_requests(
-    slot_start_at: datetime, snapshot: Snapshot, allocation: Allocation, names: Names
+    slot_start_at: datetime,
+    view: ClusterView,
+    snapshot: Snapshot,
+    allocation: Allocation,
+    names: Names,
+    *,
+    shares: Sequence[Mapping[str, Any]],
 ) -> dict[UUID, Waiting]:
     """Return for each request that was left out how many VMs wait, and why.
 
     The shortages are those of one VM against what is free after the round.
     Requests alike in demand and eligibility share one look at the hosts. Of a gang
     it is told how many VMs fit and how many are needed, of who starves which
-    hosts are held back for it.
+    hosts are held back for it. ``shares``, one for each tenant, are those of the
+    round: whose is above the fair one is told so.
     """
+    obstacles = Obstacles(view, snapshot, allocation)
     seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
     free = free_after(snapshot, allocation)
     held: dict[int, list[str]] = {}
@@ -42,6 +51,10 @@ def waiting_requests(
                 _shortage_document(shortage, snapshot.resources, names) for shortage in seen[key]
             ],
         }
+        detail["obstacles"] = [each.document() for each in obstacles.of(request)]
+        share = shares[snapshot.tenant[request]]
+        if share["target"] is not None:
+            detail["share"] = {"held": share["after"], "fair": share["target"]}
         needed = still_needed(snapshot, request, count)
         if needed > 1:
             fit = how_many_fit(snapshot, request, free)

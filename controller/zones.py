@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from placement import Policy, policy_by_name
+from placement.constrained import Constrained
 from placement.zones import InZones, Zone
-from registry import HostView
+from registry import HostView, zone_of
 
-LABEL = "zone="
 #: Hosts without a zone, or whose zone names no policy: the round's own policy decides there.
 ELSEWHERE = ""
 
@@ -46,8 +46,7 @@ def zones_of(
         return ()
     members: dict[str, list[int]] = {}
     for index, host in enumerate(hosts):
-        named = (each.removeprefix(LABEL) for each in host.labels if each.startswith(LABEL))
-        zone = next(named, ELSEWHERE)
+        zone = zone_of(host.labels) or ELSEWHERE
         members.setdefault(zone if zone in policies else ELSEWHERE, []).append(index)
     return tuple(
         ZoneInputs(
@@ -61,14 +60,19 @@ def zones_of(
 
 
 def policy_in_zones(zones: Sequence[ZoneInputs]) -> Policy:
-    """Return the policy that lets each zone decide in turn."""
-    return InZones(
-        [
-            Zone(
-                name=zone.name,
-                hosts=np.array(zone.hosts, dtype=np.int64),
-                policy=policy_by_name(zone.policy, zone.parameters),
-            )
-            for zone in zones
-        ]
+    """Return the policy that lets each zone decide in turn.
+
+    Constraints hold across zones: they are kept around all of them.
+    """
+    return Constrained(
+        InZones(
+            [
+                Zone(
+                    name=zone.name,
+                    hosts=np.array(zone.hosts, dtype=np.int64),
+                    policy=policy_by_name(zone.policy, zone.parameters),
+                )
+                for zone in zones
+            ]
+        )
     )

@@ -52,7 +52,8 @@ def _fill(draft: Draft, request: int, hosts: IntArray) -> IntArray:
     snapshot, demand = draft.snapshot, draft.snapshot.demand[request]
     fits = vms_that_fit(draft.room[hosts], demand)
     hosts, fits = hosts[fits > 0], fits[fits > 0]
-    left = left_with(draft.free[hosts] - demand, snapshot.capacity[hosts])
+    counted = snapshot.counted
+    left = left_with((draft.free[hosts] - demand)[:, :counted], snapshot.capacity[hosts, :counted])
     wanted = int(draft.remaining[request])
     rows: list[tuple[int, int, int]] = []
     while wanted and len(rows) < len(hosts):

@@ -13,6 +13,7 @@ from placement import plugins
 from placement.best_fit import BestFit
 from placement.best_fit_drfh import BestFitDrfh
 from placement.best_fit_hdrf import BestFitHdrf
+from placement.constrained import Constrained
 from placement.drf_pool import DrfPool
 from placement.errors import (
     ParameterError,
@@ -244,7 +245,8 @@ def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
     """Return the policy called ``name``.
 
     One that does not read trees of tenants itself is given the weights that
-    stand for a snapshot's tree, see `placement.in_tree.without_tree`.
+    stand for a snapshot's tree, see `placement.in_tree.without_tree`. All keep
+    the constraints of a snapshot, see `placement.constrained`.
 
     Parameters
     ----------
@@ -268,7 +270,7 @@ def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
     if isinstance(entry, MechanismEntry):
         raise WrongKindError(name, "mechanism", "policy")
     policy = entry.make(_read_by(entry, parameters))
-    return policy if entry.reads_tree else InTree(policy)
+    return Constrained(policy if entry.reads_tree else InTree(policy))
 
 
 def mechanism_by_name(name: str, parameters: Mapping[str, Any]) -> Mechanism:

@@ -19,8 +19,10 @@ def check_allocation(
     host, each pair once, counts above zero; a request only sits on hosts that
     it may use; what is placed fits in the free part of each host, to the unit;
     placed and left out add up to the count of every request; at least
-    ``min_count`` VMs of a request or none; with ``overload``, nothing is placed
-    on a host that is thereby filled above that fraction of its capacity.
+    ``min_count`` VMs of a request or none; of a hard group one VM on a host, or all
+    on one host; of a request that is spread no more in a zone than its part; with
+    ``overload``, nothing is placed on a host that is thereby filled above that
+    fraction of its capacity.
 
     Sums are taken in Python's integers, so that no quantity can overflow.
 
@@ -32,6 +34,8 @@ def check_allocation(
     _check_rows(snapshot, allocation)
     _check_eligibility(snapshot, allocation)
     _check_counts(snapshot, allocation)
+    _check_groups(snapshot, allocation)
+    _check_spreads(snapshot, allocation)
     _check_room(snapshot, allocation, None if overload is None else Fraction(str(overload)))
 
 
@@ -81,6 +85,58 @@ def _check_counts(snapshot: Snapshot, allocation: Allocation) -> None:
             raise InfeasibleAllocationError(
                 f"request {request} takes {snapshot.min_count[request]} VMs or none, "
                 f"placed {placed[request]}"
+            )
+
+
+def _check_groups(snapshot: Snapshot, allocation: Allocation) -> None:
+    groups = () if snapshot.constraints is None else snapshot.constraints.groups
+    groups_of: dict[int, list[int]] = {}
+    for number, group in enumerate(groups):
+        for request in group.requests if group.hard else ():
+            groups_of.setdefault(request, []).append(number)
+    taken: dict[int, dict[int, int]] = {}
+    for request, host, count in allocation.placed.tolist():
+        for number in groups_of.get(request, ()):
+            on_host = taken.setdefault(number, {})
+            on_host[host] = on_host.get(host, 0) + count
+    for number, on_host in taken.items():
+        group = groups[number]
+        if group.apart:
+            for host, count in on_host.items():
+                if count > 1 or host in group.hosts:
+                    raise InfeasibleAllocationError(
+                        f"host {host} holds several VMs of group {number}, which keeps apart"
+                    )
+        elif len(on_host) > 1 and not group.hosts:
+            raise InfeasibleAllocationError(
+                f"group {number} keeps together and is on hosts {sorted(on_host)}"
+            )
+        elif group.hosts and not on_host.keys() <= set(group.hosts):
+            raise InfeasibleAllocationError(
+                f"group {number} keeps together on {sorted(group.hosts)}, "
+                f"placed on {sorted(on_host)}"
+            )
+
+
+def _check_spreads(snapshot: Snapshot, allocation: Allocation) -> None:
+    constraints = snapshot.constraints
+    if constraints is None:
+        return
+    in_zone = {spread.request: list(spread.placed) for spread in constraints.spreads}
+    most = {spread.request: spread.most for spread in constraints.spreads}
+    for request, host, count in allocation.placed.tolist():
+        if request not in in_zone:
+            continue
+        zone = constraints.zones[host]
+        if zone < 0:
+            raise InfeasibleAllocationError(
+                f"request {request} is spread over zones, host {host} is in none"
+            )
+        in_zone[request][zone] += count
+        if in_zone[request][zone] > most[request]:
+            raise InfeasibleAllocationError(
+                f"zone {zone} may hold {most[request]} VMs of request {request}, "
+                f"given {in_zone[request][zone]}"
             )
 
 

@@ -57,6 +57,16 @@ class ParameterError(PlacementError):
         self.allowed = allowed
 
 
+class ConstraintError(PlacementError):
+    """A constraint speaks of what its snapshot does not have."""
+
+    def __init__(self, field: str, found: int, allowed: str) -> None:
+        super().__init__(f"constraints: {field} is {found}, allowed is {allowed}")
+        self.field = field
+        self.found = found
+        self.allowed = allowed
+
+
 class UnknownPolicyError(PlacementError):
     """No policy or mechanism of that name is in the catalogue."""
 

@@ -22,6 +22,7 @@ from placement.fuga_details import PlayedGame, details_of
 from placement.fuga_parameters import FugaParameters
 from placement.game import Game
 from placement.gangs import begin_covered, begin_next
+from placement.limits import limited, without_limits
 from placement.model import Allocation, IntArray, Snapshot
 from placement.overload import room_below
 from placement.players import players_of
@@ -72,7 +73,7 @@ class Fuga:
             equilibrium that is too large.
         """
         round_ = _Round(self.parameters, snapshot, rng, budget)
-        gangs = round_.place_gangs()
+        gangs = round_.place_before_the_games()
         if self.parameters.quota:
             round_.play(np.maximum(quotas(round_.targets) - round_.draft.given, 0))
         round_.play(round_.draft.remaining)
@@ -114,22 +115,35 @@ class _Round:
         self.kinds = vm_kinds(snapshot)
         self.ranking = ranking_resources(snapshot, parameters.ranking)
         self.targets = fair_targets(snapshot, self.kinds)
+        # The game knows no limits: each would be a kind of its own that all hosts weigh.
+        self._limited = limited(snapshot)
+        self._played, self._played_kinds = without_limits(snapshot, self.kinds)
         self.games: list[PlayedGame] = []
         self.cuts: list[str] = []
-        self._search = TopCombinations(self.kinds.demand, self.ranking, parameters.eta, rng, budget)
+        demand = self._played_kinds.demand
+        self._search = TopCombinations(demand, self.ranking, parameters.eta, rng, budget)
         self._source: StrategySource = self._search
         if parameters.strategies is not None:
             given = given_by_kind(snapshot, self.kinds, self.draft.room, parameters.strategies)
-            self._source = GivenStrategies(given, self._search, self.kinds.demand, self.ranking)
+            self._source = GivenStrategies(given, self._search, demand, self.ranking)
 
-    def place_gangs(self) -> IntArray:
-        """Place the gangs that their fair target covers, by Best-Fit; return their VMs.
+    def place_before_the_games(self) -> IntArray:
+        """Place by Best-Fit what the games do not know; return these VMs.
 
         The game knows single VMs: to it, what is left of a gang that has begun
-        is a request like others (derived).
+        is a request like others. Gangs that their fair target covers begin before
+        it, and VMs that limits bound are placed up to that target (derived).
         """
         if self.draft.not_begun.any():
             begin_covered(self.draft, self._fill, self.targets)
+        if self._limited.any():
+            remaining = self.draft.remaining
+            others = remaining.copy()
+            due = np.maximum(quotas(self.targets) - self.draft.given, 0)
+            remaining[:] = np.where(self._limited, np.minimum(due, others), 0)
+            others -= remaining
+            self._fill()
+            remaining += others
         return self.draft.rows
 
     def _fill(self) -> None:
@@ -138,23 +152,31 @@ class _Round:
     def play(self, offered: IntArray) -> None:
         """Play one game for the VMs offered of each request, shape (Q,), and place them."""
         draft = self.draft
-        offered = np.minimum(offered, draft.remaining)
+        offered = np.where(self._limited, 0, np.minimum(offered, draft.remaining))
         offered = np.minimum(offered, most_that_fit(self.snapshot, draft.room, self.kinds))
         if not offered.any():
             return
+        counted = self.snapshot.counted
         serving = Serving(
-            self.snapshot,
-            self.kinds,
+            self._played,
+            self._played_kinds,
             targets=self.targets,
             offered=offered,
             given=draft.given,
-            held=draft.held,
+            held=draft.held[:, :counted],
             alpha=self._parameters.alpha,
         )
-        players = players_of(self.snapshot, self.kinds, draft.free, draft.room, self.ranking)
+        players = players_of(
+            self._played,
+            self._played_kinds,
+            np.ascontiguousarray(draft.free[:, :counted]),
+            np.ascontiguousarray(draft.room[:, :counted]),
+            self.ranking,
+        )
         cut_before = self._search.cut
         self._search.keep(_LOOKS * self._parameters.eta * len(players))
-        game = Game.of(players, serving, self._source, self.kinds.demand, self.ranking)
+        demand = self._played_kinds.demand
+        game = Game.of(players, serving, self._source, demand, self.ranking)
         if len(game.players):
             solution = solve(
                 game,
@@ -200,7 +222,7 @@ def ranking_resources(snapshot: Snapshot, names: tuple[str, ...] | None) -> IntA
         For a name that the snapshot does not have.
     """
     if names is None:
-        return np.arange(min(_RANKED_BY_DEFAULT, len(snapshot.resources)))
+        return np.arange(min(_RANKED_BY_DEFAULT, snapshot.counted))
     for name in names:
         if name not in snapshot.resources:
             raise ParameterError("ranking", name, f"one of {', '.join(snapshot.resources)}")

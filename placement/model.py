@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placement.budget import Budget
+from placement.constraints import Constraints
 from placement.errors import GangTooLargeError, QuantityTooLargeError, ShapeMismatchError
 
 if TYPE_CHECKING:
@@ -48,12 +49,17 @@ class Snapshot:
     weight: FloatArray  #: (N,) of each tenant, above 0
     held: IntArray  #: (N, R) what each tenant's assignments hold already
     tree: TenantTree | None = None  #: over N; None: tenants are all children of the root
-    #: (R,) capacity of all hosts together: shares are taken of it
+    constraints: Constraints | None = None  #: see `placement.constrained`; policies see None
+    #: so many at the end of R are no resources but limits: they bound VMs and are in no share
+    limits: int = 0
+    #: (R,) capacity of all hosts together: shares are taken of it; 0 of a limit
     pool: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
         # Asked for thousands of times a round.
-        object.__setattr__(self, "pool", self.capacity.sum(axis=0, dtype=np.int64))
+        pool = self.capacity.sum(axis=0, dtype=np.int64)
+        pool[self.counted :] = 0
+        object.__setattr__(self, "pool", pool)
         hosts, resources = self.capacity.shape
         requests, tenants = len(self.count), len(self.weight)
         classes = self.eligible.shape[1]
@@ -72,6 +78,8 @@ class Snapshot:
             found = getattr(self, name).shape
             if found != shape:
                 raise ShapeMismatchError(name, found, shape)
+        if self.constraints is not None:
+            self.constraints.check(requests=requests, hosts=hosts, classes=classes)
         for amounts in (self.capacity, self.held):
             totals = amounts.sum(axis=0, dtype=np.float64)
             for name, total in zip(self.resources, totals.tolist(), strict=True):
@@ -86,6 +94,11 @@ class Snapshot:
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
 
+    @property
+    def counted(self) -> int:
+        """How many of R, from the first, are resources: what ranks and what is shared."""
+        return len(self.resources) - self.limits
+
 
 class Reason(StrEnum):
     """Why VMs of a request were left out."""
@@ -97,6 +110,9 @@ class Reason(StrEnum):
     NO_SLOTS = "no_slots"  #: room is there, but not in whole slots
     GANG_NOT_WHOLE = "gang_not_whole"  #: fewer than `min_count` found room
     HELD_BACK = "held_back"  #: room is kept for a request that starves
+    ANTI_AFFINITY = "anti_affinity"  #: hosts with room hold a VM of its group already
+    AFFINITY = "affinity"  #: the host of its group is full, or no host holds enough of it
+    ZONE_FULL = "zone_full"  #: zones with room have their part of its VMs already
     NOTHING_ASKED = "nothing_asked"  #: it demands nothing, so it gets nothing
 
 

@@ -34,7 +34,7 @@ def room_below(snapshot: Snapshot, overload: float) -> IntArray:
     """Return the part of each host's free vector below the threshold, shape (H, R).
 
     ``(capacity - free + chosen) / capacity`` may not exceed ``overload`` in any
-    resource. A threshold of 1 leaves the whole free vector.
+    resource. A threshold of 1 leaves the whole free vector; limits know none.
     """
     threshold = as_fraction(overload)
     if threshold >= 1:
@@ -45,4 +45,6 @@ def room_below(snapshot: Snapshot, overload: float) -> IntArray:
     ]
     running = snapshot.capacity - snapshot.free
     below = np.array(ceiling, dtype=np.int64).reshape(snapshot.capacity.shape) - running
-    return np.clip(below, 0, snapshot.free)
+    room: IntArray = np.clip(below, 0, snapshot.free)
+    room[:, snapshot.counted :] = snapshot.free[:, snapshot.counted :]
+    return room

@@ -97,28 +97,35 @@ def in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapshot:
     -------
     Snapshot
         ``capacity`` are the slots that hosts offer, ``free`` those that neither
-        what runs nor the overload threshold takes.
+        what runs nor the overload threshold takes. Limits stay as they are.
 
     Examples
     --------
     Servers (1, 1) and (.5, .25), in quarters, offer 14 and 3 slots; see the
     golden tests.
     """
-    largest = snapshot.capacity.max(axis=0, initial=0).tolist()
-    in_use = snapshot.capacity - snapshot.free
-    offered = _whole_slots(snapshot.capacity, largest, slots)
-    below = _whole_slots(in_use + room, largest, slots)
+    counted = snapshot.counted
+    capacity, asked = snapshot.capacity[:, :counted], snapshot.demand[:, :counted]
+    largest = capacity.max(axis=0, initial=0).tolist()
+    in_use = capacity - snapshot.free[:, :counted]
+    offered = _whole_slots(capacity, largest, slots)
+    below = _whole_slots(in_use + room[:, :counted], largest, slots)
     taken = _covering_slots(in_use, largest, slots)
-    demand = _covering_slots(snapshot.demand, largest, slots)
+    demand = _covering_slots(asked, largest, slots)
     missing = np.array(largest, dtype=np.int64) == 0
-    demand[(snapshot.demand[:, missing] > 0).any(axis=1)] = _NEVER
+    demand[(asked[:, missing] > 0).any(axis=1)] = _NEVER
+    held = _covering_slots(snapshot.held[:, :counted], largest, slots)
+
+    def beside(in_slots: IntArray, amounts: IntArray) -> IntArray:
+        return np.concatenate([in_slots[:, None], amounts[:, counted:]], axis=1)
+
     return dataclasses.replace(
         snapshot,
-        resources=("slots",),
-        capacity=offered[:, None],
-        free=np.maximum(below - taken, 0)[:, None],
-        demand=demand[:, None],
-        held=_covering_slots(snapshot.held, largest, slots)[:, None],
+        resources=("slots", *snapshot.resources[counted:]),
+        capacity=beside(offered, snapshot.capacity),
+        free=beside(np.maximum(below - taken, 0), snapshot.free),
+        demand=beside(demand, snapshot.demand),
+        held=beside(held, snapshot.held),
     )
 
 

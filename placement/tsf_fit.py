@@ -56,8 +56,10 @@ class _BestShapes:
     def __init__(self, draft: Draft, kinds: VmKinds) -> None:
         snapshot = draft.snapshot
         self._buckets = FreeBuckets(draft.room, snapshot.host_class, snapshot.pool, kinds)
+        capacity = snapshot.capacity[:, : snapshot.counted]
         self._alone = [
-            float(tasks_alone_on(snapshot.capacity, demand).sum()) for demand in kinds.demand
+            float(tasks_alone_on(capacity, demand).sum())
+            for demand in kinds.demand[:, : snapshot.counted]
         ]
 
     def alone(self, kind: int, *, first: bool) -> float | None:

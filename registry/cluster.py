@@ -17,14 +17,17 @@ from registry.leases import check_epoch
 from registry.lifecycle import HostAdmin, HostHealth, RequestState, VmDesired, VmObserved
 from registry.records import (
     Accounts,
+    CapacityView,
     ClusterView,
     GroupView,
     HostView,
     Lease,
     RequestView,
+    Rules,
     TenantView,
 )
 from registry.resources import resource_names
+from registry.rules import hosts_of_group, memberships, rules_of, spread_views, vm_group_views
 from registry.schema import (
     assignment_resources,
     assignments,
@@ -53,14 +56,30 @@ def view_cluster(connection: Connection, epoch: int = 0) -> ClusterView:
     now = db_now(connection)
     axis = resource_names(connection)
     tenants_, groups = _tenants(connection, axis)
+    waiting = _requests(connection, axis, now)
     return ClusterView(
         epoch=epoch,
         now=now,
         resources=axis,
         hosts=_hosts(connection, axis, now),
         tenants=tenants_,
-        requests=_requests(connection, axis, now),
+        requests=waiting,
         groups=groups,
+        vm_groups=vm_group_views(connection, [request.id for request in waiting]),
+    )
+
+
+def capacity_view(
+    connection: Connection, demand: Mapping[str, int], tenant: str | None, rules: Rules
+) -> CapacityView:
+    """Return the hosts as a round would see them, for VMs of one demand."""
+    axis = resource_names(connection)
+    return CapacityView(
+        resources=axis,
+        demand=_vector(demand, axis),
+        hosts=_hosts(connection, axis, db_now(connection)),
+        apart_from=hosts_of_group(connection, tenant, rules.anti_affinity),
+        together_with=hosts_of_group(connection, tenant, rules.affinity),
     )
 
 
@@ -235,6 +254,8 @@ def _requests(
         select(hosts.c.id).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.id)
     ).all()
     on_networks = limits(connection, counts, everywhere, waits=waiting_vms())
+    groups = memberships(connection, [row.id for row in rows if counts.get(row.id)])
+    spreads = spread_views(connection, [row for row in rows if counts.get(row.id)])
     found = [
         RequestView(
             id=row.id,
@@ -249,6 +270,8 @@ def _requests(
             avoid=tuple(avoid[row.id]),
             age=row.rounds_waited,
             created_at=row.created_at,
+            rules=rules_of(row, groups.get(row.id, {})),
+            spread=spreads.get(row.id),
         )
         for row in rows
         if counts.get(row.id)

@@ -2,7 +2,8 @@
 
 A round took its time since it read. What moved meanwhile is dropped here and
 decided again: parts on hosts whose version rose, parts whose VMs were deleted,
-and what is left of a gang that is not whole without them.
+parts that no longer keep the rules of their groups and zones, and what is left of
+a gang that is not whole without them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from registry.locks import lock_vms
 from registry.names import check_int
 from registry.progress import recompute
 from registry.records import CommittedRound, Placement, RoundCommit, Waiting
+from registry.rules import lock_groups_of, without_violations
 from registry.schema import (
     assignment_resources,
     assignments,
@@ -46,6 +48,7 @@ from registry.waiting import from_json, to_json
 
 HOST_MOVED: Final = "host_moved"
 NO_ROOM_FOR_IMAGE: Final = "no_room_for_image"
+GROUP_MOVED: Final = "group_moved"
 ACTOR: Final = "control"
 
 
@@ -54,10 +57,12 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     check_epoch(connection, CONTROL_LEASE, commit.holder, commit.epoch, until_commit=True)
     now = db_now(connection)
     standing, dropped = _standing(connection, commit)
+    lock_groups_of(connection, {part.request_id for part in standing})
     chosen, short = _choose_vms(connection, standing)
+    chosen, against_rules = without_violations(connection, chosen)
     chosen, roomless = _with_room_for_images(connection, chosen, now)
     chosen, unaddressed = _with_addresses(connection, chosen)
-    dropped += short + roomless + unaddressed
+    dropped += short + _as_parts(against_rules) + roomless + unaddressed
     if dropped:
         placed = {vm.id for vm, _ in chosen}
         chosen, broken = _whole_gangs(connection, chosen)
@@ -68,7 +73,8 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     keys = _insert_assignments(connection, chosen, number, now)
     touched = {part.request_id for part in commit.placements}
     recompute(connection, touched, now=now, actor=ACTOR, reason=f"round {number}")
-    reasons = dict.fromkeys((part.request_id for part in roomless), NO_ROOM_FOR_IMAGE)
+    reasons = {request_id: GROUP_MOVED for request_id, _ in against_rules}
+    reasons |= dict.fromkeys((part.request_id for part in roomless), NO_ROOM_FOR_IMAGE)
     reasons |= dict.fromkeys((part.request_id for part in unaddressed), NO_ADDRESS)
     _write_waiting(connection, commit, dropped, number, now, reasons=reasons)
     return CommittedRound(number=number, assignment_ids=keys, dropped=tuple(dropped))
@@ -205,11 +211,15 @@ def _whole_gangs(
     parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.request_id in broken)
     return (
         [(vm, host_id) for vm, host_id in chosen if vm.request_id not in broken],
-        [
-            Placement(request_id=request_id, host_id=host_id, count=count)
-            for (request_id, host_id), count in parts.items()
-        ],
+        _as_parts(parts),
     )
+
+
+def _as_parts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Placement]:
+    return [
+        Placement(request_id=request_id, host_id=host_id, count=count)
+        for (request_id, host_id), count in counted.items()
+    ]
 
 
 def _insert_round(

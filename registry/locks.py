@@ -1,6 +1,6 @@
 """Which rows a writer locks, and in which order.
 
-The order: tenants, hosts, VMs, assignments, inventories, requests.
+The order: tenants, hosts, groups of VMs, VMs, assignments, inventories, requests.
 
 SQLite has one writer at a time. On PostgreSQL a statement sees what was
 committed before it began, so a decision is taken in three steps: lock the
@@ -27,7 +27,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from registry.bulk import chunks
-from registry.schema import assignments, hosts, unreleased, vms
+from registry.schema import assignments, hosts, unreleased, vm_groups, vms
 
 
 def has_one_writer(connection: Connection) -> bool:
@@ -39,6 +39,13 @@ def lock_hosts(connection: Connection, *keys: UUID) -> None:
     """Wait until nobody else writes to these hosts, and keep others from it."""
     for some in chunks(sorted(keys)):
         _lock(connection, select(hosts.c.id).where(hosts.c.id.in_(some)).order_by(hosts.c.id))
+
+
+def lock_groups(connection: Connection, keys: Collection[UUID]) -> None:
+    """Lock groups of VMs: who places VMs of one waits until this is over."""
+    for some in chunks(sorted(keys)):
+        query = select(vm_groups.c.id).where(vm_groups.c.id.in_(some)).order_by(vm_groups.c.id)
+        _lock(connection, query)
 
 
 def lock_vms(connection: Connection, which: ColumnElement[bool]) -> Collection[UUID] | None:

@@ -292,6 +292,26 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipRule:
+    """A request's VMs belong to a group of its tenant's."""
+
+    group: str
+    soft: bool = False  #: only as far as there is room for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Where VMs of a request may be, beside the labels and hosts that it requires."""
+
+    forbids: tuple[str, ...] = ()  #: labels that a host must not carry
+    prefers: tuple[str, ...] = ()  #: hosts with all of these labels are taken first
+    zone: str | None = None
+    anti_affinity: MembershipRule | None = None  #: one VM of the group on a host at most
+    affinity: MembershipRule | None = None  #: all VMs of the group on one host
+    spread: str | None = None  #: ``zone``: as many VMs in each zone as in any other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A tenant asking for ``count`` VMs of one type."""
 
@@ -313,6 +333,7 @@ class Request:
     network: str | None = None  #: None: that of each host's own settings
     ssh_keys: tuple[str, ...] = ()  #: fingerprints of the keys that came with it
     user_data: UserData | None = None
+    rules: Rules = Rules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -458,6 +479,26 @@ class Accounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadView:
+    """How the VMs of a request are spread over zones."""
+
+    most: int  #: VMs in one zone
+    placed: tuple[tuple[str, int], ...]  #: each zone, and the VMs there, by name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmGroupView:
+    """VMs that keep apart or together, as a round sees them."""
+
+    id: UUID
+    name: str
+    apart: bool
+    hard: bool
+    requests: tuple[UUID, ...]  #: members with VMs to place
+    hosts: tuple[UUID, ...]  #: on which VMs of it hold capacity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestView:
     """A request with VMs to place."""
 
@@ -474,6 +515,8 @@ class RequestView:
     age: int  #: rounds in which it waited
     created_at: datetime
     short: Waiting | None = None  #: of those that wait for an address or their network
+    rules: Rules = Rules()
+    spread: SpreadView | None = None  #: of a request that is spread over zones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -487,6 +530,18 @@ class ClusterView:
     tenants: tuple[TenantView, ...]  #: by creation; those who may ask
     requests: tuple[RequestView, ...]  #: by creation
     groups: tuple[GroupView, ...] = ()  #: by creation
+    vm_groups: tuple[VmGroupView, ...] = ()  #: of the requests, by creation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityView:
+    """The hosts as they are, for VMs of one type."""
+
+    resources: tuple[str, ...]
+    demand: tuple[int, ...]  #: of one VM
+    hosts: tuple[HostView, ...]  #: by name; all that are not retired
+    apart_from: tuple[UUID, ...]  #: hosts that hold VMs of the group that keeps apart
+    together_with: tuple[UUID, ...]  #: hosts that hold VMs of the group that keeps together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -535,7 +590,8 @@ class CommittedRound:
 
     number: int
     assignment_ids: tuple[UUID, ...]
-    dropped: tuple[Placement, ...]  #: their host moved, or their VMs were deleted
+    #: their host moved, their VMs were deleted, or their group is elsewhere by now
+    dropped: tuple[Placement, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from registry.addresses import give_macs
 from registry.clock import db_now
+from registry.cluster import capacity_view
 from registry.deletion import delete_vms
 from registry.engine import Database, retried
 from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
@@ -32,7 +33,8 @@ from registry.networks import networks_of, put_on_network
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.power import SHUTDOWN_TIMEOUT_S, ask_all
 from registry.progress import tally
-from registry.records import IdempotencyKey, Request
+from registry.records import CapacityView, IdempotencyKey, Request, Rules
+from registry.rules import check_rules, join_groups, memberships, rules_of
 from registry.schema import hosts, images, request_images, requests, tenants, vm_types, vms
 from registry.tenant_tree import asker_id
 from registry.vm_types import get_vm_type
@@ -78,6 +80,7 @@ class Requests:
         network: str | None = None,
         ssh_keys: Sequence[str] = (),
         user_data: bytes | None = None,
+        rules: Rules | None = None,
         actor: str,
         idempotency: IdempotencyKey | None = None,
     ) -> Request:
@@ -92,6 +95,7 @@ class Requests:
         check_int("min_count", min_count, 1, count)
         labels = check_labels("requires", requires)
         access = check_access(ssh_keys, user_data)
+        rules = check_rules(rules or Rules(), count)
         key = uuid7()
         name = check_name("name", name if name is not None else f"req-{key.hex[-10:]}")
         with self._database.write() as connection:
@@ -114,6 +118,10 @@ class Requests:
                         min_count=min_count,
                         requires=list(labels),
                         hosts=_check_hosts(connection, hosts),
+                        forbids=list(rules.forbids),
+                        prefers=list(rules.prefers),
+                        zone=rules.zone,
+                        spread=rules.spread,
                         state=RequestState.PENDING.value,
                         created_at=now,
                         updated_at=now,
@@ -127,6 +135,7 @@ class Requests:
                 )
             keep_access(connection, key, access)
             vm_ids = [uuid7() for _ in range(count)]
+            join_groups(connection, owner, key, rules, now)
             connection.execute(
                 insert(vms),
                 [
@@ -212,6 +221,19 @@ class Requests:
             found = _with_tallies(connection, connection.execute(query).all())
         return page_of(found, limit, lambda request: (request.id.hex,))
 
+    def capacity_view(self, vm_type: str, *, tenant: str | None, rules: Rules) -> CapacityView:
+        """Return the hosts as they are, and where VMs of the groups in the rules of a tenant are.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such VM type.
+        """
+        rules = check_rules(rules, 1)
+        with self._database.read() as connection:
+            wanted = get_vm_type(connection, vm_type)
+            return capacity_view(connection, wanted.resources, tenant, rules)
+
     @retried
     def delete(self, id: UUID, *, actor: str) -> Request:  # noqa: A002
         """Delete every VM of a request; twice is no error.
@@ -277,6 +299,7 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
     }
     access = told_access(connection, tallies)
     on_network = networks_of(connection, tallies)
+    groups = memberships(connection, (row.id for row in rows))
     return tuple(
         Request(
             id=row.id,
@@ -287,6 +310,7 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
             min_count=row.min_count,
             requires=tuple(row.requires),
             hosts=tuple(row.hosts) if row.hosts is not None else None,
+            rules=rules_of(row, groups.get(row.id, {})),
             state=RequestState(row.state),
             waiting=from_json(row.waiting),
             vms_placed=tallies[row.id].held,

@@ -231,6 +231,10 @@ requests = Table(
     Column("min_count", Integer, nullable=False),
     Column("requires", Json, nullable=False),
     Column("hosts", Json),
+    Column("forbids", Json, nullable=False, server_default="[]"),
+    Column("prefers", Json, nullable=False, server_default="[]"),
+    Column("zone", String(128)),
+    Column("spread", State),
     Column("state", State, nullable=False),
     Column("waiting", Json),
     Column("rounds_waited", Integer, nullable=False, server_default="0"),
@@ -258,6 +262,27 @@ request_access = Table(
     Column("user_data", LargeBinary),
     Column("user_data_bytes", Integer, nullable=False),
     Column("user_data_sha256", String(64), nullable=False),
+)
+
+# VMs of a tenant that keep apart or together; its lock is held while they are placed.
+vm_groups = Table(
+    "vm_groups",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("name", Name, nullable=False),
+    Column("apart", Boolean(create_constraint=False), nullable=False),
+    Column("hard", Boolean(create_constraint=False), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    UniqueConstraint("tenant_id", "name"),
+)
+
+request_groups = Table(
+    "request_groups",
+    metadata,
+    Column("request_id", Uuid, ForeignKey("requests.id"), primary_key=True),
+    Column("group_id", Uuid, ForeignKey("vm_groups.id"), primary_key=True),
+    Index(None, "group_id"),
 )
 
 vms = Table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -64,10 +64,36 @@ def _request(explanation: Mapping[str, Any]) -> None:
                 waiting["shortages"],
                 empty="",
             )
+        if waiting.get("obstacles"):
+            typer.echo("")
+            _obstacles(waiting["obstacles"])
+        if waiting.get("would_help"):
+            typer.echo("\none more VM would be placed if this changed:")
+            for sentence in waiting["would_help"]:
+                typer.echo(f"  {sentence}")
     if explanation.get("vms"):
         typer.echo("")
         columns = (field("name"), field("host"), field("observed"), field("round", right=True))
         print_table(columns, explanation["vms"], empty="")
+
+
+def _obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:
+    columns = [
+        Column("kept from hosts by", _named),
+        field("hosts", right=True),
+        field("only", "by nothing else", right=True),
+        field("missing", "missing there", right=True),
+    ]
+    if any(each["only_hosts"] for each in obstacles):  # told to operators
+        columns.append(Column("such as", lambda row: ", ".join(row["only_hosts"])))
+    print_table(columns, obstacles, empty="")
+
+
+def _named(obstacle: Mapping[str, Any]) -> str:
+    kind, what = obstacle["kind"].replace("_", " "), obstacle["what"]
+    if kind == "resource":
+        return f"too little {what}"
+    return kind if what is None else f"{kind} {what}"
 
 
 def _vm(explanation: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import typer
 
 from controller.cli import (
+    capacity,
     catalogue,
     doctor,
     env,
@@ -57,6 +58,7 @@ app.command(rich_help_panel=_ASK)(power.start)
 app.command(rich_help_panel=_ASK)(power.reboot)
 app.command(rich_help_panel=_ASK)(requests.rm)
 app.command(rich_help_panel=_ASK)(explain.explain)
+app.command(rich_help_panel=_ASK)(capacity.capacity)
 app.add_typer(keys.app, rich_help_panel=_ASK)
 app.add_typer(networks.app, rich_help_panel=_MANAGE)
 app.add_typer(rounds.app, rich_help_panel=_LOOK)

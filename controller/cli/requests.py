@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from controller.cli.errors import BadInputError
 from controller.cli.keys import read_public_keys, read_user_data
 from controller.cli.output import Column, age, field, print_json, short_id
 from controller.cli.session import Session, with_session
@@ -42,6 +43,38 @@ def vm_state(vm: Mapping[str, Any]) -> str:
     return {None: "waiting", "reserved": "placed", "active": "starting"}.get(
         vm.get("assignment_state"), vm.get("assignment_state") or "waiting"
     )
+
+
+def rules_body(
+    *,
+    forbid: Sequence[str] | None,
+    prefer: Sequence[str] | None,
+    zone: str | None,
+    anti_affinity: str | None,
+    affinity: str | None,
+    spread: str | None,
+) -> dict[str, Any]:
+    """Return the rules that options give, without those that they do not."""
+    given: dict[str, Any] = {
+        "forbids": list(forbid or ()),
+        "prefers": list(prefer or ()),
+        "zone": zone,
+        "anti_affinity": _membership("--anti-affinity", anti_affinity),
+        "affinity": _membership("--affinity", affinity),
+        "spread": spread,
+    }
+    return {key: value for key, value in given.items() if value}
+
+
+def _membership(option: str, given: str | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    group, colon, mode = given.partition(":")
+    if colon and mode != "soft":
+        raise BadInputError(
+            f"{option} {given!r}: after the group's name there may stand :soft alone"
+        )
+    return {"group": group, "soft": True} if colon else {"group": group}
 
 
 REQUEST_COLUMNS = (
@@ -90,7 +123,10 @@ def request(
         ),
     ] = None,
     requires: Annotated[
-        list[str] | None, typer.Option(metavar="LABEL", help="Only on hosts with that label.")
+        list[str] | None,
+        typer.Option(
+            "--require", "--requires", metavar="LABEL", help="Only on hosts with that label."
+        ),
     ] = None,
     host: Annotated[
         list[str] | None, typer.Option(metavar="HOST", help="Only on these hosts.")
@@ -105,6 +141,29 @@ def request(
     user_data: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="For cloud-init in these VMs; 64 KiB at most."),
+    ] = None,
+    forbid: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="Never on hosts with that label.")
+    ] = None,
+    prefer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="On hosts with that label as long as they have room."),
+    ] = None,
+    zone: Annotated[str | None, typer.Option(help="Only in that zone.")] = None,
+    anti_affinity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GROUP[:soft]", help="At most one VM of the group on a host; soft: if possible."
+        ),
+    ] = None,
+    affinity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GROUP[:soft]", help="All VMs of the group on one host; soft: if possible."
+        ),
+    ] = None,
+    spread: Annotated[
+        str | None, typer.Option(metavar="zone", help="Evenly over the zones.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until all its VMs run.")] = False,
     timeout: TimeoutOption = 300,
@@ -127,6 +186,16 @@ def request(
         body["ssh_keys"] = [key for file in ssh_key for key in read_public_keys(file)]
     if user_data is not None:
         body["user_data"] = read_user_data(user_data)
+    rules = rules_body(
+        forbid=forbid,
+        prefer=prefer,
+        zone=zone,
+        anti_affinity=anti_affinity,
+        affinity=affinity,
+        spread=spread,
+    )
+    if rules:
+        body["rules"] = rules
     made = session.api.post("requests", body)
     if wait:
         session.say(f"request {made['name']}: {count} × {vm_type} for tenant {made['tenant']}")

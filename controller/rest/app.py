@@ -15,6 +15,7 @@ from controller.rest.middleware import PROTECTED_PREFIX, AccessLog, Authenticati
 from controller.rest.openapi import DESCRIPTION, describe
 from controller.rest.problems import problem_handler
 from controller.rest.routers import (
+    capacity,
     events,
     health,
     hosts,
@@ -93,6 +94,7 @@ def create_app(
         rounds,
         events,
         tokens,
+        capacity,
     ):
         app.include_router(module.router, prefix=PROTECTED_PREFIX)
     app.include_router(health.router)

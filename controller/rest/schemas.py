@@ -16,7 +16,17 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from controller.standings import Effect, Standing
-from registry import MAX_TIMEOUT_S, Event, ImageCopy, MoveTo, RequestState, RoundRecord, Token
+from registry import (
+    MAX_TIMEOUT_S,
+    Event,
+    ImageCopy,
+    MembershipRule,
+    MoveTo,
+    RequestState,
+    RoundRecord,
+    Rules,
+    Token,
+)
 
 MAX_BIGINT: Final = 2**63 - 1
 REFERENCE_PATTERN: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?(:[0-9]{1,9})?$"
@@ -64,6 +74,45 @@ class Input(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+class MembershipInput(Input):
+    """The VMs belong to a group of the tenant's; its first member makes it."""
+
+    group: Name
+    soft: bool = Field(False, description="Only as far as there is room for it.")
+
+    def as_rule(self) -> MembershipRule:
+        """Return what the register center keeps."""
+        return MembershipRule(group=self.group, soft=self.soft)
+
+
+class RulesInput(Input):
+    """Where VMs may be, beside the labels and hosts that they require."""
+
+    forbids: Labels = Field(default=[], description="Labels that a host must not carry.")
+    prefers: Labels = Field(
+        default=[], description="Hosts with all of these labels are taken first."
+    )
+    zone: Label | None = Field(None, description="Only on hosts with the label zone=THIS.")
+    anti_affinity: MembershipInput | None = Field(
+        None, description="At most one VM of the group on a host."
+    )
+    affinity: MembershipInput | None = Field(None, description="All VMs of the group on one host.")
+    spread: Literal["zone"] | None = Field(
+        None, description="In each zone at most as many of the VMs as divided evenly, rounded up."
+    )
+
+    def as_rules(self) -> Rules:
+        """Return what the register center keeps."""
+        return Rules(
+            forbids=tuple(self.forbids),
+            prefers=tuple(self.prefers),
+            zone=self.zone,
+            anti_affinity=None if self.anti_affinity is None else self.anti_affinity.as_rule(),
+            affinity=None if self.affinity is None else self.affinity.as_rule(),
+            spread=self.spread,
+        )
+
+
 class RequestInput(Input):
     """Ask for ``count`` VMs of one type."""
 
@@ -94,6 +143,7 @@ class RequestInput(Input):
     user_data: UserDataText | None = Field(
         None, description="For cloud-init, base64 of 65536 bytes at most. Never shown again."
     )
+    rules: RulesInput = RulesInput()
 
 
 class ShutdownInput(Input):
@@ -263,6 +313,36 @@ class RequestsQuery(PageQuery):
     tenant: Name | None = None
     state: RequestState | None = None
     name: Name | None = None
+
+
+class CapacityQuery(BaseModel):
+    """Which VMs are to fit: a type, and what a request for them would say."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    vm_type: Name
+    tenant: Name | None = Field(None, description="Whose groups are meant; for operators.")
+    requires: Labels = []
+    hosts: Annotated[list[Name], Field(max_length=1000)] = []
+    forbids: Labels = []
+    zone: Label | None = None
+    anti_affinity: Name | None = Field(None, description="A group that keeps apart.")
+    affinity: Name | None = Field(None, description="A group that keeps together.")
+    spread: Literal["zone"] | None = None
+
+    def as_rules(self) -> Rules:
+        """Return what a request would say."""
+
+        def hard(group: str | None) -> MembershipRule | None:
+            return None if group is None else MembershipRule(group=group)
+
+        return Rules(
+            forbids=tuple(self.forbids),
+            zone=self.zone,
+            anti_affinity=hard(self.anti_affinity),
+            affinity=hard(self.affinity),
+            spread=self.spread,
+        )
 
 
 class VmsQuery(PageQuery):

@@ -32,6 +32,8 @@ def told_request(request: Request, caller: Caller) -> Request:
     detail = dict(waiting.detail)
     if "shortages" in detail:
         detail["shortages"] = [_without_host(each) for each in detail["shortages"]]
+    if "obstacles" in detail:
+        detail["obstacles"] = [{**each, "only_hosts": []} for each in detail["obstacles"]]
     if "holding" in detail:
         detail["holding"] = [{"host": None} for _ in detail["holding"]]
     return dataclasses.replace(request, waiting=dataclasses.replace(waiting, detail=detail))

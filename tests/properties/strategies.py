@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from placement import POLICIES, Policy, Snapshot, policy_by_name
+from placement.constraints import Constraints, Group, Spread
 from tests.builders import a_snapshot
 
 #: Amounts of a tidy cluster, and of one counted in bytes.
@@ -81,3 +83,45 @@ def made(setting: tuple[str, Mapping[str, Any]]) -> tuple[Policy, Mapping[str, A
 
 
 policies = st.sampled_from(POLICY_SETTINGS).map(made)
+
+
+@st.composite
+def constrained_snapshots(draw: st.DrawFn, **options: Any) -> Snapshot:
+    """Draw a cluster whose requests keep apart or together, spread, and prefer hosts."""
+    snapshot = draw(snapshots(min_requests=1, gangs=True, **options))
+    hosts, requests = len(snapshot.free), len(snapshot.count)
+    members = st.lists(st.integers(0, requests - 1), unique=True, min_size=1)
+    some_hosts = st.lists(st.integers(0, hosts - 1), unique=True, max_size=2) if hosts else None
+    groups, apart_from, together_with = [], set(), set()
+    for _ in range(draw(st.integers(0, 3))):
+        apart, hard = draw(st.booleans()), draw(st.integers(0, 3)) > 0
+        taken = apart_from if apart else together_with
+        new = [request for request in draw(members) if request not in taken]
+        if new:
+            taken.update(new)
+            held = tuple(sorted(draw(some_hosts))) if some_hosts is not None else ()
+            groups.append(Group(apart=apart, hard=hard, requests=tuple(sorted(new)), hosts=held))
+    zones = draw(st.integers(1, 3))
+    spreads = [
+        Spread(
+            request=request,
+            most=draw(st.integers(1, 3)),
+            placed=tuple(draw(st.integers(0, 2)) for _ in range(zones)),
+        )
+        for request in range(requests)
+        if draw(st.integers(0, 3)) == 0
+    ]
+    classes = st.lists(st.integers(0, snapshot.eligible.shape[1] - 1), unique=True)
+    return dataclasses.replace(
+        snapshot,
+        constraints=Constraints(
+            groups=tuple(groups),
+            spreads=tuple(spreads),
+            zones=tuple(draw(st.integers(-1, zones - 1)) for _ in range(hosts)),
+            preferred={
+                request: tuple(sorted(draw(classes)))
+                for request in range(requests)
+                if draw(st.integers(0, 3)) == 0
+            },
+        ),
+    )

@@ -1,0 +1,71 @@
+"""`fuga capacity`: how many more VMs fit now, where, and what runs out first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from controller.cli.output import Column, field, print_json, print_table, resources
+from controller.cli.session import Session, with_session
+
+
+@with_session
+def capacity(
+    session: Session,
+    *,
+    vm_type: Annotated[str, typer.Argument(metavar="TYPE", help="Of `fuga type list`.")],
+    tenant: Annotated[str | None, typer.Option(help="Whose groups are meant.")] = None,
+    requires: Annotated[
+        list[str] | None,
+        typer.Option("--require", metavar="LABEL", help="Only on hosts with that label."),
+    ] = None,
+    forbid: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="Never on hosts with that label.")
+    ] = None,
+    host: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="Only on these hosts.")
+    ] = None,
+    zone: Annotated[str | None, typer.Option(help="Only in that zone.")] = None,
+    anti_affinity: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="At most one VM of the group on a host.")
+    ] = None,
+    affinity: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="All VMs of the group on one host.")
+    ] = None,
+    spread: Annotated[
+        str | None, typer.Option(metavar="zone", help="Evenly over the zones.")
+    ] = None,
+) -> None:
+    """Say how many more VMs of a type fit now, on which hosts, and what runs out first."""
+    found = session.api.get(
+        "capacity",
+        vm_type=vm_type,
+        tenant=tenant,
+        requires=requires,
+        forbids=forbid,
+        hosts=host,
+        zone=zone,
+        anti_affinity=anti_affinity,
+        affinity=affinity,
+        spread=spread,
+    )
+    if session.json:
+        print_json(found)
+        return
+    typer.echo(
+        f"{found['fits']} more {found['vm_type']} ({resources(found['demand'])}) fit now, "
+        f"{found['open']} of {found['hosts']} hosts are open to them"
+    )
+    if found["runs_out_first"]:
+        typer.echo(f"{found['runs_out_first']} runs out first")
+    if found["classes"]:
+        typer.echo("")
+        columns = [
+            Column("open", lambda row: f"{row['open']} of {row['hosts']} hosts", right=True),
+            field("labels"),
+            Column("each has", lambda row: resources(row["capacity"])),
+            field("fits", right=True),
+            field("runs_out_first", "runs out first"),
+        ]
+        print_table(columns, found["classes"], empty="")

@@ -1,0 +1,260 @@
+"""A policy that keeps constraints, made of one that knows nothing of them.
+
+It decides on snapshots in which constraints are eligibility and room
+(`placement.expansion`), first with all wishes kept, then, for what found no room
+so, with fewer. What one run placed the next one finds in place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from placement.budget import Budget
+from placement.constraints import Constraints, Group, Spread
+from placement.expansion import Expanded, Wish, expand
+from placement.model import Allocation, IntArray, LeftOut, Policy, Reason, Snapshot
+from placement.obstacles import reason_of
+from placement.zones import after
+
+#: What is kept, run by run: who cannot have all that it would rather have keeps its groups.
+_WISHES: Final = (frozenset(Wish), frozenset({Wish.GROUPS}), frozenset[Wish]())
+#: Runs for requests whose zone or host others filled in the same run.
+_MOST_AGAIN: Final = 8
+#: Groups that keep apart in one run: each is a column beside the resources of every host.
+MOST_LIMITS: Final = 64
+#: Rounds of dissolving gangs that are spread and not whole, before none of them is placed.
+_MOST_DISSOLVED: Final = 4
+
+
+class Constrained:
+    """A policy that keeps the constraints of its snapshots.
+
+    A snapshot without constraints goes to the policy as it is.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Decide the whole batch within the constraints.
+
+        Of several runs ``details`` have what speaks of single VMs, and how many
+        ``runs`` there were.
+        """
+        constraints = snapshot.constraints
+        if constraints is None or not constraints:
+            return self._policy.place(snapshot, rng, budget)
+        spread_gangs = {
+            spread.request
+            for spread in constraints.spreads
+            if snapshot.min_count[spread.request] > 1
+        }
+        closed: set[int] = set()
+        for attempt in range(_MOST_DISSOLVED + 1):
+            runs = _Runs(self._policy, snapshot, constraints, closed)
+            runs.decide(rng, budget)
+            broken = runs.not_whole(spread_gangs)
+            if not broken:
+                break
+            closed |= broken if attempt < _MOST_DISSOLVED - 1 else spread_gangs
+        return runs.allocation(budget)
+
+
+class _Runs:
+    """The runs of one decision; ``closed`` requests take no part."""
+
+    def __init__(
+        self, policy: Policy, snapshot: Snapshot, constraints: Constraints, closed: set[int]
+    ) -> None:
+        self._policy = policy
+        self._snapshot = snapshot
+        self._closed = closed
+        count = snapshot.count.copy()
+        count[list(closed)] = 0
+        self._rest = dataclasses.replace(snapshot, count=count, constraints=None)
+        self._constraints = constraints
+        self._told: list[tuple[Expanded, Allocation]] = []
+        self._reasons: dict[int, Reason] = {}
+
+    def decide(self, rng: np.random.Generator, budget: Budget) -> None:
+        """Run the policy for each batch of groups with fewer and fewer wishes."""
+        for others in _batches(self._constraints.groups, self._rest.count):
+            for wishes in _WISHES:
+                if wishes == _WISHES[0] or self._would_give_up(wishes):
+                    self._run(wishes, others, rng, budget)
+            again = 0
+            while again < _MOST_AGAIN and self._could_move(others):
+                before = int(self._rest.count.sum())
+                self._run(_WISHES[-1], others, rng, budget)
+                again = again + 1 if int(self._rest.count.sum()) < before else _MOST_AGAIN
+
+    def _run(
+        self,
+        wishes: frozenset[Wish],
+        others: frozenset[int],
+        rng: np.random.Generator,
+        budget: Budget,
+    ) -> None:
+        """Let the policy decide on what is still asked for, but by the others."""
+        count = self._rest.count.copy()
+        count[list(others)] = 0
+        within = dataclasses.replace(self._rest, count=count)
+        expanded = expand(within, self._constraints, wishes)
+        allocation = self._policy.place(expanded.snapshot, rng, budget)
+        self._told.append((expanded, allocation))
+        for left in allocation.left_out:
+            self._reasons[int(expanded.origin[left.request])] = left.reason
+        placed = allocation.placed.copy()
+        placed[:, 0] = expanded.origin[placed[:, 0]]
+        self._rest = after(self._rest, placed)
+        self._constraints = _in_place(self._constraints, placed)
+
+    def _would_give_up(self, wishes: frozenset[Wish]) -> bool:
+        """Return whether somebody waits who would give up a wish that is not kept now."""
+        waits = self._rest.count > 0
+        if Wish.GROUPS not in wishes:
+            soft = [group.requests for group in self._constraints.groups if not group.hard]
+            return any(waits[list(requests)].any() for requests in soft)
+        return bool(waits[list(self._constraints.preferred)].any())
+
+    def _could_move(self, others: frozenset[int]) -> bool:
+        """Return whether somebody waits whose zone, or first host, was chosen beforehand."""
+        waits = self._rest.count > 0
+        members = [spread.request for spread in self._constraints.spreads]
+        for group in self._constraints.groups:
+            if group.hard and not group.apart and not group.hosts:
+                members += group.requests
+        return any(waits[request] for request in members if request not in others)
+
+    def not_whole(self, gangs: set[int]) -> set[int]:
+        """Return which of these gangs got fewer VMs at once than they need."""
+        given = self._snapshot.count - self._rest.count
+        least = self._snapshot.min_count
+        return {gang for gang in gangs - self._closed if 0 < int(given[gang]) < int(least[gang])}
+
+    def allocation(self, budget: Budget) -> Allocation:
+        """Return what all runs together decided."""
+        rows: dict[tuple[int, int], int] = {}
+        for expanded, allocation in self._told:
+            origin = expanded.origin.tolist()
+            for request, host, count in allocation.placed.tolist():
+                key = origin[request], host
+                rows[key] = rows.get(key, 0) + count
+        placed = [(request, host, rows[request, host]) for request, host in sorted(rows)]
+        return Allocation(
+            placed=np.array(placed, dtype=np.int64).reshape(-1, 3),
+            left_out=self._left_out(),
+            work=budget.spent if len(self._told) > 1 else self._told[0][1].work,
+            cut=any(allocation.cut for _, allocation in self._told),
+            details=_details(self._told),
+        )
+
+    def _left_out(self) -> tuple[LeftOut, ...]:
+        last = self._told[-1]
+        as_told = _parts_left(*last, self._rest.count)
+        rest = dataclasses.replace(self._rest, constraints=self._constraints)
+        parts: list[LeftOut] = []
+        for request in np.flatnonzero(self._snapshot.count).tolist():
+            closed = request in self._closed
+            count = int(self._snapshot.count[request] if closed else self._rest.count[request])
+            if not count:
+                continue
+            told = Reason.GANG_NOT_WHOLE if closed else self._reasons.get(request, Reason.NO_ROOM)
+            reason = reason_of(rest, self._snapshot, request, count, told)
+            if reason is told and request in as_told:
+                parts += as_told[request]
+            else:
+                parts.append(LeftOut(request=request, count=count, reason=reason))
+        return tuple(parts)
+
+
+def _batches(groups: Sequence[Group], count: IntArray) -> list[frozenset[int]]:
+    """Return for each run the requests that take no part in it: those of too many groups."""
+    apart = [group for group in groups if group.apart and count[list(group.requests)].any()]
+    if len(apart) <= MOST_LIMITS:
+        return [frozenset()]
+    batches = []
+    for start in range(0, len(apart), MOST_LIMITS):
+        now = apart[start : start + MOST_LIMITS]
+        others = (group for group in apart if group not in now)
+        batches.append(frozenset(request for group in others for request in group.requests))
+    return batches
+
+
+def _in_place(constraints: Constraints, placed: IntArray) -> Constraints:
+    """Return the constraints once rows of (request, host, count) are placed."""
+    hosts: dict[int, list[tuple[int, int]]] = {}
+    for request, host, count in placed.tolist():
+        hosts.setdefault(request, []).append((host, count))
+    groups = []
+    for group in constraints.groups:
+        new = {host for request in group.requests for host, _ in hosts.get(request, ())}
+        groups.append(dataclasses.replace(group, hosts=tuple(sorted({*group.hosts, *new}))))
+    spreads: list[Spread] = []
+    for spread in constraints.spreads:
+        in_zones = list(spread.placed)
+        for host, count in hosts.get(spread.request, ()):
+            in_zones[constraints.zones[host]] += count
+        spreads.append(dataclasses.replace(spread, placed=tuple(in_zones)))
+    return dataclasses.replace(constraints, groups=tuple(groups), spreads=tuple(spreads))
+
+
+def _parts_left(
+    expanded: Expanded, allocation: Allocation, count: IntArray
+) -> dict[int, list[LeftOut]]:
+    """Return what the last run told of the requests that it had whole before it."""
+    parts: dict[int, list[LeftOut]] = {}
+    for left in allocation.left_out:
+        request = int(expanded.origin[left.request])
+        parts.setdefault(request, []).append(dataclasses.replace(left, request=request))
+    return {
+        request: listed
+        for request, listed in parts.items()
+        if sum(part.count for part in listed) == count[request]
+        and len({part.reason for part in listed}) == len(listed)
+    }
+
+
+def _details(told: Sequence[tuple[Expanded, Allocation]]) -> dict[str, Any]:
+    """Return details in which requests are those that were asked for."""
+    (expanded, first), *more = told
+    origin = expanded.origin
+    if not more and (origin == np.arange(len(origin))).all():
+        return dict(first.details)
+    weighed: dict[str, Any] = {}
+    phase: dict[tuple[int, int], list[int]] = {}
+    gangs: list[list[int]] = []
+    holding: dict[tuple[int, int], None] = {}
+    for run, allocation in told:
+        details, of = allocation.details, run.origin.tolist()
+        for host, listed in details.get("weighed", {}).items():
+            weighed.setdefault(host, [_named(each, of) for each in listed])
+        for request, host, game, rest in details.get("phase", ()):
+            row = phase.setdefault((of[request], host), [0, 0])
+            row[0] += game
+            row[1] += rest
+        gangs += [[of[request], host, count] for request, host, count in details.get("gangs", ())]
+        holding |= {(of[request], host): None for request, host in details.get("holding", ())}
+    cuts = [cut for _, allocation in told for cut in allocation.details.get("cuts", ())]
+    merged: dict[str, Any] = {
+        "runs": len(told),
+        "weighed": weighed,
+        "phase": [[*key, *phase[key]] for key in sorted(phase)],
+        "gangs": gangs,
+        "cuts": cuts,
+    }
+    return merged | ({"holding": [list(key) for key in sorted(holding)]} if holding else {})
+
+
+def _named(combination: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
+    counts: dict[str, int] = {}
+    for request, count in combination["counts"].items():
+        name = str(origin[int(request)])
+        counts[name] = counts.get(name, 0) + count
+    # What the others would take is told by the game's own requests: left out.
+    told = {key: value for key, value in combination.items() if key != "others"}
+    return told | {"counts": counts}

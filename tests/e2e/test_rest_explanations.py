@@ -1,0 +1,182 @@
+"""Why does it wait: every reason counted over hosts, for a tenant and for an operator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from controller.policy_process import PolicyProcess
+from tests.e2e.conftest import Api
+from tests.e2e.slots import run_slot
+from tests.register import add_host, add_tenant, add_vm_type
+
+
+@pytest.fixture(scope="module")
+def decider() -> Iterator[PolicyProcess]:
+    process = PolicyProcess()
+    yield process
+    process.close()
+
+
+def ask(api: Api, count: int, tenant: str = "a", **fields: Any) -> str:
+    body = {"vm_type": "small", "count": count, "tenant": tenant, **fields}
+    answer = api.operator.post("/v1/requests", json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def explain(client: Any, request: str) -> dict[str, Any]:
+    found: dict[str, Any] = client.get(f"/v1/requests/{request}/explanation").json()["waiting"]
+    return found
+
+
+def counted(waiting: dict[str, Any]) -> list[tuple[str, str | None, int, int, int | None]]:
+    keys = ("kind", "what", "hosts", "only", "missing")
+    return [tuple(each[key] for key in keys) for each in waiting["obstacles"]]
+
+
+def test_every_reason_is_counted_over_hosts(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "full", vcpus=1, labels=("ssd", "zone=east"))
+    add_host(api.registry, "plain", labels=("zone=east",))
+    add_host(api.registry, "old", labels=("ssd", "old", "zone=east"))
+    add_host(api.registry, "west", labels=("ssd", "zone=west"))
+    closed = add_host(api.registry, "closed", labels=("ssd", "zone=east"))
+    api.operator.patch(f"/v1/hosts/{closed.name}", json={"admin": "draining"})
+    rules = {"forbids": ["old"], "zone": "east"}
+    request = ask(api, 2, requires=["ssd"], rules=rules)
+
+    run_slot(api.registry, decider)
+
+    waiting = explain(api.operator, request)
+    assert waiting["reason"] == "no_room"
+    assert counted(waiting) == [
+        ("closed", None, 1, 1, None),
+        ("label", "ssd", 1, 1, None),
+        ("forbidden_label", "old", 1, 1, None),
+        ("zone", "east", 1, 1, None),
+        ("resource", "vcpus", 1, 1, 1),
+    ]
+    assert [each["only_hosts"] for each in waiting["obstacles"]] == [
+        ["closed"],
+        ["plain"],
+        ["old"],
+        ["west"],
+        ["full"],
+    ]
+    assert waiting["would_help"] == [
+        "room on 1 host taking no VMs now: closed by an operator, or not answering",
+        "room on 1 host without the label ssd",
+        "room on 1 host with the label old",
+        "room on 1 host outside zone east",
+        "1 host short of vcpus alone, the nearest by 1",
+    ]
+
+
+def test_groups_and_spreads_are_reasons_too(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1", vcpus=4, labels=("zone=east",))
+    add_host(api.registry, "h2", vcpus=2, labels=("zone=west",))
+    apart = ask(api, 3, rules={"anti_affinity": {"group": "web"}})
+    together = ask(api, 5, rules={"affinity": {"group": "cache"}})
+    run_slot(api.registry, decider)
+
+    told = {each[0]: each for each in counted(explain(api.tenant_a, apart))}
+    assert told["anti_affinity"][:3] == ("anti_affinity", "web", 2)
+    told = {each[0]: each for each in counted(explain(api.tenant_a, together))}
+    assert told["affinity"][:3] == ("affinity", "cache", 1)
+
+
+def test_a_tenant_is_told_nothing_of_others(api: Api, decider: PolicyProcess):
+    add_tenant(api.registry, "rival-tenant", weight=3.0)
+    add_vm_type(api.registry, "rival-type", vcpus=2)
+    add_host(api.registry, "secret-host-one", vcpus=4)
+    add_host(api.registry, "secret-host-two", vcpus=4)
+    rules = {"anti_affinity": {"group": "rival-group"}}
+    ask(api, 2, "rival-tenant", vm_type="rival-type", name="rival-request", rules=rules)
+    mine = ask(api, 9, rules={"anti_affinity": {"group": "mine"}})
+
+    run_slot(api.registry, decider)
+
+    theirs = explain(api.operator, mine)
+    assert "secret-host" in json.dumps(theirs)
+    for path in (f"/v1/requests/{mine}/explanation", f"/v1/requests/{mine}", "/v1/requests"):
+        text = api.tenant_a.get(path).text
+        vms = {vm["host"] for vm in api.tenant_a.get("/v1/vms").json()["items"]} - {None}
+        if path.endswith("explanation"):  # it lists where its own VMs are
+            waiting = json.dumps(api.tenant_a.get(path).json()["waiting"])
+            assert not any(host in waiting for host in vms)
+            text = waiting
+        assert "secret" not in text
+        assert "rival" not in text
+    other = api.tenant_b.get(f"/v1/requests/{mine}/explanation")
+    assert other.status_code == 404
+
+
+def test_who_holds_more_than_is_fair_is_told(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1", vcpus=4, memory_mib=65536)
+    first = ask(api, 4, "b")
+    run_slot(api.registry, decider, 1)
+    more, fair = ask(api, 2, "b"), ask(api, 2, "a")
+    run_slot(api.registry, decider, 2)
+
+    above, below = explain(api.tenant_b, more), explain(api.tenant_a, fair)
+
+    assert above["share"] == {"held": 1.0, "fair": 1.0, "above_fair": False}
+    assert below["share"]["held"] == 0.0
+    assert below["would_help"] == ["1 host short of vcpus alone, the nearest by 1"]
+    assert first
+
+
+def test_how_many_more_fit_and_what_ends_first(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1", vcpus=4, labels=("zone=east", "ssd"))
+    add_host(api.registry, "h2", vcpus=4, labels=("zone=east", "ssd"))
+    add_host(api.registry, "h3", vcpus=64, memory_mib=8192, labels=("zone=west",))
+    closed = add_host(api.registry, "h4", labels=("zone=north",))
+    api.operator.patch(f"/v1/hosts/{closed.name}", json={"admin": "maintenance"})
+    ask(api, 1, hosts=["h1"], rules={"anti_affinity": {"group": "web"}})
+    run_slot(api.registry, decider)
+
+    found = api.tenant_a.get("/v1/capacity", params={"vm_type": "small"}).json()
+
+    assert (found["fits"], found["hosts"], found["open"]) == (3 + 4 + 2, 4, 3)
+    assert found["runs_out_first"] == "vcpus"
+    assert found["demand"] == {"vcpus": 1, "memory_mib": 3072, "disk_gib": 15}
+    rows = [
+        (each["labels"], each["hosts"], each["open"], each["fits"], each["runs_out_first"])
+        for each in found["classes"]
+    ]
+    assert rows == [
+        (["ssd", "zone=east"], 2, 2, 7, "vcpus"),
+        (["zone=west"], 1, 1, 2, "memory_mib"),
+        (["zone=north"], 1, 0, 0, None),
+    ]
+
+    def fits(client: Any = api.tenant_a, **query: Any) -> int:
+        answer = client.get("/v1/capacity", params={"vm_type": "small", **query})
+        assert answer.status_code == 200, answer.text
+        return int(answer.json()["fits"])
+
+    assert fits(requires=["ssd"]) == 7
+    assert fits(forbids=["ssd"]) == 2
+    assert fits(zone="west") == 2
+    assert fits(hosts=["h2"]) == 4
+    assert fits(anti_affinity="web") == 2
+    assert fits(anti_affinity="other") == 3
+    assert fits(api.tenant_b, anti_affinity="web") == 3
+    assert fits(api.operator, anti_affinity="web", tenant="a") == 2
+    assert fits(affinity="cache") == 4
+    assert fits(spread="zone") == 4  # of five, two would be due in the north
+
+
+def test_what_cannot_be_asked_of_capacity(api: Api):
+    unknown = api.tenant_a.get("/v1/capacity", params={"vm_type": "none-such"})
+    nameless = api.tenant_a.get("/v1/capacity")
+    others = api.tenant_a.get("/v1/capacity", params={"vm_type": "small", "tenant": "b"})
+
+    assert unknown.status_code == 404
+    assert nameless.status_code == 422
+    assert others.status_code == 403
+    empty = api.tenant_a.get("/v1/capacity", params={"vm_type": "small"}).json()
+    assert (empty["fits"], empty["runs_out_first"], empty["classes"]) == (0, None, [])

@@ -1,0 +1,77 @@
+"""Every policy keeps every hard constraint, whatever else the cluster is like."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement import Budget, Reason, check_allocation, set_aside
+from placement.constraints import Constraints
+from placement.shortage import free_after
+from tests.properties.strategies import POLICY_SETTINGS, constrained_snapshots, made, snapshots
+
+SEEDS = st.integers(0, 2**32 - 1)
+every_policy = pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(made(each), id="-".join(map(str, (each[0], *each[1].values()))))
+        for each in POLICY_SETTINGS
+    ],
+)
+
+
+def place(policy, snapshot, seed=0, units=None):
+    return policy.place(snapshot, np.random.default_rng(seed), Budget(units))
+
+
+@every_policy
+@settings(max_examples=25)
+@given(snapshot=constrained_snapshots(), seed=SEEDS)
+def test_hard_constraints_hold(policy, snapshot, seed):
+    policy, parameters = policy
+    possible, _ = set_aside(snapshot)
+
+    allocation = place(policy, possible, seed)
+
+    check_allocation(possible, allocation, overload=parameters.get("overload"))
+    again = place(policy, possible, seed)
+    assert again.placed.tolist() == allocation.placed.tolist()
+    assert json.dumps(again.details, allow_nan=False) == json.dumps(allocation.details)
+
+
+@every_policy
+@settings(max_examples=8)
+@given(snapshot=snapshots(gangs=True), seed=SEEDS)
+def test_constraints_of_nobody_change_nothing(policy, snapshot, seed):
+    policy, _ = policy
+
+    plain = place(policy, snapshot, seed)
+    empty = place(policy, dataclasses.replace(snapshot, constraints=Constraints()), seed)
+
+    assert empty.placed.tolist() == plain.placed.tolist()
+    assert empty.left_out == plain.left_out
+
+
+@every_policy
+@settings(max_examples=12)
+@given(snapshot=constrained_snapshots())
+def test_a_constraint_is_told_only_where_there_is_room_without_it(policy, snapshot):
+    policy, _ = policy
+    possible, _ = set_aside(snapshot)
+
+    allocation = place(policy, possible)
+
+    free = free_after(possible, allocation)
+    told = (Reason.ANTI_AFFINITY, Reason.AFFINITY, Reason.ZONE_FULL)
+    for left in allocation.left_out:
+        open_to = possible.eligible[left.request][possible.host_class]
+        fits = (free[open_to] >= possible.demand[left.request]).all(axis=1).any()
+        if left.reason in told:
+            assert fits
+        elif left.reason is Reason.NO_ROOM:
+            assert not fits
