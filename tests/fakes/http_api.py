@@ -81,7 +81,9 @@ def http_api() -> Iterator[HttpApi]:
         def _serve(self) -> None:
             parts = urlsplit(self.path)
             length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
+            sent = self.rfile.read(length)
+            as_bytes = self.headers.get("Content-Type") == "application/octet-stream"
+            body = sent if as_bytes else json.loads(sent) if length else None
             status, answer = api.answer(
                 Asked(
                     self.command,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,13 +34,35 @@ def lab(lab_cluster) -> LabCluster:
 
 
 @pytest.fixture(scope="module")
-def fuga(lab, tmp_path_factory):
+def site() -> Iterator[str]:
+    """A web server of this machine that has the guest's image."""
+    folder = guest_dir()
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, directory=str(folder))
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def fuga(lab, site, tmp_path_factory):
     """`fuga up` with one host that names no base volume: a guest boots from an image or not."""
     state_dir = tmp_path_factory.mktemp("images") / "state"
     state_dir.mkdir()
     file = state_dir / "hosts.toml"
     file.write_text(HOSTS.format(uri=lab.uris[0]))
-    with running_fuga(state_dir, "--hosts", str(file)) as fuga:
+    allowed = json.dumps([f"{site}/"])
+    with running_fuga(state_dir, "--hosts", str(file), FUGA_IMAGE_URLS=allowed) as fuga:
         yield fuga
 
 
@@ -90,6 +117,28 @@ def test_an_image_whose_file_is_lost_holds_nobody_up_and_says_why(
     fuga.cli("rm", "bad", "ok", "--wait")
     for name in ("poison", "good"):
         fuga.cli("image", "remove", name)
+
+
+def test_an_image_is_fetched_by_a_worker_and_from_nowhere_else(
+    site: str, fuga: RunningFuga
+) -> None:
+    content = (guest_dir() / BASE_VOLUME).read_bytes()
+    sha256 = hashlib.sha256(content).hexdigest()
+
+    added = fuga.cli(
+        "image", "add", "fetched", "--from", f"{site}/{BASE_VOLUME}", "--sha256", sha256
+    )
+    elsewhere = f"http://localhost:{site.rpartition(':')[2]}/{BASE_VOLUME}"
+    refused = fuga.cli(
+        "image", "add", "other", "--from", elsewhere, "--sha256", sha256, check=False
+    )
+
+    assert "image fetched:1 is on offer" in added.stdout
+    [file] = (fuga.state_dir / "images").iterdir()
+    assert file.read_bytes() == content
+    assert refused.returncode == 2
+    assert "FUGA_IMAGE_URLS" in refused.stderr
+    fuga.cli("image", "remove", "fetched")
 
 
 def read(log: Path) -> str:
