@@ -324,8 +324,22 @@ def _vms(registry: Registry, request_id: UUID) -> list[Vm]:
 
 
 def _placed(vm: Vm, record: RoundRecord) -> VmExplanation:
-    names = decode_inputs(record.inputs).names
-    details = record.outcome["details"]
+    if record.stored is None:
+        return VmExplanation(
+            vm=vm.id,
+            name=vm.name,
+            host=vm.host,
+            round=record.number,
+            slot_start_at=record.slot_start_at.isoformat(),
+            policy=record.policy,
+            decided_by=record.decided_by,
+            phase=None,
+            utilities=(),
+            message=f"round {record.number} placed it on {vm.host}; what its host weighed then "
+            "is no longer kept",
+        )
+    names = decode_inputs(record.stored.inputs).names
+    details = record.stored.outcome["details"]
     host = next((h for h, (_, name) in enumerate(names.hosts) if name == vm.host), None)
     request = next(
         (q for q, (each, _, _) in enumerate(names.requests) if each == str(vm.request_id)), None

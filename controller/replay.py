@@ -38,18 +38,21 @@ def replay_round(registry: Registry, number: int) -> ReplayResult:
     ------
     NotFoundError
         If there is no such round.
+    RoundPurgedError
+        If what it was decided on is no longer kept.
     PolicyFailedError
         If the policy does not decide within ten minutes.
     """
     record = registry.rounds.get(number)
-    policy = decode_inputs(record.inputs).policy
+    stored = record.decision()
+    policy = decode_inputs(stored.inputs).policy
     process = PolicyProcess()
     started = time.perf_counter()
     try:
-        decision = process.decide(record.inputs, policy=policy, deadline_s=REPLAY_TIME_S)
+        decision = process.decide(stored.inputs, policy=policy, deadline_s=REPLAY_TIME_S)
     finally:
         process.close()
-    differences = tuple(compare(dict(record.outcome), decision.document))
+    differences = tuple(compare(dict(stored.outcome), decision.document))
     return ReplayResult(
         round=number,
         identical=not differences,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from pydantic import (
     BaseModel,
@@ -12,9 +12,10 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SecretStr,
+    model_validator,
 )
 
-from registry import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
+from registry import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, Periods
 from registry.settings import SharedSettings
 
 
@@ -53,6 +54,19 @@ class ControllerSettings(SharedSettings):
         None, description="Of every round; by default each round is seeded by its slot's start."
     )
 
+    keep_inputs_days: PositiveInt = Field(
+        7, description="Inputs and outcomes of rounds: what a replay needs.", le=36_500
+    )
+    keep_rounds_days: PositiveInt = Field(
+        400, description="Rounds themselves, and where VMs were that are gone.", le=36_500
+    )
+    keep_events_months: PositiveInt = Field(
+        13, description="Whole calendar months of events, besides the present one.", le=1_200
+    )
+    purge_interval_s: PositiveFloat = Field(
+        21_600, description="How often the control centre takes what is older."
+    )
+
     listen: str = Field("127.0.0.1:8732", description="host:port of the API.")
     uri_schemes: frozenset[str] | None = Field(
         None, description="Schemes of libvirt URIs that hosts may have; None: the safe ones."
@@ -73,6 +87,24 @@ class ControllerSettings(SharedSettings):
 
     url: str | None = Field(None, description="Where the command line finds the API.")
     token: SecretStr | None = Field(None, description="With which it speaks there.")
+
+    @model_validator(mode="after")
+    def _summaries_outlive_inputs(self) -> Self:
+        if self.keep_rounds_days < self.keep_inputs_days:
+            raise ValueError(
+                f"keep_rounds_days is {self.keep_rounds_days}, and has to be at least"
+                f" keep_inputs_days, {self.keep_inputs_days}"
+            )
+        return self
+
+    @property
+    def periods(self) -> Periods:
+        """How long history is kept."""
+        return Periods(
+            inputs_days=self.keep_inputs_days,
+            rounds_days=self.keep_rounds_days,
+            events_months=self.keep_events_months,
+        )
 
     @property
     def decision_time_s(self) -> float:

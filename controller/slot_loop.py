@@ -16,6 +16,7 @@ import structlog
 from controller.dispatch import Dispatcher
 from controller.errors import SlotSkippedError
 from controller.policy_process import PolicyProcess
+from controller.purge import Purger
 from controller.queue import CeleryQueue
 from controller.rounds import PolicyChoice, Slot, run_round
 from controller.settings import ControllerSettings
@@ -215,6 +216,12 @@ def main(settings: ControllerSettings | None = None) -> None:
         interval_s=settings.sweep_interval_s,
         resend_after_s=settings.resend_after_s,
     )
+    purger = Purger(
+        registry,
+        lambda: leadership.lease,
+        settings.periods,
+        interval_s=settings.purge_interval_s,
+    )
     loop = SlotLoop(
         registry,
         leadership,
@@ -226,6 +233,7 @@ def main(settings: ControllerSettings | None = None) -> None:
     threads = [
         threading.Thread(target=leadership.keep, args=(stop,), name="lease"),
         threading.Thread(target=dispatcher.run, args=(stop,), name="sweep"),
+        threading.Thread(target=purger.run, args=(stop,), name="purge"),
     ]
     for thread in threads:
         thread.start()

@@ -18,6 +18,7 @@ from registry.errors import (
     NotFoundError,
     RegistryError,
     RegistryUnavailableError,
+    RoundPurgedError,
     SchemaOutdatedError,
     StaleEpochError,
     UriRefusedError,
@@ -50,6 +51,7 @@ from registry.lifecycle import (
 from registry.logs import configure_logging
 from registry.pages import Page
 from registry.power import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
+from registry.preconditions import only_if
 from registry.records import (
     Accounts,
     Build,
@@ -99,6 +101,7 @@ from registry.records import (
     SpreadView,
     SshKey,
     StoredAnswer,
+    StoredDecision,
     Tenant,
     TenantView,
     Token,
@@ -109,6 +112,7 @@ from registry.records import (
     VmType,
     Waiting,
 )
+from registry.retention import Periods, Purged
 from registry.rules import ZONE_LABEL, allows, zone_of
 from registry.settings import SharedSettings, celery_config
 from registry.subnets import Subnet
@@ -181,12 +185,14 @@ __all__ = [
     "NewImage",
     "NotFoundError",
     "Page",
+    "Periods",
     "Placement",
     "Power",
     "PowerClaim",
     "PowerEvent",
     "PowerState",
     "PowerStep",
+    "Purged",
     "Registry",
     "RegistryError",
     "RegistryUnavailableError",
@@ -197,6 +203,7 @@ __all__ = [
     "RequestView",
     "ResourceDef",
     "RoundCommit",
+    "RoundPurgedError",
     "RoundRecord",
     "RoundSummary",
     "Rules",
@@ -207,6 +214,7 @@ __all__ = [
     "StaleEpochError",
     "Stored",
     "StoredAnswer",
+    "StoredDecision",
     "Subnet",
     "Tenant",
     "TenantView",
@@ -229,6 +237,7 @@ __all__ = [
     "check_uri",
     "checkpoint",
     "configure_logging",
+    "only_if",
     "upgrade",
     "uuid7",
     "zone_of",

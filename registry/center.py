@@ -21,6 +21,7 @@ from registry.networks import Networks
 from registry.power_steps import PowerSteps
 from registry.requests import Requests
 from registry.resources import Resources
+from registry.retention import Retention
 from registry.rounds import Rounds
 from registry.ssh_keys import SshKeys
 from registry.tenants import Tenants
@@ -53,6 +54,7 @@ class Registry:
         self.assignments = Assignments(database)
         self.power = PowerSteps(database)
         self.rounds = Rounds(database)
+        self.retention = Retention(database)
         self.events = Events(database)
         self.tokens = Tokens(database)
         self.leases = Leases(database)

@@ -29,6 +29,7 @@ from registry.leases import CONTROL_LEASE, check_epoch
 from registry.lifecycle import FINISHED, AssignmentState
 from registry.locks import lock_vms
 from registry.names import check_int
+from registry.packing import pack
 from registry.progress import recompute
 from registry.records import CommittedRound, Placement, RoundCommit, Waiting
 from registry.rules import lock_groups_of, without_violations
@@ -261,7 +262,7 @@ def _insert_round(
     number: int = result.inserted_primary_key[0]
     connection.execute(
         insert(round_inputs).values(
-            round=number, inputs=commit.inputs, outcome=dict(commit.outcome)
+            round=number, inputs=commit.inputs, packed_outcome=pack(commit.outcome)
         )
     )
     return number

@@ -229,7 +229,8 @@ def _vms(connection: Connection) -> Iterator[str]:
         .group_by(vms.c.id)
     )
     for row in connection.execute(query):
-        if row.generation != (row.latest or 0):
+        purged = row.deleted_at is not None and not row.attempts
+        if row.generation != (row.latest or 0) and not purged:
             yield f"VM {row.id} is of generation {row.generation}, its latest is {row.latest}"
         gone = row.desired == VmDesired.DELETED.value and not row.held
         if gone != (row.deleted_at is not None):

@@ -19,6 +19,7 @@ from registry.errors import (
     InvalidError,
     RegistryUnavailableError,
 )
+from registry.preconditions import commit_held, transaction_to_read_in, upheld
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -142,9 +143,13 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open a transaction that writes; committed at its end."""
-        with available(), self._write.begin() as connection:
+        """Open a transaction that writes; committed at its end.
+
+        What it rests on (`preconditions.only_if`) is judged first.
+        """
+        with available(), self._write.begin() as connection, upheld(connection):
             yield connection
+        commit_held()
 
     @contextmanager
     def rehearse(self) -> Iterator[Connection]:
@@ -156,6 +161,10 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction that only reads, all of it at one point in time."""
+        inside = transaction_to_read_in()
+        if inside is not None:
+            yield inside
+            return
         with available(), self._read.begin() as connection:
             yield connection
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 
 class RegistryError(Exception):
@@ -81,6 +81,19 @@ class ClaimLostError(RegistryError):
         super().__init__(f"the claim on {subject} is lost: {found}")
         self.subject = str(subject)
         self.found = found
+
+
+class RoundPurgedError(RegistryError):
+    """What a round was decided on is no longer kept."""
+
+    def __init__(self, number: int, decided_at: datetime) -> None:
+        super().__init__(
+            f"the inputs and the outcome of round {number}, decided at"
+            f" {decided_at:%Y-%m-%d %H:%M} UTC, were purged; its summary is kept for longer"
+            " (FUGA_KEEP_INPUTS_DAYS, FUGA_KEEP_ROUNDS_DAYS)"
+        )
+        self.number = number
+        self.decided_at = decided_at
 
 
 class UriRefusedError(RegistryError):

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
+from registry.errors import RoundPurgedError
 from registry.lifecycle import (
     AssignmentState,
     CopyState,
@@ -622,13 +623,26 @@ class RoundSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDecision:
+    """What a round was decided on, and what was decided."""
+
+    inputs: bytes
+    outcome: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRecord(RoundSummary):
-    """A round with all that a replay needs."""
+    """A round with its parameters and, while they are kept, all that a replay needs."""
 
     parameters: Mapping[str, Any]
     budget_units: int | None
-    inputs: bytes
-    outcome: Mapping[str, Any]
+    stored: StoredDecision | None  #: None: purged
+
+    def decision(self) -> StoredDecision:
+        """Return what a replay needs, or raise `RoundPurgedError`."""
+        if self.stored is None:
+            raise RoundPurgedError(self.number, self.created_at)
+        return self.stored
 
 
 # ---- work on hosts ----------------------------------------------------------

@@ -10,6 +10,7 @@ from registry.cluster import read_cluster
 from registry.commit import commit_round
 from registry.engine import Database, ledger_guarded, retried
 from registry.errors import NotFoundError
+from registry.packing import unpack
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.records import (
     ClusterView,
@@ -18,6 +19,7 @@ from registry.records import (
     RoundCommit,
     RoundRecord,
     RoundSummary,
+    StoredDecision,
 )
 from registry.schema import round_inputs, rounds
 
@@ -59,11 +61,22 @@ class Rounds:
             return commit_round(connection, commit)
 
     def get(self, number: int) -> RoundRecord:
-        """Return a round with all that a replay needs, or raise `NotFoundError`."""
+        """Return a round, with all that a replay needs while that is kept, or raise.
+
+        Raises
+        ------
+        NotFoundError
+            If there is none of that number.
+        """
         query = (
-            select(rounds, round_inputs.c.inputs, round_inputs.c.outcome)
+            select(
+                rounds,
+                round_inputs.c.inputs,
+                round_inputs.c.outcome,
+                round_inputs.c.packed_outcome,
+            )
             .select_from(rounds)
-            .join(round_inputs, round_inputs.c.round == rounds.c.number)
+            .outerjoin(round_inputs, round_inputs.c.round == rounds.c.number)
             .where(rounds.c.number == number)
         )
         with self._database.read() as connection:
@@ -74,8 +87,7 @@ class Rounds:
             **_summary_fields(row),
             parameters=row.parameters,
             budget_units=row.budget_units,
-            inputs=row.inputs,
-            outcome=row.outcome,
+            stored=_stored(row),
         )
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[RoundSummary]:
@@ -93,6 +105,14 @@ class Rounds:
         with self._database.read() as connection:
             row = connection.execute(_newest_first().limit(1)).one_or_none()
         return RoundSummary(**_summary_fields(row)) if row is not None else None
+
+
+def _stored(row: Row[Any]) -> StoredDecision | None:
+    if row.inputs is None:
+        return None
+    packed = row.packed_outcome
+    outcome = unpack(packed) if packed is not None else row.outcome
+    return StoredDecision(inputs=row.inputs, outcome=outcome)
 
 
 def _newest_first() -> Select[Any]:

@@ -416,8 +416,10 @@ round_inputs = Table(
     "round_inputs",
     metadata,
     Column("round", Serial, ForeignKey("rounds.number"), primary_key=True, autoincrement=False),
-    Column("outcome", Json, nullable=False),
+    Column("outcome", Json),  # of rounds from before it was packed
     Column("inputs", LargeBinary, nullable=False),
+    Column("packed_outcome", LargeBinary),
+    CheckConstraint("(outcome IS NULL) <> (packed_outcome IS NULL)", name="outcome_once"),
 )
 
 images = Table(

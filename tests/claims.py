@@ -20,8 +20,8 @@ class StoredRound:
     outcome: dict[str, Any]
 
     @classmethod
-    def read(cls, inputs: bytes, outcome: dict[str, Any]) -> StoredRound:
-        return cls(json.loads(zlib.decompress(inputs)), outcome)
+    def read(cls, inputs: bytes, packed_outcome: bytes) -> StoredRound:
+        return cls(*(json.loads(zlib.decompress(each)) for each in (inputs, packed_outcome)))
 
     @property
     def snapshot(self) -> dict[str, Any]:

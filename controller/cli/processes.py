@@ -1,4 +1,4 @@
-"""`fuga api`, `control`, `monitor`, `worker`, `db upgrade`, `up`, `down`."""
+"""`fuga api`, `control`, `monitor`, `worker`, `db`, `up`, `down`."""
 
 from __future__ import annotations
 
@@ -54,6 +54,30 @@ def upgrade() -> None:
 
     revision = upgrade_database(load_settings().resolved_database_url())
     typer.echo(f"the database is at revision {revision}")
+
+
+@db.command()
+def purge(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+) -> None:
+    """Delete history that is older than it has to be, at once (the control centre does so too)."""
+    from controller.purge import purge_all  # noqa: PLC0415
+    from registry import Registry  # noqa: PLC0415
+
+    settings = load_settings()
+    registry = Registry.connect(settings.resolved_database_url())
+    try:
+        periods = settings.periods
+        counts = registry.retention.due(periods) if dry_run else purge_all(registry, periods)
+    finally:
+        registry.close()
+    for number, what in (
+        (counts.inputs, f"rounds' inputs and outcomes older than {periods.inputs_days} days"),
+        (counts.assignments, f"assignments of VMs gone for {periods.rounds_days} days"),
+        (counts.rounds, f"rounds older than {periods.rounds_days} days"),
+        (counts.events, f"events from before the last {periods.events_months} months"),
+    ):
+        typer.echo(f"{'would delete' if dry_run else 'deleted'} {number:>8} {what}")
 
 
 class Driver(StrEnum):

@@ -13,6 +13,7 @@ from controller.rest.dependencies import MAX_BODY_BYTES, Services
 from controller.rest.docs_page import CONTENT_SECURITY_POLICY, docs_page
 from controller.rest.middleware import PROTECTED_PREFIX, AccessLog, Authentication, BodyGuard
 from controller.rest.openapi import DESCRIPTION, describe
+from controller.rest.problem_pages import PROBLEMS_PATH, problem_page
 from controller.rest.problems import problem_handler
 from controller.rest.routers import (
     capacity,
@@ -31,6 +32,7 @@ from controller.rest.routers import (
     vm_types,
     vms,
 )
+from controller.rest.versions import Versions
 from controller.version import engine_version
 from registry import DEFAULT_URI_POLICY, SHUTDOWN_TIMEOUT_S, ImageStore, Registry, UriPolicy
 
@@ -105,10 +107,20 @@ def create_app(
         headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
         return HTMLResponse(docs_page(app.openapi()), headers=headers)
 
+    @app.get(PROBLEMS_PATH + "/{code}", include_in_schema=False)
+    def problem(code: str) -> Response:
+        """Tell people what a kind of problem means."""
+        page = problem_page(code)
+        if page is None:
+            raise HTTPException(404)
+        headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
+        return HTMLResponse(page, headers=headers)
+
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way
     app.add_exception_handler(HTTPException, problem_handler)
     app.add_exception_handler(RequestValidationError, problem_handler)
     # The last one added is the outermost.
+    app.add_middleware(Versions, registry=registry)
     app.add_middleware(BodyGuard, max_body_bytes=max_body_bytes)
     app.add_middleware(Authentication, registry=registry)
     app.add_middleware(AccessLog)

@@ -48,6 +48,27 @@ class UnsupportedMediaTypeError(RestError):
         self.found = found
 
 
+class HeaderError(RestError):
+    """A header of the call is not what it has to be."""
+
+    def __init__(self, name: str, found: str, allowed: str) -> None:
+        super().__init__(f"{name}: found {found[:100]!r}, allowed is {allowed}")
+        self.name = name
+        self.found = found
+        self.allowed = allowed
+
+
+class VersionMismatchError(RestError):
+    """What was to be changed is no longer what the caller had read."""
+
+    def __init__(self, kind: str, key: str, given: str, current: str) -> None:
+        super().__init__(
+            f"{kind} {key} is of version {current} by now, not {given[:100]}: nothing was changed;"
+            " read it again and decide anew"
+        )
+        self.current = current
+
+
 class ListenError(RestError):
     """The API cannot listen where it was told to."""
 

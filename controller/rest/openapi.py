@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 
 from controller.rest.problems import MEDIA_TYPE
 from controller.rest.schemas import ProblemDocument
+from controller.rest.versions import UPDATES, VERSIONED
 
 SCHEMA_REF: Final = "#/components/schemas/"
 DESCRIPTION: Final = """\
@@ -17,7 +18,9 @@ Ask for virtual machines, see where they are and why.
 Send `Authorization: Bearer TOKEN`. A tenant's token sees what is that tenant's own; an
 operator's sees all. Every error is an RFC 9457 problem document. Lists come in pages:
 pass `next` of one as `cursor` of the next. A POST that creates something is safe to
-repeat with an `Idempotency-Key`.
+repeat with an `Idempotency-Key`. A GET of one thing tells its version as `ETag`; an
+update that names it in `If-Match` is made only if nobody else changed it meanwhile, and
+else answered 412 with the current one. Without `If-Match` the last one wins.
 """
 
 _MEANINGS: Final = {
@@ -26,12 +29,25 @@ _MEANINGS: Final = {
     403: "The token may not do this.",
     404: "There is no such thing, or it is another tenant's.",
     409: "The present state forbids it.",
+    410: "It was kept for a while, and no longer is.",
+    412: "It is no longer what `If-Match` names; nothing was changed.",
     413: "The body is too large.",
     415: "The body is sent as another type than this path takes.",
     422: "The input is not valid; `errors` says where.",
     500: "The controller failed; `incident` says where in its log.",
     503: "The database does not answer or needs an upgrade.",
     507: "The image store cannot be written to.",
+}
+_IF_MATCH: Final = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "maxLength": 1000},
+    "description": "The `ETag` of an earlier GET: change it only if it still is what was read.",
+}
+_ETAG: Final = {
+    "schema": {"type": "string"},
+    "description": "Version of what clients set of it, for `If-Match`.",
 }
 _BODY_STATUSES: Final = (400, 413, 415)
 _METHODS: Final = frozenset({"get", "post", "patch", "put", "delete"})
@@ -51,9 +67,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
         )
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         _add_problem_schema(schemas)
-        for path in document["paths"].values():
+        for template, path in document["paths"].items():
             for method, operation in path.items():
                 if method in _METHODS:
+                    _add_versions(template, method, operation)
                     _complete(operation)
         app.openapi_schema = document
     return app.openapi_schema
@@ -63,6 +80,18 @@ def _add_problem_schema(schemas: dict[str, Any]) -> None:
     schema = ProblemDocument.model_json_schema(ref_template=SCHEMA_REF + "{model}")
     schemas.update(schema.pop("$defs"))
     schemas[ProblemDocument.__name__] = schema
+
+
+def _add_versions(template: str, method: str, operation: dict[str, Any]) -> None:
+    """Tell of `ETag` and `If-Match` where things have versions."""
+    collection, _, below = template.removeprefix("/v1/").partition("/")
+    if collection not in VERSIONED or not below.startswith("{"):
+        return
+    if method.upper() in UPDATES:
+        operation.setdefault("parameters", []).append(_IF_MATCH)
+        operation["responses"] |= {str(k): v for k, v in problems(412).items()}
+    elif method == "get" and "/" not in below:
+        operation["responses"]["200"]["headers"] = {"ETag": _ETAG}
 
 
 def _complete(operation: dict[str, Any]) -> None:

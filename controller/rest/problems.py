@@ -1,6 +1,6 @@
 """Every error as an RFC 9457 problem document, from one table.
 
-The fields of a problem: ``type`` names the kind (a name, not an address to open),
+The fields of a problem: ``type`` names the kind (a name; its path tells what it means),
 ``code`` is its last part for programs, ``title`` the same for people, ``detail`` says
 what happened this time and what to do. ``errors`` lists the faulty places of the
 input: ``in`` (body, query, path or header), ``pointer`` (a JSON pointer into the body)
@@ -30,9 +30,11 @@ from controller.errors import PolicyFailedError
 from controller.rest.errors import (
     BodyTooLargeError,
     ForbiddenError,
+    HeaderError,
     MalformedBodyError,
     UnauthorizedError,
     UnsupportedMediaTypeError,
+    VersionMismatchError,
 )
 from controller.rest.schemas import PATTERNS_SAID
 from registry import (
@@ -49,6 +51,7 @@ from registry import (
     InvalidError,
     NotFoundError,
     RegistryUnavailableError,
+    RoundPurgedError,
     SchemaOutdatedError,
     UriRefusedError,
 )
@@ -107,10 +110,12 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
         ),
         RequestValidationError: INVALID,
         InvalidError: INVALID,
+        HeaderError: INVALID,
         UriRefusedError: Kind(
             HTTPStatus.UNPROCESSABLE_ENTITY, "uri_refused", "This libvirt URI is not allowed"
         ),
         NotFoundError: Kind(HTTPStatus.NOT_FOUND, "not_found", "There is no such thing"),
+        RoundPurgedError: Kind(HTTPStatus.GONE, "purged", "It is no longer kept"),
         DuplicateError: Kind(HTTPStatus.CONFLICT, "duplicate", "It exists already"),
         ConflictError: Kind(HTTPStatus.CONFLICT, "conflict", "The present state forbids it"),
         IllegalTransitionError: Kind(
@@ -118,6 +123,11 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
         ),
         CapacityExceededError: Kind(
             HTTPStatus.CONFLICT, "capacity_exceeded", "It does not fit on the host"
+        ),
+        VersionMismatchError: Kind(
+            HTTPStatus.PRECONDITION_FAILED,
+            "version_mismatch",
+            "It has changed since it was read",
         ),
         IdempotencyConflictError: Kind(
             HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -197,7 +207,8 @@ def problem_of(error: Exception, *, method: str, path: str) -> Problem:
         kind=kind,
         detail=_detail(error, errors),
         errors=errors[:ERRORS_SHOWN],
-        headers=_headers_of(kind),
+        extensions=_extensions(error),
+        headers=_headers_of(kind) | _headers_about(error),
     )
 
 
@@ -241,7 +252,17 @@ def shown(value: Any) -> Any:
     return told
 
 
-def _headers_of(kind: Kind) -> Mapping[str, str]:
+def _extensions(error: Exception) -> Mapping[str, Any]:
+    if isinstance(error, VersionMismatchError):
+        return {"current_version": error.current}
+    return {}
+
+
+def _headers_about(error: Exception) -> dict[str, str]:
+    return {"ETag": error.current} if isinstance(error, VersionMismatchError) else {}
+
+
+def _headers_of(kind: Kind) -> dict[str, str]:
     if kind.status is HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": 'Bearer realm="fuga"'}
     if kind.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
@@ -286,6 +307,12 @@ def _places(error: Exception, method: str) -> list[dict[str, Any]]:
             place, found, allowed = _where("url", method), error.url, error.reason
         case UriRefusedError():
             place, found, allowed = _where("uri", method), error.uri, error.reason
+        case HeaderError():
+            place, found, allowed = (
+                {"in": "header", "parameter": error.name},
+                error.found,
+                error.allowed,
+            )
         case _:
             return []
     return [{**place, "detail": str(error), "found": shown(found), "allowed": allowed}]

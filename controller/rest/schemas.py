@@ -467,12 +467,22 @@ class RoundDetail(BaseModel):
     created_at: datetime
     parameters: Mapping[str, Any]
     budget_units: int | None
-    outcome: Mapping[str, Any] | None = Field(description="Told to operators only.")
+    outcome: Mapping[str, Any] | None = Field(
+        None, description="Told to operators only, and while it is kept."
+    )
+    replayable: bool = Field(
+        False, description="Whether its inputs are still kept, so that it can be decided again."
+    )
 
     @classmethod
     def of(cls, record: RoundRecord) -> RoundDetail:
         """Return what the API tells of a round."""
-        return cls.model_validate(record)
+        stored = record.stored
+        told = {
+            "outcome": None if stored is None else stored.outcome,
+            "replayable": stored is not None,
+        }
+        return cls.model_validate(record).model_copy(update=told)
 
 
 class TokenCreated(BaseModel):
@@ -545,3 +555,6 @@ class ProblemDocument(BaseModel):
     code: str = Field(description="Stable name of the kind, for programs.")
     errors: list[ProblemError]
     incident: str | None = Field(None, description="Under which a 500 was logged.")
+    current_version: str | None = Field(
+        None, description="Of what a 412 is about; its ETag, for the next If-Match."
+    )

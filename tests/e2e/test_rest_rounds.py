@@ -7,9 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from controller.policy_process import PolicyProcess
+from controller.purge import purge_all
+from registry import Periods
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
 from tests.problems import places, the_problem
+from tests.raw_sql import RawSql
 from tests.register import add_host
 
 
@@ -125,3 +128,20 @@ def test_a_host_with_vms_is_not_retired(api: Api, decider: PolicyProcess):
     assert problem["detail"]
     api.tenant_a.delete(f"/v1/requests/{request}")
     assert api.operator.delete("/v1/hosts/h1").json()["admin"] == "retired"
+
+
+def test_a_round_whose_inputs_were_purged_is_shown_and_not_replayed(
+    api: Api, decider: PolicyProcess, raw: RawSql
+):
+    add_host(api.registry, "h1")
+    ask(api, "a", 1)
+    run_slot(api.registry, decider)
+    assert api.operator.get("/v1/rounds/1").json()["replayable"] is True
+    raw.run(f"UPDATE rounds SET created_at = {raw.before('now', '8 days')}")
+    purge_all(api.registry, Periods())
+
+    shown = api.operator.get("/v1/rounds/1").json()
+    problem = the_problem(api.operator.post("/v1/rounds/1/replay"), 410, "purged")
+
+    assert (shown["placed"], shown["replayable"], shown["outcome"]) == (1, False, None)
+    assert "FUGA_KEEP_INPUTS_DAYS" in problem["detail"]

@@ -74,7 +74,9 @@ def _constraints(url: str) -> dict[str, list[str]]:
     with raw_sql(url) as raw:
         return {
             row["name"]: sorted(
-                " ".join(line.split()).strip(", )") for line in re.split(_PARTS, row["sql"])
+                # SQLite quotes the name of a table that was made anew by a revision.
+                " ".join(line.replace('"', "").split()).strip(", )")
+                for line in re.split(_PARTS, row["sql"])
             )
             for row in raw.rows(_WORDS[raw.dialect])
             if not row["name"].startswith(("alembic_version", "sqlite_sequence"))

@@ -112,7 +112,7 @@ def test_a_commit_places_the_oldest_vms_and_records_the_round(register: Registry
     assert register.requests.get(request.id).state == RequestState.PARTLY_PLACED
     record = register.rounds.get(done.number)
     assert (record.placed, record.left_out, record.dropped) == (2, 0, 0)
-    assert record.inputs == b"inputs"
+    assert record.decision().inputs == b"inputs"
     assert record.parameters == {"eta": 5}
     assert record.budget_units == 1000
     assert record.shares == ({"tenant": "a", "share": 0.1},)

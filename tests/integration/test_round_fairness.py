@@ -78,7 +78,7 @@ def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, process
 
     report = run(cluster, process, 15, policy)
 
-    assert cluster.rounds.get(report.number).outcome["details"]["holding"] == [[0, 1]]
+    assert cluster.rounds.get(report.number).stored.outcome["details"]["holding"] == [[0, 1]]
     assert report.placed == 0
     waits = explain_request(cluster, large.id, operator=True).waiting
     assert (waits.reason, waits.held_hosts, waits.held_host_names) == ("no_room", 1, ("h2",))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
 
 from controller.explain import explain_request, explain_vm
 from controller.policy_process import PolicyProcess
+from controller.purge import purge_all
 from controller.replay import replay_round
 from controller.round_inputs import decode_inputs
 from controller.rounds import PolicyChoice, Slot, run_round
-from registry import CONTROL_LEASE
+from registry import CONTROL_LEASE, Periods, RoundPurgedError
+from registry.packing import pack, unpack
 from tests.register import ACTOR, add_host, add_tenant, add_vm_type
 
 
@@ -83,12 +86,9 @@ def test_a_round_that_the_fallback_decided_is_replayed_bit_for_bit(cluster, proc
 
 def test_a_tampered_outcome_is_told(cluster, process, raw):
     report = run(cluster, process, choose())
-    tampered = (
-        "json_set(outcome, '$.placed[0][2]', 99)"
-        if raw.dialect == "sqlite"
-        else "jsonb_set(outcome, '{placed,0,2}', '99')"
-    )
-    raw.run(f"UPDATE round_inputs SET outcome = {tampered}")
+    outcome = unpack(raw.value("SELECT packed_outcome FROM round_inputs"))
+    outcome["placed"][0][2] = 99
+    raw.run("UPDATE round_inputs SET packed_outcome = ?", pack(outcome))
 
     replayed = replay_round(cluster, report.number)
 
@@ -149,7 +149,7 @@ def test_explanations_tell_what_the_round_wrote_down(cluster, process):
         assert len(chosen) == 1
         assert chosen[0].utility == max(each.utility for each in here.utilities)
         assert set(chosen[0].combination) <= {"small", "medium"}
-    assert decode_inputs(record.inputs).names.requests[1][1] == "mediums"
+    assert decode_inputs(record.stored.inputs).names.requests[1][1] == "mediums"
 
 
 def test_a_request_that_no_slot_has_seen_says_that_it_waits_for_one(cluster):
@@ -159,3 +159,27 @@ def test_a_request_that_no_slot_has_seen_says_that_it_waits_for_one(cluster):
 
     assert told.waiting.reason == "not_decided_yet"
     assert told.order == 1
+
+
+def test_a_round_from_before_outcomes_were_compressed_is_replayed(cluster, process, raw):
+    report = run(cluster, process, choose())
+    outcome = unpack(raw.value("SELECT packed_outcome FROM round_inputs"))
+    raw.run("UPDATE round_inputs SET packed_outcome = NULL, outcome = ?", json.dumps(outcome))
+
+    assert replay_round(cluster, report.number).identical
+
+
+def test_a_purged_round_says_so_and_where_its_vms_are_is_still_told(cluster, process, raw):
+    report = run(cluster, process, choose())
+    raw.run(f"UPDATE rounds SET created_at = {raw.before('now', '8 days')}")
+
+    purge_all(cluster, Periods())
+
+    with pytest.raises(RoundPurgedError, match=f"round {report.number}, .* were purged"):
+        replay_round(cluster, report.number)
+    request = cluster.requests.find("b", "mediums")
+    placed = next(vm for vm in explain_request(cluster, request.id, operator=True).vms if vm.host)
+    here = explain_vm(cluster, placed.vm, operator=True)
+    assert (here.host, here.round) == (placed.host, report.number)
+    assert "no longer kept" in here.message
+    assert cluster.rounds.list().items[0].placed == report.placed

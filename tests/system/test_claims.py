@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.claims import (
@@ -39,9 +37,9 @@ def decided(fuga) -> bool:
 
 
 def rounds(fuga) -> list[tuple[int, StoredRound]]:
-    rows = fuga.sql("select round, inputs, outcome from round_inputs order by round")
+    rows = fuga.sql("select round, inputs, packed_outcome from round_inputs order by round")
     assert rows
-    return [(number, StoredRound.read(inputs, json.loads(told))) for number, inputs, told in rows]
+    return [(number, StoredRound.read(inputs, told)) for number, inputs, told in rows]
 
 
 def test_no_stored_round_could_have_been_fairer_by_one_exchange(fuga):

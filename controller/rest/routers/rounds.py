@@ -33,7 +33,9 @@ def show_round(number: RoundNumber, caller: AnyCaller, registry: GivenRegistry) 
     return told_detail(RoundDetail.of(registry.rounds.get(number)), caller)
 
 
-@router.post("/{number}/replay", response_model=ReplayResult, responses=problems(403, 404, 409))
+@router.post(
+    "/{number}/replay", response_model=ReplayResult, responses=problems(403, 404, 409, 410)
+)
 def replay_a_round(number: RoundNumber, caller: Operator, services: GivenServices) -> ReplayResult:
     """Decide a stored round again, in a fresh process, and compare bit for bit."""
     if not services.replays.acquire(blocking=False):

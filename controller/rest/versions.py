@@ -1,0 +1,179 @@
+"""`ETag` and `If-Match`: changing a thing only while it still is what was read.
+
+A version says what of a thing its clients set; what the cluster does with it (where it
+runs, what the monitor saw) is left out, else no version would outlive the next poll.
+One table says it for every collection; the rest of the API knows nothing of versions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import UUID
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from controller.rest.errors import HeaderError, VersionMismatchError
+from registry import NotFoundError, Registry, RegistryError, only_if
+
+UPDATES: Final = frozenset({"PATCH", "PUT", "DELETE"})
+#: a thing of a collection, and perhaps something below it
+_PATH: Final = re.compile(r"/v1/([a-z-]+)/([^/]+)(/.*)?")
+# Weak as well: a proxy that compresses weakens tags, and ours are of meanings, not of bytes.
+_TAG: Final = re.compile(r'\s*(?:W/)?("[!#-~]*")\s*')
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """How things of one collection are told apart, read, and what of them is a version."""
+
+    kind: str
+    read: Callable[[Registry, Any], Any]
+    key_of: Callable[[str], Any] = str
+    observed: frozenset[str] = field(default=frozenset())  #: left out, at any depth
+
+
+#: By collection. A new one that is changed by PATCH, PUT or DELETE belongs here.
+VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
+    {
+        "hosts": Versioned(
+            "host",
+            lambda registry, name: registry.hosts.get(name),
+            observed=frozenset(
+                {"health", "version", "detected", "foreign", "committed", "capacity"}
+                | {"last_polled_at", "last_error", "missed_polls", "held_back_until"}
+            ),
+        ),
+        "networks": Versioned(
+            "network",
+            lambda registry, name: registry.networks.get(name),
+            observed=frozenset({"addresses_used"}),
+        ),
+        "requests": Versioned(
+            "request",
+            lambda registry, key: registry.requests.get(key),
+            key_of=UUID,
+            observed=frozenset({"state", "waiting", "vms_placed", "vms_running", "updated_at"}),
+        ),
+        "tenants": Versioned("tenant", lambda registry, name: registry.tenants.get(name)),
+        "vms": Versioned(
+            "vm",
+            lambda registry, key: registry.vms.get(key),
+            key_of=UUID,
+            observed=frozenset(
+                {"host", "observed", "assignment_id", "assignment_state", "round"}
+                | {"generation", "last_error", "power", "deleted_at"}
+            ),
+        ),
+    }
+)
+
+#: Collections whose things are never changed, only made and ended.
+UNVERSIONED: Final = frozenset({"images", "ssh-keys", "tokens"})
+
+
+class Versions:
+    """Adds the `ETag` to what is read, and judges the `If-Match` of what is changed."""
+
+    def __init__(self, app: ASGIApp, registry: Registry) -> None:
+        self.app = app
+        self.registry = registry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call."""
+        found = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" else None
+        given = Headers(scope=scope).get("if-match") if scope["type"] == "http" else None
+        if given is not None and scope["method"] in UPDATES | {"POST"}:
+            await self._update(found, given, scope, receive, send)
+        elif found is not None and scope["method"] == "GET" and found[3] is None:
+            await self._read(found, scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _read(self, found: re.Match[str], scope: Scope, receive: Receive, send: Send) -> None:
+        # Read before the answer is: a version may be older than what it stands
+        # beside, which costs a 412, but never newer, which would cost a change.
+        version = await run_in_threadpool(self._version, found[1], found[2])
+
+        async def send_with_version(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 200:
+                MutableHeaders(scope=message)["ETag"] = version or ""
+            await send(message)
+
+        await self.app(scope, receive, send if version is None else send_with_version)
+
+    async def _update(
+        self, found: re.Match[str] | None, given: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        wanted = tags(given)
+        versioned = VERSIONED.get(found[1]) if found is not None else None
+        if found is None or versioned is None or scope["method"] == "POST":
+            raise HeaderError("If-Match", given, "nothing here: this has no version")
+        key = _key(versioned, found[2])
+
+        def check() -> None:
+            current = version_of(versioned.read(self.registry, key), versioned.observed)
+            if wanted and current not in wanted:
+                raise VersionMismatchError(versioned.kind, found[2], given, current)
+
+        if key is None:
+            await self.app(scope, receive, send)
+            return
+        with only_if(versioned.kind, key, check):
+            await self.app(scope, receive, send)
+
+    def _version(self, collection: str, typed: str) -> str | None:
+        """Return the version of what is at a path; None if there is nothing, or none."""
+        versioned = VERSIONED.get(collection)
+        key = _key(versioned, typed) if versioned is not None else None
+        if versioned is None or key is None:
+            return None
+        try:
+            return version_of(versioned.read(self.registry, key), versioned.observed)
+        except (NotFoundError, RegistryError):
+            return None
+
+
+def version_of(record: Any, observed: frozenset[str] = frozenset()) -> str:
+    """Return the version of a record, as an entity tag."""
+    text = json.dumps(_counted(dataclasses.asdict(record), observed), sort_keys=True, default=str)
+    return f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
+
+
+def tags(header: str) -> Sequence[str]:
+    """Read an `If-Match`; empty: any version will do.
+
+    Raises
+    ------
+    HeaderError
+        If it is neither ``*`` nor a list of entity tags.
+    """
+    if header.strip() == "*":
+        return ()
+    found = [_TAG.fullmatch(each) for each in header.split(",")]
+    if not all(found):
+        raise HeaderError("If-Match", header, "the ETag of an earlier answer, in its quotes, or *")
+    return [each[1] for each in found if each is not None]
+
+
+def _counted(value: Any, observed: frozenset[str]) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _counted(v, observed) for k, v in value.items() if k not in observed}
+    if isinstance(value, list | tuple):
+        return [_counted(each, observed) for each in value]
+    return value
+
+
+def _key(versioned: Versioned, typed: str) -> Any:
+    try:
+        return versioned.key_of(typed)
+    except ValueError:
+        return None

@@ -1,0 +1,20 @@
+"""JSON that is kept for long and read seldom, compressed."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+
+def pack(document: Mapping[str, Any]) -> bytes:
+    """Return a document as compressed JSON; equal ones give equal bytes."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return zlib.compress(text.encode(), level=6)
+
+
+def unpack(data: bytes) -> dict[str, Any]:
+    """Read back what `pack` made."""
+    document: dict[str, Any] = json.loads(zlib.decompress(data))
+    return document
