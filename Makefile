@@ -2,11 +2,12 @@
 # make up      install, then fuga: API, control centre, monitor, worker, 8 hosts
 # make test    install, then every suite, real guests included
 # make lint    ruff, mypy, import contracts
+# make api-docs  write docs/openapi.json, docs/api-problems.md and the types of the client
 # make bench   speed and fairness, each beside a baseline (ARGS="--only scan,slot --full")
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install up test lint bench lab lock clean help
+.PHONY: install up test lint api-docs bench lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -30,6 +31,11 @@ lint: install
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
+
+api-docs: install
+	@$(PY) -m controller.rest.published docs
+	@$(PY) -m controller.client.generate docs/openapi.json controller/client/models.py
+	@.venv/bin/ruff format -q controller/client/models.py
 
 bench: install
 	@$(PY) -m benchmarks $(ARGS)

@@ -11,7 +11,7 @@ from controller.cli.credentials import FILE_NAME, Credentials, state_dir
 from controller.cli.errors import BadInputError
 from controller.cli.hosts import parse_amounts
 from controller.cli.output import Column, age, field, short_id
-from controller.cli.session import Session, with_session
+from controller.cli.session import Session, listing, with_session
 from controller.cli.targets import is_part_of_id
 
 types = typer.Typer(name="type", no_args_is_help=True, help="VM types: named resource vectors.")
@@ -19,10 +19,10 @@ tokens = typer.Typer(name="token", no_args_is_help=True, help="Who may speak to 
 
 
 @types.command("list")
-@with_session
+@listing
 def list_types(session: Session) -> None:
     """List VM types."""
-    rows = list(session.api.items("vm-types"))
+    rows = list(session.api.vm_types.list())
     names = dict.fromkeys(name for row in rows for name in row["resources"])
     columns = [field("name"), field("revision", right=True)]
     columns += [Column(name, _amount(name), right=True) for name in names]
@@ -51,7 +51,7 @@ def add_type(
 
 
 @tokens.command("list")
-@with_session
+@listing
 def list_tokens(session: Session) -> None:
     """List tokens; secrets are never shown again."""
     columns = (

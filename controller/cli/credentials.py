@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.cli.errors import BadInputError
+from controller.client.connection import Connection
 
 DEFAULT_URL = "http://127.0.0.1:8732"
 FILE_NAME = "credentials.json"
@@ -62,14 +63,6 @@ def write_private(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    """An address and what to say there."""
-
-    url: str
-    token: str | None
 
 
 def find_connection(

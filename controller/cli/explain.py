@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from controller.cli.completion import complete_target
 from controller.cli.output import Column, clock, field, print_json, print_table
 from controller.cli.session import Session, with_session
 
@@ -16,7 +17,11 @@ def explain(
     session: Session,
     target: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="A request or VM: name, id or the end of it."),
+        typer.Argument(
+            metavar="NAME",
+            help="A request or VM: name, id or the end of it.",
+            autocompletion=complete_target,
+        ),
     ],
 ) -> None:
     """Say why VMs run where they run, or why they wait."""

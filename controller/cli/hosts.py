@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from controller.cli.errors import BadInputError, ProblemError
+from controller.cli.completion import complete_host
+from controller.cli.errors import BadInputError
 from controller.cli.output import Column, age, field, print_json, print_table
-from controller.cli.session import Session, with_session
+from controller.cli.session import Session, listing, with_session
+from controller.client.errors import ProblemError
 
 if TYPE_CHECKING:
-    from controller.cli.api import Json
+    from controller.client.http import Json
+    from controller.client.models import Host
 
 app = typer.Typer(
     name="host", no_args_is_help=True, help="The machines that VMs run on (operators)."
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of `fuga host list`.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Of `fuga host list`.", autocompletion=complete_host)
+]
 AmountsOption = Annotated[list[str] | None, typer.Option(metavar="RESOURCE=AMOUNT")]
 
 
@@ -30,7 +35,7 @@ def inventory(host: Mapping[str, Any], resource: str) -> str:
     return "-"
 
 
-def _columns(hosts: list[dict[str, Any]]) -> list[Column]:
+def _columns(hosts: Sequence[Host]) -> list[Column]:
     names = dict.fromkeys(each["resource"] for host in hosts for each in host["inventories"])
     return [
         field("name"),
@@ -76,10 +81,10 @@ def parse_ratios(given: list[str] | None) -> dict[str, int]:
 
 
 @app.command("list")
-@with_session
+@listing
 def list_(session: Session) -> None:
     """List hosts: state, committed/capacity of each resource, last poll."""
-    hosts = list(session.api.items("hosts"))
+    hosts = list(session.api.hosts.list())
     session.show(hosts, _columns(hosts), empty="no hosts. `fuga host add NAME URI` registers one.")
 
 
@@ -227,10 +232,10 @@ def activate(session: Session, name: NameArgument) -> None:
 @with_session
 def remove(session: Session, name: NameArgument) -> None:
     """Retire a host that holds no VMs any more; its history stays."""
-    answer = session.api.delete(f"hosts/{name}")
+    answer = session.api.hosts.delete(name)
     session.answer(answer, f"host {name} is retired")
 
 
 def _set_admin(session: Session, name: str, admin: str, message: str) -> None:
-    answer = session.api.patch(f"hosts/{name}", {"admin": admin})
+    answer = session.api.hosts.change(name, {"admin": admin})
     session.answer(answer, f"host {name} {message}")

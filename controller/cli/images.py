@@ -14,7 +14,7 @@ import typer
 
 from controller.cli.errors import BadInputError, CliError, ProblemError, WaitExpiredError
 from controller.cli.output import Column, age, field, print_json, print_table
-from controller.cli.session import Session, with_session
+from controller.cli.session import Session, listing, with_session
 
 app = typer.Typer(
     name="image", no_args_is_help=True, help="Disk images that VMs start from (operators add them)."
@@ -89,7 +89,7 @@ def _part(done: int, whole: int) -> str:
 
 
 @app.command("list")
-@with_session
+@listing
 def list_(
     session: Session,
     everything: Annotated[

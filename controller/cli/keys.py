@@ -10,7 +10,7 @@ import typer
 
 from controller.cli.errors import BadInputError
 from controller.cli.output import Column, age, field, short_id
-from controller.cli.session import Session, with_session
+from controller.cli.session import Session, listing, with_session
 from controller.cli.targets import is_part_of_id
 
 app = typer.Typer(
@@ -69,7 +69,7 @@ def add_key(
 
 
 @app.command("list")
-@with_session
+@listing
 def list_keys(
     session: Session,
     tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import typer
 
@@ -23,9 +24,10 @@ from controller.cli import (
     rounds,
     tenants,
 )
-from controller.cli.errors import CliError
+from controller.cli.errors import CliError, at_the_prompt
 from controller.cli.session import AsOption, Common, OutputOption, UrlOption
 from controller.cli.solve import solve_command
+from controller.client.errors import ApiError
 
 app = typer.Typer(
     name="fuga",
@@ -85,9 +87,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; whatever goes wrong becomes a message and an exit status."""
     try:
         app(args=arguments, prog_name="fuga")
+    except ApiError as error:
+        _end(at_the_prompt(error))
     except CliError as error:
-        typer.echo(f"fuga: {error}", err=True)
-        sys.exit(error.status)
+        _end(error)
+
+
+def _end(error: CliError) -> NoReturn:
+    typer.echo(f"fuga: {error}", err=True)
+    sys.exit(error.status)
 
 
 if __name__ == "__main__":

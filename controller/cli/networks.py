@@ -9,7 +9,7 @@ import typer
 
 from controller.cli.errors import BadInputError
 from controller.cli.output import Column, field, print_json
-from controller.cli.session import Session, with_session
+from controller.cli.session import Session, listing, with_session
 
 app = typer.Typer(name="network", no_args_is_help=True, help="What VMs are attached to.")
 
@@ -106,7 +106,7 @@ def add_network(
 
 
 @app.command("list")
-@with_session
+@listing
 def list_networks(session: Session) -> None:
     """List networks."""
     session.show(

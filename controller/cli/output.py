@@ -1,16 +1,19 @@
-"""Tables for people, JSON for programs."""
+"""Tables for people; JSON, YAML or names alone for programs."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 import typer
+
+from controller.cli.yaml_text import yaml_text
 
 WIDE = 400  #: columns where no terminal limits them
 
@@ -20,6 +23,21 @@ class OutputFormat(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+    @property
+    def for_programs(self) -> bool:
+        """Whether a program reads it: records and nothing else."""
+        return self is not OutputFormat.TABLE
+
+
+_format: ContextVar[OutputFormat] = ContextVar("format", default=OutputFormat.JSON)
+
+
+def print_records_as(output: OutputFormat) -> None:
+    """Choose how `print_json` writes, for this command."""
+    _format.set(output if output.for_programs else OutputFormat.JSON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +55,26 @@ def field(name: str, heading: str | None = None, *, right: bool = False) -> Colu
 
 
 def print_json(value: Any) -> None:
-    """Print JSON and nothing else."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print records and nothing else: as JSON, or in the form that was asked for instead."""
+    match _format.get():
+        case OutputFormat.YAML:
+            typer.echo(yaml_text(value), nl=False)
+        case OutputFormat.NAME:
+            for name in names_in(value):
+                typer.echo(name)
+        case _:
+            typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def names_in(value: Any) -> list[str]:
+    """Return what records are called: by name, else by number or id."""
+    records = value if isinstance(value, list) else [value]
+    return [_called(record) for record in records if isinstance(record, Mapping)]
+
+
+def _called(record: Mapping[str, Any]) -> str:
+    keys = ("name", "number", "id")
+    return str(next((record[key] for key in keys if record.get(key) is not None), ""))
 
 
 def print_table(

@@ -8,10 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
+from controller.cli.completion import (
+    complete_host,
+    complete_request,
+    complete_target,
+    complete_vm_type,
+)
 from controller.cli.errors import BadInputError
 from controller.cli.keys import read_public_keys, read_user_data
 from controller.cli.output import Column, age, field, print_json, short_id
-from controller.cli.session import Session, with_session
+from controller.cli.session import Session, listing, with_session
 from controller.cli.targets import LIVE_REQUEST, find_request, find_target
 from controller.cli.waiting import power_of, wait_until_gone, wait_until_running
 
@@ -108,7 +114,12 @@ VM_COLUMNS = (
 def request(
     session: Session,
     *,
-    vm_type: Annotated[str, typer.Argument(metavar="TYPE", help="Of `fuga type list`.")],
+    vm_type: Annotated[
+        str,
+        typer.Argument(
+            metavar="TYPE", help="Of `fuga type list`.", autocompletion=complete_vm_type
+        ),
+    ],
     count: Annotated[int, typer.Option("-n", "--count", help="How many VMs.")] = 1,
     min_count: Annotated[
         int | None,
@@ -129,7 +140,8 @@ def request(
         ),
     ] = None,
     host: Annotated[
-        list[str] | None, typer.Option(metavar="HOST", help="Only on these hosts.")
+        list[str] | None,
+        typer.Option(metavar="HOST", help="Only on these hosts.", autocompletion=complete_host),
     ] = None,
     network: Annotated[
         str | None, typer.Option(help="Of `fuga network list`; else each host's own.")
@@ -209,7 +221,7 @@ def request(
         )
 
 
-@with_session
+@listing
 def requests(
     session: Session,
     tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
@@ -219,7 +231,7 @@ def requests(
     ] = False,
 ) -> None:
     """List requests: what is placed, what runs, what waits and why."""
-    found = session.api.items("requests", tenant=tenant, state=state)
+    found = session.api.requests.list(tenant=tenant, state=state)
     rows = [each for each in found if everything or state or each["state"] in LIVE_REQUEST]
     session.show(
         rows,
@@ -228,20 +240,26 @@ def requests(
     )
 
 
-@with_session
+@listing
 def vms(
     session: Session,
     tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
     request: Annotated[
-        str | None, typer.Option(help="Of that request only: name, id or the end of it.")
+        str | None,
+        typer.Option(
+            help="Of that request only: name, id or the end of it.",
+            autocompletion=complete_request,
+        ),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="On that host only.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="On that host only.", autocompletion=complete_host)
+    ] = None,
 ) -> None:
     """List VMs and where they run."""
     request_id = None
     if request is not None:
         request_id = find_request(session.api, request)["id"]
-    rows = session.api.items("vms", tenant=tenant, request=request_id, host=host)
+    rows = session.api.vms.list(tenant=tenant, request=request_id, host=host)
     session.show(rows, VM_COLUMNS, empty="no VMs. `fuga request small -n 4` asks for some.")
 
 
@@ -250,7 +268,11 @@ def rm(
     session: Session,
     targets: Annotated[
         list[str],
-        typer.Argument(metavar="NAME...", help="Requests or VMs: name, id or the end of it."),
+        typer.Argument(
+            metavar="NAME...",
+            help="Requests or VMs: name, id or the end of it.",
+            autocompletion=complete_target,
+        ),
     ],
     wait: Annotated[bool, typer.Option("--wait", help="Until they are gone.")] = False,
     timeout: TimeoutOption = 120,

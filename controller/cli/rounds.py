@@ -9,7 +9,7 @@ import typer
 
 from controller.cli.errors import CliError
 from controller.cli.output import Column, clock, field, print_json, print_table
-from controller.cli.session import Session, with_session
+from controller.cli.session import Session, listing, with_session
 
 app = typer.Typer(
     name="rounds",
@@ -70,7 +70,7 @@ COLUMNS = (
 
 
 @app.callback()
-@with_session
+@listing
 def rounds(
     session: Session,
     last: Annotated[int, typer.Option("--last", "-n", help="So many of the newest.", min=1)] = 100,
@@ -110,6 +110,7 @@ def show(session: Session, number: NumberArgument) -> None:
         ("inputs digest", found.get("inputs_digest")),
         ("bound", _bound(found.get("bound"))),
         ("off fair", off_fair(found.get("fair_distance"))),
+        ("inputs", None if found.get("replayable", True) else "purged: no replay any more"),
     ):
         if value is not None:
             typer.echo(f"{label:18}{value}")
@@ -171,7 +172,7 @@ EVENT_COLUMNS = (
 )
 
 
-@with_session
+@listing
 def events(
     session: Session,
     after: Annotated[int, typer.Option(help="Only those with a greater id.", min=0)] = 0,

@@ -11,23 +11,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from controller.cli.credentials import Connection, find_connection
-from controller.cli.output import Column, OutputFormat, print_json, print_table
+from controller.cli.credentials import find_connection
+from controller.cli.errors import BadInputError
+from controller.cli.output import Column, OutputFormat, print_json, print_records_as, print_table
 
 if TYPE_CHECKING:
-    from controller.cli.api import Api
+    from controller.client.connection import Connection
+    from controller.client.http import Client
 
 P = ParamSpec("P")
 
 OutputOption = Annotated[
     OutputFormat | None,
-    typer.Option("-o", "--output", help="Tables for people, JSON for programs.", metavar="FORMAT"),
+    typer.Option(
+        "-o", "--output", help="table; for programs json, yaml or name.", metavar="FORMAT"
+    ),
 ]
 AsOption = Annotated[
     str | None, typer.Option("--as", metavar="TENANT", help="Speak with that tenant's token.")
 ]
 UrlOption = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="The API's address; else FUGA_URL.")
+]
+
+WatchOption = Annotated[
+    bool, typer.Option("--watch", "-w", help="Show it again every two seconds, until Ctrl-C.")
 ]
 
 
@@ -53,18 +61,20 @@ class Session:
         self, common: Common, environ: Mapping[str, str], *, before_another: bool = False
     ) -> None:
         self.before_another = before_another  #: a group's own command, and one of the group follows
-        self.json = common.output is OutputFormat.JSON
+        output = common.output or OutputFormat.TABLE
+        self.json = output.for_programs  #: a program reads: records and no sentences
+        print_records_as(output)
         self._common = common
         self._environ = environ
-        self._api: Api | None = None
+        self._api: Client | None = None
 
     @property
-    def api(self) -> Api:
+    def api(self) -> Client:
         """The API with the token in force."""
         if self._api is None:
-            from controller.cli.api import Api  # noqa: PLC0415 - httpx takes its time
+            from controller.client.http import Client  # noqa: PLC0415 - httpx takes its time
 
-            self._api = Api(self.connection)
+            self._api = Client(self.connection, agent="fuga-cli")
         return self._api
 
     @property
@@ -101,19 +111,33 @@ class Session:
 
 def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
     """Give a command its `Session`, and the options -o, --as and --url."""
+    return _as_command(command, watchable=False)
+
+
+def listing(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+    """Give a command that lists its `Session`, the same options, and --watch."""
+    return _as_command(command, watchable=True)
+
+
+def _as_command(
+    command: Callable[Concatenate[Session, P], None], *, watchable: bool
+) -> Callable[..., None]:
     inner = inspect.signature(command, eval_str=True)
     parameters = list(inner.parameters.values())[1:]
     parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    for name, annotation in (
-        ("output", OutputOption),
-        ("as_tenant", AsOption),
-        ("url", UrlOption),
-    ):
-        parameters.append(
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-            )
+    options: list[tuple[str, Any, Any]] = [
+        ("output", OutputOption, None),
+        ("as_tenant", AsOption, None),
+        ("url", UrlOption, None),
+    ]
+    if watchable:
+        options.insert(0, ("watched", WatchOption, False))
+    parameters += [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
         )
+        for name, annotation, default in options
+    ]
     parameters.append(
         inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     )
@@ -125,9 +149,13 @@ def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[.
         before = context.obj if isinstance(context.obj, Common) else Common()
         context.obj = here.over(before)
         follows = context.invoked_subcommand is not None
+        watched = given.pop("watched", False)
         session = Session(context.obj, os.environ, before_another=follows)
         try:
-            command(session, **given)  # type: ignore[call-arg]  # Typer fills them by name
+            if watched and not follows:
+                _watch(session, lambda: command(session, **given))  # type: ignore[call-arg]  # as below
+            else:
+                command(session, **given)  # type: ignore[call-arg]  # Typer fills them by name
         finally:
             session.close()
 
@@ -135,3 +163,11 @@ def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[.
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     del run.__wrapped__  # Typer would read its hints instead
     return run
+
+
+def _watch(session: Session, show: Callable[[], None]) -> None:
+    if session.json:
+        raise BadInputError("--watch is for people: leave out -o, or ask again and again")
+    from controller.cli.watching import watch  # noqa: PLC0415
+
+    watch(show)

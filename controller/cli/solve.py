@@ -56,7 +56,10 @@ def solve_command(
     for 2,000,000 VMs.
     """
     before = ctx.obj if isinstance(ctx.obj, Common) else Common()
-    as_json = (output or before.output) is OutputFormat.JSON
+    form = output or before.output or OutputFormat.TABLE
+    if form not in (OutputFormat.TABLE, OutputFormat.JSON):
+        raise BadInputError(f"-o: found {form.value!r}, allowed are table and json")
+    as_json = form is OutputFormat.JSON
     if list_policies:
         from controller.cli.solving import catalogue  # noqa: PLC0415
 

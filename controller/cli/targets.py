@@ -6,10 +6,11 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from controller.cli.errors import BadInputError, ProblemError
+from controller.cli.errors import BadInputError
+from controller.client.errors import ProblemError
 
 if TYPE_CHECKING:
-    from controller.cli.api import Api, Json
+    from controller.client.http import Client, Json
 
 LIVE_REQUEST = frozenset({"pending", "partly_placed", "placed"})
 _SHORTEST_PART = 4
@@ -38,7 +39,7 @@ class Target:
         return bool(self.record["desired"] != "deleted")
 
 
-def find_target(api: Api, typed: str) -> Target:
+def find_target(api: Client, typed: str) -> Target:
     """Find a request or VM by id, name, or the beginning or end of an id.
 
     A name may have been used before: what lives goes first, then the newest.
@@ -59,7 +60,7 @@ def find_target(api: Api, typed: str) -> Target:
     )
 
 
-def _by_id(api: Api, typed: str) -> list[Target]:
+def _by_id(api: Client, typed: str) -> list[Target]:
     try:
         whole = uuid.UUID(typed)
     except ValueError:
@@ -73,13 +74,13 @@ def _by_id(api: Api, typed: str) -> list[Target]:
     return []
 
 
-def _by_name(api: Api, typed: str) -> list[Target]:
+def _by_name(api: Client, typed: str) -> list[Target]:
     requests = [Target("request", each) for each in api.items("requests", name=typed)]
     vms = [Target("vm", each) for each in api.items("vms", name=typed)]
     return [each for each in requests + vms if each.record["name"] == typed]
 
 
-def _by_part(api: Api, typed: str) -> list[Target]:
+def _by_part(api: Client, typed: str) -> list[Target]:
     if len(typed) < _SHORTEST_PART or not set(typed.lower()) <= set("0123456789abcdef-"):
         return []
     return [
@@ -95,7 +96,7 @@ def is_part_of_id(typed: str, whole: object) -> bool:
     return str(whole).startswith(typed.lower()) or str(whole).endswith(typed.lower())
 
 
-def find_request(api: Api, typed: str) -> Json:
+def find_request(api: Client, typed: str) -> Json:
     """Find a request; the name of a VM is not good enough."""
     target = find_target(api, typed)
     if target.kind != "request":

@@ -7,14 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
+from controller.cli.completion import complete_tenant
 from controller.cli.output import Column, field, print_json, print_table
-from controller.cli.session import Session, with_session
+from controller.cli.session import Session, listing, with_session
 
 app = typer.Typer(
     name="tenant", no_args_is_help=True, help="Whose share is accounted, and their groups."
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of `fuga tenant list`.")]
+NameArgument = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="Of `fuga tenant list`.", autocompletion=complete_tenant),
+]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Change nothing: show what it would do to shares.")
 ]
@@ -22,7 +26,7 @@ TOP = "/"  #: what a command line writes for no group
 
 
 @app.command("list")
-@with_session
+@listing
 def list_(session: Session) -> None:
     """List tenants below their groups: weight, share of the pool, and what is theirs of it."""
     shares = session.api.get("shares")["items"]

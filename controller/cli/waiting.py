@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from controller.cli.errors import ApiUnreachableError, CliError, ProblemError, WaitExpiredError
+from controller.cli.errors import CliError, WaitExpiredError
 from controller.cli.output import text
+from controller.client.errors import ApiUnreachableError, ProblemError
 
 if TYPE_CHECKING:
-    from controller.cli.api import Api, Json
     from controller.cli.targets import Target
+    from controller.client.http import Client, Json
 
 _LOOK_EVERY_S = 0.5
 
@@ -50,7 +51,9 @@ def progress(*, quiet: bool = False) -> Iterator[Progress]:
         yield plain
 
 
-def wait_until_running(api: Api, request: Json, *, timeout_s: float, quiet: bool = False) -> Json:
+def wait_until_running(
+    api: Client, request: Json, *, timeout_s: float, quiet: bool = False
+) -> Json:
     """Look at a request until all its VMs run.
 
     Raises
@@ -88,7 +91,7 @@ def wait_until_running(api: Api, request: Json, *, timeout_s: float, quiet: bool
 
 
 def wait_until_gone(
-    api: Api, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
+    api: Client, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
 ) -> list[Json]:
     """Look until no VM of the targets is left on a host."""
     left = list(targets)
@@ -115,7 +118,7 @@ def wait_until_gone(
 
 
 def wait_until_switched(
-    api: Api, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
+    api: Client, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
 ) -> list[Json]:
     """Look until nothing that was asked of the power of these VMs is left to do."""
     busy: list[Json] = []
@@ -143,14 +146,14 @@ def power_of(vm: Mapping[str, Any]) -> str:
     return f"{state}, {why}" if why else state
 
 
-def _vms_of(api: Api, target: Target) -> Iterator[Json]:
+def _vms_of(api: Client, target: Target) -> Iterator[Json]:
     if target.kind == "vm":
         yield api.get(target.path)
     else:
         yield from api.items("vms", request=target.record["id"])
 
 
-def wait_for_host(api: Api, host: Json, *, timeout_s: float, quiet: bool = False) -> Json:
+def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = False) -> Json:
     """Look at a new host until the monitor reached it."""
     seen = host
     with progress(quiet=quiet) as show:
@@ -170,7 +173,7 @@ def wait_for_host(api: Api, host: Json, *, timeout_s: float, quiet: bool = False
     )
 
 
-def reasons(api: Api, request: Mapping[str, Any]) -> list[str]:
+def reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
     """Say why VMs of a request do not run, a line each."""
     lines = []
     waiting = request.get("waiting")

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from controller.cli.credentials import Credentials
-from controller.cli.errors import BadInputError, CliError, ProblemError
+from controller.cli.errors import BadInputError, CliError
+from controller.client.errors import ProblemError
 from controller.embedded.lab_hosts import QEMU, Lab
 from controller.embedded.state import LAB_IMAGE
 
 if TYPE_CHECKING:
-    from controller.cli.api import Api, Json
+    from controller.client.http import Client, Json
     from registry import Registry
 
 RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")
@@ -51,7 +52,7 @@ def sound_credentials(registry: Registry, found: Credentials | None, url: str) -
     return Credentials(url=url, operator=operator, tenants=tenants)
 
 
-def add_catalogue(api: Api) -> None:
+def add_catalogue(api: Client) -> None:
     """Put the paper's VM types and two tenants on offer, those that are missing."""
     for name, amounts in VM_TYPES.items():
         if _missing(api, f"vm-types/{name}"):
@@ -63,7 +64,7 @@ def add_catalogue(api: Api) -> None:
 
 
 def add_tenant_tokens(
-    api: Api, credentials: Credentials, keep: Callable[[Credentials], None]
+    api: Client, credentials: Credentials, keep: Callable[[Credentials], None]
 ) -> Credentials:
     """Make the tokens that the file lacks, and keep each at once."""
     for name in TENANTS:
@@ -97,7 +98,7 @@ def lab_bodies(lab: Lab) -> list[dict[str, Any]]:
     ]
 
 
-def add_lab_image(api: Api, file: Path) -> str:
+def add_lab_image(api: Client, file: Path) -> str:
     """Put the lab's guest on offer, unless the newest revision is that very file."""
     with file.open("rb") as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
@@ -117,7 +118,7 @@ def add_lab_image(api: Api, file: Path) -> str:
     return f"{newest['name']}:{newest['revision']}"
 
 
-def add_hosts(api: Api, bodies: Sequence[Mapping[str, Any]]) -> list[str]:
+def add_hosts(api: Client, bodies: Sequence[Mapping[str, Any]]) -> list[str]:
     """Register the hosts that are not registered; return their names."""
     known = {host["name"]: host for host in api.items("hosts")}
     added = []
@@ -139,7 +140,7 @@ def add_hosts(api: Api, bodies: Sequence[Mapping[str, Any]]) -> list[str]:
     return added
 
 
-def hosts_up(api: Api, names: Sequence[str]) -> tuple[list[Json], list[Json]]:
+def hosts_up(api: Client, names: Sequence[str]) -> tuple[list[Json], list[Json]]:
     """Return which of the hosts are up, and which are not."""
     wanted = set(names)
     hosts = [host for host in api.items("hosts") if host["name"] in wanted]
@@ -147,7 +148,7 @@ def hosts_up(api: Api, names: Sequence[str]) -> tuple[list[Json], list[Json]]:
     return well, [host for host in hosts if host["health"] != "up"]
 
 
-def _missing(api: Api, path: str) -> bool:
+def _missing(api: Client, path: str) -> bool:
     try:
         api.get(path)
     except ProblemError as problem:

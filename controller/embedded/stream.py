@@ -10,7 +10,7 @@ from controller.cli.output import clock
 from controller.cli.rounds import decided_by, shares
 
 if TYPE_CHECKING:
-    from controller.cli.api import Api
+    from controller.client.http import Client
 
 _ROUNDS = 20
 
@@ -18,7 +18,7 @@ _ROUNDS = 20
 class StatusStream:
     """Looks at the API and says what is new since it looked last."""
 
-    def __init__(self, api: Api, say: Callable[[str], None]) -> None:
+    def __init__(self, api: Client, say: Callable[[str], None]) -> None:
         self._api = api
         self._say = say
         self._round: int | None = None

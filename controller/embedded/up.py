@@ -16,11 +16,12 @@ from typing import Any, Final
 
 import typer
 
-from controller.cli.api import Api
-from controller.cli.credentials import Connection, Credentials
+from controller.cli.credentials import Credentials
 from controller.cli.doctor import load_settings
 from controller.cli.errors import CliError
 from controller.cli.waiting import progress
+from controller.client.connection import Connection
+from controller.client.http import Client
 from controller.embedded import setup
 from controller.embedded.address import choose_address
 from controller.embedded.detached import tell_ready
@@ -98,7 +99,7 @@ class Up:
     memory: Memory = field(init=False)
     credentials: Credentials = field(init=False)
     supervisor: Supervisor | None = None
-    api: Api | None = None
+    api: Client | None = None
 
     def start(self) -> None:
         """Bring everything up; what is there already is kept."""
@@ -129,7 +130,7 @@ class Up:
         """Keep the processes running and tell what happens, until interrupted."""
         assert self.supervisor is not None and self.api is not None  # noqa: S101, PT018
         connection = Connection(url=self.api.url, token=self.credentials.operator)
-        looking = Api(connection, timeout_s=_LOOK_EVERY_S, retry_after_s=())
+        looking = Client(connection, timeout_s=_LOOK_EVERY_S, retry_after_s=())
         stream = StatusStream(looking, lambda line: say(f"{time.strftime('%H:%M:%S')} {line}"))
         look_at = 0.0
         while True:
@@ -235,7 +236,7 @@ class Up:
         environ = child_environ(os.environ, self.state.path, listen, uris, image=image)
         self.supervisor = Supervisor(self.state.logs, self.state.processes, environ, say)
         connection = Connection(url=url, token=self.credentials.operator)
-        self.api = Api(connection, timeout_s=10.0)
+        self.api = Client(connection, timeout_s=10.0)
         with self._step("processes") as done:
             for name, command in PROCESSES.items():
                 self.supervisor.start(name, command)

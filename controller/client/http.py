@@ -1,4 +1,4 @@
-"""The REST API as the commands see it: plain JSON in and out, problems as errors."""
+"""Calls the REST API: plain JSON in and out, problems as errors, lost calls made again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any, BinaryIO, Final, TypeAlias
 
 import httpx
 
-from controller.cli.credentials import Connection
-from controller.cli.errors import ApiUnreachableError, ProblemError
+from controller.client import models
+from controller.client.collections import Collection
+from controller.client.connection import Connection
+from controller.client.errors import ApiUnreachableError, ProblemError
 
 Json: TypeAlias = dict[str, Any]
 
@@ -21,8 +23,8 @@ _UPLOAD_TIMEOUT_S: Final = 600.0  #: of a silence: the API checks and stores wha
 _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0)  #: pauses between attempts
 
 
-class Api:
-    """Calls below ``/v1``.
+class Client:
+    """Calls below ``/v1``: any path, and the collections with their types.
 
     Every creating POST carries an Idempotency-Key that stays the same over the
     attempts, so that a lost answer never makes two of a thing.
@@ -33,11 +35,12 @@ class Api:
         connection: Connection,
         *,
         timeout_s: float = 30.0,
+        agent: str = "fuga-client",
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
         retry_after_s: tuple[float, ...] = _RETRY_AFTER_S,
     ) -> None:
-        headers = {"Accept": "application/json", "User-Agent": "fuga-cli"}
+        headers = {"Accept": "application/json", "User-Agent": agent}
         if connection.token:
             headers["Authorization"] = f"Bearer {connection.token}"
         self.url = connection.url
@@ -51,22 +54,38 @@ class Api:
             transport=transport,
             trust_env=False,
         )
+        self.requests = Collection[models.Request](self, "requests")
+        self.vms = Collection[models.Vm](self, "vms")
+        self.vm_types = Collection[models.VmType](self, "vm-types")
+        self.tenants = Collection[models.Tenant](self, "tenants")
+        self.hosts = Collection[models.Host](self, "hosts")
+        self.rounds = Collection[models.RoundSummary](self, "rounds")
 
     def get(self, path: str, **query: Any) -> Json:
         """Read one thing, or one page."""
-        return self._call("GET", path, query=query)
+        return self._content(self._call("GET", path, query=query))
+
+    def versioned(self, path: str) -> tuple[Json, str | None]:
+        """Read one thing, and its version for ``if_match``."""
+        answer = self._call("GET", path)
+        return self._content(answer), answer.headers.get("ETag")
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Json:
         """Create something, once."""
-        return self._call("POST", path, query=query, body=body or {}, key=str(uuid.uuid4()))
+        key = {"Idempotency-Key": str(uuid.uuid4())}
+        answer = self._call("POST", path, query=query, body=body or {}, headers=key)
+        return self._content(answer)
 
-    def patch(self, path: str, body: Mapping[str, Any], **query: Any) -> Json:
-        """Change something."""
-        return self._call("PATCH", path, query=query, body=body)
+    def patch(
+        self, path: str, body: Mapping[str, Any], *, if_match: str | None = None, **query: Any
+    ) -> Json:
+        """Change something; with ``if_match`` only while it is of that version."""
+        condition = _condition(if_match)
+        return self._content(self._call("PATCH", path, query=query, body=body, headers=condition))
 
-    def delete(self, path: str) -> Json:
-        """Remove something."""
-        return self._call("DELETE", path)
+    def delete(self, path: str, *, if_match: str | None = None) -> Json:
+        """Remove something; with ``if_match`` only while it is of that version."""
+        return self._content(self._call("DELETE", path, headers=_condition(if_match)))
 
     def upload(
         self,
@@ -131,17 +150,17 @@ class Api:
         *,
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
-        key: str | None = None,
-    ) -> Json:
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
         response = self._send(
             method,
             f"/v1/{path}",
             params={name: value for name, value in (query or {}).items() if value is not None},
             json=body,
-            headers={"Idempotency-Key": key} if key else None,
+            headers=headers,
         )
         if response.is_success:
-            return self._content(response)
+            return response
         raise ProblemError(response.status_code, _problem(response))
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
@@ -172,6 +191,10 @@ class Api:
         if not isinstance(content, dict):
             raise ApiUnreachableError(self.url, "what answers there is not fuga's API")
         return content
+
+
+def _condition(if_match: str | None) -> dict[str, str] | None:
+    return {"If-Match": if_match} if if_match is not None else None
 
 
 def _problem(response: httpx.Response) -> Mapping[str, Any]:

@@ -3,9 +3,10 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from controller.cli.api import Api
-from controller.cli.credentials import Connection
-from controller.cli.errors import ApiUnreachableError, ProblemError
+from controller.cli.errors import at_the_prompt
+from controller.client.connection import Connection
+from controller.client.errors import ApiUnreachableError, ProblemError
+from controller.client.http import Client
 
 HERE = Connection(url="http://api.test", token="secret")
 
@@ -16,7 +17,7 @@ class Wire:
     def __init__(self, *outcomes: httpx.Response | Exception) -> None:
         self.outcomes = list(outcomes)
         self.sent: list[httpx.Request] = []
-        self.api = Api(HERE, transport=httpx.MockTransport(self._answer), sleep=lambda _s: None)
+        self.api = Client(HERE, transport=httpx.MockTransport(self._answer), sleep=lambda _s: None)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.sent.append(request)
@@ -86,7 +87,7 @@ def test_an_error_without_a_document_still_says_something() -> None:
     with pytest.raises(ProblemError, match="502") as refused:
         wire.api.get("vms")
 
-    assert refused.value.status == 1
+    assert at_the_prompt(refused.value).status == 1
 
 
 def test_no_more_is_read_of_a_list_than_is_wanted() -> None:

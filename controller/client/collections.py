@@ -1,0 +1,73 @@
+"""The things of one kind, with the type that the published description gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar, cast
+from urllib.parse import quote
+
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """Calls paths below ``/v1``."""
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        """Read."""
+
+    def versioned(self, path: str) -> tuple[dict[str, Any], str | None]:
+        """Read, with the version."""
+
+    def post(
+        self, path: str, body: Mapping[str, Any] | None = None, **query: Any
+    ) -> dict[str, Any]:
+        """Create."""
+
+    def patch(
+        self, path: str, body: Mapping[str, Any], *, if_match: str | None = None, **query: Any
+    ) -> dict[str, Any]:
+        """Change."""
+
+    def delete(self, path: str, *, if_match: str | None = None) -> dict[str, Any]:
+        """Remove."""
+
+    def items(
+        self, path: str, *, most: int | None = None, **query: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Walk through a list."""
+
+
+class Collection(Generic[T]):
+    """What is below one path."""
+
+    def __init__(self, caller: Caller, path: str) -> None:
+        self.caller = caller
+        self.path = path
+
+    def list(self, *, most: int | None = None, **query: Any) -> Iterator[T]:
+        """Walk through all of them, page by page, or at most so many."""
+        return cast(Iterator[T], self.caller.items(self.path, most=most, **query))
+
+    def get(self, key: object) -> T:
+        """Read one."""
+        return cast(T, self.caller.get(self._of(key)))
+
+    def read(self, key: object) -> tuple[T, str | None]:
+        """Read one with its version, for ``if_match``."""
+        found, version = self.caller.versioned(self._of(key))
+        return cast(T, found), version
+
+    def create(self, body: Mapping[str, Any]) -> T:
+        """Create one, once, however often the call has to be repeated."""
+        return cast(T, self.caller.post(self.path, body))
+
+    def change(self, key: object, body: Mapping[str, Any], *, if_match: str | None = None) -> T:
+        """Change one; with ``if_match`` only while it is of that version."""
+        return cast(T, self.caller.patch(self._of(key), body, if_match=if_match))
+
+    def delete(self, key: object, *, if_match: str | None = None) -> T:
+        """Remove one; with ``if_match`` only while it is of that version."""
+        return cast(T, self.caller.delete(self._of(key), if_match=if_match))
+
+    def _of(self, key: object) -> str:
+        return f"{self.path}/{quote(str(key), safe='')}"

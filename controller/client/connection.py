@@ -1,0 +1,13 @@
+"""Where the API is, and who calls: apart from the client, since that is slow to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """An address and what to say there."""
+
+    url: str
+    token: str | None

@@ -1,0 +1,82 @@
+"""Write the types of the Python client from the published description of the API.
+
+    python -m controller.client.generate docs/openapi.json controller/client/models.py
+
+Its lines are as long as they come; `ruff format` breaks them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+#: Of no use to who calls: pages are walked through, problems are errors.
+_LEFT_OUT: Final = re.compile(r"PageOf_|EventsPage|HTTPValidation|Validation|Problem")
+_PLAIN: Final = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "null": "None",
+}
+_HEAD: Final = '''"""What the API takes and answers, from docs/openapi.json (`make api-docs`)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+'''
+
+
+def models(document: Mapping[str, Any]) -> str:
+    """Return the module."""
+    schemas = document["components"]["schemas"]
+    written = [
+        "\n".join(_class(name, schema))
+        for name, schema in sorted(schemas.items())
+        if not _LEFT_OUT.match(name)
+    ]
+    return _HEAD + "".join(f"\n\n{each}\n" for each in written)
+
+
+def _class(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    if "properties" not in schema:
+        yield f"{_name(name)}: TypeAlias = {type_of(schema)}"
+        return
+    yield f"class {_name(name)}(TypedDict):"
+    said = str(schema.get("description") or f"{name}.").partition("\n\n")[0]
+    yield f'    """{" ".join(said.split())[:90]}"""'
+    yield ""
+    required = schema.get("required", ())
+    for field, of in schema["properties"].items():
+        written = type_of(of)
+        yield f"    {field}: {written if field in required else f'NotRequired[{written}]'}"
+
+
+def type_of(schema: Mapping[str, Any]) -> str:
+    """Return the annotation of a schema."""
+    if "$ref" in schema:
+        return _name(schema["$ref"].rsplit("/", 1)[1])
+    if "enum" in schema or "const" in schema:
+        values = schema.get("enum", [schema.get("const")])
+        return f"Literal[{', '.join(repr(each) for each in values)}]"
+    if "anyOf" in schema:
+        return " | ".join(dict.fromkeys(type_of(each) for each in schema["anyOf"]))
+    kind = schema.get("type")
+    if kind == "array":
+        return f"list[{type_of(schema.get('items', {}))}]"
+    if kind == "object":
+        of = schema.get("additionalProperties")
+        return f"dict[str, {type_of(of) if isinstance(of, Mapping) else 'Any'}]"
+    return _PLAIN.get(str(kind), "Any")
+
+
+def _name(name: str) -> str:
+    return re.sub(r"\W", "", name)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(models(json.loads(Path(sys.argv[1]).read_text())))

@@ -1,0 +1,735 @@
+"""What the API takes and answers, from docs/openapi.json (`make api-docs`)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+
+class Alive(TypedDict):
+    """The process answers."""
+
+    status: NotRequired[Literal["ok"]]
+
+
+AssignmentState: TypeAlias = Literal[
+    "reserved", "creating", "active", "releasing", "released", "quarantined"
+]
+
+
+class Capacity(TypedDict):
+    """How many more VMs of a type fit now. Requests that wait are not counted in."""
+
+    classes: list[HostClass]
+    demand: dict[str, int]
+    fits: int
+    hosts: int
+    open: int
+    runs_out_first: str | None
+    vm_type: str
+
+
+CopyState: TypeAlias = Literal["absent", "uploading", "present", "failed", "removing"]
+
+
+class DomainReport(TypedDict):
+    """One domain as the monitor saw it. Without an ``assignment_id`` it is a stranger."""
+
+    assignment_id: NotRequired[str | None]
+    cpu_time_ns: NotRequired[int | None]
+    disk_gib: int
+    generation: NotRequired[int | None]
+    memory_mib: int
+    memory_used_mib: NotRequired[int | None]
+    name: str
+    state: str
+    uuid: str
+    vcpus: int
+
+
+class Effect(TypedDict):
+    """What a change of the tree means for a tenant or group; None where it is not there."""
+
+    entitlement_after: float | None
+    entitlement_before: float | None
+    is_group: bool
+    name: str
+    parent_after: str | None
+    parent_before: str | None
+    share: float
+    target_after: float | None
+    target_before: float | None
+
+
+class Effects(TypedDict):
+    """What a change that was not applied would do, groups before their members."""
+
+    applied: NotRequired[Literal[False]]
+    tenants: list[Effect]
+
+
+class Event(TypedDict):
+    """Something that changed, who did it and why."""
+
+    actor: str
+    at: str
+    data: dict[str, Any]
+    event: str | None
+    from_state: str | None
+    id: int
+    kind: str
+    reason: str | None
+    subject_id: str
+    subject_type: str
+    tenant: str | None
+    to_state: str | None
+
+
+class Host(TypedDict):
+    """A physical machine running libvirt."""
+
+    admin: HostAdmin
+    base_volume: str | None
+    created_at: str
+    domain_type: str
+    health: HostHealth
+    held_back_until: str | None
+    id: str
+    inventories: list[Inventory]
+    labels: list[str]
+    last_error: str | None
+    last_polled_at: str | None
+    max_builds: int
+    memory_backing_mib: int | None
+    missed_polls: int
+    name: str
+    network: str
+    pool: str
+    uri: str
+    version: int
+
+
+HostAdmin: TypeAlias = Literal["active", "draining", "maintenance", "retired"]
+
+
+class HostChange(TypedDict):
+    """Change a host; what is not named stays as it is."""
+
+    admin: NotRequired[Literal["active", "draining", "maintenance"] | None]
+    labels: NotRequired[list[str] | None]
+    max_builds: NotRequired[int | None]
+    overrides: NotRequired[dict[str, Any] | None]
+    ratios: NotRequired[dict[str, Any] | None]
+    reserved: NotRequired[dict[str, Any] | None]
+
+
+class HostClass(TypedDict):
+    """Hosts alike in labels and capacity."""
+
+    capacity: dict[str, int]
+    fits: int
+    hosts: int
+    labels: list[str]
+    open: int
+    runs_out_first: str | None
+
+
+HostHealth: TypeAlias = Literal["enrolling", "up", "unreachable", "down"]
+
+
+class HostInput(TypedDict):
+    """Register a host. It is ``enrolling`` until the monitor has reached it."""
+
+    base_volume: NotRequired[str | None]
+    domain_type: NotRequired[Literal["kvm", "qemu", "test"]]
+    labels: NotRequired[list[str]]
+    max_builds: NotRequired[int]
+    memory_backing_mib: NotRequired[int | None]
+    name: str
+    network: NotRequired[str]
+    overrides: NotRequired[dict[str, Any]]
+    pool: NotRequired[str]
+    ratios: NotRequired[dict[str, Any]]
+    reserved: NotRequired[dict[str, Any]]
+    uri: str
+
+
+class HostReport(TypedDict):
+    """One look at a host. Consumption is None where the driver does not tell."""
+
+    cpu_busy_percent: float | None
+    detected: dict[str, int]
+    disk_used_gib: int | None
+    domains: list[DomainReport]
+    hostname: str
+    memory_used_mib: int | None
+    polled_at: str
+    started_at: str
+    took_ms: int
+    volumes: list[str]
+
+
+class Image(TypedDict):
+    """One revision of a disk image that VMs' disks rest on."""
+
+    created_at: str
+    format: Literal["qcow2", "raw"]
+    id: str
+    last_error: str | None
+    min_memory_mib: int
+    name: str
+    received_bytes: int
+    removed_at: str | None
+    revision: int
+    seed_kind: Literal["none", "nocloud"]
+    sha256: str
+    size_bytes: int | None
+    source: str | None
+    state: ImageState
+    virtual_size_bytes: int | None
+
+
+class ImageCopies(TypedDict):
+    """An image's copies, all of them: at most one per host."""
+
+    items: list[ImageCopy]
+
+
+class ImageCopy(TypedDict):
+    """An image on one host."""
+
+    attempts: int
+    disk_gib: int
+    host: str
+    id: str
+    image: str
+    last_error: str | None
+    present_at: str | None
+    size_bytes: int
+    state: CopyState
+    uploaded_bytes: int
+
+
+class ImageInput(TypedDict):
+    """Have an image fetched."""
+
+    format: NotRequired[Literal["qcow2", "raw"]]
+    min_memory_mib: NotRequired[int]
+    name: str
+    seed_kind: NotRequired[Literal["none", "nocloud"]]
+    sha256: str
+    url: str
+
+
+ImageState: TypeAlias = Literal["importing", "ready", "failed", "removed"]
+
+
+class Inventory(TypedDict):
+    """What one host offers of one resource."""
+
+    capacity: int
+    committed: int
+    detected: int | None
+    foreign: int
+    override: int | None
+    ratio_thousandths: int
+    reserved: int
+    resource: str
+
+
+class MembershipInput(TypedDict):
+    """The VMs belong to a group of the tenant's; its first member makes it."""
+
+    group: str
+    soft: NotRequired[bool]
+
+
+class MembershipRule(TypedDict):
+    """A request's VMs belong to a group of its tenant's."""
+
+    group: str
+    soft: NotRequired[bool]
+
+
+class Network(TypedDict):
+    """A network that VMs may be put on."""
+
+    addresses: int
+    addresses_used: int
+    default: NetworkSource | None
+    hosts: dict[str, NetworkSource]
+    name: str
+    subnet: Subnet | None
+
+
+class NetworkChange(TypedDict):
+    """Say what hosts call a network; null: as its default says."""
+
+    hosts: dict[str, Any]
+
+
+class NetworkInput(TypedDict):
+    """Add a network."""
+
+    default: NotRequired[NetworkSourceInput | None]
+    hosts: NotRequired[dict[str, Any]]
+    name: str
+    subnet: NotRequired[SubnetInput | None]
+
+
+class NetworkSource(TypedDict):
+    """What a host calls a network: a network of its libvirt, or a bridge."""
+
+    kind: Literal["network", "bridge"]
+    name: str
+
+
+class NetworkSourceInput(TypedDict):
+    """What a host calls a network: a network of its libvirt, or a bridge."""
+
+    kind: NotRequired[Literal["network", "bridge"]]
+    name: str
+
+
+class ObstacleExplanation(TypedDict):
+    """One reason why hosts take no VM of it; a host may have several."""
+
+    hosts: int
+    kind: str
+    missing: int | None
+    only: int
+    only_hosts: list[str]
+    what: str | None
+
+
+class PlacedVm(TypedDict):
+    """Where one VM of a request is."""
+
+    host: str | None
+    name: str
+    observed: str
+    round: int | None
+    vm: str
+
+
+class Power(TypedDict):
+    """What is asked of a VM's power and not done yet."""
+
+    asked_at: str
+    asked_by: str
+    force_at: str | None
+    last_error: str | None
+    state: PowerState
+    timeout_s: int
+    waits_for: str | None
+
+
+PowerState: TypeAlias = Literal[
+    "idle", "stopping", "shutting_down", "starting", "rebooting", "restarting"
+]
+
+
+class Ready(TypedDict):
+    """The database answers and its schema fits."""
+
+    last_round: int | None
+    last_round_age_s: float | None
+    status: NotRequired[Literal["ok"]]
+
+
+class ReplayResult(TypedDict):
+    """Did the same inputs give the same outcome, to the bit?"""
+
+    cut: bool
+    decided_by: str
+    differences: list[str]
+    identical: bool
+    policy: str
+    round: int
+    seconds: float
+
+
+class Request(TypedDict):
+    """A tenant asking for ``count`` VMs of one type."""
+
+    count: int
+    created_at: str
+    hosts: list[str] | None
+    id: str
+    image: NotRequired[str | None]
+    min_count: int
+    name: str
+    network: NotRequired[str | None]
+    requires: list[str]
+    rules: NotRequired[Rules]
+    ssh_keys: NotRequired[list[str]]
+    state: RequestState
+    tenant: str
+    updated_at: str
+    user_data: NotRequired[UserData | None]
+    vm_type: str
+    vms_placed: int
+    vms_running: int
+    waiting: Waiting | None
+
+
+class RequestExplanation(TypedDict):
+    """What became of a request."""
+
+    name: str | None
+    order: int | None
+    placed: int
+    request: str
+    running: int
+    state: str
+    tenant: str
+    vms: list[PlacedVm]
+    waiting: WaitingExplanation | None
+    wanted: int
+
+
+class RequestInput(TypedDict):
+    """Ask for ``count`` VMs of one type."""
+
+    count: int
+    hosts: NotRequired[list[str] | None]
+    image: NotRequired[str | None]
+    min_count: NotRequired[int]
+    name: NotRequired[str | None]
+    network: NotRequired[str | None]
+    requires: NotRequired[list[str]]
+    rules: NotRequired[RulesInput]
+    ssh_keys: NotRequired[list[str]]
+    tenant: NotRequired[str | None]
+    user_data: NotRequired[str | None]
+    vm_type: str
+
+
+RequestState: TypeAlias = Literal[
+    "pending", "partly_placed", "placed", "released", "cancelled", "expired"
+]
+
+
+class RoundDetail(TypedDict):
+    """A round with its parameters and outcome; its inputs stay in the register center."""
+
+    bound: float | None
+    budget_units: int | None
+    created_at: str
+    cut: bool
+    decided_by: str
+    dropped: int
+    engine_version: str
+    fair_distance: float | None
+    fallback_reason: str | None
+    group_shares: list[dict[str, Any]]
+    inputs_digest: str
+    left_out: int
+    number: int
+    outcome: NotRequired[dict[str, Any] | None]
+    parameters: dict[str, Any]
+    placed: int
+    policy: str
+    replayable: NotRequired[bool]
+    seed: int
+    shares: list[dict[str, Any]]
+    slot_length_s: float
+    slot_start_at: str
+    timings: dict[str, float]
+    work: int
+
+
+class RoundSummary(TypedDict):
+    """A round in a list."""
+
+    bound: float | None
+    created_at: str
+    cut: bool
+    decided_by: Literal["policy", "fallback"]
+    dropped: int
+    engine_version: str
+    fair_distance: float | None
+    fallback_reason: str | None
+    group_shares: NotRequired[list[dict[str, Any]]]
+    inputs_digest: str
+    left_out: int
+    number: int
+    placed: int
+    policy: str
+    seed: int
+    shares: list[dict[str, Any]]
+    slot_length_s: float
+    slot_start_at: str
+    timings: dict[str, float]
+    work: int
+
+
+class Rules(TypedDict):
+    """Where VMs of a request may be, beside the labels and hosts that it requires."""
+
+    affinity: NotRequired[MembershipRule | None]
+    anti_affinity: NotRequired[MembershipRule | None]
+    forbids: NotRequired[list[str]]
+    prefers: NotRequired[list[str]]
+    spread: NotRequired[str | None]
+    zone: NotRequired[str | None]
+
+
+class RulesInput(TypedDict):
+    """Where VMs may be, beside the labels and hosts that they require."""
+
+    affinity: NotRequired[MembershipInput | None]
+    anti_affinity: NotRequired[MembershipInput | None]
+    forbids: NotRequired[list[str]]
+    prefers: NotRequired[list[str]]
+    spread: NotRequired[Literal["zone"] | None]
+    zone: NotRequired[str | None]
+
+
+class ShareExplanation(TypedDict):
+    """What its tenant holds of the cluster after the round, and what would be fair."""
+
+    above_fair: bool
+    fair: float
+    held: float
+
+
+class ShortageExplanation(TypedDict):
+    """One resource that stood in the way of one more VM."""
+
+    hosts: int
+    hosts_short: int
+    missing: int
+    nearest_host: str | None
+    resource: str
+
+
+class ShutdownInput(TypedDict):
+    """Shut down, and how patiently."""
+
+    force: NotRequired[bool]
+    timeout_s: NotRequired[int | None]
+
+
+class SshKey(TypedDict):
+    """A public key of a tenant: it opens every VM built for that tenant from now on."""
+
+    created_at: str
+    fingerprint: str
+    id: str
+    name: str
+    public_key: str
+    tenant: str
+
+
+class SshKeyInput(TypedDict):
+    """Add a public key of a tenant."""
+
+    name: str
+    public_key: str
+    tenant: NotRequired[str | None]
+
+
+class Standing(TypedDict):
+    """What a tenant or group holds now, and the part of the pool that is its own."""
+
+    entitlement: float
+    is_group: bool
+    name: str
+    parent: str | None
+    share: float
+    weight: float
+
+
+class Standings(TypedDict):
+    """Where tenants and groups stand, groups before their members."""
+
+    items: list[Standing]
+
+
+class StartInput(TypedDict):
+    """Start. There is nothing to choose."""
+
+
+class Subnet(TypedDict):
+    """Addresses that a network's VMs are given, and what they need beside them."""
+
+    cidr: str
+    dns: NotRequired[list[str]]
+    excluded: NotRequired[list[str]]
+    gateway: NotRequired[str | None]
+
+
+class SubnetInput(TypedDict):
+    """Addresses that VMs of a network are given."""
+
+    cidr: str
+    dns: NotRequired[list[str]]
+    excluded: NotRequired[list[str]]
+    gateway: NotRequired[str | None]
+
+
+class Tenant(TypedDict):
+    """A party whose share is accounted, or a group of such parties."""
+
+    created_at: str
+    id: str
+    is_group: bool
+    name: str
+    parent: str | None
+    removed_at: str | None
+    weight: float
+
+
+class TenantChange(TypedDict):
+    """Change a tenant or group; what is not named stays as it is."""
+
+    parent: NotRequired[str | None]
+    weight: NotRequired[float | None]
+
+
+class TenantInput(TypedDict):
+    """Admit a tenant, or make a group of tenants."""
+
+    is_group: NotRequired[bool]
+    name: str
+    parent: NotRequired[str | None]
+    weight: NotRequired[float]
+
+
+class Token(TypedDict):
+    """Who may call the API. The secret itself is nowhere."""
+
+    created_at: str
+    id: str
+    name: str
+    revoked_at: str | None
+    role: Literal["operator", "tenant"]
+    tenant: str | None
+
+
+class TokenCreated(TypedDict):
+    """A new token. This answer alone holds the secret: only its hash is stored."""
+
+    created_at: str
+    id: str
+    name: str
+    revoked_at: str | None
+    role: Literal["operator", "tenant"]
+    secret: str | None
+    tenant: str | None
+
+
+class TokenInput(TypedDict):
+    """Make a token: for a tenant, or with role operator for none."""
+
+    name: str
+    role: Literal["operator", "tenant"]
+    tenant: NotRequired[str | None]
+
+
+class UserData(TypedDict):
+    """What is told of a request's user-data, which may hold secrets."""
+
+    bytes: int
+    sha256: str
+
+
+class Vm(TypedDict):
+    """One virtual machine. Host, assignment and round are of its unreleased assignment."""
+
+    address: NotRequired[str | None]
+    assignment_id: str | None
+    assignment_state: AssignmentState | None
+    created_at: str
+    deleted_at: str | None
+    desired: VmDesired
+    generation: int
+    host: str | None
+    id: str
+    last_error: str | None
+    mac: NotRequired[str | None]
+    name: str
+    network: NotRequired[str | None]
+    observed: VmObserved
+    power: NotRequired[Power | None]
+    request_id: str
+    round: int | None
+    tenant: str
+    vm_type: str
+
+
+VmDesired: TypeAlias = Literal["running", "stopped", "deleted"]
+
+
+class VmExplanation(TypedDict):
+    """Why this host."""
+
+    decided_by: str | None
+    host: str | None
+    message: str
+    name: str
+    phase: str | None
+    policy: str | None
+    round: int | None
+    slot_start_at: str | None
+    utilities: list[WeighedCombination]
+    vm: str
+
+
+VmObserved: TypeAlias = Literal["absent", "running", "stopped", "lost"]
+
+
+class VmType(TypedDict):
+    """A named resource vector on offer."""
+
+    created_at: str
+    id: str
+    name: str
+    resources: dict[str, int]
+    revision: int
+
+
+class VmTypeInput(TypedDict):
+    """Offer a VM type."""
+
+    name: str
+    resources: dict[str, Any]
+
+
+class Waiting(TypedDict):
+    """Why VMs of a request wait. ``round`` and ``since`` are filled in by the store."""
+
+    count: int
+    detail: NotRequired[dict[str, Any]]
+    reason: str
+    round: NotRequired[int | None]
+    since: NotRequired[str | None]
+
+
+class WaitingExplanation(TypedDict):
+    """Why VMs of a request were left out of the last round that looked at it."""
+
+    count: int
+    fit: NotRequired[int | None]
+    held_back: NotRequired[int]
+    held_host_names: NotRequired[list[str] | None]
+    held_hosts: NotRequired[int]
+    message: str
+    needed: NotRequired[int | None]
+    network: NotRequired[str | None]
+    obstacles: NotRequired[list[ObstacleExplanation]]
+    reason: str
+    round: int | None
+    share: NotRequired[ShareExplanation | None]
+    shortages: list[ShortageExplanation]
+    slot_start_at: str | None
+    would_help: NotRequired[list[str]]
+
+
+class WeighedCombination(TypedDict):
+    """One strategy of a host in the game: what it would have taken, and its worth to it."""
+
+    chosen: bool
+    combination: dict[str, int]
+    minimum_utilization: float
+    utility: float
