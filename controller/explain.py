@@ -26,6 +26,7 @@ _REASONS: Mapping[str, str] = {
     "above_overload": "room is left only above the overload threshold",
     "no_slots": "room is left, but not in whole slots",
     "gang_not_whole": "fewer of these VMs have room at once than its min_count needs",
+    "quota": "a quota stands in the way",
     "held_back": "room is kept for a request that has waited longer",
     "no_address": "its network has no address left for them",
     "network_missing": "no host has its network",
@@ -63,6 +64,17 @@ class ObstacleExplanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaExplanation:
+    """One quota that stood in the way of more VMs."""
+
+    tenant: str  #: whose quota: the tenant's own, or that of a group above it
+    resource: str  #: "vms" is the number of VMs
+    limit: int
+    used: int  #: held after the round
+    needed: int  #: by what would be placed next: a VM, or a gang
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShareExplanation:
     """What its tenant holds of the cluster after the round, and what would be fair."""
 
@@ -90,6 +102,7 @@ class WaitingExplanation:
     obstacles: tuple[ObstacleExplanation, ...] = ()
     would_help: tuple[str, ...] = ()  #: what would have to change for one more VM
     share: ShareExplanation | None = None
+    quotas: tuple[QuotaExplanation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +265,7 @@ def _waiting(request: Request, *, operator: bool) -> WaitingExplanation:
         ),
         would_help=tuple(help_ for each in obstacles if (help_ := what_would_help(each))),
         share=_share(told.detail.get("share")),
+        quotas=tuple(QuotaExplanation(**each) for each in told.detail.get("quota", ())),
     )
     return replace(explanation, message=_message(explanation))
 
@@ -275,6 +289,11 @@ def _message(waiting: WaitingExplanation) -> str:
     if waiting.network is not None:
         message = f"{message} (network {waiting.network})"
     parts = [message]
+    parts += [
+        f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} are held and "
+        f"{each.needed} more are needed"
+        for each in waiting.quotas
+    ]
     if waiting.needed is not None:
         parts.append(f"{waiting.fit} of its VMs would fit, {waiting.needed} are needed at once")
     if waiting.held_back and waiting.reason != "held_back":

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from controller.snapshots import Names
 from controller.zones import ZoneInputs
-from placement import Allocation, LeftOut, Reason, Snapshot
+from placement import Allocation, Allowance, LeftOut, Reason, Snapshot
 from placement.constraints import Constraints
 from placement.mechanisms.tree import TenantTree
 from placement.patience import Patience, waiting_levels
 
 #: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
-_OF_THEIR_OWN = ("tree", "constraints", "limits")
+_OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits")
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
 
 
@@ -71,6 +71,8 @@ class RoundInputs:
             snapshot["tree"] = _tree_document(self.snapshot.tree)
         if self.snapshot.constraints:  # nor do those without change theirs
             snapshot["constraints"] = self.snapshot.constraints.document()
+        if self.snapshot.allowances:  # nor do those without quotas
+            snapshot["allowances"] = [dataclasses.asdict(each) for each in self.snapshot.allowances]
         document = {
             "snapshot": snapshot,
             "classes": int(self.snapshot.eligible.shape[1]),
@@ -110,6 +112,10 @@ def decode_inputs(data: bytes) -> RoundInputs:
             resources=resources,
             tree=_tree_of(stored.get("tree")),
             constraints=_constraints_of(stored.get("constraints")),
+            allowances=tuple(
+                Allowance(**{**each, "tenants": tuple(each["tenants"])})
+                for each in stored.get("allowances", ())
+            ),
             **arrays,
         ),
         names=Names(
@@ -117,6 +123,7 @@ def decode_inputs(data: bytes) -> RoundInputs:
             tenants=tuple((a, b) for a, b in names["tenants"]),
             requests=tuple((a, b, c) for a, b, c in names["requests"]),
             groups=tuple((a, b, node) for a, b, node in names.get("groups", ())),
+            quotas=tuple((a, b, most, held) for a, b, most, held in names.get("quotas", ())),
         ),
         policy=document["policy"],
         parameters=document["parameters"],
@@ -163,8 +170,9 @@ def allocation_of(document: Mapping[str, Any]) -> Allocation:
 
 def _names_document(names: Names) -> dict[str, Any]:
     document = dataclasses.asdict(names)
-    if not names.groups:  # rounds without a tree keep their bytes
-        del document["groups"]
+    for name in ("groups", "quotas"):  # rounds without a tree, or quotas, keep their bytes
+        if not document[name]:
+            del document[name]
     return document
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -52,6 +52,11 @@ class ControllerSettings(SharedSettings):
     )
     seed: NonNegativeInt | None = Field(
         None, description="Of every round; by default each round is seeded by its slot's start."
+    )
+
+    over_quota: Literal["refuse", "wait"] = Field(
+        "refuse",
+        description="What becomes of requests above a quota, unless the tenant or a group says.",
     )
 
     keep_inputs_days: PositiveInt = Field(

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.tenant_trees import tree_of
+from controller.tenant_trees import allowances_of, tree_of
 from placement import BoolArray, IntArray, Snapshot
 from placement.constraints import Constraints, Group, Spread
 from registry import ClusterView, HostView, RequestView, allows, zone_of
@@ -23,6 +23,8 @@ class Names:
     requests: tuple[tuple[str, str, str], ...]  #: (id, name, vm_type) on the axis Q
     #: (id, name, node) of each group of tenants in the tree
     groups: tuple[tuple[str, str, int], ...] = ()
+    #: (owner's name, resource, quota, held) of each allowance; "vms": their number
+    quotas: tuple[tuple[str, str, int, int], ...] = ()
 
 
 def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
@@ -36,6 +38,7 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
     committed = _rows([host.committed for host in view.hosts], len(view.resources))
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
     tree, groups = tree_of(view.tenants, view.groups)
+    allowances, quotas = allowances_of(view)
     snapshot = Snapshot(
         resources=view.resources,
         capacity=capacity,
@@ -51,6 +54,7 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
         held=_rows([tenant.held for tenant in view.tenants], len(view.resources)),
         tree=tree,
         constraints=_constraints(view, preferred),
+        allowances=allowances,
     )
     names = Names(
         hosts=tuple((str(host.id), host.name) for host in view.hosts),
@@ -59,6 +63,7 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
             (str(request.id), request.name, request.vm_type) for request in view.requests
         ),
         groups=tuple((str(group.id), group.name, node) for group, node in groups),
+        quotas=quotas,
     )
     return snapshot, names
 

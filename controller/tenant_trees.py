@@ -1,4 +1,4 @@
-"""The tree of tenants as placement knows it, from what the register center tells."""
+"""The tree of tenants and its quotas as placement knows them, from the register center."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from uuid import UUID
 
 import numpy as np
 
-from placement import TenantTree
-from registry import GroupView, TenantView
+from placement import Allowance, TenantTree
+from registry import VMS, ClusterView, GroupView, TenantView
 
 
 def tree_of(
@@ -48,3 +48,36 @@ def tree_of(
         leaf=tuple(node_of[tenant.id] for tenant in tenants),
     )
     return tree, tuple((group, node_of[group.id]) for group in groups if group.id in inner)
+
+
+def allowances_of(
+    view: ClusterView,
+) -> tuple[tuple[Allowance, ...], tuple[tuple[str, str, int, int], ...]]:
+    """Return what each quota leaves, and (owner's name, resource, quota, held) of each.
+
+    A group's counts for all tenants below it together; one without tenants
+    limits nobody. Where more is held than the quota says, nothing is left.
+    """
+    parent_of = {group.id: group.parent_id for group in view.groups}
+    members: dict[UUID, list[int]] = {}
+    for index, tenant in enumerate(view.tenants):
+        members.setdefault(tenant.id, []).append(index)
+        above = tenant.parent_id
+        while above is not None:
+            members.setdefault(above, []).append(index)
+            above = parent_of[above]
+    allowances: list[Allowance] = []
+    names: list[tuple[str, str, int, int]] = []
+    for quota in view.quotas:
+        tenants = members.get(quota.owner_id, [])
+        if not tenants:
+            continue
+        resource = None if quota.resource == VMS else view.resources.index(quota.resource)
+        held = sum(
+            view.tenants[each].vms if resource is None else view.tenants[each].held[resource]
+            for each in tenants
+        )
+        room = max(0, quota.limit - held)
+        allowances.append(Allowance(tenants=tuple(tenants), resource=resource, room=room))
+        names.append((quota.owner, quota.resource, quota.limit, held))
+    return tuple(allowances), tuple(names)

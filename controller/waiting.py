@@ -11,6 +11,7 @@ from uuid import UUID
 from controller.obstacles import Obstacles
 from controller.snapshots import Names
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
+from placement.allowances import Rooms, rooms_after
 from placement.reasons import how_many_fit, still_needed
 from placement.shortage import free_after
 from registry import ClusterView, RequestView, Waiting
@@ -36,19 +37,22 @@ def waiting_requests(
     obstacles = Obstacles(view, snapshot, allocation)
     seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
     free = free_after(snapshot, allocation)
+    rooms = rooms_after(snapshot, allocation.placed)
     held: dict[int, list[str]] = {}
     for request, host in allocation.details.get("holding", ()):
         held.setdefault(request, []).append(names.hosts[host][1])
     waiting = {}
     for request, parts in _by_request(allocation.left_out).items():
         key = (snapshot.demand[request].tobytes(), snapshot.eligible[request].tobytes())
+        reasons = {part.reason for part in parts}
         if key not in seen:
             seen[key] = shortages(snapshot, allocation, request)
+        short = seen[key] if reasons != {Reason.QUOTA} else ()
         count = sum(part.count for part in parts)
         detail: dict[str, Any] = {
             "slot_start_at": slot_start_at.isoformat(),
             "shortages": [
-                _shortage_document(shortage, snapshot.resources, names) for shortage in seen[key]
+                _shortage_document(shortage, snapshot.resources, names) for shortage in short
             ],
         }
         detail["obstacles"] = [each.document() for each in obstacles.of(request)]
@@ -59,6 +63,8 @@ def waiting_requests(
         if needed > 1:
             fit = how_many_fit(snapshot, request, free)
             detail["gang"] = {"fit": fit, "needed": needed}
+        if Reason.QUOTA in reasons:
+            detail["quota"] = _quota_documents(snapshot, rooms, request, (needed, count), names)
         if request in held:
             detail["holding"] = [{"host": name} for name in held[request]]
         if held_back := sum(part.count for part in parts if part.reason is Reason.HELD_BACK):
@@ -93,6 +99,30 @@ def _by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:
     for each in parts.values():
         each.sort(key=lambda part: -part.count)  # the reason of most of them is told
     return parts
+
+
+def _quota_documents(
+    snapshot: Snapshot, rooms: Rooms, request: int, counts: Sequence[int], names: Names
+) -> list[dict[str, Any]]:
+    """Return the quotas in the way of the first of ``counts`` more VMs that is too many."""
+    for count in counts:
+        over = rooms.over(request, count)
+        if over:
+            break
+    documents = []
+    for each in over:
+        owner, resource, limit, held = names.quotas[each]
+        index = snapshot.allowances[each].resource
+        documents.append(
+            {
+                "tenant": owner,
+                "resource": resource,
+                "limit": limit,
+                "used": held + snapshot.allowances[each].room - rooms.left[each],
+                "needed": count * (1 if index is None else int(snapshot.demand[request, index])),
+            }
+        )
+    return documents
 
 
 def _shortage_document(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from placement import Policy, policy_by_name
+from placement import Policy, WithinAllowances, policy_by_name
 from placement.constrained import Constrained
 from placement.zones import InZones, Zone
 from registry import HostView, zone_of
@@ -62,17 +62,19 @@ def zones_of(
 def policy_in_zones(zones: Sequence[ZoneInputs]) -> Policy:
     """Return the policy that lets each zone decide in turn.
 
-    Constraints hold across zones: they are kept around all of them.
+    Constraints and allowances hold across zones: they are kept around all of them.
     """
     return Constrained(
-        InZones(
-            [
-                Zone(
-                    name=zone.name,
-                    hosts=np.array(zone.hosts, dtype=np.int64),
-                    policy=policy_by_name(zone.policy, zone.parameters),
-                )
-                for zone in zones
-            ]
+        WithinAllowances(
+            InZones(
+                [
+                    Zone(
+                        name=zone.name,
+                        hosts=np.array(zone.hosts, dtype=np.int64),
+                        policy=policy_by_name(zone.policy, zone.parameters),
+                    )
+                    for zone in zones
+                ]
+            )
         )
     )

@@ -35,6 +35,7 @@ from placement.mechanisms import (
 )
 from placement.model import (
     Allocation,
+    Allowance,
     BoolArray,
     FloatArray,
     IntArray,
@@ -53,12 +54,14 @@ from placement.shares import (
     shares_after,
 )
 from placement.shortage import Shortage, shortages
+from placement.within_allowances import WithinAllowances
 
 __all__ = [
     "MECHANISMS",
     "POLICIES",
     "SHARE_TOLERANCE",
     "Allocation",
+    "Allowance",
     "BoolArray",
     "Budget",
     "CatalogEntry",
@@ -85,6 +88,7 @@ __all__ = [
     "SolverError",
     "TenantTree",
     "UnknownPolicyError",
+    "WithinAllowances",
     "WrongKindError",
     "allocation_bound",
     "check_allocation",

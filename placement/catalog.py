@@ -43,6 +43,7 @@ from placement.random_fit import RandomFit
 from placement.slots import Slots
 from placement.tsf_fit import TsfFit
 from placement.two_choices_drfh import TwoChoicesDrfh
+from placement.within_allowances import WithinAllowances
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,8 @@ def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
 
     One that does not read trees of tenants itself is given the weights that
     stand for a snapshot's tree, see `placement.in_tree.without_tree`. All keep
-    the constraints of a snapshot, see `placement.constrained`.
+    the constraints and allowances of a snapshot, see `placement.constrained` and
+    `placement.within_allowances`.
 
     Parameters
     ----------
@@ -270,7 +272,8 @@ def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
     if isinstance(entry, MechanismEntry):
         raise WrongKindError(name, "mechanism", "policy")
     policy = entry.make(_read_by(entry, parameters))
-    return Constrained(policy if entry.reads_tree else InTree(policy))
+    policy = policy if entry.reads_tree else InTree(policy)
+    return Constrained(WithinAllowances(policy))
 
 
 def mechanism_by_name(name: str, parameters: Mapping[str, Any]) -> Mechanism:

@@ -19,10 +19,10 @@ def check_allocation(
     host, each pair once, counts above zero; a request only sits on hosts that
     it may use; what is placed fits in the free part of each host, to the unit;
     placed and left out add up to the count of every request; at least
-    ``min_count`` VMs of a request or none; of a hard group one VM on a host, or all
-    on one host; of a request that is spread no more in a zone than its part; with
-    ``overload``, nothing is placed on a host that is thereby filled above that
-    fraction of its capacity.
+    ``min_count`` VMs of a request or none; nobody is given more than the allowances
+    leave; of a hard group one VM on a host, or all on one host; of a request that
+    is spread no more in a zone than its part; with ``overload``, nothing is placed
+    on a host that is thereby filled above that fraction of its capacity.
 
     Sums are taken in Python's integers, so that no quantity can overflow.
 
@@ -34,6 +34,7 @@ def check_allocation(
     _check_rows(snapshot, allocation)
     _check_eligibility(snapshot, allocation)
     _check_counts(snapshot, allocation)
+    _check_allowances(snapshot, allocation)
     _check_groups(snapshot, allocation)
     _check_spreads(snapshot, allocation)
     _check_room(snapshot, allocation, None if overload is None else Fraction(str(overload)))
@@ -85,6 +86,20 @@ def _check_counts(snapshot: Snapshot, allocation: Allocation) -> None:
             raise InfeasibleAllocationError(
                 f"request {request} takes {snapshot.min_count[request]} VMs or none, "
                 f"placed {placed[request]}"
+            )
+
+
+def _check_allowances(snapshot: Snapshot, allocation: Allocation) -> None:
+    for number, allowance in enumerate(snapshot.allowances):
+        resource, given = allowance.resource, 0
+        for request, _, count in allocation.placed.tolist():
+            if int(snapshot.tenant[request]) in allowance.tenants:
+                demand = snapshot.demand[request]
+                given += count * (1 if resource is None else int(demand[resource]))
+        if given > allowance.room:
+            what = "VMs" if resource is None else snapshot.resources[resource]
+            raise InfeasibleAllocationError(
+                f"allowance {number} leaves {allowance.room} {what} to its tenants, given {given}"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from placement.allowances import within_all
 from placement.in_tree import without_tree
 from placement.mechanisms.tree import TenantTree
 from placement.model import FloatArray, Snapshot
@@ -15,9 +16,10 @@ def target_holdings(snapshot: Snapshot) -> FloatArray:
     """Return what it would be fair to hold after this round, in parts of the pool, (N, R).
 
     What a tenant holds and its requests' fair targets (`fair_targets`) together.
-    Of a tree of tenants the weights count that stand for it.
+    Of a tree of tenants the weights count that stand for it; nobody's target is
+    beyond an allowance.
     """
-    targets = fair_targets(without_tree(snapshot))
+    targets = fair_targets(without_tree(within_all(snapshot)))
     holdings = fractions_of_pool(snapshot.held, snapshot.pool)
     demand = fractions_of_pool(snapshot.demand, snapshot.pool)
     np.add.at(holdings, snapshot.tenant, demand * targets[:, None])

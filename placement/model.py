@@ -26,6 +26,15 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """How much more some tenants together may be given of one thing: what a quota leaves."""
+
+    tenants: tuple[int, ...]  #: indices of N
+    resource: int | None  #: an index of R; None: the number of VMs
+    room: int  #: at least 0
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Snapshot:
     """The cluster as one round sees it. The round owns these arrays.
@@ -50,6 +59,7 @@ class Snapshot:
     held: IntArray  #: (N, R) what each tenant's assignments hold already
     tree: TenantTree | None = None  #: over N; None: tenants are all children of the root
     constraints: Constraints | None = None  #: see `placement.constrained`; policies see None
+    allowances: tuple[Allowance, ...] = ()  #: see `placement.within_allowances`; policies see none
     #: so many at the end of R are no resources but limits: they bound VMs and are in no share
     limits: int = 0
     #: (R,) capacity of all hosts together: shares are taken of it; 0 of a limit
@@ -113,6 +123,7 @@ class Reason(StrEnum):
     ANTI_AFFINITY = "anti_affinity"  #: hosts with room hold a VM of its group already
     AFFINITY = "affinity"  #: the host of its group is full, or no host holds enough of it
     ZONE_FULL = "zone_full"  #: zones with room have their part of its VMs already
+    QUOTA = "quota"  #: its tenant, or a group above it, may have no more
     NOTHING_ASKED = "nothing_asked"  #: it demands nothing, so it gets nothing
 
 

@@ -36,7 +36,11 @@ def reason_of(rest: Snapshot, asked: Snapshot, request: int, missing: int, told:
         What the policy said, to whom constraints were hosts like others.
     """
     constraints = rest.constraints
-    if constraints is None or told in (Reason.NOTHING_ASKED, Reason.HELD_BACK):
+    if constraints is None or told in (
+        Reason.NOTHING_ASKED,
+        Reason.HELD_BACK,
+        Reason.QUOTA,
+    ):
         return told
     never = not (
         hosts_open_to(asked, request) & (asked.capacity >= asked.demand[request]).all(axis=1)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from placement.allowances import allowances_after
 from placement.budget import Budget
 from placement.model import Allocation, IntArray, LeftOut, Policy, Reason, Snapshot
 from placement.reasons import left_out
@@ -89,7 +90,14 @@ def after(snapshot: Snapshot, placed: IntArray) -> Snapshot:
     np.subtract.at(count, requests, counts)
     min_count = snapshot.min_count.copy()
     min_count[requests] = 1  # it binds only the first that places the request
-    return dataclasses.replace(snapshot, free=free, held=held, count=count, min_count=min_count)
+    return dataclasses.replace(
+        snapshot,
+        free=free,
+        held=held,
+        count=count,
+        min_count=min_count,
+        allowances=allowances_after(snapshot, placed),
+    )
 
 
 def _left_out(

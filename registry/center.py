@@ -19,6 +19,7 @@ from registry.images import Images
 from registry.leases import Leases
 from registry.networks import Networks
 from registry.power_steps import PowerSteps
+from registry.quotas import Quotas
 from registry.requests import Requests
 from registry.resources import Resources
 from registry.retention import Retention
@@ -49,6 +50,7 @@ class Registry:
         self.tenants = Tenants(database)
         self.ssh_keys = SshKeys(database)
         self.networks = Networks(database)
+        self.quotas = Quotas(database)
         self.requests = Requests(database)
         self.vms = Vms(database)
         self.assignments = Assignments(database)

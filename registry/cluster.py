@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -22,6 +22,7 @@ from registry.records import (
     GroupView,
     HostView,
     Lease,
+    QuotaView,
     RequestView,
     Rules,
     TenantView,
@@ -34,6 +35,7 @@ from registry.schema import (
     build_failures,
     hosts,
     inventories,
+    quotas,
     requests,
     tenants,
     unreleased,
@@ -66,6 +68,7 @@ def view_cluster(connection: Connection, epoch: int = 0) -> ClusterView:
         requests=waiting,
         groups=groups,
         vm_groups=vm_group_views(connection, [request.id for request in waiting]),
+        quotas=_quotas(connection),
     )
 
 
@@ -161,6 +164,10 @@ def _tenants(
     )
     for tenant_id, resource, amount in connection.execute(query):
         held[tenant_id][resource] = int(amount)
+    placed = select(assignments.c.tenant_id, func.count()).where(unreleased)
+    vms_of: Counter[UUID] = Counter()
+    for tenant_id, number in connection.execute(placed.group_by(assignments.c.tenant_id)):
+        vms_of[tenant_id] = number
     rows = connection.execute(
         select(tenants)
         .where(tenants.c.removed_at.is_(None))
@@ -174,6 +181,7 @@ def _tenants(
                 weight=row.weight,
                 held=_vector(held[row.id], axis),
                 parent_id=row.parent_id,
+                vms=vms_of[row.id],
             )
             for row in rows
             if not row.is_group
@@ -183,6 +191,18 @@ def _tenants(
             for row in rows
             if row.is_group
         ),
+    )
+
+
+def _quotas(connection: Connection) -> tuple[QuotaView, ...]:
+    query = (
+        select(quotas, tenants.c.name)
+        .join(tenants, tenants.c.id == quotas.c.tenant_id)
+        .order_by(tenants.c.created_at, tenants.c.id, quotas.c.resource)
+    )
+    return tuple(
+        QuotaView(owner_id=row.tenant_id, owner=row.name, resource=row.resource, limit=row.amount)
+        for row in connection.execute(query)
     )
 
 

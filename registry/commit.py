@@ -2,8 +2,9 @@
 
 A round took its time since it read. What moved meanwhile is dropped here and
 decided again: parts on hosts whose version rose, parts whose VMs were deleted,
-parts that no longer keep the rules of their groups and zones, and what is left of
-a gang that is not whole without them.
+parts that no longer keep the rules of their groups and zones, VMs beyond a quota
+that was lowered or used meanwhile, and what is left of a gang that is not whole
+without them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from registry.locks import lock_vms
 from registry.names import check_int
 from registry.packing import pack
 from registry.progress import recompute
+from registry.quota_use import lock_limited, within_quotas
 from registry.records import CommittedRound, Placement, RoundCommit, Waiting
 from registry.rules import lock_groups_of, without_violations
 from registry.schema import (
@@ -48,6 +50,7 @@ from registry.schema import (
 from registry.waiting import from_json, to_json
 
 HOST_MOVED: Final = "host_moved"
+QUOTA: Final = "quota"
 NO_ROOM_FOR_IMAGE: Final = "no_room_for_image"
 GROUP_MOVED: Final = "group_moved"
 ACTOR: Final = "control"
@@ -57,13 +60,15 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     """Write the round and what of it still holds."""
     check_epoch(connection, CONTROL_LEASE, commit.holder, commit.epoch, until_commit=True)
     now = db_now(connection)
+    limited = lock_limited(connection, _askers(connection, commit))
     standing, dropped = _standing(connection, commit)
     lock_groups_of(connection, {part.request_id for part in standing})
     chosen, short = _choose_vms(connection, standing)
     chosen, against_rules = without_violations(connection, chosen)
+    chosen, beyond = within_quotas(connection, chosen, limited)
     chosen, roomless = _with_room_for_images(connection, chosen, now)
     chosen, unaddressed = _with_addresses(connection, chosen)
-    dropped += short + _as_parts(against_rules) + roomless + unaddressed
+    dropped += short + _as_parts(against_rules) + beyond + roomless + unaddressed
     if dropped:
         placed = {vm.id for vm, _ in chosen}
         chosen, broken = _whole_gangs(connection, chosen)
@@ -77,6 +82,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     reasons = {request_id: GROUP_MOVED for request_id, _ in against_rules}
     reasons |= dict.fromkeys((part.request_id for part in roomless), NO_ROOM_FOR_IMAGE)
     reasons |= dict.fromkeys((part.request_id for part in unaddressed), NO_ADDRESS)
+    reasons |= dict.fromkeys((part.request_id for part in beyond), QUOTA)
     _write_waiting(connection, commit, dropped, number, now, reasons=reasons)
     return CommittedRound(number=number, assignment_ids=keys, dropped=tuple(dropped))
 
@@ -163,10 +169,7 @@ def _with_room_for_images(
         avoid(connection, request_id, host_id, now)
     return (
         [(vm, host_id) for vm, host_id in chosen if (vm.image_id, host_id) not in full],
-        [
-            Placement(request_id=request_id, host_id=host_id, count=count)
-            for (request_id, host_id), count in parts.items()
-        ],
+        _as_parts(parts),
     )
 
 
@@ -181,11 +184,17 @@ def _with_addresses(
     parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.id in without)
     return (
         [(vm, host_id) for vm, host_id in chosen if vm.id not in without],
-        [
-            Placement(request_id=request_id, host_id=host_id, count=count)
-            for (request_id, host_id), count in parts.items()
-        ],
+        _as_parts(parts),
     )
+
+
+def _askers(connection: Connection, commit: RoundCommit) -> set[UUID]:
+    """Return the tenants for whom the round places VMs."""
+    askers: set[UUID] = set()
+    for some in chunks(sorted({part.request_id for part in commit.placements})):
+        query = select(requests.c.tenant_id).where(requests.c.id.in_(some))
+        askers.update(connection.scalars(query.distinct()))
+    return askers
 
 
 def _whole_gangs(
@@ -289,7 +298,7 @@ def _insert_assignments(
         for vm, host_id in chosen
     ]
     connection.execute(insert(assignments), rows)
-    held = [
+    holds = [
         {
             "assignment_id": row["id"],
             "resource": resource,
@@ -300,8 +309,8 @@ def _insert_assignments(
         for resource, amount in amounts[vm.vm_type_id].items()
     ]
     # By host and resource: every writer locks inventories in this order.
-    held.sort(key=lambda each: (each["host_id"], each["resource"]))
-    connection.execute(insert(assignment_resources), held)
+    holds.sort(key=lambda each: (each["host_id"], each["resource"]))
+    connection.execute(insert(assignment_resources), holds)
     for some in chunks([vm.id for vm, _ in chosen]):
         placed = update(vms).where(vms.c.id.in_(some))
         connection.execute(placed.values(generation=vms.c.generation + 1))
@@ -351,7 +360,7 @@ def _write_waiting(
     """Write for each request that waits why it does, and that it waited one round more.
 
     The count is what waits now: VMs may have been deleted since the read, and
-    dropped parts wait as well.
+    dropped parts wait as well, for what ``reasons`` say or since their host moved.
     """
     moved: defaultdict[UUID, int] = defaultdict(int)
     for part in dropped:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 
@@ -53,6 +55,31 @@ class IllegalTransitionError(RegistryError):
 
 class CapacityExceededError(RegistryError):
     """The ledger refused to commit more than a host offers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaExcess:
+    """One limit that a request would exceed."""
+
+    tenant: str  #: whose quota: the tenant's own, or that of a group above it
+    resource: str
+    limit: int
+    used: int  #: asked for already
+    asked: int  #: asked for now
+
+
+class QuotaExceededError(RegistryError):
+    """A request asks for more than a quota leaves."""
+
+    def __init__(self, tenant: str, exceeded: Sequence[QuotaExcess]) -> None:
+        told = "; ".join(
+            f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} are used"
+            f" and {each.asked} asked for"
+            for each in exceeded
+        )
+        super().__init__(f"{told}. Ask for less, delete VMs, or have an operator raise the quota")
+        self.tenant = tenant
+        self.exceeded = tuple(exceeded)
 
 
 class StaleEpochError(RegistryError):

@@ -8,9 +8,10 @@ rows that it rests on, look in a statement of its own, write. A query that
 locks and joins at once would see the locked rows as they are and the joined
 ones as they were.
 
-Whoever asks for VMs holds the lock of the tenant; whoever changes an
-assignment's state holds that of its VM, or that of its host while nobody has
-claimed it; whoever changes a host's inventory holds that of the host.
+Whoever asks for VMs holds the lock of the tenant; whoever asks for or places
+VMs those of the tenant and of the groups above it that have quotas; whoever
+changes an assignment's state that of its VM, or that of its host while nobody
+has claimed it; whoever changes a host's inventory that of the host.
 Inventories are locked by the ledger's triggers, requests by
 `progress.recompute`. Rows of one table are locked in the order of their keys.
 What breaks the order all the same (a person with a prompt) ends in a deadlock
@@ -27,12 +28,21 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from registry.bulk import chunks
-from registry.schema import assignments, hosts, unreleased, vm_groups, vms
+from registry.schema import assignments, hosts, tenants, unreleased, vm_groups, vms
 
 
 def has_one_writer(connection: Connection) -> bool:
     """Return whether every other writer waits until this transaction is over."""
     return connection.dialect.name == "sqlite"
+
+
+def lock_tenants(connection: Connection, *keys: UUID) -> None:
+    """Wait until nobody else asks for VMs in their names, and keep others from it.
+
+    Of tenants and the groups above them the deepest are locked first.
+    """
+    for some in chunks(sorted(keys)):
+        _lock(connection, select(tenants.c.id).where(tenants.c.id.in_(some)).order_by(tenants.c.id))
 
 
 def lock_hosts(connection: Connection, *keys: UUID) -> None:

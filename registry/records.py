@@ -24,6 +24,8 @@ from registry.subnets import Subnet
 
 Role = Literal["operator", "tenant"]
 DecidedBy = Literal["policy", "fallback"]
+#: What becomes of a request above a quota: it is refused, or accepted and waits.
+OverQuota = Literal["refuse", "wait"]
 ImageFormat = Literal["qcow2", "raw"]
 SeedKind = Literal["none", "nocloud"]
 
@@ -282,6 +284,26 @@ class NetworkLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaUse:
+    """How much of one thing may be had at most, and how much of it is."""
+
+    tenant: str  #: whose quota: a tenant's own, or that of a group above it
+    resource: str  #: "vms" is the number of VMs
+    limit: int
+    asked: int  #: by all VMs that are wanted
+    held: int  #: by all assignments that are not released
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """What a tenant or group may have at most, by its own limits and those of groups above."""
+
+    tenant: str
+    over_quota: OverQuota | None  #: its own word; None: as the nearest group above says
+    limits: tuple[QuotaUse, ...]  #: its own first, then the groups' upwards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """Why VMs of a request wait. ``round`` and ``since`` are filled in by the store."""
 
@@ -457,6 +479,7 @@ class TenantView:
     weight: float
     held: tuple[int, ...]  #: by every unreleased assignment
     parent_id: UUID | None = None  #: the group that it is part of
+    vms: int = 0  #: with an unreleased assignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -467,6 +490,16 @@ class GroupView:
     name: str
     weight: float
     parent_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaView:
+    """One quota as a round sees it."""
+
+    owner_id: UUID  #: a tenant, or a group with all below it
+    owner: str
+    resource: str  #: "vms" is the number of VMs
+    limit: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -532,6 +565,7 @@ class ClusterView:
     requests: tuple[RequestView, ...]  #: by creation
     groups: tuple[GroupView, ...] = ()  #: by creation
     vm_groups: tuple[VmGroupView, ...] = ()  #: of the requests, by creation
+    quotas: tuple[QuotaView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,8 @@ from registry.networks import networks_of, put_on_network
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.power import SHUTDOWN_TIMEOUT_S, ask_all
 from registry.progress import tally
-from registry.records import CapacityView, IdempotencyKey, Request, Rules
+from registry.quotas import check_quota
+from registry.records import CapacityView, IdempotencyKey, OverQuota, Request, Rules
 from registry.rules import check_rules, join_groups, memberships, rules_of
 from registry.schema import hosts, images, request_images, requests, tenants, vm_types, vms
 from registry.tenant_tree import asker_id
@@ -83,13 +84,14 @@ class Requests:
         rules: Rules | None = None,
         actor: str,
         idempotency: IdempotencyKey | None = None,
+        over_quota: OverQuota = "refuse",
     ) -> Request:
         """Insert a request and its VMs in one transaction.
 
         The first round that places it places at least ``min_count`` VMs at once.
         With a key that made a request before, that request is returned and
         nothing is made: also when the first caller died before it could store
-        its answer.
+        its answer. ``over_quota`` counts where no tenant or group says otherwise.
         """
         check_int("count", count, 1, MAX_COUNT)
         check_int("min_count", min_count, 1, count)
@@ -106,6 +108,7 @@ class Requests:
             now = db_now(connection)
             owner = asker_id(connection, tenant)
             wanted = get_vm_type(connection, vm_type)
+            check_quota(connection, owner, wanted.id, count, over_quota=over_quota)
             rests_on = image_for(connection, image, wanted) if image is not None else None
             try:
                 connection.execute(

@@ -15,6 +15,8 @@ from registry.records import ResourceDef
 from registry.schema import hosts, inventories, resources
 
 MAX_RESOURCES = 32
+#: What quotas call the number of VMs, beside the resources.
+VMS = "vms"
 #: Every host has an inventory of every resource: one of them is added at a time.
 INVENTORIES = "inventories"
 
@@ -40,6 +42,8 @@ class Resources:
     def add(self, name: str, unit: str, *, actor: str) -> ResourceDef:
         """Add a resource, last on the axis, with an inventory of none on every host."""
         check_name("name", name)
+        if name == VMS:
+            raise InvalidError("name", name, "another name: quotas count VMs by this one")
         if not (unit.isprintable() and 1 <= len(unit) <= 32):
             raise InvalidError("unit", unit, "1 to 32 printable characters")
         with self._database.write() as connection:

@@ -206,7 +206,19 @@ tenants = Table(
     # Groups share out what their tenants get, and ask for nothing themselves.
     Column("is_group", Boolean(create_constraint=False), nullable=False, server_default=false()),
     Column("removed_at", UtcDateTime),
+    # What becomes of requests above a quota; none: as the group above says.
+    Column("over_quota", String(16)),
     CheckConstraint("weight > 0", name="weight_positive"),
+)
+
+# Of a resource, or of "vms", their number. A group's counts for all below it together.
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), primary_key=True),
+    Column("resource", Name, primary_key=True),
+    Column("amount", BigInteger, nullable=False),
+    CheckConstraint("amount >= 0", name="amount_not_negative"),
 )
 
 ssh_keys = Table(

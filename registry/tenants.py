@@ -20,7 +20,7 @@ from registry.lifecycle import FINISHED
 from registry.names import check_name, check_weight, look_up
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.records import Accounts, ClusterView, MoveTo, Tenant
-from registry.schema import requests, tenants, tokens, vms
+from registry.schema import quotas, requests, tenants, tokens, vms
 from registry.tenant_tree import check_place, group_id, lock_tree
 
 _parent = tenants.alias("parent")
@@ -266,6 +266,7 @@ def _uses(connection: Connection, key: UUID) -> list[str]:
 
 def _detach(connection: Connection, key: UUID, now: datetime) -> None:
     """Delete the row if nothing refers to it, else mark it as removed."""
+    connection.execute(delete(quotas).where(quotas.c.tenant_id == key))
     # Removed members, whose rows stay, are nobody's any more.
     connection.execute(update(tenants).where(tenants.c.parent_id == key).values(parent_id=None))
     try:

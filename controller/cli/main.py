@@ -20,6 +20,7 @@ from controller.cli import (
     networks,
     power,
     processes,
+    quotas,
     requests,
     rounds,
     tenants,
@@ -71,6 +72,7 @@ app.add_typer(hosts.app, rich_help_panel=_MANAGE)
 app.add_typer(catalogue.types, rich_help_panel=_MANAGE)
 app.add_typer(images.app, rich_help_panel=_MANAGE)
 app.add_typer(tenants.app, rich_help_panel=_MANAGE)
+app.add_typer(quotas.app, rich_help_panel=_MANAGE)
 app.add_typer(catalogue.tokens, rich_help_panel=_MANAGE)
 app.command(rich_help_panel=_MANAGE)(doctor.doctor)
 app.command(rich_help_panel=_RUN)(processes.up)

@@ -23,6 +23,7 @@ from controller.rest.routers import (
     images,
     networks,
     power,
+    quotas,
     requests,
     rounds,
     shares,
@@ -34,7 +35,14 @@ from controller.rest.routers import (
 )
 from controller.rest.versions import Versions
 from controller.version import engine_version
-from registry import DEFAULT_URI_POLICY, SHUTDOWN_TIMEOUT_S, ImageStore, Registry, UriPolicy
+from registry import (
+    DEFAULT_URI_POLICY,
+    SHUTDOWN_TIMEOUT_S,
+    ImageStore,
+    OverQuota,
+    Registry,
+    UriPolicy,
+)
 
 
 def create_app(
@@ -44,6 +52,7 @@ def create_app(
     image_store: ImageStore | None = None,
     image_urls: Collection[str] = (),
     default_image: str | None = None,
+    over_quota: OverQuota = "refuse",
     max_body_bytes: int = MAX_BODY_BYTES,
     shutdown_timeout_s: int = SHUTDOWN_TIMEOUT_S,
 ) -> FastAPI:
@@ -61,6 +70,8 @@ def create_app(
         Beginnings of URLs that images may be fetched from.
     default_image : str, optional
         Image of requests that name none.
+    over_quota : OverQuota
+        What becomes of requests above a quota where no tenant or group says otherwise.
     max_body_bytes : int
         Bodies above it are answered 413.
     shutdown_timeout_s : int
@@ -80,6 +91,7 @@ def create_app(
         images=image_store,
         image_urls=image_urls,
         default_image=default_image,
+        over_quota=over_quota,
         shutdown_timeout_s=shutdown_timeout_s,
     )
     for module in (
@@ -91,6 +103,7 @@ def create_app(
         tenants,
         ssh_keys,
         networks,
+        quotas,
         shares,
         hosts,
         rounds,

@@ -10,7 +10,7 @@ from typing import Annotated, Final, cast
 from fastapi import Depends
 from starlette.requests import Request as HttpRequest
 
-from registry import ImageStore, ImageStoreError, Registry, UriPolicy
+from registry import ImageStore, ImageStoreError, OverQuota, Registry, UriPolicy
 
 MAX_BODY_BYTES: Final = 256 * 1024
 MAX_REPLAYS: Final = 2
@@ -22,6 +22,7 @@ class Services:
 
     registry: Registry
     uri_policy: UriPolicy
+    over_quota: OverQuota
     shutdown_timeout_s: int
     images: ImageStore | None = None
     image_urls: Collection[str] = ()

@@ -26,7 +26,7 @@ else answered 412 with the current one. Without `If-Match` the last one wins.
 _MEANINGS: Final = {
     400: "The body is not JSON.",
     401: "The token is missing, unknown or revoked.",
-    403: "The token may not do this.",
+    403: "The token may not do this, or a quota forbids it.",
     404: "There is no such thing, or it is another tenant's.",
     409: "The present state forbids it.",
     410: "It was kept for a while, and no longer is.",

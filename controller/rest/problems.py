@@ -9,6 +9,7 @@ or ``parameter``, what was found there and what is allowed.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -50,6 +51,7 @@ from registry import (
     ImageUrlRefusedError,
     InvalidError,
     NotFoundError,
+    QuotaExceededError,
     RegistryUnavailableError,
     RoundPurgedError,
     SchemaOutdatedError,
@@ -87,6 +89,9 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
     {
         UnauthorizedError: Kind(HTTPStatus.UNAUTHORIZED, "unauthorized", "A token is needed"),
         ForbiddenError: Kind(HTTPStatus.FORBIDDEN, "forbidden", "This token may not do that"),
+        QuotaExceededError: Kind(
+            HTTPStatus.FORBIDDEN, "quota_exceeded", "This is more than a quota leaves"
+        ),
         MalformedBodyError: Kind(HTTPStatus.BAD_REQUEST, "malformed", "The body is not JSON"),
         BodyTooLargeError: Kind(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "The body is too large"
@@ -255,6 +260,8 @@ def shown(value: Any) -> Any:
 def _extensions(error: Exception) -> Mapping[str, Any]:
     if isinstance(error, VersionMismatchError):
         return {"current_version": error.current}
+    if isinstance(error, QuotaExceededError):
+        return {"quota": [dataclasses.asdict(each) for each in error.exceeded]}
     return {}
 
 

@@ -22,6 +22,7 @@ from registry import (
     ImageCopy,
     MembershipRule,
     MoveTo,
+    QuotaExcess,
     RequestState,
     RoundRecord,
     Rules,
@@ -192,6 +193,19 @@ class TenantChange(Input):
     def move(self) -> MoveTo | None:
         """Where to, if it is to move."""
         return MoveTo(parent=self.parent) if "parent" in self.model_fields_set else None
+
+
+class QuotaChange(Input):
+    """Change the quota of a tenant or group; what is not named stays as it is."""
+
+    limits: Annotated[dict[Name, Amount | None], Field(max_length=64)] = Field(
+        default={}, description="By resource, `vms` for their number; null takes a limit back."
+    )
+    over_quota: Literal["refuse", "wait", "inherit"] | None = Field(
+        None,
+        description="What becomes of requests above a quota; inherit: as the nearest group "
+        "above says, or the installation.",
+    )
 
 
 class Rehearsal(BaseModel):
@@ -557,4 +571,7 @@ class ProblemDocument(BaseModel):
     incident: str | None = Field(None, description="Under which a 500 was logged.")
     current_version: str | None = Field(
         None, description="Of what a 412 is about; its ETag, for the next If-Match."
+    )
+    quota: list[QuotaExcess] | None = Field(
+        None, description="With `quota_exceeded`: every limit that stands in the way."
     )

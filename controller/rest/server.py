@@ -83,6 +83,7 @@ def _run(registry: Registry, settings: ControllerSettings, listener: socket.sock
     app = create_app(
         registry,
         uri_policy=uri_policy_of(settings),
+        over_quota=settings.over_quota,
         shutdown_timeout_s=settings.shutdown_timeout_s,
         image_store=settings.resolved_image_store(),
         image_urls=settings.image_urls,

@@ -84,3 +84,23 @@ def test_a_tree_is_made_looked_at_and_changed_after_a_dry_run(
     assert "groups of tenants:" in fuga("rounds show 1")
     fuga("tenant create empty --group")
     assert fuga("tenant remove empty") == "group empty is removed\n"
+
+
+def test_a_quota_is_set_and_shown(register: Registry, fuga: Fuga) -> None:
+    add_vm_type(register)
+    fuga("tenant create research --group")
+    fuga("tenant create a --parent research")
+    add_request(register, 3)
+    fuga("quota set research vms=20")
+
+    told = words(fuga("quota set a vcpus=40 memory_mib=122880 --over wait"))
+
+    assert told == [
+        ["whose", "resource", "asked/limit", "held/limit"],
+        ["a", "memory_mib", "9216/122880", "0/122880"],
+        ["a", "vcpus", "3/40", "0/40"],
+        ["research", "vms", "3/20", "0/20"],
+        ["requests", "above", "a", "quota", "wait"],
+    ]
+    assert words(fuga("quota show a")) == told
+    assert len(words(fuga("quota set a vcpus=none"))) == 4

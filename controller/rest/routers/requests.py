@@ -51,6 +51,7 @@ def ask_for_vms(
                 rules=body.rules.as_rules(),
                 actor=caller.actor,
                 idempotency=creation.key_of(body),
+                over_quota=services.over_quota,
             )
         except NotFoundError as error:  # of something the body names, not of this path
             field = _FIELDS.get(error.kind, error.kind)

@@ -1,0 +1,27 @@
+"""/v1/tenants/{name}/quota: how much a tenant or group may have at most."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Security
+
+from controller.rest.auth import AnyCaller, Operator, bearer
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.openapi import problems
+from controller.rest.schemas import Name, QuotaChange
+from registry import NotFoundError, Quota
+
+router = APIRouter(prefix="/tenants", tags=["tenants"], dependencies=[Security(bearer)])
+
+
+@router.get("/{name}/quota", response_model=Quota, responses=problems(404))
+def show_quota(name: Name, caller: AnyCaller, registry: GivenRegistry) -> Quota:
+    """Show the limits of a tenant or group and of the groups above it, with their use."""
+    if not caller.sees(name):
+        raise NotFoundError("tenant", name)
+    return registry.quotas.get(name)
+
+
+@router.patch("/{name}/quota", response_model=Quota, responses=problems(403, 404))
+def change_quota(name: Name, body: QuotaChange, caller: Operator, registry: GivenRegistry) -> Quota:
+    """Set limits, or take them back. A limit below what is used stops new VMs and ends none."""
+    return registry.quotas.set(name, body.limits, over_quota=body.over_quota, actor=caller.actor)
