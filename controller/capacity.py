@@ -26,7 +26,7 @@ class HostClass:
     hosts: int
     open: int  #: of them, those that would take such a VM if they had room
     fits: int  #: VMs, on all of them
-    runs_out_first: str | None  #: the resource that ends first on most of the open ones
+    runs_out_first: str | None  #: on most of the open ones; None: a group ends first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +62,11 @@ def capacity_left(
         ],
         dtype=np.bool_,
     )
-    fits = vms_that_fit(free, demand) * is_open
+    by_room = vms_that_fit(free, demand) * is_open
+    fits = _beside_groups(by_room, view, rules)
+    # Where a group leaves room unused no resource ends first.
+    bound_by_room = is_open & (fits == by_room)
     ends_first = _ends_first(free, demand)
-    fits = _beside_groups(fits, view, rules)
     total = _spread(fits, hosts, rules, requires, named)
     members: dict[tuple[tuple[str, ...], tuple[int, ...]], list[int]] = {}
     for index, host in enumerate(hosts):
@@ -76,7 +78,7 @@ def capacity_left(
             hosts=len(listed),
             open=int(is_open[listed].sum()),
             fits=int(fits[listed].sum()),
-            runs_out_first=_most(view.resources, ends_first, is_open, listed),
+            runs_out_first=_most(view.resources, ends_first, bound_by_room, listed),
         )
         for (labels, offered), listed in members.items()
     ]
@@ -85,7 +87,7 @@ def capacity_left(
         vm_type=vm_type,
         demand={name: n for name, n in _named(view.resources, view.demand).items() if n},
         fits=total,
-        runs_out_first=_most(view.resources, ends_first, is_open, range(len(hosts))),
+        runs_out_first=_most(view.resources, ends_first, bound_by_room, range(len(hosts))),
         hosts=len(hosts),
         open=int(is_open.sum()),
         classes=tuple(classes),
@@ -143,9 +145,9 @@ def _ends_first(free: IntArray, demand: IntArray) -> IntArray:
 
 
 def _most(
-    resources: Sequence[str], ends_first: IntArray, is_open: BoolArray, hosts: Sequence[int]
+    resources: Sequence[str], ends_first: IntArray, which: BoolArray, hosts: Sequence[int]
 ) -> str | None:
-    counted = Counter(int(ends_first[host]) for host in hosts if is_open[host])
+    counted = Counter(int(ends_first[host]) for host in hosts if which[host])
     if not counted:
         return None
     resource = min(counted, key=lambda each: (-counted[each], each))

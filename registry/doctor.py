@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -10,6 +11,7 @@ from sqlalchemy import Connection, and_, func, select
 
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
+    FINISHED,
     HOST_ADMIN_TRANSITIONS,
     HOST_HEALTH_TRANSITIONS,
     POWER_TRANSITIONS,
@@ -29,9 +31,11 @@ from registry.schema import (
     hosts,
     inventories,
     metadata,
+    request_groups,
     requests,
     resources,
     unreleased,
+    vm_groups,
     vms,
 )
 
@@ -97,6 +101,7 @@ def check(connection: Connection) -> list[str]:
         *_assignments(connection),
         *_vms(connection),
         *_requests(connection),
+        *_groups(connection),
         *_transitions(connection),
     ]
 
@@ -256,6 +261,38 @@ def _requests(connection: Connection) -> Iterator[str]:
             yield f"request {found.name} ({row.request_id}) is {state}, its VMs say {event}"
     for key, found in states.items():
         yield f"request {found.name} ({key}) has no VMs"
+
+
+def _groups(connection: Connection) -> Iterator[str]:
+    """Hard groups of requests that live: one VM on a host, or all VMs on one."""
+    held = (
+        select(
+            vm_groups.c.name,
+            vm_groups.c.apart,
+            vm_groups.c.id,
+            assignments.c.host_id,
+            func.count().label("vms"),
+        )
+        .select_from(vm_groups)
+        .join(request_groups, request_groups.c.group_id == vm_groups.c.id)
+        .join(requests, requests.c.id == request_groups.c.request_id)
+        .join(vms, vms.c.request_id == requests.c.id)
+        .join(assignments, assignments.c.vm_id == vms.c.id)
+        .where(
+            vm_groups.c.hard,
+            requests.c.state.not_in([state.value for state in FINISHED]),
+            unreleased,
+        )
+        .group_by(vm_groups.c.id, assignments.c.host_id)
+        .order_by(vm_groups.c.id, assignments.c.host_id)
+    )
+    on_hosts: Counter[Any] = Counter()
+    for row in connection.execute(held):
+        on_hosts[row.id] += 1
+        if row.apart and row.vms > 1:
+            yield f"group {row.name} keeps apart, host {row.host_id} holds {row.vms} VMs of it"
+        if not row.apart and on_hosts[row.id] == 2:
+            yield f"group {row.name} keeps together and is on several hosts"
 
 
 def _transitions(connection: Connection) -> Iterator[str]:

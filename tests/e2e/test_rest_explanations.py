@@ -164,6 +164,9 @@ def test_how_many_more_fit_and_what_ends_first(api: Api, decider: PolicyProcess)
     assert fits(hosts=["h2"]) == 4
     assert fits(anti_affinity="web") == 2
     assert fits(anti_affinity="other") == 3
+    query = {"vm_type": "small", "anti_affinity": "other"}
+    apart = api.tenant_a.get("/v1/capacity", params=query).json()
+    assert apart["runs_out_first"] is None  # the group ends before any resource
     assert fits(api.tenant_b, anti_affinity="web") == 3
     assert fits(api.operator, anti_affinity="web", tenant="a") == 2
     assert fits(affinity="cache") == 4

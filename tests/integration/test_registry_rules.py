@@ -9,6 +9,7 @@ import pytest
 
 from registry import ConflictError, InvalidError, MembershipRule, Placement, Registry, Rules
 from tests.integration.test_registry_races import a_placement, held_before_its_end, other
+from tests.raw_sql import RawSql
 from tests.register import a_cluster, a_commit, add_host, add_request, place, take_lease
 
 __all__ = ["other"]  # a fixture
@@ -168,6 +169,45 @@ def test_two_commits_at_once_keep_a_spread(register: Registry, other: Registry) 
     view = register.rounds.read_cluster(take_lease(register)).requests[0]
     assert view.spread is not None
     assert (view.spread.most, view.spread.placed) == (2, (("east", 2), ("west", 1)))
+
+
+def test_two_requests_at_once_make_one_group(register: Registry, other: Registry) -> None:
+    a_cluster(register)
+
+    with held_before_its_end(register) as start:
+        first = start(lambda: add_request(register, rules=APART))
+        second = add_request(other, rules=APART)
+
+    view = register.rounds.read_cluster(take_lease(register))
+    assert [set(group.requests) for group in view.vm_groups] == [{first.result().id, second.id}]
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (APART, "group web keeps apart, host"),
+        (TOGETHER, "group cache keeps together and is on several hosts"),
+    ],
+)
+def test_a_group_that_somebody_broke_is_found(
+    register: Registry, raw: RawSql, rules: Rules, said: str
+) -> None:
+    """A hand at the database moves VMs; the check does not rest on the code that places them."""
+    h1, h2 = a_cluster(register, hosts=2)
+    request = add_request(register, 3, rules=Rules())
+    place(register, request, h1, count=2)
+    place(register, request, h2)
+    add_request(register, rules=rules)
+    assert register.check() == []
+
+    raw.run(
+        "INSERT INTO request_groups (request_id, group_id)"
+        " SELECT requests.id, vm_groups.id FROM requests, vm_groups"
+        " WHERE requests.count = 3"
+    )
+
+    [found] = register.check()
+    assert found.startswith(said)
 
 
 def test_a_soft_group_refuses_nothing(register: Registry) -> None:
