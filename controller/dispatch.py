@@ -35,7 +35,10 @@ class Dispatcher:
         self._nudged.set()
 
     def sweep(self) -> int:
-        """Send what is due; return how many tasks that were."""
+        """End what has expired and send what is due; return how many tasks that were."""
+        expired = self._registry.requests.expire()
+        if expired:
+            log.info("requests_expired", requests=[str(key) for key in expired])
         due = self._registry.assignments.due(resend_after_s=self._resend_after_s)
         for task in due:
             self._queue.send(task.task, task.id)

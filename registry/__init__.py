@@ -25,6 +25,7 @@ from registry.errors import (
     StaleEpochError,
     UriRefusedError,
 )
+from registry.expiry import MAX_TTL_S
 from registry.faults import checkpoint
 from registry.ids import uuid7
 from registry.image_store import ImageStore, Incoming, Stored
@@ -130,6 +131,7 @@ __all__ = [
     "CONTROL_LEASE",
     "DEFAULT_URI_POLICY",
     "MAX_TIMEOUT_S",
+    "MAX_TTL_S",
     "SHUTDOWN_TIMEOUT_S",
     "VMS",
     "ZONE_LABEL",

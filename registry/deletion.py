@@ -17,6 +17,7 @@ from registry.lifecycle import (
     VM_DESIRED_TRANSITIONS,
     AssignmentEvent,
     AssignmentState,
+    RequestEvent,
     VmDesired,
     VmDesiredEvent,
     next_state,
@@ -28,13 +29,20 @@ from registry.schema import assignments, tenants, unreleased, vms
 
 
 def delete_vms(
-    connection: Connection, which: ColumnElement[bool], *, now: datetime, actor: str
+    connection: Connection,
+    which: ColumnElement[bool],
+    *,
+    now: datetime,
+    actor: str,
+    request_event: RequestEvent | None = None,
+    reason: str = "deleted",
 ) -> int:
     """Mark VMs as deleted and send their assignments the event; return how many were marked.
 
     A reserved assignment is released at once: nobody claimed it, so there is
     no domain. All others keep their capacity until their domain is proven
-    absent. VMs that were deleted before are left alone.
+    absent. VMs that were deleted before are left alone. ``request_event`` ends
+    their requests, whatever their VMs say.
     """
     lock_vms(connection, and_(which, vms.c.desired != VmDesired.DELETED.value))
     lock_assignments_of(connection, which)
@@ -115,5 +123,12 @@ def delete_vms(
             )
     record(connection, history)
     drop_power(connection, [row.id for row in rows], now=now, actor=actor)
-    recompute(connection, {row.request_id for row in rows}, now=now, actor=actor, reason="deleted")
+    recompute(
+        connection,
+        {row.request_id for row in rows},
+        now=now,
+        actor=actor,
+        reason=reason,
+        event=request_event,
+    )
     return len(rows)

@@ -203,7 +203,6 @@ def _requests() -> Mapping[tuple[RequestState, RequestEvent], RequestState]:
         (s.PARTLY_PLACED, e.ALL_GONE): s.RELEASED,
         (s.PLACED, e.ALL_GONE): s.RELEASED,
         (s.PENDING, e.CANCELLED): s.CANCELLED,
-        (s.PENDING, e.EXPIRED): s.EXPIRED,
     }
     # Places come by rounds and go with failed builds, so these three lead anywhere
     # among themselves.
@@ -211,6 +210,7 @@ def _requests() -> Mapping[tuple[RequestState, RequestEvent], RequestState]:
         table[state, e.NONE_PLACED] = s.PENDING
         table[state, e.PART_PLACED] = s.PARTLY_PLACED
         table[state, e.ALL_PLACED] = s.PLACED
+        table[state, e.EXPIRED] = s.EXPIRED  # its VMs may take a while to go
     return MappingProxyType(table)
 
 

@@ -76,8 +76,11 @@ def recompute(
     now: datetime,
     actor: str,
     reason: str | None = None,
+    event: RequestEvent | None = None,
 ) -> None:
     """Bring the states of these requests up to date, with an event for each change.
+
+    ``event`` is what happens to them; None: what a look at their VMs finds.
 
     A request of which nothing waits any more loses its reason for waiting, and
     begins anew to wait should one of its VMs be lost.
@@ -102,11 +105,11 @@ def recompute(
             found = states[row.request_id]
             if not row.waiting and found.waiting is not None:
                 settled.append(row.request_id)
-            event = request_event(row)
+            happened = event or request_event(row)
             before = RequestState(found.state)
-            if event is None or before in FINISHED:
+            if happened is None or before in FINISHED:
                 continue
-            after = next_state(REQUEST_TRANSITIONS, before, event)
+            after = next_state(REQUEST_TRANSITIONS, before, happened)
             if after == before:
                 continue
             changes.append({"key": row.request_id, "after": after.value})
@@ -119,7 +122,7 @@ def recompute(
                     row.request_id,
                     tenant=found.name,
                     change=(before, after),
-                    event=event,
+                    event=happened,
                     reason=reason,
                     data={"wanted": row.wanted, "placed": row.placed},
                 )

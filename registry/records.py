@@ -352,6 +352,8 @@ class Request:
     vms_running: int
     created_at: datetime
     updated_at: datetime
+    labels: Mapping[str, str] = field(default_factory=dict)  #: the tenant's own words
+    expires_at: datetime | None = None  #: it ends by itself then; None: never
     image: str | None = None  #: reference of the image; None: whatever its hosts name
     network: str | None = None  #: None: that of each host's own settings
     ssh_keys: tuple[str, ...] = ()  #: fingerprints of the keys that came with it
@@ -390,6 +392,7 @@ class Vm:
     generation: int  #: of the latest assignment; 0: never placed
     last_error: str | None
     power: Power | None = None  #: None: nothing is asked
+    labels: Mapping[str, str] = field(default_factory=dict)  #: the tenant's own words
     created_at: datetime
     deleted_at: datetime | None  #: deleted and gone
     network: str | None = None  #: None: that of its host's own settings

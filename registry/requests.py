@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from registry.addresses import give_macs
 from registry.clock import db_now
 from registry.cluster import capacity_view
 from registry.deletion import delete_vms
 from registry.engine import Database, retried
 from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
 from registry.events import event_row, record
+from registry.expiry import expire, expired, expires_at, extend
 from registry.guest_access import NOTHING, check_access, keep_access, told_access
 from registry.idempotency import bind_request, request_of_key
 from registry.ids import uuid7
 from registry.images import image_for
-from registry.lifecycle import (
-    FINISHED,
-    HostAdmin,
-    RequestState,
-    VmDesired,
-    VmDesiredEvent,
-    VmObserved,
-)
+from registry.lifecycle import FINISHED, HostAdmin, RequestState, VmDesiredEvent
 from registry.names import check_int, check_labels, check_name, look_up
 from registry.networks import networks_of, put_on_network
+from registry.own_labels import changed_labels, check_own_labels, labelled
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.power import SHUTDOWN_TIMEOUT_S, ask_all
 from registry.progress import tally
 from registry.quotas import check_quota
 from registry.records import CapacityView, IdempotencyKey, OverQuota, Request, Rules
+from registry.resizing import resize
 from registry.rules import check_rules, join_groups, memberships, rules_of
 from registry.schema import hosts, images, request_images, requests, tenants, vm_types, vms
 from registry.tenant_tree import asker_id
+from registry.vm_names import check_request_name, insert_vms
 from registry.vm_types import get_vm_type
 from registry.waiting import from_json
 
@@ -77,6 +73,8 @@ class Requests:
         name: str | None = None,
         requires: Sequence[str] = (),
         hosts: Sequence[str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        ttl_s: int | None = None,
         image: str | None = None,
         network: str | None = None,
         ssh_keys: Sequence[str] = (),
@@ -91,11 +89,13 @@ class Requests:
         The first round that places it places at least ``min_count`` VMs at once.
         With a key that made a request before, that request is returned and
         nothing is made: also when the first caller died before it could store
-        its answer. ``over_quota`` counts where no tenant or group says otherwise.
+        its answer. After ``ttl_s`` it ends by itself. ``over_quota`` counts where no
+        tenant or group says otherwise.
         """
         check_int("count", count, 1, MAX_COUNT)
         check_int("min_count", min_count, 1, count)
-        labels = check_labels("requires", requires)
+        required = check_labels("requires", requires)
+        own = check_own_labels(labels or {})
         access = check_access(ssh_keys, user_data)
         rules = check_rules(rules or Rules(), count)
         key = uuid7()
@@ -110,6 +110,7 @@ class Requests:
             wanted = get_vm_type(connection, vm_type)
             check_quota(connection, owner, wanted.id, count, over_quota=over_quota)
             rests_on = image_for(connection, image, wanted) if image is not None else None
+            check_request_name(connection, owner, name)
             try:
                 connection.execute(
                     insert(requests).values(
@@ -119,13 +120,15 @@ class Requests:
                         vm_type_id=wanted.id,
                         count=count,
                         min_count=min_count,
-                        requires=list(labels),
+                        requires=list(required),
                         hosts=_check_hosts(connection, hosts),
                         forbids=list(rules.forbids),
                         prefers=list(rules.prefers),
                         zone=rules.zone,
                         spread=rules.spread,
                         state=RequestState.PENDING.value,
+                        labels=own,
+                        expires_at=expires_at(ttl_s, now),
                         created_at=now,
                         updated_at=now,
                     )
@@ -137,25 +140,10 @@ class Requests:
                     insert(request_images).values(request_id=key, image_id=rests_on.id)
                 )
             keep_access(connection, key, access)
-            vm_ids = [uuid7() for _ in range(count)]
             join_groups(connection, owner, key, rules, now)
-            connection.execute(
-                insert(vms),
-                [
-                    {
-                        "id": vm_id,
-                        "name": f"{name}-{number}",
-                        "request_id": key,
-                        "tenant_id": owner,
-                        "desired": VmDesired.RUNNING.value,
-                        "observed": VmObserved.ABSENT.value,
-                        "created_at": now,
-                    }
-                    for number, vm_id in enumerate(vm_ids, start=1)
-                ],
-            )
-            joined = put_on_network(connection, key, network) if network is not None else None
-            give_macs(connection, vm_ids, joined)
+            if network is not None:
+                put_on_network(connection, key, network)
+            insert_vms(connection, key, owner, name, count=count, labels=own, now=now)
             if idempotency is not None:
                 bind_request(connection, idempotency, key)
             history = event_row(
@@ -206,10 +194,11 @@ class Requests:
         tenant: str | None = None,
         state: RequestState | None = None,
         name: str | None = None,
+        labels: Sequence[str] = (),
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Request]:
-        """Return a page, newest last."""
+        """Return a page, newest last; ``labels`` are given as ``key=value``, all must be there."""
         query = _SELECT.order_by(requests.c.id).limit(check_limit(limit) + 1)
         for column, value in (
             (tenants.c.name, tenant),
@@ -218,6 +207,7 @@ class Requests:
         ):
             if value is not None:
                 query = query.where(column == value)
+        query = query.where(*labelled(requests, labels))
         if cursor is not None:
             query = query.where(requests.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
@@ -247,6 +237,66 @@ class Requests:
             _get(connection, id)
             delete_vms(connection, vms.c.request_id == id, now=db_now(connection), actor=actor)
             return _get(connection, id)
+
+    @retried
+    def change(
+        self,
+        id: UUID,  # noqa: A002
+        *,
+        count: int | None = None,
+        remove: Collection[UUID] = (),
+        labels: Mapping[str, str | None] | None = None,
+        ttl_s: int | None = None,
+        never_expires: bool = False,
+        over_quota: OverQuota = "refuse",
+        actor: str,
+    ) -> Request:
+        """Change what is given: the number of VMs, labels (None takes one away), its end.
+
+        See `resizing.resize` for which VMs go when there are to be fewer.
+        """
+        with self._database.write() as connection:
+            request = _get(connection, id)
+            owner = asker_id(connection, request.tenant)
+            request = _get(connection, id)
+            now = db_now(connection)
+            if ttl_s is not None or never_expires:
+                extend(connection, request, ttl_s, now=now, actor=actor)
+            if labels:
+                after = changed_labels(request.labels, labels)
+                connection.execute(
+                    update(requests).where(requests.c.id == id).values(labels=after, updated_at=now)
+                )
+                request = _get(connection, id)
+            if count is not None:
+                if count > request.count:
+                    of_type = select(requests.c.vm_type_id).where(requests.c.id == id)
+                    vm_type: UUID = connection.scalars(of_type).one()
+                    more = count - request.count
+                    check_quota(connection, owner, vm_type, more, over_quota=over_quota)
+                resize(
+                    connection,
+                    request,
+                    owner,
+                    count,
+                    most=MAX_COUNT,
+                    remove=remove,
+                    now=now,
+                    actor=actor,
+                )
+            elif remove:
+                raise InvalidError("remove", len(remove), "nothing without a smaller count")
+            return _get(connection, id)
+
+    @retried
+    def expire(self, *, actor: str = "control") -> tuple[UUID, ...]:
+        """End some of the requests whose time is over, by the database's clock."""
+        with self._database.read() as connection:
+            found = expired(connection, db_now(connection))
+        if not found:
+            return ()
+        with self._database.write() as connection:
+            return expire(connection, found, now=db_now(connection), actor=actor)
 
     @retried
     def switch(
@@ -320,6 +370,8 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
             vms_running=tallies[row.id].running,
             created_at=row.created_at,
             updated_at=row.updated_at,
+            labels=row.labels,
+            expires_at=row.expires_at,
             image=None if row.image is None else f"{row.image}:{row.image_revision}",
             network=on_network.get(row.id),
             ssh_keys=access.get(row.id, NOTHING)[0],

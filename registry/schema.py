@@ -250,6 +250,8 @@ requests = Table(
     Column("state", State, nullable=False),
     Column("waiting", Json),
     Column("rounds_waited", Integer, nullable=False, server_default="0"),
+    Column("labels", Json, nullable=False, server_default="{}"),
+    Column("expires_at", UtcDateTime),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
     _one_of("state", RequestState),
@@ -263,6 +265,7 @@ requests = Table(
     ),
     Index(None, "tenant_id", "id"),
     Index(None, "state"),
+    Index(None, "expires_at"),
 )
 
 # Apart from `requests`: user-data is large and secret, and no list reads it.
@@ -311,11 +314,19 @@ vms = Table(
     Column("created_at", UtcDateTime, nullable=False),
     Column("deleted_at", UtcDateTime),
     Column("switched_at", UtcDateTime),
+    Column("labels", Json, nullable=False, server_default="{}"),
     _one_of("desired", VmDesired),
     _one_of("observed", VmObserved),
     Index(None, "request_id", "id"),
     Index(None, "tenant_id", "id"),
     Index(None, "name"),
+    Index(
+        "uq_vms_tenant_id_name",
+        "tenant_id",
+        "name",
+        unique=True,
+        **_unless([VmDesired.DELETED], "desired"),
+    ),
 )
 
 # What is asked of a VM's power and not done yet: the row is the workers' message.

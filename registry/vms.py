@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,8 @@ from registry.lifecycle import (
     VmDesiredEvent,
     VmObserved,
 )
+from registry.locks import lock_vms
+from registry.own_labels import changed_labels, labelled
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.power import SHUTDOWN_TIMEOUT_S, ask_one
 from registry.records import Power, Vm
@@ -83,6 +86,8 @@ class Vms:
         request_id: UUID | None = None,
         host: str | None = None,
         name: str | None = None,
+        observed: VmObserved | None = None,
+        labels: Sequence[str] = (),
         include_deleted: bool = False,
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
@@ -93,9 +98,11 @@ class Vms:
             (tenants.c.name, tenant),
             (vms.c.request_id, request_id),
             (vms.c.name, name),
+            (vms.c.observed, observed.value if observed is not None else None),
         ):
             if value is not None:
                 query = query.where(column == value)
+        query = query.where(*labelled(vms, labels))
         if host is not None:  # from the host's assignments, not by a walk over all VMs
             there = (
                 select(assignments.c.vm_id)
@@ -128,6 +135,16 @@ class Vms:
                     .where(requests.c.id == vm.request_id)
                     .values(count=requests.c.count - 1)
                 )
+            return _get(connection, id)
+
+    @retried
+    def label(self, id: UUID, changes: Mapping[str, str | None]) -> Vm:  # noqa: A002
+        """Change labels of a VM; None takes one away."""
+        with self._database.write() as connection:
+            lock_vms(connection, vms.c.id == id)
+            vm = _get(connection, id)
+            after = changed_labels(vm.labels, changes)
+            connection.execute(update(vms).where(vms.c.id == id).values(labels=after))
             return _get(connection, id)
 
     @retried
@@ -176,6 +193,7 @@ def _to_vm(row: Row[Any]) -> Vm:
         generation=row.generation,
         last_error=row.last_error,
         power=_to_power(row),
+        labels=row.labels,
         created_at=row.created_at,
         deleted_at=row.deleted_at,
         network=row.network,

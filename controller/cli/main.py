@@ -11,6 +11,7 @@ import typer
 from controller.cli import (
     capacity,
     catalogue,
+    changes,
     doctor,
     env,
     explain,
@@ -56,6 +57,9 @@ _LOOK, _MANAGE = "Decisions", "Operators"
 app.command(rich_help_panel=_ASK)(requests.request)
 app.command(rich_help_panel=_ASK)(requests.requests)
 app.command(rich_help_panel=_ASK)(requests.vms)
+app.command(rich_help_panel=_ASK)(changes.scale)
+app.command(rich_help_panel=_ASK)(changes.label)
+app.command(rich_help_panel=_ASK)(changes.extend)
 app.command(rich_help_panel=_ASK)(power.stop)
 app.command(rich_help_panel=_ASK)(power.start)
 app.command(rich_help_panel=_ASK)(power.reboot)

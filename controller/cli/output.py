@@ -131,11 +131,22 @@ def age(value: object) -> str:
     """Say how long ago an API time was."""
     if not isinstance(value, str):
         return "-"
-    seconds = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(value)).total_seconds())
+    return _span(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(value)).total_seconds()))
+
+
+def _span(seconds: float) -> str:
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def until(value: object) -> str:
+    """Say how long it is until an API time."""
+    if not isinstance(value, str):
+        return "-"
+    seconds = (datetime.fromisoformat(value) - datetime.now(UTC)).total_seconds()
+    return _span(max(0.0, seconds))
 
 
 def resources(amounts: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from controller.cli.changes import TtlOption, labels_and_end, told_labels
 from controller.cli.completion import (
     complete_host,
     complete_request,
@@ -16,13 +17,20 @@ from controller.cli.completion import (
 )
 from controller.cli.errors import BadInputError
 from controller.cli.keys import read_public_keys, read_user_data
-from controller.cli.output import Column, age, field, print_json, short_id
+from controller.cli.output import Column, age, field, print_json, short_id, until
 from controller.cli.session import Session, listing, with_session
 from controller.cli.targets import LIVE_REQUEST, find_request, find_target
 from controller.cli.waiting import power_of, wait_until_gone, wait_until_running
 
 TimeoutOption = Annotated[
     float, typer.Option(help="Seconds that --wait lasts at most.", min=0, metavar="S")
+]
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A word of your own, to find it by; repeat it."),
+]
+WithLabelOption = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="With that label only.")
 ]
 
 
@@ -93,7 +101,9 @@ REQUEST_COLUMNS = (
     field("vms_running", "running", right=True),
     field("state"),
     Column("waits for", waiting_for),
+    Column("ends in", lambda row: until(row.get("expires_at")), right=True),
     Column("age", lambda row: age(row.get("created_at")), right=True),
+    Column("labels", told_labels),
 )
 
 VM_COLUMNS = (
@@ -106,6 +116,7 @@ VM_COLUMNS = (
     field("address"),
     field("round", right=True),
     Column("age", lambda row: age(row.get("created_at")), right=True),
+    Column("labels", told_labels),
     field("last_error", "last error"),
 )
 
@@ -177,6 +188,8 @@ def request(
     spread: Annotated[
         str | None, typer.Option(metavar="zone", help="Evenly over the zones.")
     ] = None,
+    label: LabelOption = None,
+    ttl: TtlOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until all its VMs run.")] = False,
     timeout: TimeoutOption = 300,
 ) -> None:
@@ -194,6 +207,7 @@ def request(
         body["hosts"] = host
     if network is not None:
         body["network"] = network
+    body |= labels_and_end(label, ttl)
     if ssh_key:
         body["ssh_keys"] = [key for file in ssh_key for key in read_public_keys(file)]
     if user_data is not None:
@@ -226,12 +240,13 @@ def requests(
     session: Session,
     tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
     state: Annotated[str | None, typer.Option(help="In that state only.")] = None,
+    label: WithLabelOption = None,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Those that are over, too.")
     ] = False,
 ) -> None:
     """List requests: what is placed, what runs, what waits and why."""
-    found = session.api.requests.list(tenant=tenant, state=state)
+    found = session.api.requests.list(tenant=tenant, state=state, label=label)
     rows = [each for each in found if everything or state or each["state"] in LIVE_REQUEST]
     session.show(
         rows,
@@ -243,6 +258,7 @@ def requests(
 @listing
 def vms(
     session: Session,
+    *,
     tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
     request: Annotated[
         str | None,
@@ -254,12 +270,18 @@ def vms(
     host: Annotated[
         str | None, typer.Option(help="On that host only.", autocompletion=complete_host)
     ] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only those that are running, stopped, absent or lost.")
+    ] = None,
+    label: WithLabelOption = None,
 ) -> None:
     """List VMs and where they run."""
     request_id = None
     if request is not None:
         request_id = find_request(session.api, request)["id"]
-    rows = session.api.vms.list(tenant=tenant, request=request_id, host=host)
+    rows = session.api.vms.list(
+        tenant=tenant, request=request_id, host=host, state=state, label=label
+    )
     session.show(rows, VM_COLUMNS, empty="no VMs. `fuga request small -n 4` asks for some.")
 
 

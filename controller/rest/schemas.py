@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 from controller.standings import Effect, Standing
 from registry import (
     MAX_TIMEOUT_S,
+    MAX_TTL_S,
     Event,
     ImageCopy,
     MembershipRule,
@@ -27,9 +28,14 @@ from registry import (
     RoundRecord,
     Rules,
     Token,
+    VmObserved,
 )
 
 MAX_BIGINT: Final = 2**63 - 1
+KEY_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$"
+VALUE_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._:/@+-]{0,61}[A-Za-z0-9])?$"
+FILTER_PATTERN: Final = f"{KEY_PATTERN[:-1]}={VALUE_PATTERN[1:]}"
+LABELS_SAID: Final = "KEY=VALUE; all that are given must be there."
 REFERENCE_PATTERN: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?(:[0-9]{1,9})?$"
 NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
 BASE64_PATTERN: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
@@ -65,6 +71,16 @@ AddressText = Annotated[str, StringConstraints(pattern=r"^[0-9./-]{1,40}$", max_
 PublicKey = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 UserDataText = Annotated[str, StringConstraints(pattern=BASE64_PATTERN, max_length=87_384)]
 Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
+
+LabelKey = Annotated[str, StringConstraints(pattern=KEY_PATTERN, max_length=63)]
+LabelValue = Annotated[str, StringConstraints(pattern=VALUE_PATTERN, max_length=63)]
+LabelFilter = Annotated[
+    list[Annotated[str, StringConstraints(pattern=FILTER_PATTERN, max_length=127)]],
+    Field(max_length=32),
+]
+OwnLabels = Annotated[dict[LabelKey, LabelValue], Field(max_length=32)]
+LabelChanges = Annotated[dict[LabelKey, LabelValue | None], Field(max_length=64)]
+TtlSeconds = Annotated[int, Field(ge=1, le=MAX_TTL_S)]
 
 T = TypeVar("T")
 
@@ -138,6 +154,12 @@ class RequestInput(Input):
         None, description="Hosts that may be used; null: all."
     )
     network: Name | None = Field(None, description="Null: that of each host's own settings.")
+    labels: OwnLabels = Field(
+        default={}, description="Words of the tenant's own, for its lists; its VMs get them, too."
+    )
+    ttl_s: TtlSeconds | None = Field(
+        None, description="After so many seconds it ends, with all its VMs; null: never."
+    )
     ssh_keys: Annotated[list[PublicKey], Field(max_length=64)] = Field(
         default=[], description="Public keys that these VMs let in, beside the tenant's own."
     )
@@ -145,6 +167,27 @@ class RequestInput(Input):
         None, description="For cloud-init, base64 of 65536 bytes at most. Never shown again."
     )
     rules: RulesInput = RulesInput()
+
+
+class RequestChange(Input):
+    """Change a request; what is not named stays as it is."""
+
+    count: Count | None = Field(None, description="Of VMs. More wait for a place.")
+    remove: Annotated[list[Annotated[UUID, Field(strict=False)]], Field(max_length=10_000)] = Field(
+        default=[],
+        description="VMs to go first when there are to be fewer; then those without a place, "
+        "then the newest.",
+    )
+    labels: LabelChanges | None = Field(None, description="By key; null takes one away.")
+    ttl_s: TtlSeconds | Literal["never"] | None = Field(
+        None, description="It ends so many seconds from now, or never; null: as before."
+    )
+
+
+class VmChange(Input):
+    """Change a VM."""
+
+    labels: LabelChanges = Field(description="By key; null takes one away.")
 
 
 class ShutdownInput(Input):
@@ -327,6 +370,7 @@ class RequestsQuery(PageQuery):
     tenant: Name | None = None
     state: RequestState | None = None
     name: Name | None = None
+    label: LabelFilter = Field(default=[], description=LABELS_SAID)
 
 
 class CapacityQuery(BaseModel):
@@ -366,6 +410,8 @@ class VmsQuery(PageQuery):
     tenant: Name | None = None
     host: Name | None = None
     name: Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,80}$")] | None = None
+    state: VmObserved | None = Field(None, description="What is known of it.")
+    label: LabelFilter = Field(default=[], description=LABELS_SAID)
     include_deleted: bool = False
 
 

@@ -18,7 +18,7 @@ from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.errors import ForbiddenError
 from controller.rest.idempotency import GivenCreation
 from controller.rest.openapi import problems
-from controller.rest.schemas import PageOf, RequestInput, RequestsQuery
+from controller.rest.schemas import PageOf, RequestChange, RequestInput, RequestsQuery
 from controller.rest.telling import told_page, told_request
 from registry import InvalidError, NotFoundError, Page, Registry, Request
 
@@ -45,6 +45,8 @@ def ask_for_vms(
                 requires=tuple(body.requires),
                 hosts=None if body.hosts is None else tuple(body.hosts),
                 network=body.network,
+                labels=body.labels,
+                ttl_s=body.ttl_s,
                 ssh_keys=tuple(body.ssh_keys),
                 user_data=None if body.user_data is None else base64.b64decode(body.user_data),
                 image=body.image or services.default_image,
@@ -69,6 +71,7 @@ def list_requests(
         tenant=caller.tenant_to_list(query.tenant),
         state=query.state,
         name=query.name,
+        labels=query.label,
         limit=query.limit,
         cursor=query.cursor,
     )
@@ -79,6 +82,25 @@ def list_requests(
 def show_request(request_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Request:
     """Show a request."""
     return told_request(own_request(registry, request_id, caller), caller)
+
+
+@router.patch("/{request_id}", response_model=Request, responses=problems(403, 404, 409))
+def change_request(
+    request_id: UUID, body: RequestChange, caller: AnyCaller, services: GivenServices
+) -> Request:
+    """Ask for more or fewer VMs, change labels, let it end later or never."""
+    own_request(services.registry, request_id, caller)
+    changed = services.registry.requests.change(
+        request_id,
+        count=body.count,
+        remove=body.remove,
+        labels=body.labels,
+        ttl_s=body.ttl_s if isinstance(body.ttl_s, int) else None,
+        never_expires=body.ttl_s == "never",
+        over_quota=services.over_quota,
+        actor=caller.actor,
+    )
+    return told_request(changed, caller)
 
 
 @router.delete("/{request_id}", status_code=202, response_model=Request, responses=problems(404))

@@ -11,7 +11,7 @@ from controller.explain import VmExplanation, explain_vm
 from controller.rest.auth import AnyCaller, Caller, bearer
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.openapi import problems
-from controller.rest.schemas import PageOf, VmsQuery
+from controller.rest.schemas import PageOf, VmChange, VmsQuery
 from controller.rest.telling import told_page, told_vm
 from registry import NotFoundError, Page, Registry, Vm
 
@@ -28,6 +28,8 @@ def list_vms(
         request_id=query.request,
         host=query.host,
         name=query.name,
+        observed=query.state,
+        labels=query.label,
         include_deleted=query.include_deleted,
         limit=query.limit,
         cursor=query.cursor,
@@ -39,6 +41,13 @@ def list_vms(
 def show_vm(vm_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Vm:
     """Show a VM."""
     return told_vm(own_vm(registry, vm_id, caller), caller)
+
+
+@router.patch("/{vm_id}", response_model=Vm, responses=problems(404))
+def change_vm(vm_id: UUID, body: VmChange, caller: AnyCaller, registry: GivenRegistry) -> Vm:
+    """Change labels of a VM."""
+    own_vm(registry, vm_id, caller)
+    return told_vm(registry.vms.label(vm_id, body.labels), caller)
 
 
 @router.delete("/{vm_id}", status_code=202, response_model=Vm, responses=problems(404))

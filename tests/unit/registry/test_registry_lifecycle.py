@@ -17,8 +17,8 @@ GRIDS = {
     "REQUEST": """
                    none_placed  part_placed    all_placed  all_gone  cancelled  expired
     pending        pending      partly_placed  placed      released  cancelled  expired
-    partly_placed  pending      partly_placed  placed      released  -          -
-    placed         pending      partly_placed  placed      released  -          -
+    partly_placed  pending      partly_placed  placed      released  -          expired
+    placed         pending      partly_placed  placed      released  -          expired
     released       -            -              -           -         -          -
     cancelled      -            -              -           -         -          -
     expired        -            -              -           -         -          -

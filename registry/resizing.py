@@ -1,0 +1,104 @@
+"""More or fewer VMs for a request that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, and_, select, update
+
+from registry.deletion import delete_vms
+from registry.errors import ConflictError, InvalidError
+from registry.events import event_row, record
+from registry.lifecycle import FINISHED, VmDesired
+from registry.locks import lock_vms
+from registry.names import check_int
+from registry.progress import recompute
+from registry.records import Request
+from registry.schema import assignments, requests, unreleased, vms
+from registry.vm_names import insert_vms
+
+
+def resize(
+    connection: Connection,
+    request: Request,
+    owner: UUID,
+    count: int,
+    *,
+    most: int,
+    remove: Collection[UUID],
+    now: datetime,
+    actor: str,
+) -> None:
+    """Bring the number of VMs that a request asks for to ``count``.
+
+    The caller holds the lock of the tenant. New VMs wait for a place, under the
+    next numbers. Taken away are first those of ``remove``, then those without a
+    place, then those with one, the newest first. `min_count` stays what it was: it bound the first
+    round that placed the request, or will.
+    """
+    check_int("count", count, 1, most)
+    if request.state in FINISHED:
+        raise ConflictError(f"request {request.name} is {request.state}")
+    lock_vms(connection, _wanted(request.id))
+    place = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, unreleased)
+    rows = connection.execute(
+        select(vms.c.id, place.exists().label("placed"))
+        .where(_wanted(request.id))
+        .order_by(vms.c.id)
+    ).all()
+    if not rows:
+        raise ConflictError(f"all VMs of request {request.name} are being deleted")
+    surplus = len(rows) - count
+    if len(remove) > max(surplus, 0):
+        allowed = f"at most the {max(surplus, 0)} by which {len(rows)} VMs shrink to {count}"
+        raise InvalidError("remove", len(remove), allowed)
+    leaving = _leaving(rows, remove, surplus)
+    if surplus < 0:
+        insert_vms(
+            connection,
+            request.id,
+            owner,
+            request.name,
+            count=-surplus,
+            labels=request.labels,
+            now=now,
+        )
+    connection.execute(
+        update(requests)
+        .where(requests.c.id == request.id)
+        .values(count=requests.c.count - surplus, updated_at=now)
+    )
+    if surplus:
+        history = event_row(
+            now,
+            actor,
+            "request_resized",
+            "request",
+            request.id,
+            tenant=request.tenant,
+            data={"from": len(rows), "to": count},
+        )
+        record(connection, [history])
+    if leaving:
+        delete_vms(connection, vms.c.id.in_(leaving), now=now, actor=actor)
+    else:
+        recompute(connection, [request.id], now=now, actor=actor, reason="resized")
+
+
+def _wanted(request_id: UUID) -> Any:
+    return and_(vms.c.request_id == request_id, vms.c.desired != VmDesired.DELETED.value)
+
+
+def _leaving(rows: Collection[Row[Any]], remove: Collection[UUID], surplus: int) -> list[UUID]:
+    unknown = set(remove) - {row.id for row in rows}
+    if unknown:
+        raise InvalidError("remove", str(min(unknown)), "ids of VMs of this request")
+    if surplus <= 0:
+        return []
+    named = set(remove)
+    rest = [row for row in rows if row.id not in named]
+    rest.sort(key=lambda row: (row.placed, -row.id.int))
+    return [*named, *(row.id for row in rest[: surplus - len(named)])]
