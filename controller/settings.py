@@ -90,6 +90,12 @@ class ControllerSettings(SharedSettings):
         None, description="Image of requests that name none; None: what their hosts name."
     )
 
+    host_reserved: dict[str, NonNegativeInt] = Field(
+        default_factory=lambda: {"vcpus": 1, "memory_mib": 2048},
+        description="By resource, kept for a new host itself: where its capacity is what is "
+        "detected, and nothing else is said.",
+    )
+
     url: str | None = Field(None, description="Where the command line finds the API.")
     token: SecretStr | None = Field(None, description="With which it speaks there.")
 

@@ -36,11 +36,12 @@ from registry.power import drop_power
 from registry.progress import recompute
 from registry.records import Build, Claim, Due, Leftover, Removal
 from registry.schema import (
-    assignment_resources,
     assignments,
     hosts,
+    requests,
     tenants,
     unreleased,
+    vm_type_resources,
     vms,
 )
 from registry.sweep import claim_leftover, due, finish_leftover
@@ -119,10 +120,12 @@ class Assignments:
             after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
             claim = _take(connection, row, state=after, owner=owner, now=now, lease_s=lease_s)
             _record(connection, row, after, event, now=now, actor=owner)
+            # Of its type: the overhead that the assignment holds is not the guest's.
             amounts = connection.execute(
-                select(assignment_resources.c.resource, assignment_resources.c.amount)
-                .where(assignment_resources.c.assignment_id == assignment_id)
-                .order_by(assignment_resources.c.resource)
+                select(vm_type_resources.c.resource, vm_type_resources.c.amount)
+                .join(requests, requests.c.vm_type_id == vm_type_resources.c.vm_type_id)
+                .where(requests.c.id == row.request_id)
+                .order_by(vm_type_resources.c.resource)
             )
             return Build(
                 claim=claim,

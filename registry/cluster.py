@@ -15,6 +15,7 @@ from registry.bulk import chunks
 from registry.clock import db_now
 from registry.leases import check_epoch
 from registry.lifecycle import HostAdmin, HostHealth, RequestState, VmDesired, VmObserved
+from registry.overhead import demands
 from registry.records import (
     Accounts,
     CapacityView,
@@ -39,7 +40,6 @@ from registry.schema import (
     requests,
     tenants,
     unreleased,
-    vm_type_resources,
     vm_types,
     vms,
 )
@@ -251,9 +251,7 @@ def _requests(
             .group_by(vms.c.request_id)
         )
     }
-    demand: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
-    for row in connection.execute(select(vm_type_resources)):
-        demand[row.vm_type_id][row.resource] = row.amount
+    demand = demands(connection)
     avoid: defaultdict[UUID, list[UUID]] = defaultdict(list)
     failures = (
         select(build_failures)

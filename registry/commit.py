@@ -30,6 +30,7 @@ from registry.leases import CONTROL_LEASE, check_epoch
 from registry.lifecycle import FINISHED, AssignmentState
 from registry.locks import lock_vms
 from registry.names import check_int
+from registry.overhead import demands
 from registry.packing import pack
 from registry.progress import recompute
 from registry.quota_use import lock_limited, within_quotas
@@ -44,7 +45,6 @@ from registry.schema import (
     round_inputs,
     rounds,
     tenants,
-    vm_type_resources,
     vms,
 )
 from registry.waiting import from_json, to_json
@@ -160,7 +160,7 @@ def _with_room_for_images(
     """
     if all(vm.image_id is None for vm, _ in chosen):
         return list(chosen), []
-    amounts = _amounts(connection, {vm.vm_type_id for vm, _ in chosen})
+    amounts = demands(connection, {vm.vm_type_id for vm, _ in chosen})
     full = without_room(connection, chosen, amounts)
     parts = Counter(
         (vm.request_id, host_id) for vm, host_id in chosen if (vm.image_id, host_id) in full
@@ -282,7 +282,7 @@ def _insert_assignments(
 ) -> tuple[UUID, ...]:
     if not chosen:
         return ()
-    amounts = _amounts(connection, {vm.vm_type_id for vm, _ in chosen})
+    amounts = demands(connection, {vm.vm_type_id for vm, _ in chosen})
     names = _host_names(connection, {host_id for _, host_id in chosen})
     rows = [
         {
@@ -329,15 +329,6 @@ def _insert_assignments(
     ]
     record(connection, history)
     return tuple(row["id"] for row in rows)
-
-
-def _amounts(connection: Connection, types: set[UUID]) -> Mapping[UUID, dict[str, int]]:
-    found: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
-    for some in chunks(sorted(types)):
-        query = select(vm_type_resources).where(vm_type_resources.c.vm_type_id.in_(some))
-        for row in connection.execute(query):
-            found[row.vm_type_id][row.resource] = row.amount
-    return found
 
 
 def _host_names(connection: Connection, keys: set[UUID]) -> Mapping[UUID, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -374,4 +374,20 @@ def _to_host(row: Row[Any], found: tuple[Inventory, ...]) -> Host:
         missed_polls=row.missed_polls,
         held_back_until=row.held_back_until,
         created_at=row.created_at,
+        warnings=tuple(_warnings(found)),
     )
+
+
+def _warnings(found: tuple[Inventory, ...]) -> Iterator[str]:
+    for each in found:
+        if each.override is not None and each.detected is not None:
+            if each.override > each.detected:
+                yield (
+                    f"the override of {each.resource}, {each.override}, is above"
+                    f" what was detected, {each.detected}"
+                )
+        elif each.detected is not None and each.reserved >= each.detected > 0:
+            yield (
+                f"all {each.resource} are reserved, {each.reserved} of the {each.detected}"
+                " that were detected: nothing is left for VMs"
+            )

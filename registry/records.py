@@ -37,6 +37,7 @@ class ResourceDef:
     name: str
     unit: str
     position: int
+    overhead_per_vm: int = 0  #: what each VM holds of it beyond its type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ class Host:
     missed_polls: int
     held_back_until: datetime | None  #: no VMs until then: builds failed here
     created_at: datetime
+    warnings: tuple[str, ...] = ()  #: what of its settings is doubtful
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, insert, literal, select
+from dataclasses import replace
+
+from sqlalchemy import Connection, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
 from registry.clock import db_now
 from registry.engine import Database, retried
-from registry.errors import DuplicateError, InvalidError
+from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.events import event_row, record
-from registry.locks import take_turns
-from registry.names import check_name
+from registry.locks import lock_hosts, take_turns
+from registry.names import MAX_AMOUNT, check_int, check_name, look_up
 from registry.records import ResourceDef
 from registry.schema import hosts, inventories, resources
 
@@ -37,6 +39,30 @@ class Resources:
         with self._database.read() as connection:
             rows = connection.execute(select(resources).order_by(resources.c.position))
             return tuple(ResourceDef(**row._mapping) for row in rows)
+
+    @retried
+    def set_overhead(self, name: str, amount: int, *, actor: str) -> ResourceDef:
+        """Set what each VM holds of a resource beyond its type; placed VMs keep what they hold."""
+        check_int("overhead_per_vm", amount, 0, MAX_AMOUNT)
+        which = resources.c.name == look_up("resource", name)
+        with self._database.write() as connection:
+            take_turns(connection, INVENTORIES)
+            row = connection.execute(select(resources).where(which)).one_or_none()
+            if row is None:
+                raise NotFoundError("resource", name)
+            before = ResourceDef(**row._mapping)
+            if before.overhead_per_vm == amount:
+                return before
+            connection.execute(update(resources).where(which).values(overhead_per_vm=amount))
+            # A round that is being decided counted with less: none of it may stand.
+            lock_hosts(connection, *connection.scalars(select(hosts.c.id)))
+            connection.execute(update(hosts).values(version=hosts.c.version + 1))
+            now = db_now(connection)
+            data = {"overhead_per_vm": amount, "before": before.overhead_per_vm}
+            record(
+                connection, [event_row(now, actor, "resource_changed", "resource", name, data=data)]
+            )
+            return replace(before, overhead_per_vm=amount)
 
     @retried
     def add(self, name: str, unit: str, *, actor: str) -> ResourceDef:

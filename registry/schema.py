@@ -81,6 +81,7 @@ resources = Table(
     Column("name", Name, primary_key=True),
     Column("unit", String(32), nullable=False),
     Column("position", Integer, nullable=False, unique=True),
+    Column("overhead_per_vm", BigInteger, nullable=False, server_default="0"),
 )
 
 hosts = Table(

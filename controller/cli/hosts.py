@@ -9,6 +9,7 @@ import typer
 
 from controller.cli.completion import complete_host
 from controller.cli.errors import BadInputError
+from controller.cli.host_changes import change_of, tell_warnings, tell_who_must_act
 from controller.cli.output import Column, age, field, print_json, print_table
 from controller.cli.session import Session, listing, with_session
 from controller.client.errors import ProblemError
@@ -135,6 +136,51 @@ def add(
 
         made = wait_for_host(session.api, made, timeout_s=timeout, quiet=session.json)
     session.answer(made, f"host {name} is {made['health']}")
+    tell_warnings(made)
+
+
+@app.command("set")
+@with_session
+def set_(
+    session: Session,
+    *,
+    name: NameArgument,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RESOURCE=AMOUNT", help="Capacity to assume, not what is detected."),
+    ] = None,
+    detected: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RESOURCE", help="Take the override back: what is detected counts."),
+    ] = None,
+    reserve: Annotated[
+        list[str] | None, typer.Option(metavar="RESOURCE=AMOUNT", help="Kept for the host itself.")
+    ] = None,
+    ratio: Annotated[
+        list[str] | None, typer.Option(metavar="RESOURCE=RATIO", help="Over-commit, as vcpus=4.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="All its labels from now on; repeat it for several.")
+    ] = None,
+    max_builds: Annotated[
+        int | None, typer.Option(help="VMs created there at a time.", min=1)
+    ] = None,
+) -> None:
+    """Change a host's settings; what is not named stays as it is."""
+    changed = session.api.patch(
+        f"hosts/{name}",
+        change_of(
+            overrides=parse_amounts("--override", override),
+            detected=detected,
+            reserved=parse_amounts("--reserve", reserve),
+            ratios=parse_ratios(ratio),
+            labels=label,
+            max_builds=max_builds,
+        ),
+    )
+    offers = ", ".join(f"{each['capacity']} {each['resource']}" for each in changed["inventories"])
+    session.answer(changed, f"host {name} offers {offers}")
+    tell_warnings(changed)
 
 
 @app.command()
@@ -238,4 +284,7 @@ def remove(session: Session, name: NameArgument) -> None:
 
 def _set_admin(session: Session, name: str, admin: str, message: str) -> None:
     answer = session.api.hosts.change(name, {"admin": admin})
-    session.answer(answer, f"host {name} {message}")
+    if admin == "active":
+        session.answer(answer, f"host {name} {message}")
+    else:
+        tell_who_must_act(session, answer, message)

@@ -23,6 +23,7 @@ from controller.cli import (
     processes,
     quotas,
     requests,
+    resources,
     rounds,
     tenants,
 )
@@ -73,6 +74,7 @@ app.command(rich_help_panel=_LOOK)(rounds.replay)
 app.command(rich_help_panel=_LOOK)(rounds.events)
 app.command("solve", rich_help_panel=_LOOK)(solve_command)
 app.add_typer(hosts.app, rich_help_panel=_MANAGE)
+app.add_typer(resources.app, rich_help_panel=_MANAGE)
 app.add_typer(catalogue.types, rich_help_panel=_MANAGE)
 app.add_typer(images.app, rich_help_panel=_MANAGE)
 app.add_typer(tenants.app, rich_help_panel=_MANAGE)

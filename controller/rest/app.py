@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -25,6 +26,7 @@ from controller.rest.routers import (
     power,
     quotas,
     requests,
+    resources,
     rounds,
     shares,
     ssh_keys,
@@ -55,6 +57,7 @@ def create_app(
     over_quota: OverQuota = "refuse",
     max_body_bytes: int = MAX_BODY_BYTES,
     shutdown_timeout_s: int = SHUTDOWN_TIMEOUT_S,
+    host_reserved: Mapping[str, int] = MappingProxyType({}),
 ) -> FastAPI:
     """Return the application.
 
@@ -76,6 +79,8 @@ def create_app(
         Bodies above it are answered 413.
     shutdown_timeout_s : int
         What a guest is given to shut down if the caller does not say.
+    host_reserved : Mapping[str, int]
+        By resource, what new hosts keep for themselves where nothing else is said.
     """
     app = FastAPI(
         title="fuga",
@@ -93,6 +98,7 @@ def create_app(
         default_image=default_image,
         over_quota=over_quota,
         shutdown_timeout_s=shutdown_timeout_s,
+        host_reserved=host_reserved,
     )
     for module in (
         requests,
@@ -106,6 +112,7 @@ def create_app(
         quotas,
         shares,
         hosts,
+        resources,
         rounds,
         events,
         tokens,

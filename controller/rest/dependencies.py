@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, cast
 
@@ -27,6 +27,7 @@ class Services:
     images: ImageStore | None = None
     image_urls: Collection[str] = ()
     default_image: str | None = None
+    host_reserved: Mapping[str, int] = field(default_factory=dict)
     #: a replay may take as long as its round did, in a process of its own
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
 

@@ -279,7 +279,11 @@ class HostInput(Input):
     uri: Uri
     labels: Labels = []
     overrides: Amounts = Field(default={}, description="Capacity to assume, not what is detected.")
-    reserved: Amounts = Field(default={}, description="Kept for the host itself.")
+    reserved: Amounts = Field(
+        default={},
+        description="Kept for the host itself; of resources without an override, where this does "
+        "not say, the site's default.",
+    )
     ratios: Ratios = {}
     domain_type: Literal["kvm", "qemu", "test"] = "kvm"
     pool: LibvirtName = "default"
@@ -343,6 +347,12 @@ class NetworkChange(Input):
     """Say what hosts call a network; null: as its default says."""
 
     hosts: Annotated[dict[Name, NetworkSourceInput | None], Field(min_length=1, max_length=1000)]
+
+
+class ResourceChange(Input):
+    """Change a resource."""
+
+    overhead_per_vm: Amount = Field(description="What each VM holds of it beyond its type.")
 
 
 class TokenInput(Input):

@@ -88,6 +88,7 @@ def _run(registry: Registry, settings: ControllerSettings, listener: socket.sock
         image_store=settings.resolved_image_store(),
         image_urls=settings.image_urls,
         default_image=settings.default_image,
+        host_reserved=settings.host_reserved,
     )
     server = uvicorn.Server(
         uvicorn.Config(

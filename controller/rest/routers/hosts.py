@@ -33,12 +33,17 @@ def register_host(
     body: HostInput, caller: Operator, services: GivenServices, creation: GivenCreation
 ) -> Response:
     """Register a host. It takes VMs once the monitor has reached it and it is `up`."""
+    kept = {
+        name: amount
+        for name, amount in services.host_reserved.items()
+        if name not in body.overrides
+    }
     new = NewHost(
         name=body.name,
         uri=body.uri,
         labels=tuple(body.labels),
         overrides=body.overrides,
-        reserved=body.reserved,
+        reserved={**kept, **body.reserved},
         ratios=body.ratios,
         domain_type=body.domain_type,
         pool=body.pool,

@@ -1,0 +1,27 @@
+"""/v1/resources: what hosts offer and VMs hold, and what each VM holds beyond its type."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Security
+
+from controller.rest.auth import AnyCaller, Operator, bearer
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.openapi import problems
+from controller.rest.schemas import Name, PageOf, ResourceChange
+from registry import Page, ResourceDef
+
+router = APIRouter(prefix="/resources", tags=["resources"], dependencies=[Security(bearer)])
+
+
+@router.get("", response_model=PageOf[ResourceDef])
+def list_resources(caller: AnyCaller, registry: GivenRegistry) -> Page[ResourceDef]:
+    """List resources, in the order in which amounts are told."""
+    return Page(registry.resources.all(), None)
+
+
+@router.patch("/{name}", response_model=ResourceDef, responses=problems(403, 404))
+def change_resource(
+    name: Name, body: ResourceChange, caller: Operator, registry: GivenRegistry
+) -> ResourceDef:
+    """Say what each VM holds of it beyond its type. VMs that are placed keep what they hold."""
+    return registry.resources.set_overhead(name, body.overhead_per_vm, actor=caller.actor)
