@@ -71,7 +71,7 @@ def inventory_rows(key: UUID, new: NewHost, names: Sequence[str]) -> list[dict[s
             "resource": name,
             "override": overrides.get(name),
             "reserved": reserved.get(name, 0),
-            "ratio_thousandths": ratios.get(name, 1000),
+            "own_ratio_thousandths": ratios.get(name),
         }
         for name in names
     ]

@@ -38,6 +38,7 @@ from registry.names import (
     look_up,
 )
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.ratios import ratios_by_label, refresh_ratios, write_label_ratios
 from registry.records import Host, HostReport, Inventory, NewHost
 from registry.reports import latest_report, latest_reports, record_miss, record_report
 from registry.resources import INVENTORIES, resource_names
@@ -77,6 +78,7 @@ class Hosts:
             except IntegrityError as error:
                 raise DuplicateError("host", "name or uri", new.name) from error
             connection.execute(insert(inventories), rows)
+            refresh_ratios(connection, [key])
             history = event_row(
                 now,
                 actor,
@@ -167,11 +169,15 @@ class Hosts:
         labels: Sequence[str] | None = None,
         overrides: Mapping[str, int | None] | None = None,
         reserved: Mapping[str, int] | None = None,
-        ratios: Mapping[str, int] | None = None,
+        ratios: Mapping[str, int | None] | None = None,
         max_builds: int | None = None,
         actor: str,
     ) -> Host:
-        """Change what is given; an override of None goes back to what was detected."""
+        """Change what is given.
+
+        An override of None goes back to what was detected, a ratio of None to
+        what the host's labels say.
+        """
         with self._database.write() as connection:
             key = _id_of(connection, name)
             lock_hosts(connection, key)
@@ -186,20 +192,18 @@ class Hosts:
                 values["max_builds"] = check_int("max_builds", max_builds, 1, MAX_BUILDS)
             if values:
                 connection.execute(update(hosts).where(hosts.c.id == key).values(**values))
-            cleared = [each for each, amount in (overrides or {}).items() if amount is None]
-            given = {
-                each: amount for each, amount in (overrides or {}).items() if amount is not None
-            }
-            check_amounts("overrides", dict.fromkeys(cleared, 0), names)
             changes: dict[str, dict[str, int | None]] = {}
-            for each in cleared:
-                changes.setdefault(each, {})["override"] = None
             for field, column, amounts, low in (
-                ("overrides", "override", given, 0),
+                ("overrides", "override", overrides or {}, 0),
                 ("reserved", "reserved", reserved or {}, 0),
-                ("ratios", "ratio_thousandths", ratios or {}, 1),
+                ("ratios", "own_ratio_thousandths", ratios or {}, 1),
             ):
-                for each, amount in checked_amounts(field, amounts, names, low).items():
+                cleared = [each for each, amount in amounts.items() if amount is None]
+                given = {each: amount for each, amount in amounts.items() if amount is not None}
+                check_amounts(field, dict.fromkeys(cleared, 0), names)
+                for each in cleared:
+                    changes.setdefault(each, {})[column] = None
+                for each, amount in checked_amounts(field, given, names, low).items():
                     changes.setdefault(each, {})[column] = amount
             for each, columns in sorted(changes.items()):
                 connection.execute(
@@ -207,6 +211,8 @@ class Hosts:
                     .where(inventories.c.host_id == key, inventories.c.resource == each)
                     .values(**columns)
                 )
+            if labels is not None or ratios:
+                refresh_ratios(connection, [key])
             after = _get(connection, key)
             if after != before:
                 now = db_now(connection)
@@ -215,6 +221,39 @@ class Hosts:
                 history += shrunk_rows(now, actor, before, after)
                 record(connection, history)
             return after
+
+    def label_ratios(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the default ratios of hosts by label and resource, in thousandths."""
+        with self._database.read() as connection:
+            return ratios_by_label(connection)
+
+    @retried
+    def set_label_ratios(
+        self, label: str, ratios: Mapping[str, int], *, actor: str
+    ) -> Mapping[str, int]:
+        """Let these be the ratios of hosts with a label that have none of their own; none: no more.
+
+        Of several labels of a host the most careful counts.
+        """
+        check_labels("label", [label])
+        with self._database.write() as connection:
+            take_turns(connection, INVENTORIES)
+            checked = checked_amounts("ratios", ratios, resource_names(connection), 1)
+            keys = connection.scalars(select(hosts.c.id)).all()
+            lock_hosts(connection, *keys)
+            every = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value)
+            query = every.order_by(hosts.c.name)
+            before = with_inventories(connection, connection.execute(query).all())
+            write_label_ratios(connection, label, checked)
+            refresh_ratios(connection, [host.id for host in before])
+            after = with_inventories(connection, connection.execute(query).all())
+            now = db_now(connection)
+            data = {"label": label, "ratios": checked}
+            history = [event_row(now, actor, "label_ratios_set", "cluster", "hosts", data=data)]
+            for old, new in zip(before, after, strict=True):
+                history += shrunk_rows(now, actor, old, new)
+            record(connection, history)
+            return checked
 
     @retried
     def record_report(self, host_id: UUID, report: HostReport, *, actor: str = "monitor") -> Host:
@@ -348,6 +387,7 @@ def _to_inventory(row: Row[Any]) -> Inventory:
         reserved=row.reserved,
         foreign=row.foreign_amount,
         ratio_thousandths=row.ratio_thousandths,
+        own_ratio_thousandths=row.own_ratio_thousandths,
         committed=row.committed,
         capacity=row.capacity,
     )

@@ -49,7 +49,8 @@ class Inventory:
     override: int | None  #: the operator's word, instead
     reserved: int
     foreign: int  #: held by what no assignment stands for: others' domains, copies of images
-    ratio_thousandths: int  #: over-commit; 1000 is none
+    ratio_thousandths: int  #: over-commit in force; 1000 is none
+    own_ratio_thousandths: int | None  #: the host's own; None: that of its labels, if any
     committed: int  #: the sum over unreleased assignments, kept by triggers
     capacity: int  #: max(0, (override or detected − reserved − foreign) × ratio)
 

@@ -126,6 +126,7 @@ inventories = Table(
     Column("reserved", BigInteger, nullable=False, server_default="0"),
     Column("foreign_amount", BigInteger, nullable=False, server_default="0"),
     Column("ratio_thousandths", BigInteger, nullable=False, server_default="1000"),
+    Column("own_ratio_thousandths", BigInteger),
     Column("committed", BigInteger, nullable=False, server_default="0"),
     Column(
         "capacity",
@@ -141,6 +142,15 @@ inventories = Table(
         " AND committed >= 0",
         name="amounts_not_negative",
     ),
+)
+
+label_ratios = Table(
+    "label_ratios",
+    metadata,
+    Column("label", String(128), primary_key=True),
+    Column("resource", Name, ForeignKey("resources.name"), primary_key=True),
+    Column("ratio_thousandths", BigInteger, nullable=False),
+    CheckConstraint("ratio_thousandths >= 1", name="ratio_positive"),
 )
 
 host_reports = Table(

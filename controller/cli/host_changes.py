@@ -20,17 +20,22 @@ def change_of(
     detected: list[str] | None,
     reserved: Mapping[str, int],
     ratios: Mapping[str, int],
+    label_ratio: list[str] | None,
     labels: list[str] | None,
     max_builds: int | None,
 ) -> dict[str, Any]:
     """Return the body of a change to a host; what is not given stays as it is."""
-    both = sorted(set(overrides) & set(detected or ()))
-    if both:
-        raise BadInputError(f"{both[0]} is given both with --override and with --detected")
+    for given, taken_back, options in (
+        (overrides, detected, "--override and with --detected"),
+        (ratios, label_ratio, "--ratio and with --label-ratio"),
+    ):
+        both = sorted(set(given) & set(taken_back or ()))
+        if both:
+            raise BadInputError(f"{both[0]} is given both with {options}")
     body: dict[str, Any] = {
         "overrides": {**overrides, **dict.fromkeys(detected or ())},
         "reserved": dict(reserved),
-        "ratios": dict(ratios),
+        "ratios": {**ratios, **dict.fromkeys(label_ratio or ())},
     }
     body = {key: value for key, value in body.items() if value}
     if labels is not None:

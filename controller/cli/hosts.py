@@ -159,6 +159,12 @@ def set_(
     ratio: Annotated[
         list[str] | None, typer.Option(metavar="RESOURCE=RATIO", help="Over-commit, as vcpus=4.")
     ] = None,
+    label_ratio: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RESOURCE", help="Take its own ratio back: that of its labels counts."
+        ),
+    ] = None,
     label: Annotated[
         list[str] | None, typer.Option(help="All its labels from now on; repeat it for several.")
     ] = None,
@@ -174,6 +180,7 @@ def set_(
             detected=detected,
             reserved=parse_amounts("--reserve", reserve),
             ratios=parse_ratios(ratio),
+            label_ratio=label_ratio,
             labels=label,
             max_builds=max_builds,
         ),
@@ -181,6 +188,27 @@ def set_(
     offers = ", ".join(f"{each['capacity']} {each['resource']}" for each in changed["inventories"])
     session.answer(changed, f"host {name} offers {offers}")
     tell_warnings(changed)
+
+
+@app.command("ratios")
+@with_session
+def ratios_(
+    session: Session,
+    label: Annotated[str | None, typer.Argument(metavar="LABEL", help="None: list all.")] = None,
+    ratio: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RESOURCE=RATIO...", help="Such as vcpus=4; none: no more."),
+    ] = None,
+) -> None:
+    """Set or list the over-commit of hosts with a label that have no ratio of their own."""
+    if label is not None:
+        session.api.put("label-ratios", {"label": label, "ratios": parse_ratios(ratio)})
+    columns = [field("label"), Column("ratios", _ratios)]
+    session.show(session.api.items("label-ratios"), columns, empty="no label has a ratio")
+
+
+def _ratios(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={ratio / 1000:g}" for name, ratio in row["ratios"].items())
 
 
 @app.command()

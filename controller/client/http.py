@@ -83,6 +83,10 @@ class Client:
         condition = _condition(if_match)
         return self._content(self._call("PATCH", path, query=query, body=body, headers=condition))
 
+    def put(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Let something be as told."""
+        return self._content(self._call("PUT", path, body=body))
+
     def delete(self, path: str, *, if_match: str | None = None) -> Json:
         """Remove something; with ``if_match`` only while it is of that version."""
         return self._content(self._call("DELETE", path, headers=_condition(if_match)))

@@ -302,7 +302,9 @@ class HostChange(Input):
         None, description="By resource; null takes an override back."
     )
     reserved: Amounts | None = None
-    ratios: Ratios | None = None
+    ratios: Annotated[dict[Name, Ratio | None], Field(max_length=32)] | None = Field(
+        None, description="By resource, in thousandths; null: what the host's labels say."
+    )
     max_builds: Annotated[int, Field(ge=1, le=1000)] | None = None
 
 
@@ -347,6 +349,13 @@ class NetworkChange(Input):
     """Say what hosts call a network; null: as its default says."""
 
     hosts: Annotated[dict[Name, NetworkSourceInput | None], Field(min_length=1, max_length=1000)]
+
+
+class LabelRatios(Input):
+    """Over-commit of hosts with a label that have no ratio of their own."""
+
+    label: Label
+    ratios: Ratios = Field(description="By resource, in thousandths; none: no default any more.")
 
 
 class ResourceChange(Input):

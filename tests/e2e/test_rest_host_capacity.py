@@ -65,6 +65,63 @@ def test_a_host_that_keeps_everything_for_itself_is_warned_of(api: Api):
     assert warning.startswith("all vcpus are reserved, 16 of the 16")
 
 
+def ratio(api: Api, name: str) -> tuple[int, int | None]:
+    host = api.operator.get(f"/v1/hosts/{name}").json()
+    [vcpus, *_] = host["inventories"]
+    return vcpus["ratio_thousandths"], vcpus["own_ratio_thousandths"]
+
+
+def set_ratios(api: Api, label: str, **ratios: int) -> Any:
+    return api.operator.put("/v1/label-ratios", json={"label": label, "ratios": ratios})
+
+
+def test_hosts_without_a_ratio_of_their_own_have_that_of_their_labels(api: Api):
+    register(api.operator, labels=["cheap"], overrides={"vcpus": 10})
+    register(api.operator, name="h2", uri="qemu+tls://h2/system", labels=["cheap", "old"])
+    register(api.operator, name="h3", uri="qemu+tls://h3/system", ratios={"vcpus": 1500})
+
+    made = set_ratios(api, "cheap", vcpus=4000)
+    set_ratios(api, "old", vcpus=2000, memory_mib=1100)
+
+    assert made.json() == {"label": "cheap", "ratios": {"vcpus": 4000}}
+    assert ratio(api, "h1") == (4000, None)
+    assert capacity(api.operator.get("/v1/hosts/h1").json())["vcpus"] == 40
+    assert ratio(api, "h2") == (2000, None)  # of several the most careful
+    assert ratio(api, "h3") == (1500, 1500)
+    listed = api.operator.get("/v1/label-ratios").json()["items"]
+    assert [each["label"] for each in listed] == ["cheap", "old"]
+
+
+def test_the_ratio_in_force_follows_labels_and_settings(api: Api):
+    register(api.operator, labels=["cheap"])
+    set_ratios(api, "cheap", vcpus=4000)
+
+    def change(**body: Any) -> tuple[int, int | None]:
+        api.operator.patch("/v1/hosts/h1", json=body)
+        return ratio(api, "h1")
+
+    assert change(ratios={"vcpus": 3000}) == (3000, 3000)
+    assert change(ratios={"vcpus": None}) == (4000, None)
+    assert change(labels=[]) == (1000, None)
+    assert change(labels=["cheap"]) == (4000, None)
+    set_ratios(api, "cheap")
+    assert ratio(api, "h1") == (1000, None)
+    register(api.operator, name="h2", uri="qemu+tls://h2/system", labels=["cheap"])
+    assert ratio(api, "h2") == (1000, None)
+
+
+def test_only_operators_set_ratios_and_only_of_resources(api: Api):
+    body = {"label": "cheap", "ratios": {"vcpus": 4000}}
+
+    refused = api.tenant_a.put("/v1/label-ratios", json=body)
+    unknown = set_ratios(api, "cheap", unicorns=4000)
+    nothing = set_ratios(api, "cheap", vcpus=0)
+
+    the_problem(refused, 403, "forbidden")
+    the_problem(unknown, 422, "invalid")
+    the_problem(nothing, 422, "invalid")
+
+
 def test_each_vm_holds_an_overhead_beyond_its_type(api: Api):
     changed = api.operator.patch("/v1/resources/memory_mib", json={"overhead_per_vm": 96})
 

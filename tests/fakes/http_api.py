@@ -100,7 +100,7 @@ def http_api() -> Iterator[HttpApi]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the base class's names
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - the base class's names
 
         def log_message(self, *_: object) -> None:
             pass

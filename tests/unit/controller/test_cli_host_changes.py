@@ -25,6 +25,7 @@ WARNED = ["the override of vcpus, 32, is above what was detected, 16"]
         (["--detected", "vcpus"], {"overrides": {"vcpus": None}}),
         (["--reserve", "memory_mib=512"], {"reserved": {"memory_mib": 512}}),
         (["--ratio", "vcpus=4"], {"ratios": {"vcpus": 4000}}),
+        (["--label-ratio", "vcpus"], {"ratios": {"vcpus": None}}),
         (["--label", "ssd", "--label", "zone=a"], {"labels": ["ssd", "zone=a"]}),
         (["--max-builds", "4"], {"max_builds": 4}),
     ],
@@ -93,6 +94,18 @@ def test_an_empty_host_may_be_switched_off(api: HttpApi, fuga: Fuga) -> None:  #
     api.on_list("/v1/vms")
 
     assert "may be switched off" in fuga("host", "drain", "host-1").out
+
+
+def test_ratios_are_set_and_listed_by_label(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+    kept = {"label": "cheap", "ratios": {"vcpus": 4000}}
+    api.on("PUT", "/v1/label-ratios", kept)
+    api.on("GET", "/v1/label-ratios", {"items": [kept], "next": None})
+
+    ended = fuga("host", "ratios", "cheap", "vcpus=4")
+
+    [asked] = api.calls("PUT", "/v1/label-ratios")
+    assert (ended.status, asked.body) == (0, kept)
+    assert "vcpus=4" in fuga("host", "ratios").out
 
 
 def test_the_overhead_of_a_vm_is_set_by_resource(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811

@@ -1,0 +1,28 @@
+"""/v1/label-ratios: over-commit by label of hosts. For operators."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Security
+
+from controller.rest.auth import Operator, bearer
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.openapi import problems
+from controller.rest.schemas import LabelRatios, PageOf
+from registry import Page
+
+router = APIRouter(prefix="/label-ratios", tags=["hosts"], dependencies=[Security(bearer)])
+
+
+@router.get("", response_model=PageOf[LabelRatios], responses=problems(403))
+def list_label_ratios(caller: Operator, registry: GivenRegistry) -> Page[LabelRatios]:
+    """List the ratios of labels that have any."""
+    found = registry.hosts.label_ratios().items()
+    items = (LabelRatios(label=label, ratios=dict(ratios)) for label, ratios in found)
+    return Page(tuple(items), None)
+
+
+@router.put("", response_model=LabelRatios, responses=problems(403))
+def set_label_ratios(body: LabelRatios, caller: Operator, registry: GivenRegistry) -> LabelRatios:
+    """Set the ratios of hosts with a label; of several labels the most careful counts."""
+    ratios = registry.hosts.set_label_ratios(body.label, body.ratios, actor=caller.actor)
+    return LabelRatios(label=body.label, ratios=dict(ratios))
