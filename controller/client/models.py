@@ -106,6 +106,7 @@ class Host(TypedDict):
     pool: str
     uri: str
     version: int
+    warnings: NotRequired[list[str]]
 
 
 HostAdmin: TypeAlias = Literal["active", "draining", "maintenance", "retired"]
@@ -231,9 +232,17 @@ class Inventory(TypedDict):
     detected: int | None
     foreign: int
     override: int | None
+    own_ratio_thousandths: int | None
     ratio_thousandths: int
     reserved: int
     resource: str
+
+
+class LabelRatios(TypedDict):
+    """Over-commit of hosts with a label that have no ratio of their own."""
+
+    label: str
+    ratios: dict[str, Any]
 
 
 class MembershipInput(TypedDict):
@@ -353,9 +362,11 @@ class Request(TypedDict):
 
     count: int
     created_at: str
+    expires_at: NotRequired[str | None]
     hosts: list[str] | None
     id: str
     image: NotRequired[str | None]
+    labels: NotRequired[dict[str, str]]
     min_count: int
     name: str
     network: NotRequired[str | None]
@@ -370,6 +381,15 @@ class Request(TypedDict):
     vms_placed: int
     vms_running: int
     waiting: Waiting | None
+
+
+class RequestChange(TypedDict):
+    """Change a request; what is not named stays as it is."""
+
+    count: NotRequired[int | None]
+    labels: NotRequired[dict[str, Any] | None]
+    remove: NotRequired[list[str]]
+    ttl_s: NotRequired[int | Literal["never"] | None]
 
 
 class RequestExplanation(TypedDict):
@@ -393,6 +413,7 @@ class RequestInput(TypedDict):
     count: int
     hosts: NotRequired[list[str] | None]
     image: NotRequired[str | None]
+    labels: NotRequired[dict[str, Any]]
     min_count: NotRequired[int]
     name: NotRequired[str | None]
     network: NotRequired[str | None]
@@ -400,6 +421,7 @@ class RequestInput(TypedDict):
     rules: NotRequired[RulesInput]
     ssh_keys: NotRequired[list[str]]
     tenant: NotRequired[str | None]
+    ttl_s: NotRequired[int | None]
     user_data: NotRequired[str | None]
     vm_type: str
 
@@ -407,6 +429,21 @@ class RequestInput(TypedDict):
 RequestState: TypeAlias = Literal[
     "pending", "partly_placed", "placed", "released", "cancelled", "expired"
 ]
+
+
+class ResourceChange(TypedDict):
+    """Change a resource."""
+
+    overhead_per_vm: int
+
+
+class ResourceDef(TypedDict):
+    """One resource: a name, its unit, and its place on the resource axis."""
+
+    name: str
+    overhead_per_vm: NotRequired[int]
+    position: int
+    unit: str
 
 
 class RoundDetail(TypedDict):
@@ -646,6 +683,7 @@ class Vm(TypedDict):
     generation: int
     host: str | None
     id: str
+    labels: NotRequired[dict[str, str]]
     last_error: str | None
     mac: NotRequired[str | None]
     name: str
@@ -656,6 +694,12 @@ class Vm(TypedDict):
     round: int | None
     tenant: str
     vm_type: str
+
+
+class VmChange(TypedDict):
+    """Change a VM."""
+
+    labels: dict[str, Any]
 
 
 VmDesired: TypeAlias = Literal["running", "stopped", "deleted"]
