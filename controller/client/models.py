@@ -337,6 +337,51 @@ PowerState: TypeAlias = Literal[
 ]
 
 
+class Quota(TypedDict):
+    """What a tenant or group may have at most, by its own limits and those of groups above."""
+
+    limits: list[QuotaUse]
+    over_quota: Literal["refuse", "wait"] | None
+    tenant: str
+
+
+class QuotaChange(TypedDict):
+    """Change the quota of a tenant or group; what is not named stays as it is."""
+
+    limits: NotRequired[dict[str, Any]]
+    over_quota: NotRequired[Literal["refuse", "wait", "inherit"] | None]
+
+
+class QuotaExcess(TypedDict):
+    """One limit that a request would exceed."""
+
+    asked: int
+    limit: int
+    resource: str
+    tenant: str
+    used: int
+
+
+class QuotaExplanation(TypedDict):
+    """One quota that stood in the way of more VMs."""
+
+    limit: int
+    needed: int
+    resource: str
+    tenant: str
+    used: int
+
+
+class QuotaUse(TypedDict):
+    """How much of one thing may be had at most, and how much of it is."""
+
+    asked: int
+    held: int
+    limit: int
+    resource: str
+    tenant: str
+
+
 class Ready(TypedDict):
     """The database answers and its schema fits."""
 
@@ -762,6 +807,7 @@ class WaitingExplanation(TypedDict):
     needed: NotRequired[int | None]
     network: NotRequired[str | None]
     obstacles: NotRequired[list[ObstacleExplanation]]
+    quotas: NotRequired[list[QuotaExplanation]]
     reason: str
     round: int | None
     share: NotRequired[ShareExplanation | None]
