@@ -101,6 +101,12 @@ def a_slot(hosts: int, *, vms: int, seed: int = 2) -> Snapshot:
     )
 
 
+def half_filled_round(hosts: int, *, load: float = 1.2, seed: int = 2) -> Snapshot:
+    """Return a round on half filled hosts: ``load`` times the cores that are left are asked for."""
+    left = int(a_slot(hosts, vms=1, seed=seed).free[:, 0].sum())
+    return a_slot(hosts, vms=int(load * left / VM_TYPES[:, 0].mean()), seed=seed)
+
+
 def large_hosts_round(hosts: int, *, load: float = 1.2, seed: int = 3) -> Snapshot:
     """Return a round of the second set: 20 types, 128 cores, three resources, labels."""
     rng = np.random.default_rng(seed)

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.clusters import VM_TYPES, a_slot, fresh_round
+from benchmarks.clusters import fresh_round, half_filled_round
 from benchmarks.rounds import unfairness
 from placement import Budget, Snapshot, allocation_bound, check_allocation, policy_by_name
 from placement.fuga_parameters import LARGEST_TREE
@@ -82,7 +82,7 @@ def print_rounds(hosts: int, seeds: int) -> None:
     rounds = {
         "equal": [fresh_round(hosts, seed=seed) for seed in range(seeds)],
         "tenants": [fresh_round(hosts, mix="equal tenants", seed=seed) for seed in range(seeds)],
-        "half": [a_half_filled_round(hosts, seed) for seed in range(seeds)],
+        "half": [half_filled_round(hosts, seed=seed) for seed in range(seeds)],
     }
     print(f"\n{hosts} hosts, {seeds} seeds")
     print(f"{'parameter':<32}" + "".join(f"{name:>12}{'':>17}" for name in rounds))
@@ -101,13 +101,6 @@ def print_rounds(hosts: int, seeds: int) -> None:
                     f"{round(found.points, 2) + 0.0:>12.2f}{found.unfair:>10.4f}{times:>7.2f}"
                 )
             print(f"{line:<32}" + "".join(cells), flush=True)
-
-
-def a_half_filled_round(hosts: int, seed: int) -> Snapshot:
-    """Return a round that asks 1.2 times for what half filled hosts have left."""
-    cores = fmean(VM_TYPES[:, 0])
-    free = a_slot(hosts, vms=1, seed=seed).free[:, 0].sum()
-    return a_slot(hosts, vms=int(1.2 * free / cores), seed=seed)
 
 
 def measure(rounds: Sequence[Snapshot], parameters: Mapping[str, Any]) -> Measured:

@@ -24,6 +24,8 @@ _QUICK_ROWS, _QUICK_KEPT = 3_000, 160
 #: Combinations, partial ones included, that the search for better ones may look
 #: at, spread over its layers.
 SEARCH_LIMIT: Final = 20_000
+#: So many of them, built all at once, are about as much work as one by itself.
+_ROWS_A_UNIT: Final = 8
 #: Bounds are computed in floats; nothing is pruned for less than this.
 _SLACK: Final = 1e-12
 
@@ -128,7 +130,7 @@ class _Search:
                 counts, taken = counts[chosen], taken[chosen]
                 fits, choices = fits[chosen], choices[chosen]
             total = int(choices.sum())
-            if not self.budget.spend(total):
+            if not self.budget.spend(1 + total // _ROWS_A_UNIT):
                 return counts, self._scores(taken), True
             parent = np.repeat(np.arange(len(choices)), choices)
             nth = np.arange(total) - np.repeat(np.cumsum(choices) - choices, choices)

@@ -170,8 +170,8 @@ def top_combinations(
     rng : numpy.random.Generator
         Which of many equals are kept.
     budget : Budget
-        One unit for each combination evaluated, partial ones and rows of
-        tables included.
+        One unit for each combination evaluated, or for eight partial ones or
+        rows of tables, which are built all at once.
     pool : int
         Combinations to return if more than ``eta`` are equally good.
     tables : Tables, optional

@@ -16,7 +16,7 @@ import numpy as np
 
 from placement.budget import Budget
 from placement.draft import Draft
-from placement.model import BoolArray, FloatArray, IntArray
+from placement.model import FloatArray, IntArray
 from placement.returnable import NEVER, Parties, Returnable
 from placement.shares import SHARE_TOLERANCE, dominant_shares
 from placement.vm_kinds import VmKinds
@@ -122,10 +122,12 @@ class _Market:
             looked_at, poorest_first = poorest_first[:together], poorest_first[together:]
             if not self._budget.spend(1 + len(looked_at) * len(everybody) // _PAIRS_A_UNIT):
                 raise _BudgetSpentError
-            able = self._able(looked_at, everybody)
+            spared = self._could_spare(looked_at, everybody)
+            able = self._least_needed(looked_at, everybody) <= spared
             self._in_vain[looked_at] = ~able.any(axis=1)
             for poor in np.flatnonzero(able.any(axis=1)).tolist():
-                best = self._in_favour_of(int(looked_at[poor]), np.flatnonzero(able[poor]))
+                rich = np.flatnonzero(able[poor])
+                best = self._in_favour_of(int(looked_at[poor]), rich, spared[poor, rich])
                 if best is not None:
                     return best
                 self._in_vain[looked_at[poor]] = True
@@ -156,21 +158,24 @@ class _Market:
         self._in_vain &= tenant != now_poorer
         rich = np.union1d(touched, np.flatnonzero(tenant == now_richer))
         in_vain = np.flatnonzero(self._in_vain & (self._waits >= 0))
-        self._in_vain[in_vain[self._able(in_vain, rich).any(axis=1)]] = False
+        # But for rounding and gangs these have one.
+        able = self._least_needed(in_vain, rich) <= self._could_spare(in_vain, rich)
+        self._in_vain[in_vain[able.any(axis=1)]] = False
 
-    def _able(self, poor: IntArray, rich: IntArray) -> BoolArray:
-        """Which rich parties could make room for which poor ones, but for rounding and gangs?"""
+    def _least_needed(self, poor: IntArray, rich: IntArray) -> IntArray:
+        """Return the least VMs of rich parties that make room for poor ones, (poor, rich)."""
         needed = np.empty((len(poor), len(rich)), dtype=np.int64)
         of_kind = self._parties.kind[poor]
         for kind in np.unique(of_kind).tolist():
             needed[of_kind == kind] = self._vms.least_needed(kind)[rich]
-        able: BoolArray = needed <= self._could_spare(poor, rich)
-        return able
+        return needed
 
-    def _in_favour_of(self, poor: int, rich: IntArray) -> Exchange | None:
-        """Return the best exchange with one of some rich parties, None if there is none."""
+    def _in_favour_of(self, poor: int, rich: IntArray, spared: FloatArray) -> Exchange | None:
+        """Return the best exchange with one of some rich parties, None if there is none.
+
+        ``spared``, shape (rich,), are the most VMs that each may give.
+        """
         kind = int(self._parties.kind[poor])
-        spared = self._could_spare(np.array([poor]), rich)[0]
         # The richest come first, so there is seldom need to weigh many.
         levels = self._levels[self._parties.tenant[rich]]
         together = 1
@@ -207,8 +212,8 @@ class _Market:
                 if not each.all():
                     spared = np.where(each > 0, spared, np.where(above >= 0, _ANY_NUMBER, -1.0))
                 np.maximum(most, spared, out=most)
-        level = self._levels[parties.tenant]
-        gap = level[rich] - level[poor][:, None]
+        levels = self._levels
+        gap = levels[parties.tenant[rich]] - levels[parties.tenant[poor]][:, None]
         one_vm = np.maximum(self._vm_level[rich], self._vm_level[poor][:, None])
         most[gap <= one_vm + SHARE_TOLERANCE] = -1.0
         return most

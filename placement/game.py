@@ -74,11 +74,15 @@ class Game:
     #: strategies that were looked for again when VMs had run out
     anew: dict[int, Strategies] = field(default_factory=dict)
     _strategies: dict[int, Strategies] = field(default_factory=dict)
+    # Of the ranking resources, as plain numbers.
     _demand: list[list[int]] = field(init=False)
-    _ranking: list[int] = field(init=False)
+    _capacity: list[list[int]] = field(init=False)
+    _free: list[list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._demand, self._ranking = self.demand.tolist(), self.ranking.tolist()
+        self._demand = self.demand[:, self.ranking].tolist()
+        self._capacity = self.players.capacity[:, self.ranking].tolist()
+        self._free = self.players.free[:, self.ranking].tolist()
 
     @classmethod
     def of(
@@ -152,11 +156,13 @@ class Game:
         rows = [row for row in rows if any(row)]
         if not rows:
             return self._nothing(player)
-        return rescored(self.players[player], rows, self._demand, self._ranking)
+        return self._scored(player, rows)
 
     def _nothing(self, player: int) -> Strategies:
-        rows = [(0,) * len(self.demand)]
-        return rescored(self.players[player], rows, self._demand, self._ranking)
+        return self._scored(player, [(0,) * len(self.demand)])
+
+    def _scored(self, player: int, rows: list[Counts]) -> Strategies:
+        return rescored(rows, self._demand, self._capacity[player], self._free[player])
 
     def needs_more(self, player: int, left: Sequence[int]) -> bool:
         """Would one of a player's strategies take more of a kind than is left?"""

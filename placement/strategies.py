@@ -155,18 +155,27 @@ def with_scores(
 
 
 def rescored(
-    player: Player, rows: list[Counts], demand: Sequence[Sequence[int]], ranking: Sequence[int]
+    rows: list[Counts],
+    demand: Sequence[Sequence[int]],
+    capacity: Sequence[int],
+    free: Sequence[int],
 ) -> Strategies:
-    """Return the same as `with_scores`, to the last bit, sooner for a few combinations."""
-    capacity, free = player.capacity.tolist(), player.free.tolist()
+    """Return the same as `with_scores`, to the last bit, sooner for a few combinations.
+
+    ``demand`` (T, J), ``capacity`` (J,) and ``free`` (J,) are of the ranking resources.
+    """
     scores, skews = [], []
+    each_resource = range(len(capacity))
     for row in rows:
+        amounts = [0] * len(capacity)
+        for count, of_one in zip(row, demand, strict=True):
+            if count:
+                for resource in each_resource:
+                    amounts[resource] += count * of_one[resource]
         parts, score = [], math.inf
-        for resource in ranking:
-            amount = sum([n * each[resource] for n, each in zip(row, demand, strict=True) if n])
-            score = min(score, amount / free[resource])
-            running = capacity[resource] - free[resource]
-            parts.append((running + amount) / capacity[resource])
+        for amount, whole, left in zip(amounts, capacity, free, strict=True):
+            score = min(score, amount / left)
+            parts.append((whole - left + amount) / whole)
         mean = sum(parts) / len(parts)
         away = [part / mean - 1 for part in parts] if mean > 0 else []
         scores.append(score)
