@@ -1,4 +1,4 @@
-"""What can go wrong while deciding rounds."""
+"""What can go wrong while deciding rounds, or while asking workers."""
 
 from __future__ import annotations
 
@@ -22,3 +22,11 @@ class SlotSkippedError(ControllerError):
     def __init__(self, reasons: tuple[str, ...]) -> None:
         super().__init__("the slot is skipped: " + "; ".join(reasons))
         self.reasons = reasons
+
+
+class ConsoleUnreadError(ControllerError):
+    """Nobody could read a VM's console in time."""
+
+    def __init__(self, vm: object, reason: str) -> None:
+        super().__init__(f"the console of VM {vm} could not be read: {reason}")
+        self.reason = reason

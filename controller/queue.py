@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 import structlog
@@ -20,6 +20,16 @@ class TaskQueue(Protocol):
     def send(self, task: str, row_id: UUID) -> None:
         """Send it; a broker that does not take it costs a delay, nothing else."""
         ...
+
+
+class NoWorkers:
+    """Stands where there is no broker: nobody takes anything."""
+
+    def send(self, task: str, row_id: UUID) -> None:
+        """Let it go: whoever waits for an answer learns that none came."""
+
+
+NO_WORKERS: Final = NoWorkers()
 
 
 class CeleryQueue:

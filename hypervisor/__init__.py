@@ -7,6 +7,7 @@ the child processes alone (``python -m hypervisor.child``), never in this proces
 from hypervisor.connection import HostConnection
 from hypervisor.errors import HostUnreachableError, HypervisorError, OperationFailedError
 from hypervisor.model import (
+    ConsoleTail,
     DomainSeen,
     DomainSpec,
     DomainState,
@@ -20,6 +21,7 @@ from hypervisor.model import (
 from hypervisor.pool import HostConnections
 
 __all__ = [
+    "ConsoleTail",
     "DomainSeen",
     "DomainSpec",
     "DomainState",

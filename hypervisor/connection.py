@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from hypervisor import wire
 from hypervisor.errors import HostUnreachableError, HypervisorError, OperationFailedError
-from hypervisor.model import DomainSeen, DomainSpec, HostReport, Mark
+from hypervisor.model import ConsoleTail, DomainSeen, DomainSpec, HostReport, Mark
 
 # -P: not a module of that name in the current folder.
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child")
@@ -213,11 +213,21 @@ class HostConnection:
         return bool(self._call("remove", args, deadline_s))
 
     def console_tail(
-        self, vm_id: str, max_bytes: int = 65536, *, deadline_s: float | None = None
-    ) -> bytes:
-        """Return the last bytes of the serial console's log; empty if there is none."""
-        args = {"vm_id": vm_id, "max_bytes": max_bytes}
-        return base64.b64decode(self._call("console_tail", args, deadline_s))
+        self,
+        vm_id: str,
+        max_bytes: int = 65536,
+        *,
+        after: int = 0,
+        deadline_s: float | None = None,
+    ) -> ConsoleTail:
+        """Return the last bytes of the serial console's log, of those after ``after``.
+
+        Empty if there is no log. A log that is shorter than ``after`` is another
+        one, of a VM that was built again: then all of it counts.
+        """
+        args = {"vm_id": vm_id, "max_bytes": max_bytes, "after": after}
+        found = self._call("console_tail", args, deadline_s)
+        return ConsoleTail(content=base64.b64decode(found["content"]), end=found["end"])
 
     def close(self) -> None:
         """End the child. A later call starts another."""

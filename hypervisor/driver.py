@@ -288,20 +288,24 @@ class LibvirtHost:
             self._delete_serial_log(conn, vm_id)
         return absent
 
-    def _console_tail(self, conn: libvirt.virConnect, vm_id: str, max_bytes: int) -> str:
+    def _console_tail(
+        self, conn: libvirt.virConnect, vm_id: str, max_bytes: int, after: int
+    ) -> Mapping[str, Any]:
         if conn.getType() != "QEMU":
             raise OperationFailedError("console_tail", f"{conn.getType()} hosts keep no console")
         log = _volume(_log_pool(conn), domain_xml.serial_log_name(domain_name(vm_id)))
-        if log is None:
-            return ""
-        size = log.info()[1]  # now, without a refresh
-        if size == 0:
-            return ""
+        size = 0 if log is None else log.info()[1]  # now, without a refresh
+        start = max(0, size - max_bytes, after if after <= size else 0)
+        if log is None or start == size:
+            return {"content": "", "end": size}
         stream = conn.newStream(0)
-        log.download(stream, max(0, size - max_bytes), 0, 0)
+        log.download(stream, start, 0, 0)
         # It may have grown meanwhile: the last of what came.
-        tail = b"".join(_pieces(stream))[-max_bytes:]
-        return base64.b64encode(tail).decode()
+        tail = b"".join(_pieces(stream))
+        return {
+            "content": base64.b64encode(tail[-max_bytes:]).decode(),
+            "end": start + len(tail),
+        }
 
     def _delete_serial_log(self, conn: libvirt.virConnect, vm_id: str) -> None:
         """Nothing rotates these logs away: a host would keep one for every VM it ever had."""

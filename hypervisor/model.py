@@ -83,6 +83,14 @@ class HostReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleTail:
+    """The last of what a guest wrote on its serial console."""
+
+    content: bytes
+    end: int  #: of the log, up to which this is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DomainSpec:
     """A VM to define: what its domain XML is built from."""
 

@@ -1,6 +1,7 @@
 """The register center: the only SQL, the state machines, and plain values in and out."""
 
 from registry.center import Registry
+from registry.console_reads import READ_CONSOLE, ConsoleAnswer
 from registry.errors import (
     CapacityExceededError,
     ClaimLostError,
@@ -132,6 +133,7 @@ __all__ = [
     "DEFAULT_URI_POLICY",
     "MAX_TIMEOUT_S",
     "MAX_TTL_S",
+    "READ_CONSOLE",
     "SHUTDOWN_TIMEOUT_S",
     "VMS",
     "ZONE_LABEL",
@@ -147,6 +149,7 @@ __all__ = [
     "ClusterView",
     "CommittedRound",
     "ConflictError",
+    "ConsoleAnswer",
     "CopyClaim",
     "CopyEvent",
     "CopyRemoval",

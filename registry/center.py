@@ -7,6 +7,7 @@ from pathlib import Path
 
 from registry.assignments import Assignments
 from registry.clock import db_now
+from registry.console_reads import ConsoleReads
 from registry.doctor import check
 from registry.engine import Database, database_at
 from registry.errors import SchemaOutdatedError
@@ -55,6 +56,7 @@ class Registry:
         self.vms = Vms(database)
         self.assignments = Assignments(database)
         self.power = PowerSteps(database)
+        self.console_reads = ConsoleReads(database)
         self.rounds = Rounds(database)
         self.retention = Retention(database)
         self.events = Events(database)

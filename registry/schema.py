@@ -414,6 +414,21 @@ network_addresses = Table(
     UniqueConstraint("vm_id"),
 )
 
+console_reads = Table(
+    "console_reads",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("vm_id", Uuid, ForeignKey("vms.id"), nullable=False),
+    Column("max_bytes", Integer, nullable=False),
+    Column("after", BigInteger, nullable=False),
+    Column("asked_at", UtcDateTime, nullable=False),
+    Column("answered_at", UtcDateTime),
+    Column("content", LargeBinary),
+    Column("end_at", BigInteger),
+    Column("error", Text),
+    Index(None, "asked_at"),
+)
+
 rounds = Table(
     "rounds",
     metadata,

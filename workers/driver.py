@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from hypervisor import DomainSeen, DomainSpec, Mark
+from hypervisor import ConsoleTail, DomainSeen, DomainSpec, Mark
 
 
 class HostDriver(Protocol):
@@ -78,6 +78,11 @@ class HostDriver(Protocol):
         deadline_s: float | None = None,
     ) -> None:
         """Bring a file into a new volume; an upload that ends early leaves none where it can."""
+
+    def console_tail(
+        self, vm_id: str, max_bytes: int, *, after: int = 0, deadline_s: float | None = None
+    ) -> ConsoleTail:
+        """Return the last bytes of a domain's serial log, of those after ``after``."""
 
     def delete_volume(self, pool: str, name: str) -> None:
         """Delete a volume; nothing if it is absent."""

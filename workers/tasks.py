@@ -11,7 +11,7 @@ from uuid import UUID
 
 from celery import Celery
 
-from workers import builds, imports, power, removals, uploads
+from workers import builds, consoles, imports, power, removals, uploads
 from workers.context import WorkerContext
 
 
@@ -29,6 +29,10 @@ def register_tasks(app: Celery, context: WorkerContext) -> None:
     @app.task(name="workers.switch_power")  # type: ignore[untyped-decorator]  # celery is untyped
     def switch_power(vm_id: str) -> None:
         power.switch(UUID(vm_id), context)
+
+    @app.task(name="workers.read_console")  # type: ignore[untyped-decorator]  # celery is untyped
+    def read_console(read_id: str) -> None:
+        consoles.read(UUID(read_id), context)
 
     @app.task(name="workers.remove_leftover")  # type: ignore[untyped-decorator]  # celery is untyped
     def remove_leftover(leftover_id: str) -> None:

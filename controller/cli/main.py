@@ -12,6 +12,7 @@ from controller.cli import (
     capacity,
     catalogue,
     changes,
+    consoles,
     doctor,
     env,
     explain,
@@ -67,6 +68,7 @@ app.command(rich_help_panel=_ASK)(power.reboot)
 app.command(rich_help_panel=_ASK)(requests.rm)
 app.command(rich_help_panel=_ASK)(explain.explain)
 app.command(rich_help_panel=_ASK)(capacity.capacity)
+app.command(rich_help_panel=_ASK)(consoles.console)
 app.add_typer(keys.app, rich_help_panel=_ASK)
 app.add_typer(networks.app, rich_help_panel=_MANAGE)
 app.add_typer(rounds.app, rich_help_panel=_LOOK)

@@ -28,6 +28,14 @@ class Capacity(TypedDict):
     vm_type: str
 
 
+class ConsoleRead(TypedDict):
+    """The last of what a guest wrote on its serial console."""
+
+    content: str
+    end: int
+    vm: str
+
+
 CopyState: TypeAlias = Literal["absent", "uploading", "present", "failed", "removing"]
 
 

@@ -10,6 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
+from controller.consoles import WAIT_S
+from controller.queue import NO_WORKERS, TaskQueue
 from controller.rest.dependencies import MAX_BODY_BYTES, Services
 from controller.rest.docs_page import CONTENT_SECURITY_POLICY, docs_page
 from controller.rest.middleware import PROTECTED_PREFIX, AccessLog, Authentication, BodyGuard
@@ -51,6 +53,8 @@ from registry import (
 def create_app(
     registry: Registry,
     *,
+    queue: TaskQueue = NO_WORKERS,
+    console_wait_s: float = WAIT_S,
     uri_policy: UriPolicy = DEFAULT_URI_POLICY,
     image_store: ImageStore | None = None,
     image_urls: Collection[str] = (),
@@ -66,6 +70,10 @@ def create_app(
     ----------
     registry : Registry
         An open register center; whoever opened it closes it.
+    queue : TaskQueue
+        Reaches the workers, who read consoles for callers.
+    console_wait_s : float
+        How long a caller waits for one.
     uri_policy : UriPolicy
         Which libvirt URIs hosts may have.
     image_store : ImageStore, optional
@@ -100,6 +108,8 @@ def create_app(
         over_quota=over_quota,
         shutdown_timeout_s=shutdown_timeout_s,
         host_reserved=host_reserved,
+        queue=queue,
+        console_wait_s=console_wait_s,
     )
     for module in (
         requests,

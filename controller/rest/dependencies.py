@@ -10,10 +10,12 @@ from typing import Annotated, Final, cast
 from fastapi import Depends
 from starlette.requests import Request as HttpRequest
 
+from controller.queue import TaskQueue
 from registry import ImageStore, ImageStoreError, OverQuota, Registry, UriPolicy
 
 MAX_BODY_BYTES: Final = 256 * 1024
 MAX_REPLAYS: Final = 2
+MAX_CONSOLE_READS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +26,18 @@ class Services:
     uri_policy: UriPolicy
     over_quota: OverQuota
     shutdown_timeout_s: int
+    queue: TaskQueue
+    console_wait_s: float
     images: ImageStore | None = None
     image_urls: Collection[str] = ()
     default_image: str | None = None
     host_reserved: Mapping[str, int] = field(default_factory=dict)
     #: a replay may take as long as its round did, in a process of its own
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
+    #: each waits for a worker, in a thread that other calls want too
+    console_reads: threading.Semaphore = field(
+        default_factory=lambda: threading.Semaphore(MAX_CONSOLE_READS)
+    )
 
     def image_store(self) -> ImageStore:
         """Return the folder of images, or raise `ImageStoreError` if this API has none."""

@@ -35,6 +35,7 @@ _MEANINGS: Final = {
     415: "The body is sent as another type than this path takes.",
     422: "The input is not valid; `errors` says where.",
     500: "The controller failed; `incident` says where in its log.",
+    504: "No worker, or no host, answered in time.",
     503: "The database does not answer or needs an upgrade.",
     507: "The image store cannot be written to.",
 }

@@ -27,7 +27,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import compile_path
 
-from controller.errors import PolicyFailedError
+from controller.errors import ConsoleUnreadError, PolicyFailedError
 from controller.rest.errors import (
     BodyTooLargeError,
     ForbiddenError,
@@ -149,6 +149,9 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
         ),
         PolicyFailedError: Kind(
             HTTPStatus.INTERNAL_SERVER_ERROR, "policy_failed", "The policy did not decide"
+        ),
+        ConsoleUnreadError: Kind(
+            HTTPStatus.GATEWAY_TIMEOUT, "console_unread", "The console could not be read now"
         ),
         SchemaOutdatedError: Kind(
             HTTPStatus.SERVICE_UNAVAILABLE, "schema_outdated", "The database needs an upgrade"

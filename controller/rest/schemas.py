@@ -434,6 +434,17 @@ class VmsQuery(PageQuery):
     include_deleted: bool = False
 
 
+class ConsoleQuery(BaseModel):
+    """How much of a console."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bytes: Annotated[int, Field(ge=1, le=65_536)] = 65_536
+    after: Annotated[int, Field(ge=0, le=MAX_BIGINT)] = Field(
+        0, description="Only what came after so many bytes: the `end` of the call before."
+    )
+
+
 class SshKeysQuery(PageQuery):
     """Which public keys."""
 
@@ -508,6 +519,14 @@ class PageOf(BaseModel, Generic[T]):
 
     items: list[T]
     next: str | None = Field(description="`cursor` of the next page; null: this is the last.")
+
+
+class ConsoleRead(BaseModel):
+    """The last of what a guest wrote on its serial console."""
+
+    vm: UUID
+    content: str = Field(description="Base64 of the bytes as they are.")
+    end: int = Field(description="Of all that it wrote: `after` of the next call.")
 
 
 class EventsPage(BaseModel):

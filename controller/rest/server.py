@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 import uvicorn
 
+from controller.queue import CeleryQueue
 from controller.rest.app import create_app
 from controller.rest.errors import ListenError
 from controller.settings import ControllerSettings
@@ -89,6 +90,7 @@ def _run(registry: Registry, settings: ControllerSettings, listener: socket.sock
         image_urls=settings.image_urls,
         default_image=settings.default_image,
         host_reserved=settings.host_reserved,
+        queue=CeleryQueue(settings, resend_after_s=settings.resend_after_s),
     )
     server = uvicorn.Server(
         uvicorn.Config(

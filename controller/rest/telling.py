@@ -63,6 +63,11 @@ def told_network(network: Network, caller: Caller) -> Network:
     return dataclasses.replace(network, default=None, hosts={})
 
 
+def told_text(text: str, caller: Caller) -> str:
+    """Leave out URIs of hosts."""
+    return text if caller.is_operator else _URI.sub("(its URI)", text)
+
+
 def told_event(event: Event, caller: Caller) -> Event:
     """Leave out URIs of hosts."""
     if caller.is_operator:

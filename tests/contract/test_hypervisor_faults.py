@@ -65,18 +65,22 @@ def test_a_guest_boots_from_its_overlay_and_its_console_is_read_from_afar(
 ) -> None:
     spec = first.spec()
     vm_id = spec.mark.vm_id
-    assert first.host.console_tail(vm_id) == b""
+    assert first.host.console_tail(vm_id).content == b""
     first.create_volume(spec, capacity_gib=60)
     first.host.define(spec)
     first.host.start_paused(vm_id)
 
     first.host.resume(vm_id)
 
-    eventually(lambda: b"LAB-GUEST-READY" in first.host.console_tail(vm_id), "booted")
-    words = first.host.console_tail(vm_id).decode()
+    eventually(lambda: b"LAB-GUEST-READY" in first.host.console_tail(vm_id).content, "booted")
+    words = first.host.console_tail(vm_id).content.decode()
     assert f"uuid={vm_id} disk={60 * 2**21} nets=1" in words
-    assert two_hosts.serial_log(1, spec.name).read_bytes() == first.host.console_tail(vm_id)
-    assert first.host.console_tail(vm_id, 10) == first.host.console_tail(vm_id)[-10:]
+    assert two_hosts.serial_log(1, spec.name).read_bytes() == first.host.console_tail(vm_id).content
+    tail = first.host.console_tail(vm_id)
+    assert first.host.console_tail(vm_id, 10).content == tail.content[-10:]
+    assert first.host.console_tail(vm_id, after=tail.end - 7).content == tail.content[-7:]
+    assert first.host.console_tail(vm_id, after=tail.end).content == b""
+    assert first.host.console_tail(vm_id, after=tail.end + 1) == tail  # of another log
     seen = {d.uuid: d for d in first.host.report("default").domains}[vm_id]
     assert seen.cpu_time_ns
     assert seen.memory_used_mib

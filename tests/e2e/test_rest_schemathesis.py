@@ -67,7 +67,7 @@ def api_with_content(
     decider = PolicyProcess()
     run_slot(registry, decider)
     decider.close()
-    with served(create_app(registry)) as url:
+    with served(create_app(registry, console_wait_s=0.01)) as url:
         yield Served(
             url=url,
             operator={"Authorization": f"Bearer {a_token(registry, None)}"},

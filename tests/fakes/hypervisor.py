@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hypervisor import (
+    ConsoleTail,
     DomainSeen,
     DomainSpec,
     DomainState,
@@ -214,9 +215,14 @@ class FakeHypervisor:
         )
 
     def console_tail(
-        self, vm_id: str, max_bytes: int = 65536, *, deadline_s: float | None = None
-    ) -> bytes:
-        return self._do("console_tail", vm_id, lambda: self.consoles.get(vm_id, b"")[-max_bytes:])
+        self,
+        vm_id: str,
+        max_bytes: int = 65536,
+        *,
+        after: int = 0,
+        deadline_s: float | None = None,
+    ) -> ConsoleTail:
+        return self._do("console_tail", vm_id, lambda: self._console_tail(vm_id, max_bytes, after))
 
     def close(self) -> None:
         self.closed = True
@@ -384,6 +390,11 @@ class FakeHypervisor:
         self.volumes[name] = VolumeSeen(
             name=name, capacity_bytes=size_bytes, allocation_bytes=size_bytes
         )
+
+    def _console_tail(self, vm_id: str, max_bytes: int, after: int) -> ConsoleTail:
+        log = self.consoles.get(vm_id, b"")
+        start = max(0, len(log) - max_bytes, after if after <= len(log) else 0)
+        return ConsoleTail(content=log[start:], end=len(log))
 
     def _delete_volume(self, pool: str, name: str) -> None:
         self._check_pool("delete_volume", pool)

@@ -94,6 +94,7 @@ def test_a_guest_reads_its_seed(lab, fuga, tmp_path):
         "user-data": sha256((tmp_path / "boot.sh").read_bytes()).hexdigest(),
         "address": "10.77.0.2/24",
     }
+    assert f"SEED {seed}" in fuga.cli("--as", "a", "console", "my.web-1", "--log").stdout
     assert vm["address"] == "10.77.0.2"
     assert vm["mac"] in virsh(lab.hosts[int(vm["host"].removeprefix("kvm-")) - 1].uri, vm["id"])
     fuga.cli("rm", "my.web", "--wait")

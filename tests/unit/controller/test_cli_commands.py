@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -545,3 +546,47 @@ def test_a_saved_token_serves_as_that_tenant(api: HttpApi, fuga: Fuga, tmp_path:
     assert ended.out == "token-of-c\n"
     assert json.loads(path.read_text())["tenants"] == {"c": "token-of-c"}
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def a_console(content: bytes, end: int) -> dict[str, Any]:
+    return {"vm": VM_ID, "content": base64.b64encode(content).decode(), "end": end}
+
+
+def test_a_console_is_printed_without_what_could_command_the_terminal(
+    api: HttpApi, fuga: Fuga
+) -> None:
+    api.on_list("/v1/requests")
+    api.on_list("/v1/vms", a_vm())
+    api.on("GET", f"/v1/vms/{VM_ID}/console", a_console(b"a\x1b[2Jb\r\n\tc \xc3\xbc\xff\n", 9))
+
+    assert fuga("console", "web-1", "--log").out == "a[2Jb\n\tc \u00fc\ufffd\n"
+
+
+def test_a_console_is_followed_from_where_it_was_until_interrupted(
+    api: HttpApi, fuga: Fuga, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = iter([None, None])
+    api.on_list("/v1/requests")
+    api.on_list("/v1/vms", a_vm())
+    told = (a_console(b"one\n", 4), a_console(b"t", 5), a_console(b"wo\n", 8))
+    api.on("GET", f"/v1/vms/{VM_ID}/console", *told)
+
+    def pause(_seconds: float) -> None:
+        if next(pauses, "over") == "over":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("controller.cli.consoles.time.sleep", pause)
+
+    assert fuga("console", "web-1").out == "one\ntwo\n"
+    asked = api.calls("GET", f"/v1/vms/{VM_ID}/console")
+    assert [each.query.get("after") for each in asked] == [None, "4", "5"]
+
+
+def test_a_request_has_no_console_but_its_vms_do(api: HttpApi, fuga: Fuga) -> None:
+    api.on_list("/v1/requests", a_request())
+    api.on_list("/v1/vms")
+
+    ended = fuga("console", "web", "--log")
+
+    assert ended.status == 2
+    assert "web-1" in ended.err
