@@ -160,8 +160,8 @@ class HostConnection:
         path : str
             Of the file; it has ``size_bytes`` bytes with that hash, or it is refused.
         tell : callable
-            Called with the bytes sent so far after every piece. What it raises ends the
-            upload.
+            Called with the bytes sent so far after every piece, and again while they are
+            read back to be compared. What it raises ends the upload.
         deadline_s : float, optional
             Of each piece.
 
@@ -178,6 +178,10 @@ class HostConnection:
                 sent = self._call("upload_send", {"max_bytes": _PIECE_BYTES}, deadline_s)
                 tell(sent)
             self._call("upload_end", {"sha256": sha256}, deadline_s)
+            came_back = 0
+            while came_back < size_bytes:
+                came_back = self._call("upload_read_back", {"max_bytes": _PIECE_BYTES}, deadline_s)
+                tell(size_bytes)
         except HostUnreachableError:
             raise  # the upload has ended with its process or its connection
         except BaseException:

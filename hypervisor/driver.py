@@ -75,6 +75,7 @@ class LibvirtHost:
             "upload_begin": self._uploads.begin,
             "upload_send": self._uploads.send,
             "upload_end": self._uploads.end,
+            "upload_read_back": self._uploads.read_back,
             "upload_drop": self._uploads.drop,
         }
 
