@@ -1,6 +1,6 @@
 """What tenants and groups may have at most, and how much of it they have.
 
-Asked is what every wanted VM amounts to by its type: that is compared with a
+Asked is what every wanted VM amounts to by its type and overhead: that is compared with a
 quota when somebody asks for more. Held is what unreleased assignments hold: a
 round compares that before it places more.
 """
@@ -17,6 +17,7 @@ from sqlalchemy import Connection, func, select
 from registry.bulk import chunks
 from registry.lifecycle import FINISHED, VmDesired
 from registry.locks import lock_tenants
+from registry.overhead import demands
 from registry.records import Placement
 from registry.resources import VMS
 from registry.schema import (
@@ -26,7 +27,6 @@ from registry.schema import (
     requests,
     tenants,
     unreleased,
-    vm_type_resources,
     vms,
 )
 from registry.tenant_tree import below, path_of
@@ -146,12 +146,15 @@ def within_quotas(
 
 
 def amounts_of(connection: Connection, numbers: Mapping[UUID, int]) -> Amounts:
-    """Return what so many VMs of each type amount to."""
+    """Return what so many VMs of each type amount to, with what each takes beyond its type.
+
+    The same that their assignments will hold: what is within a quota when it is
+    asked for is within it when it is placed.
+    """
     total: Counter[str] = Counter({VMS: sum(numbers.values())})
-    for some in chunks(sorted(numbers)):
-        query = select(vm_type_resources).where(vm_type_resources.c.vm_type_id.in_(some))
-        for row in connection.execute(query):
-            total[row.resource] += row.amount * numbers[row.vm_type_id]
+    for vm_type_id, amounts in demands(connection, numbers).items():
+        for resource, amount in amounts.items():
+            total[resource] += amount * numbers[vm_type_id]
     return total
 
 

@@ -289,3 +289,17 @@ def test_a_quota_of_one_resource_binds_nobody_who_does_not_use_it(register: Regi
     assert add_request(register, 3).count == 3
     with pytest.raises(QuotaExceededError, match="the quota of a is 0 gpu"):
         add_request(register, 1, vm_type="gpu")
+
+
+def test_what_a_vm_takes_beyond_its_type_counts_when_asked_and_when_held(
+    register: Registry,
+) -> None:
+    (host,) = a_cluster(register)
+    register.resources.set_overhead("memory_mib", 128, actor=ACTOR)
+    limit(register, "a", memory_mib=2 * 3072 + 200)
+
+    with pytest.raises(QuotaExceededError, match="is 6344 memory_mib, 0 are used and 6400 asked"):
+        add_request(register, 2)
+
+    place(register, add_request(register, 1), host)
+    assert uses(register, "a") == [("a", "memory_mib", 6344, 3200, 3200)]
