@@ -164,11 +164,12 @@ class _Runs:
             if not count:
                 continue
             told = Reason.GANG_NOT_WHOLE if closed else self._reasons.get(request, Reason.NO_ROOM)
-            reason = reason_of(rest, self._snapshot, request, count, told)
-            if reason is told and request in as_told:
-                parts += as_told[request]
-            else:
-                parts.append(LeftOut(request=request, count=count, reason=reason))
+            whole = LeftOut(request=request, count=count, reason=told)
+            why: dict[Reason, int] = {}
+            for part in as_told.get(request, [whole]):
+                reason = reason_of(rest, self._snapshot, request, count, part.reason)
+                why[reason] = why.get(reason, 0) + part.count
+            parts += [LeftOut(request=request, count=n, reason=reason) for reason, n in why.items()]
         return tuple(parts)
 
 

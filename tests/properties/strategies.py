@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from hypothesis import strategies as st
 
-from placement import POLICIES, Policy, Snapshot, policy_by_name
+from placement import POLICIES, Allowance, Policy, Snapshot, policy_by_name
 from placement.constraints import Constraints, Group, Spread
 from tests.builders import a_snapshot
 
@@ -112,8 +112,18 @@ def constrained_snapshots(draw: st.DrawFn, **options: Any) -> Snapshot:
         if draw(st.integers(0, 3)) == 0
     ]
     classes = st.lists(st.integers(0, snapshot.eligible.shape[1] - 1), unique=True)
+    tenants = range(len(snapshot.weight))
+    allowances = [
+        Allowance(
+            tenants=tuple(sorted(draw(st.sets(st.sampled_from(tenants), min_size=1)))),
+            resource=draw(st.sampled_from([None, 0])),
+            room=draw(st.integers(0, 6)),
+        )
+        for _ in range(draw(st.sampled_from([0, 0, 1, 2])))
+    ]
     return dataclasses.replace(
         snapshot,
+        allowances=tuple(allowances),
         constraints=Constraints(
             groups=tuple(groups),
             spreads=tuple(spreads),
