@@ -76,8 +76,8 @@ VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
     }
 )
 
-#: Collections whose things are never changed, only made and ended.
-UNVERSIONED: Final = frozenset({"images", "ssh-keys", "tokens"})
+#: Collections whose things are only made and ended, or set whole whatever they were.
+UNVERSIONED: Final = frozenset({"images", "label-ratios", "resources", "ssh-keys", "tokens"})
 
 
 class Versions:
