@@ -303,3 +303,16 @@ def test_what_a_vm_takes_beyond_its_type_counts_when_asked_and_when_held(
 
     place(register, add_request(register, 1), host)
     assert uses(register, "a") == [("a", "memory_mib", 6344, 3200, 3200)]
+
+
+def test_a_request_grows_within_its_quota_and_shrinks_in_any_case(register: Registry) -> None:
+    a_cluster(register)
+    limit(register, "a", vms=3)
+    request = add_request(register, 2)
+
+    with pytest.raises(QuotaExceededError, match="is 3 vms, 2 are used and 2 asked for"):
+        register.requests.change(request.id, count=4, actor=ACTOR)
+
+    assert register.requests.change(request.id, count=3, actor=ACTOR).count == 3
+    limit(register, "a", vms=0)
+    assert register.requests.change(request.id, count=1, actor=ACTOR).count == 1
