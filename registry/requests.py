@@ -23,6 +23,7 @@ from registry.images import image_for
 from registry.lifecycle import FINISHED, HostAdmin, RequestState, VmDesiredEvent
 from registry.names import check_int, check_labels, check_name, look_up
 from registry.networks import networks_of, put_on_network
+from registry.overhead import demands
 from registry.own_labels import changed_labels, check_own_labels, labelled
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.power import SHUTDOWN_TIMEOUT_S, ask_all
@@ -225,7 +226,8 @@ class Requests:
         rules = check_rules(rules, 1)
         with self._database.read() as connection:
             wanted = get_vm_type(connection, vm_type)
-            return capacity_view(connection, wanted.resources, tenant, rules)
+            demand = demands(connection, [wanted.id])[wanted.id]
+            return capacity_view(connection, demand, tenant, rules)
 
     @retried
     def delete(self, id: UUID, *, actor: str) -> Request:  # noqa: A002

@@ -173,6 +173,17 @@ def test_how_many_more_fit_and_what_ends_first(api: Api, decider: PolicyProcess)
     assert fits(spread="zone") == 4  # of five, two would be due in the north
 
 
+def test_what_fits_is_counted_with_what_a_vm_takes_beyond_its_type(api: Api):
+    add_host(api.registry, "h1", memory_mib=9216)
+    query = {"vm_type": "small"}
+    assert api.tenant_a.get("/v1/capacity", params=query).json()["fits"] == 3
+
+    api.registry.resources.set_overhead("memory_mib", 64, actor="test")
+
+    found = api.tenant_a.get("/v1/capacity", params=query).json()
+    assert (found["fits"], found["demand"]["memory_mib"]) == (2, 3136)
+
+
 def test_what_cannot_be_asked_of_capacity(api: Api):
     unknown = api.tenant_a.get("/v1/capacity", params={"vm_type": "none-such"})
     nameless = api.tenant_a.get("/v1/capacity")
