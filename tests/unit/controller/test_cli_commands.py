@@ -404,6 +404,7 @@ def test_a_host_is_shown_with_what_the_monitor_saw_last(api: HttpApi, fuga: Fuga
 )
 def test_a_host_is_told_its_admin_state(api: HttpApi, fuga: Fuga, command: str, admin: str) -> None:
     api.on("PATCH", "/v1/hosts/host-1", a_host(admin=admin))
+    api.on_list("/v1/vms")
 
     assert fuga("host", command, "host-1").status == 0
     assert api.asked[0].body == {"admin": admin}

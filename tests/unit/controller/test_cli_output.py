@@ -110,6 +110,7 @@ def test_one_list_in_every_form(api: HttpApi, capsys: pytest.CaptureFixture[str]
 
 def test_what_was_done_is_named(api: HttpApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.on("PATCH", "/v1/hosts/h1", a_host("h1"))
+    api.on_list("/v1/vms")
 
     with pytest.raises(SystemExit):
         main(["host", "drain", "h1", "-o", "name"])
