@@ -232,6 +232,9 @@ async def problem_handler(request: HttpRequest, error: Exception) -> Response:
 def _methods_at(request: HttpRequest) -> set[str]:
     """Return the methods that the OpenAPI document has at this path."""
     paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
+    own = paths.get(request.url.path)  # a path in full goes before a template that it fits
+    if own is not None:
+        return {method.upper() for method in own}
     return {
         method.upper()
         for template, operations in paths.items()

@@ -16,7 +16,7 @@ from schemathesis.config import SchemathesisConfig
 
 from controller.policy_process import PolicyProcess
 from controller.rest import create_app
-from registry import Registry
+from registry import ImageStore, Registry
 from tests.e2e.conftest import a_token
 from tests.e2e.slots import run_slot
 from tests.register import a_cluster, add_request
@@ -67,7 +67,8 @@ def api_with_content(
     decider = PolicyProcess()
     run_slot(registry, decider)
     decider.close()
-    with served(create_app(registry, console_wait_s=0.01)) as url:
+    store = ImageStore(path.with_name("images"), max_bytes=4096)
+    with served(create_app(registry, image_store=store, console_wait_s=0.01)) as url:
         yield Served(
             url=url,
             operator={"Authorization": f"Bearer {a_token(registry, None)}"},
