@@ -319,10 +319,15 @@ def _not_counted(
 
 def lacks_image(host_id: ColumnElement[Any], request_id: ColumnElement[Any]) -> ColumnElement[bool]:
     """Return the condition: the request has an image that is not on the host."""
-    there = select(image_copies.c.id).where(
-        image_copies.c.image_id == request_images.c.image_id,
-        image_copies.c.host_id == host_id,
-        image_copies.c.state == CopyState.PRESENT.value,
+    # Two levels down nothing is correlated unasked: a copy on any host would do.
+    there = (
+        select(image_copies.c.id)
+        .where(
+            image_copies.c.image_id == request_images.c.image_id,
+            image_copies.c.host_id == host_id,
+            image_copies.c.state == CopyState.PRESENT.value,
+        )
+        .correlate_except(image_copies)
     )
     return (
         select(request_images.c.request_id)

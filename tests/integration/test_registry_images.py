@@ -185,6 +185,27 @@ def test_a_second_vm_of_an_image_finds_it_there(register: Registry) -> None:
     assert disk_of(register) == (298, 30)
 
 
+def test_an_image_on_one_host_lets_no_vm_be_built_on_another(register: Registry) -> None:
+    h1, h2 = a_cluster(register, 2)
+    add_image(register)
+    lease = take_lease(register)
+    place(register, add_request(register, image="debian"), h1, 1, lease)
+    bring(register)
+    second = add_request(register, image="debian")
+    [there] = place(register, second, h2, 1, lease).assignment_ids
+
+    assert "workers.create_vm" not in {
+        each.task for each in register.assignments.due(resend_after_s=0) if each.id == there
+    }
+    assert register.assignments.claim_build(there, "w1", 60) is None
+
+    bring(register)
+    build = register.assignments.claim_build(there, "w1", 60)
+    assert build is not None
+    assert build.image is not None
+    assert build.image.volume is not None
+
+
 def test_a_report_counts_copies_beside_strangers(register: Registry) -> None:
     [host] = a_cluster(register)
     add_image(register)
