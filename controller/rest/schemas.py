@@ -173,7 +173,7 @@ class RequestChange(Input):
     """Change a request; what is not named stays as it is."""
 
     count: Count | None = Field(None, description="Of VMs. More wait for a place.")
-    remove: Annotated[list[Annotated[UUID, Field(strict=False)]], Field(max_length=10_000)] = Field(
+    remove: Annotated[list[Annotated[UUID, Field(strict=False)]], Field(max_length=5_000)] = Field(
         default=[],
         description="VMs to go first when there are to be fewer; then those without a place, "
         "then the newest.",
