@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 from sqlalchemy import make_url
 
 #: what a database raises when a constraint or trigger refuses
@@ -58,7 +59,9 @@ class RawSql:
     def _execute(self, sql: str, parameters: tuple[Any, ...]) -> Any:
         if self.dialect == "sqlite":
             return self._connection.execute(sql, parameters)
-        return self._connection.execute(sql.replace("?", "%s"), parameters or None)
+        # What JSON columns gave as values goes back as JSON.
+        given = [Jsonb(each) if isinstance(each, dict | list) else each for each in parameters]
+        return self._connection.execute(sql.replace("?", "%s"), given or None)
 
     # ---- what the two say differently ----------------------------------------
 

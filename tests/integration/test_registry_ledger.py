@@ -42,9 +42,9 @@ def insert_assignment(raw: RawSql, like: Row, **changes: Any) -> Any:
 
 
 def insert_vm(raw: RawSql) -> Any:
-    row = raw.rows("SELECT * FROM vms")[0] | {"id": raw.new_key()}
-    raw.insert("vms", row)
-    return row["id"]
+    key = raw.new_key()
+    raw.insert("vms", raw.rows("SELECT * FROM vms")[0] | {"id": key, "name": f"vm-{key}"})
+    return key
 
 
 INSERT_AMOUNT = (

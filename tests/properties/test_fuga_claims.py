@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import zlib
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,7 +70,7 @@ def rounds(draw: st.DrawFn) -> RoundInputs:
 def decided(inputs: RoundInputs) -> StoredRound:
     decision = answer("decide", inputs.encode())
     assert isinstance(decision, Decision), decision
-    return StoredRound.read(inputs.encode(), decision.document)
+    return StoredRound(json.loads(zlib.decompress(inputs.encode())), decision.document)
 
 
 @settings(max_examples=150, deadline=None)
