@@ -16,6 +16,7 @@ from controller.cli.credentials import FILE_NAME, settings_file
 from controller.cli.errors import BadInputError, CliError
 from controller.cli.output import Column, field, print_json, print_table
 from controller.cli.session import Session, with_session
+from controller.client.errors import ApiError
 
 if TYPE_CHECKING:
     from controller.settings import ControllerSettings
@@ -172,7 +173,7 @@ def _hosts(session: Session) -> Iterator[Finding]:
     try:
         url = session.api.url
         hosts = list(session.api.items("hosts"))
-    except CliError as error:
+    except (ApiError, CliError) as error:
         yield Finding("API", False, str(error).replace("\n", " "))
         return
     token = "a token" if session.connection.token else "no token"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from controller.cli.errors import CliError
 from controller.cli.output import clock
 from controller.cli.rounds import decided_by, shares
+from controller.client.errors import ApiError
 
 if TYPE_CHECKING:
     from controller.client.http import Client
@@ -31,7 +31,7 @@ class StatusStream:
             rounds = self._api.get("rounds", limit=_ROUNDS)["items"]
             hosts = list(self._api.items("hosts"))
             vms = list(self._api.items("vms"))
-        except CliError:
+        except ApiError:
             return
         self._tell_rounds(rounds)
         self._tell_hosts(hosts)

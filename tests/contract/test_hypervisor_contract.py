@@ -127,7 +127,7 @@ def test_a_guest_that_is_told_to_shut_down_does(ground: Ground) -> None:
     run = ground.find(spec).run
     assert run is not None
     if ground.name == "qemu":  # before that it hears nothing
-        eventually(lambda: b"LAB-GUEST-READY" in ground.host.console_tail(vm_id))
+        eventually(lambda: b"LAB-GUEST-READY" in ground.host.console_tail(vm_id).content)
 
     ground.host.shut_down(vm_id, run=run)
 

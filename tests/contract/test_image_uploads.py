@@ -129,7 +129,7 @@ def test_a_guest_boots_from_what_was_brought(lab: LabCluster, real: Ground) -> N
     real.host.resume(spec.mark.vm_id)
 
     ready = f"LAB-GUEST-READY uuid={spec.mark.vm_id}".encode()
-    eventually(lambda: ready in real.host.console_tail(spec.mark.vm_id))
+    eventually(lambda: ready in real.host.console_tail(spec.mark.vm_id).content)
 
 
 @pytest.mark.qemu
