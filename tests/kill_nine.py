@@ -196,8 +196,9 @@ class Scenario:
         names = self.names()
         assert {vm: names[host] for vm, host in self.running().items()} == ledger
         kept = {
-            f"fuga-{uuid.UUID(each)}.qcow2"
+            f"fuga-{uuid.UUID(each)}{end}"
             for (each,) in self.fuga.sql("select id from assignments where state = 'active'")
+            for end in (".qcow2", "-seed.img")
         }
         found = Counter(name for host in self.hosts for name in volumes(host.uri))
         assert found == Counter(kept), f"volumes: {found} instead of {kept}"

@@ -44,6 +44,14 @@ def site(tmp_path: Path, lab: LabCluster) -> Iterator[Site]:
         yield site
 
 
+def assert_the_host_has(lab: LabCluster, vm: Vm) -> None:
+    """One VM runs, with its disk and its seed, and nothing else is there."""
+    assert domain_states(lab.uris[0]) == {str(vm.id): "running"}
+    images = lab.images(1) - {"base.qcow2"}
+    [disk] = {name for name in images if name.endswith(".qcow2")}
+    assert images == {disk, disk.replace(".qcow2", "-seed.img")}
+
+
 def assert_the_host_is_empty(lab: LabCluster) -> None:
     assert domain_states(lab.uris[0]) == {}
     assert lab.images(1) == {"base.qcow2"}
@@ -127,8 +135,7 @@ def test_a_vm_whose_worker_was_killed_runs_once_and_leaves_nothing(
     eventually(site.all_run)
 
     [vm] = site.vms()
-    assert domain_states(lab.uris[0]) == {str(vm.id): "running"}
-    assert len(lab.images(1)) == 2
+    assert_the_host_has(lab, vm)
     site.delete_all()
     eventually(site.all_gone)
     assert_the_host_is_empty(lab)
@@ -180,9 +187,8 @@ def test_a_worker_stopped_past_its_lease_and_continued_starts_nothing_twice(
     stopped.send(signal.SIGCONT)
 
     eventually(lambda: stopped.logged("build_ended", outcome="claim_lost"))
-    assert domain_states(lab.uris[0]) == {str(vm.id): "running"}
+    assert_the_host_has(lab, vm)
     assert marker.read_bytes().count(MARKER) == 1
-    assert len(lab.images(1)) == 2
     site.delete_all()
     eventually(site.all_gone)
     assert_the_host_is_empty(lab)
