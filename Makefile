@@ -7,7 +7,7 @@
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install up test lint api-docs bench lab lock clean help
+.PHONY: install install-tests up test lint api-docs bench lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -20,10 +20,13 @@ help:
 install:
 	@scripts/install
 
+install-tests:
+	@scripts/install tests
+
 up: install
 	@.venv/bin/fuga up $(ARGS)
 
-test: install
+test: install-tests
 	@$(PY) scripts/run_tests.py $(ARGS)
 
 lint: install

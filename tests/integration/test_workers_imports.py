@@ -17,6 +17,7 @@ import pytest
 
 from hypervisor import HostConnection
 from registry import Image, ImageState, ImageStore, NewImage, Registry
+from tests.raw_sql import RawSql
 from tests.register import ACTOR
 from workers import imports
 from workers.context import Outcome, WorkerContext
@@ -204,7 +205,7 @@ def test_a_server_that_is_not_there_is_said(fetching: Fetching) -> None:
     assert "cannot be fetched" in (fetching.told().last_error or "")
 
 
-def test_an_import_whose_worker_was_killed_begins_anew(fetching: Fetching) -> None:
+def test_an_import_whose_worker_was_killed_begins_anew(fetching: Fetching, raw: RawSql) -> None:
     class KilledError(BaseException):
         pass
 
@@ -214,7 +215,8 @@ def test_an_import_whose_worker_was_killed_begins_anew(fetching: Fetching) -> No
 
     image = fetching.ask()
     with pytest.raises(KilledError):
-        fetching.fetch(image, checkpoint=die, lease_s=0, piece_deadline_s=1e-9)
+        fetching.fetch(image, checkpoint=die)
+    raw.run("UPDATE images SET claim_until = created_at")  # its time ran out
 
     assert fetching.fetch(image, "w2") is Outcome.DONE
     assert len(fetching.files()) == 1
