@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import structlog
 
@@ -22,12 +23,19 @@ class Dispatcher:
     """Sweeps at an interval, and at once when nudged."""
 
     def __init__(
-        self, registry: Registry, queue: TaskQueue, *, interval_s: float, resend_after_s: float
+        self,
+        registry: Registry,
+        queue: TaskQueue,
+        *,
+        interval_s: float,
+        resend_after_s: float,
+        on_sent: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._registry = registry
         self._queue = queue
         self._interval_s = interval_s
         self._resend_after_s = resend_after_s
+        self._on_sent = on_sent
         self._nudged = threading.Event()
 
     def nudge(self) -> None:
@@ -42,6 +50,7 @@ class Dispatcher:
         due = self._registry.assignments.due(resend_after_s=self._resend_after_s)
         for task in due:
             self._queue.send(task.task, task.id)
+            self._on_sent(task.task)
         if due:
             log.debug("swept", sent=len(due))
         return len(due)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -41,6 +42,8 @@ class CeleryQueue:
 
     def __init__(self, settings: SharedSettings, *, resend_after_s: float) -> None:
         self._expires_s = resend_after_s
+        # It warns that a filesystem has no host name.
+        logging.getLogger("kombu").setLevel(logging.ERROR)
         self._app = Celery("fuga-controller")
         self._app.conf.update(celery_config(settings))
 

@@ -116,6 +116,8 @@ class RoundReport:
     placed: int
     left_out: int
     dropped: int
+    fallback_reason: str | None
+    phases_s: Mapping[str, float]  #: read, policy, bound and commit
     duration_s: float
     assignment_ids: tuple[UUID, ...]
 
@@ -164,6 +166,7 @@ def run_round(
     ranking = _first_ranking_resource(snapshot.resources, choice.parameters)
     ideal, ideal_s = _ideal(decided.data, ranking, choice, decider)
     shares = _shares(snapshot, decided.allocation, names, ideal)
+    commit_started = time.perf_counter()
     committed = store.commit_round(
         RoundCommit(
             holder=lease.holder,
@@ -210,13 +213,21 @@ def run_round(
             group_shares=_group_shares(snapshot, decided.allocation, names, ideal),
         )
     )
+    ended = time.perf_counter()
     return RoundReport(
         number=committed.number,
         decided_by=decided.inputs.policy,
+        fallback_reason=decided.fallback_reason,
+        phases_s={
+            "read": read_s,
+            "policy": decided.seconds,
+            "bound": ideal_s,
+            "commit": ended - commit_started,
+        },
         placed=len(committed.assignment_ids),
         left_out=sum(left.count for left in decided.allocation.left_out),
         dropped=sum(part.count for part in committed.dropped),
-        duration_s=time.perf_counter() - started,
+        duration_s=ended - started,
         assignment_ids=committed.assignment_ids,
     )
 

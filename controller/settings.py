@@ -72,6 +72,14 @@ class ControllerSettings(SharedSettings):
         21_600, description="How often the control centre takes what is older."
     )
 
+    metrics_interval_s: PositiveFloat = Field(
+        15, description="The database is read for /metrics at most once in this time."
+    )
+    metrics_most: PositiveInt = Field(
+        500,
+        description="Of more hosts /metrics tells zones alone, of more tenants the largest.",
+    )
+
     listen: str = Field("127.0.0.1:8732", description="host:port of the API.")
     uri_schemes: frozenset[str] | None = Field(
         None, description="Schemes of libvirt URIs that hosts may have; None: the safe ones."

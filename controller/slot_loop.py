@@ -1,4 +1,4 @@
-"""The control centre: leads by lease, and runs one round at the start of each slot."""
+"""The control centre: runs one round at the start of each slot while it leads."""
 
 from __future__ import annotations
 
@@ -15,79 +15,21 @@ import structlog
 
 from controller.dispatch import Dispatcher
 from controller.errors import SlotSkippedError
+from controller.fleet_metrics import FleetCollector
+from controller.leadership import Leadership
 from controller.policy_process import PolicyProcess
 from controller.purge import Purger
 from controller.queue import CeleryQueue
+from controller.round_metrics import SlotMetrics
 from controller.rounds import PolicyChoice, Slot, run_round
 from controller.settings import ControllerSettings
 from controller.zones import NamedPolicy
 from placement import policy_by_name
 from placement.patience import Patience
-from registry import (
-    CONTROL_LEASE,
-    Lease,
-    LeaseLostError,
-    Registry,
-    RegistryError,
-    StaleEpochError,
-    checkpoint,
-    configure_logging,
-)
+from registry import Lease, Registry, StaleEpochError, checkpoint, configure_logging
+from registry.process import ProcessMetrics, database_check, listening
 
 log = structlog.get_logger()
-
-
-class Leadership:
-    """Holds the control centre's lease and renews it in the background.
-
-    Whether it still holds is judged by the register center's clock when a round
-    commits; what this object knows is only a hint.
-    """
-
-    def __init__(self, registry: Registry, holder: str, lease_s: float) -> None:
-        self._registry = registry
-        self._holder = holder
-        self._lease_s = lease_s
-        self._lease: Lease | None = None
-
-    @property
-    def lease(self) -> Lease | None:
-        """The lease as last renewed; None while somebody else leads."""
-        return self._lease
-
-    def take(self) -> Lease | None:
-        """Take the lease if it is free, or keep it."""
-        if self._lease is None:
-            self._lease = self._registry.leases.acquire(CONTROL_LEASE, self._holder, self._lease_s)
-            if self._lease is not None:
-                log.info("lease_taken", holder=self._holder, epoch=self._lease.epoch)
-        return self._lease
-
-    def lost(self) -> None:
-        """Forget a lease that the register center no longer knows."""
-        log.warning("lease_lost", holder=self._holder)
-        self._lease = None
-
-    def keep(self, stop: threading.Event) -> None:
-        """Renew at a third of the lease's length, until told to stop."""
-        while not stop.wait(self._lease_s / 3):
-            lease = self._lease
-            if lease is None:
-                continue
-            try:
-                self._lease = self._registry.leases.renew(lease, self._lease_s)
-            except LeaseLostError:
-                self.lost()
-            except RegistryError as error:
-                log.warning("lease_not_renewed", error=str(error))
-            except Exception:  # a database that is away for a moment
-                log.exception("lease_not_renewed")
-
-    def give_up(self) -> None:
-        """Let another control centre lead at once."""
-        if self._lease is not None:
-            self._registry.leases.release(self._lease)
-            self._lease = None
 
 
 class SlotLoop:
@@ -102,6 +44,7 @@ class SlotLoop:
         *,
         slot_length_s: float,
         on_committed: Callable[[], None],
+        metrics: SlotMetrics,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._registry = registry
@@ -110,6 +53,7 @@ class SlotLoop:
         self._choice = choice
         self._slot_length_s = slot_length_s
         self._on_committed = on_committed
+        self._metrics = metrics
         self._now = now
 
     def run(self, stop: threading.Event) -> None:
@@ -119,7 +63,9 @@ class SlotLoop:
             if stop.wait(max(0.0, start - self._now())):
                 return
             lease = self._lease()
-            if lease is not None:
+            if lease is None:
+                self._metrics.slot("not_leading")
+            else:
                 self.run_slot(
                     Slot(start_at=datetime.fromtimestamp(start, UTC), length_s=self._slot_length_s),
                     lease,
@@ -137,7 +83,9 @@ class SlotLoop:
                 slot, lease, self._choice, store=self._registry.rounds, decider=self._decider
             )
             if report is None:
+                self._metrics.slot("idle")
                 return
+            self._metrics.round(report)
             checkpoint("round.after_commit")
             self._on_committed()
             log.info(
@@ -150,8 +98,10 @@ class SlotLoop:
                 duration_s=round(report.duration_s, 4),
             )
         except StaleEpochError:
-            self._leadership.lost()
+            self._metrics.slot("lease_lost")
+            self._leadership.lost(lease)
         except SlotSkippedError as error:
+            self._metrics.slot("skipped")
             log.error("slot_skipped", alert=True, reasons=error.reasons)
             self._registry.events.add(
                 actor="control",
@@ -161,6 +111,7 @@ class SlotLoop:
                 reason=str(error),
             )
         except Exception:  # tenants' VMs run on whatever happens here; the next slot tries again
+            self._metrics.slot("failed")
             log.exception("round_failed", alert=True)
         finally:
             structlog.contextvars.unbind_contextvars("slot")
@@ -195,7 +146,11 @@ def policy_choice(settings: ControllerSettings) -> PolicyChoice:
 def main(settings: ControllerSettings | None = None) -> None:
     """Run the control centre until SIGTERM or SIGINT."""
     settings = settings or ControllerSettings()
-    configure_logging(settings.log_level)
+    metrics = ProcessMetrics("control")
+    configure_logging(
+        settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
+    )
+    slot_metrics = SlotMetrics(metrics)
     choice = policy_choice(settings)
     registry = Registry.connect(settings.resolved_database_url())
     stop = threading.Event()
@@ -208,6 +163,10 @@ def main(settings: ControllerSettings | None = None) -> None:
 
     holder = f"{socket.gethostname()}:{os.getpid()}"
     leadership = Leadership(registry, holder, settings.lease_s)
+    slot_metrics.follow(leadership)
+    metrics.registry.register(
+        FleetCollector(registry, interval_s=settings.metrics_interval_s, most=settings.metrics_most)
+    )
     decider = PolicyProcess()
     decider.warm_up()
     dispatcher = Dispatcher(
@@ -215,6 +174,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         CeleryQueue(settings, resend_after_s=settings.resend_after_s),
         interval_s=settings.sweep_interval_s,
         resend_after_s=settings.resend_after_s,
+        on_sent=slot_metrics.sent,
     )
     purger = Purger(
         registry,
@@ -229,6 +189,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         choice,
         slot_length_s=settings.slot_length_s,
         on_committed=dispatcher.nudge,
+        metrics=slot_metrics,
     )
     threads = [
         threading.Thread(target=leadership.keep, args=(stop,), name="lease"),
@@ -239,7 +200,12 @@ def main(settings: ControllerSettings | None = None) -> None:
         thread.start()
     log.info("control_centre_started", holder=holder, slot_length_s=settings.slot_length_s)
     try:
-        loop.run(stop)
+        with listening(
+            settings.metrics_address("control"),
+            metrics,
+            ready=lambda: [database_check(registry), leadership.check()],
+        ):
+            loop.run(stop)
     finally:
         stop.set()
         dispatcher.nudge()

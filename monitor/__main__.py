@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import sys
 import threading
@@ -10,17 +9,21 @@ import threading
 import structlog
 
 from hypervisor import HostConnection
+from monitor.metrics import LookMetrics
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
 from registry import Registry, RegistryError
 from registry.logs import configure_logging
+from registry.process import ProcessMetrics, database_check, listening
 
 
 def main() -> int:
     """Watch the hosts of the register center until SIGTERM or SIGINT."""
     settings = MonitorSettings()
-    configure_logging(settings.log_level)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    metrics = ProcessMetrics("monitor")
+    configure_logging(
+        settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
+    )
     log = structlog.get_logger(__name__)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -31,13 +34,23 @@ def main() -> int:
         log.error("monitor_not_started", error=str(error))
         return 1
     try:
-        log.info("monitor_started", poll_interval_s=settings.poll_interval_s)
-        Monitor(
+        monitor = Monitor(
             registry,
             lambda uri: HostConnection(uri, deadline_s=settings.poll_deadline_s),
             settings,
-        ).run(stop)
-        log.info("monitor_stopped")
+            LookMetrics(metrics),
+        )
+        with listening(
+            settings.metrics_address("monitor"),
+            metrics,
+            ready=lambda: [database_check(registry), monitor.check()],
+        ):
+            log.info("monitor_started", poll_interval_s=settings.poll_interval_s)
+            monitor.run(stop)
+            log.info("monitor_stopped")
+    except RegistryError as error:
+        log.error("monitor_not_started", error=str(error))
+        return 1
     finally:
         registry.close()
     return 0

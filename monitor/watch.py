@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from hypervisor import HypervisorError
+from monitor.metrics import MISSED, NOT_RECORDED, LookMetrics
 from monitor.probe import HostProbe
 from monitor.settings import MonitorSettings
 from monitor.translate import to_report
@@ -29,12 +30,18 @@ class HostWatch:
     """
 
     def __init__(
-        self, host: Host, probe: HostProbe, registry: Registry, settings: MonitorSettings
+        self,
+        host: Host,
+        probe: HostProbe,
+        registry: Registry,
+        settings: MonitorSettings,
+        metrics: LookMetrics,
     ) -> None:
         self.host = host
         self._probe = probe
         self._registry = registry
         self._settings = settings
+        self._metrics = metrics
         self._stop = threading.Event()
         self._health = host.health
         self._thread = threading.Thread(target=self._run, name=f"watch-{host.name}", daemon=True)
@@ -46,6 +53,11 @@ class HostWatch:
     def stop(self) -> None:
         """Look no more. Returns at once; a look under way ends by itself, at its deadline."""
         self._stop.set()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether somebody looks."""
+        return self._thread.is_alive()
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread to end."""
@@ -79,6 +91,7 @@ class HostWatch:
                     unreachable_after=self._settings.unreachable_after,
                     down_after=self._settings.down_after,
                 )
+                self._metrics.look(MISSED)
                 bound.warning("look_missed", misses=host.missed_polls, error=str(error))
             else:
                 took_ms = round((time.monotonic() - begun) * 1000)
@@ -89,10 +102,12 @@ class HostWatch:
                     took_ms=took_ms,
                 )
                 host = self._registry.hosts.record_report(self.host.id, report)
+                self._metrics.answered(took_ms / 1000)
                 bound.debug("looked", took_ms=took_ms, domains=len(report.domains))
         except Exception:
             # The register center may be away for a moment; a watch that died of
             # it would leave its host unwatched for good.
+            self._metrics.look(NOT_RECORDED)
             bound.exception("look_not_recorded")
             return
         if host.health != self._health:

@@ -12,6 +12,7 @@ from registry.doctor import check
 from registry.engine import Database, database_at
 from registry.errors import SchemaOutdatedError
 from registry.events import Events
+from registry.fleet import Fleet, read_fleet
 from registry.hosts import Hosts
 from registry.idempotency import Idempotency
 from registry.image_copies import ImageCopies
@@ -28,7 +29,7 @@ from registry.rounds import Rounds
 from registry.ssh_keys import SshKeys
 from registry.tenants import Tenants
 from registry.tokens import Tokens
-from registry.upgrade import check_schema, head_revision
+from registry.upgrade import check_schema, check_schema_serves, head_revision
 from registry.vm_types import VmTypes
 from registry.vms import Vms
 
@@ -88,6 +89,16 @@ class Registry:
         """Return the database's time: the clock that judges leases."""
         with self._database.read() as connection:
             return db_now(connection)
+
+    def check_schema(self) -> None:
+        """Raise unless the database answers, with a schema that a running process can use."""
+        with self._database.read() as connection:
+            check_schema_serves(connection)
+
+    def fleet(self) -> Fleet:
+        """Return what metrics tell of everything there is, in one read."""
+        with self._database.read() as connection:
+            return read_fleet(connection)
 
     def check(self) -> list[str]:
         """Return what is wrong in the register center; empty when all is well."""

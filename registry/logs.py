@@ -1,21 +1,41 @@
-"""One way to log for every service: an event name and keys, as JSON lines."""
+"""One way to log for every service: an event name and keys."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import Any, TextIO
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final, Literal, TextIO
 
 import structlog
 
+#: JSON lines, text for people, or the latter at a terminal alone.
+LogFormat = Literal["auto", "json", "text"]
+#: Told the level and the kind of each warning and error.
+OnProblem = Callable[[str, str], None]
 
-def configure_logging(level: str = "info", stream: TextIO | None = None) -> None:
+_PROBLEMS: Final = {
+    "warning": "warning",
+    "error": "error",
+    "exception": "error",
+    "critical": "error",
+}
+
+
+def configure_logging(
+    level: str = "info",
+    stream: TextIO | None = None,
+    *,
+    form: LogFormat = "auto",
+    on_problem: OnProblem | None = None,
+) -> None:
     """Log to ``stream`` (standard error by default); once, in the entry point.
 
-    JSON lines for machines, key=value for a person at a terminal. What
-    libraries log through `logging` comes out in the same form.
+    What libraries log through `logging` comes out in the same form. ``on_problem``
+    is told of each warning and error: the event's name, of libraries their logger's.
     """
     stream = stream if stream is not None else sys.stderr
+    as_text = form == "text" or (form == "auto" and stream.isatty())
     number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -23,12 +43,12 @@ def configure_logging(level: str = "info", stream: TextIO | None = None) -> None
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderer: list[Any] = (
-        [structlog.dev.ConsoleRenderer()]
-        if stream.isatty()
+        [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+        if as_text
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
     structlog.configure(
-        processors=[*shared, *renderer],
+        processors=[_telling(on_problem), *shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=False,
@@ -36,10 +56,27 @@ def configure_logging(level: str = "info", stream: TextIO | None = None) -> None
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            foreign_pre_chain=[
+                _telling(on_problem),
+                *shared,
+                structlog.stdlib.add_logger_name,
+            ],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
         )
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(number, logging.INFO))
+    # It tells of every look at the schema.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+def _telling(on_problem: OnProblem | None) -> Any:
+    def tell(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        level = _PROBLEMS.get(method)
+        if level is not None and on_problem is not None:
+            record = event.get("_record")
+            on_problem(level, str(event["event"]) if record is None else record.name)
+        return event
+
+    return tell

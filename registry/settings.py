@@ -16,6 +16,7 @@ from pydantic_settings import (
 
 from registry.errors import InvalidError
 from registry.image_store import ImageStore
+from registry.logs import LogFormat
 
 
 class SharedSettings(BaseSettings):
@@ -42,6 +43,14 @@ class SharedSettings(BaseSettings):
     image_max_gib: PositiveInt = Field(default=100, description="Largest file of an image.")
     lease_s: PositiveFloat = 30
     log_level: str = "info"
+    log_format: LogFormat = Field(
+        default="auto", description="json, text, or text at a terminal alone (auto)."
+    )
+    metrics_listen: str | None = Field(
+        default=None,
+        description="host:port or unix:PATH of /healthz, /readyz and /metrics, without a token;"
+        " {process} in it stands for api, control, monitor or worker.",
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -70,6 +79,12 @@ class SharedSettings(BaseSettings):
         """Return the folder of images, as this machine sees it."""
         folder = self.image_store or self.state_dir / "images"
         return ImageStore(folder.resolve(), max_bytes=self.image_max_gib << 30)
+
+    def metrics_address(self, process: str) -> str | None:
+        """Return where one kind of process tells its health and metrics; None: nowhere."""
+        if self.metrics_listen is None:
+            return None
+        return self.metrics_listen.replace("{process}", process)
 
 
 def celery_config(settings: SharedSettings) -> dict[str, Any]:

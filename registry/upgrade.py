@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def alembic_config(connection: Connection | None = None) -> Config:
     return config
 
 
+@cache
 def head_revision() -> str:
     """Return the revision that this code needs."""
     head = ScriptDirectory.from_config(alembic_config()).get_current_head()
@@ -33,12 +35,29 @@ def head_revision() -> str:
     return head
 
 
+@cache
+def _revisions() -> frozenset[str]:
+    scripts = ScriptDirectory.from_config(alembic_config())
+    return frozenset(each.revision for each in scripts.walk_revisions())
+
+
 def check_schema(connection: Connection) -> None:
     """Raise `SchemaOutdatedError` unless the schema is what this code needs."""
     found = MigrationContext.configure(connection).get_current_revision()
     expected = head_revision()
     if found != expected:
         raise SchemaOutdatedError(found, expected)
+
+
+def check_schema_serves(connection: Connection) -> None:
+    """Raise `SchemaOutdatedError` if a running process cannot go on with this schema.
+
+    Older than it needs is too old. One that it does not know is newer: the database
+    was upgraded while the process runs, and it goes on until it is replaced.
+    """
+    found = MigrationContext.configure(connection).get_current_revision()
+    if found != head_revision() and (found is None or found in _revisions()):
+        raise SchemaOutdatedError(found, head_revision())
 
 
 def upgrade(database_url: str) -> str:

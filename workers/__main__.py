@@ -11,6 +11,7 @@ from celery.exceptions import SecurityWarning
 
 from registry import RegistryError
 from registry.logs import configure_logging
+from registry.process import ProcessMetrics
 from workers.app import run
 from workers.settings import WorkerSettings
 
@@ -18,10 +19,13 @@ from workers.settings import WorkerSettings
 def main() -> int:
     """Start a worker with the settings of the environment."""
     settings = WorkerSettings()
-    configure_logging(settings.log_level)
+    metrics = ProcessMetrics("worker")
+    configure_logging(
+        settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
+    )
     _quiet_libraries()
     try:
-        return run(settings)
+        return run(settings, metrics)
     except RegistryError as error:
         structlog.get_logger(__name__).error("worker_not_started", error=str(error))
         return 1
@@ -29,7 +33,7 @@ def main() -> int:
 
 def _quiet_libraries() -> None:
     # One line per message received and acknowledged says nothing of ours.
-    for name in ("celery", "amqp", "alembic"):
+    for name in ("celery", "amqp"):
         logging.getLogger(name).setLevel(logging.WARNING)
     # It warns that a filesystem has no host name.
     logging.getLogger("kombu").setLevel(logging.ERROR)

@@ -20,14 +20,18 @@ from kombu.exceptions import OperationalError
 from hypervisor import HostConnections
 from registry import Due, Registry
 from registry.ids import uuid7
+from registry.process import Check, ProcessMetrics, database_check, listening
 from registry.settings import celery_config
 from workers.broker import reading_the_filesystem
 from workers.context import WorkerContext
 from workers.gate import Gate
+from workers.metrics import TaskMetrics
 from workers.settings import WorkerSettings
 from workers.tasks import register_tasks
 
 log: Final = structlog.get_logger(__name__)
+
+_BROKER_TIMEOUT_S: Final = 5.0
 
 
 class ThreadWorker(Worker):  # type: ignore[misc]  # celery is untyped
@@ -105,13 +109,13 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
         registry.close()
 
 
-def run(settings: WorkerSettings) -> int:
+def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
     """Run one worker until SIGTERM or SIGINT; return its exit status."""
     # Celery would set up logging of its own; ours is in place already.
     signals.setup_logging.connect(_keep_our_logging, weak=False)
     app = build_app(settings)
     with open_context(settings, app) as context:
-        register_tasks(app, context)
+        register_tasks(app, context, TaskMetrics(metrics))
         worker = ThreadWorker(
             context,
             stop_grace_s=settings.stop_grace_s,
@@ -124,10 +128,32 @@ def run(settings: WorkerSettings) -> int:
             without_gossip=True,
             without_heartbeat=True,
         )
-        log.info("worker_started", owner=context.owner, concurrency=settings.concurrency)
-        worker.start()
-        log.info("worker_stopped", owner=context.owner)
+        with listening(
+            settings.metrics_address("worker"),
+            metrics,
+            ready=lambda: [database_check(context.registry), broker_check(app, worker)],
+        ):
+            log.info("worker_started", owner=context.owner, concurrency=settings.concurrency)
+            worker.start()
+            log.info("worker_stopped", owner=context.owner)
         return int(worker.exitcode or 0)
+
+
+def broker_check(app: Celery, worker: Worker) -> Check:
+    """Look whether the broker answers, and whether this worker is listening to it."""
+    consumer = getattr(worker, "consumer", None)
+    connection = getattr(consumer, "connection", None)
+    if connection is None or not connection.connected:
+        return Check("broker", False, "this worker is not connected to it")
+    try:
+        with app.connection_for_read(
+            connect_timeout=_BROKER_TIMEOUT_S,
+            transport_options={"socket_timeout": _BROKER_TIMEOUT_S},
+        ) as probe:
+            probe.ensure_connection(max_retries=1, interval_start=0)
+    except (OperationalError, OSError):
+        return Check("broker", False, "it does not answer")
+    return Check("broker", True, "it answers, and this worker listens to it")
 
 
 def _leave_behind_what_hangs() -> None:

@@ -7,45 +7,48 @@ again what nobody picked up. So nothing here retries.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 from uuid import UUID
 
+import structlog
 from celery import Celery
 
 from workers import builds, consoles, imports, power, removals, uploads
-from workers.context import WorkerContext
+from workers.context import Outcome, WorkerContext
+from workers.metrics import TaskMetrics
+
+#: By name: what the id is of, and who does the work.
+TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], Outcome]]]] = MappingProxyType(
+    {
+        "create_vm": ("assignment_id", builds.create),
+        "delete_vm": ("assignment_id", removals.delete),
+        "switch_power": ("vm_id", power.switch),
+        "read_console": ("read_id", consoles.read),
+        "remove_leftover": ("leftover_id", removals.remove_leftover),
+        "upload_image": ("copy_id", uploads.upload),
+        "import_image": ("image_id", imports.fetch),
+        "remove_image": ("copy_id", uploads.remove),
+    }
+)
 
 
-def register_tasks(app: Celery, context: WorkerContext) -> None:
+def register_tasks(app: Celery, context: WorkerContext, metrics: TaskMetrics) -> None:
     """Give ``app`` its tasks, working with ``context``."""
+    for name, (key, work) in TASKS.items():
+        app.task(_task(name, key, work, context, metrics), name=f"workers.{name}")
 
-    @app.task(name="workers.create_vm")  # type: ignore[untyped-decorator]  # celery is untyped
-    def create_vm(assignment_id: str) -> None:
-        builds.create(UUID(assignment_id), context)
 
-    @app.task(name="workers.delete_vm")  # type: ignore[untyped-decorator]  # celery is untyped
-    def delete_vm(assignment_id: str) -> None:
-        removals.delete(UUID(assignment_id), context)
+def _task(
+    name: str,
+    key: str,
+    work: Callable[[UUID, WorkerContext], Outcome],
+    context: WorkerContext,
+    metrics: TaskMetrics,
+) -> Callable[[str], None]:
+    def run(row_id: str) -> None:
+        with structlog.contextvars.bound_contextvars(task=name, **{key: row_id}):
+            metrics.run(name, lambda each: work(each, context), UUID(row_id))
 
-    @app.task(name="workers.switch_power")  # type: ignore[untyped-decorator]  # celery is untyped
-    def switch_power(vm_id: str) -> None:
-        power.switch(UUID(vm_id), context)
-
-    @app.task(name="workers.read_console")  # type: ignore[untyped-decorator]  # celery is untyped
-    def read_console(read_id: str) -> None:
-        consoles.read(UUID(read_id), context)
-
-    @app.task(name="workers.remove_leftover")  # type: ignore[untyped-decorator]  # celery is untyped
-    def remove_leftover(leftover_id: str) -> None:
-        removals.remove_leftover(UUID(leftover_id), context)
-
-    @app.task(name="workers.upload_image")  # type: ignore[untyped-decorator]  # celery is untyped
-    def upload_image(copy_id: str) -> None:
-        uploads.upload(UUID(copy_id), context)
-
-    @app.task(name="workers.import_image")  # type: ignore[untyped-decorator]  # celery is untyped
-    def import_image(image_id: str) -> None:
-        imports.fetch(UUID(image_id), context)
-
-    @app.task(name="workers.remove_image")  # type: ignore[untyped-decorator]  # celery is untyped
-    def remove_image(copy_id: str) -> None:
-        uploads.remove(UUID(copy_id), context)
+    return run

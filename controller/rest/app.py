@@ -14,6 +14,8 @@ from controller.consoles import WAIT_S
 from controller.queue import NO_WORKERS, TaskQueue
 from controller.rest.dependencies import MAX_BODY_BYTES, Services
 from controller.rest.docs_page import CONTENT_SECURITY_POLICY, docs_page
+from controller.rest.metrics import HttpMetrics
+from controller.rest.metrics import router as metrics_router
 from controller.rest.middleware import PROTECTED_PREFIX, AccessLog, Authentication, BodyGuard
 from controller.rest.openapi import DESCRIPTION, describe
 from controller.rest.problem_pages import PROBLEMS_PATH, problem_page
@@ -48,6 +50,7 @@ from registry import (
     Registry,
     UriPolicy,
 )
+from registry.process import ProcessMetrics
 
 
 def create_app(
@@ -63,6 +66,7 @@ def create_app(
     max_body_bytes: int = MAX_BODY_BYTES,
     shutdown_timeout_s: int = SHUTDOWN_TIMEOUT_S,
     host_reserved: Mapping[str, int] = MappingProxyType({}),
+    metrics: ProcessMetrics | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -90,7 +94,10 @@ def create_app(
         What a guest is given to shut down if the caller does not say.
     host_reserved : Mapping[str, int]
         By resource, what new hosts keep for themselves where nothing else is said.
+    metrics : ProcessMetrics, optional
+        Told at /metrics, with what the calls add to it.
     """
+    metrics = metrics if metrics is not None else ProcessMetrics("api")
     app = FastAPI(
         title="fuga",
         version=engine_version(),
@@ -110,6 +117,7 @@ def create_app(
         host_reserved=host_reserved,
         queue=queue,
         console_wait_s=console_wait_s,
+        metrics=metrics,
     )
     for module in (
         requests,
@@ -132,6 +140,7 @@ def create_app(
     ):
         app.include_router(module.router, prefix=PROTECTED_PREFIX)
     app.include_router(health.router)
+    app.include_router(metrics_router)
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> Response:
@@ -155,5 +164,5 @@ def create_app(
     app.add_middleware(Versions, registry=registry)
     app.add_middleware(BodyGuard, max_body_bytes=max_body_bytes)
     app.add_middleware(Authentication, registry=registry)
-    app.add_middleware(AccessLog)
+    app.add_middleware(AccessLog, metrics=HttpMetrics(metrics))
     return app

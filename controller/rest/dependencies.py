@@ -12,6 +12,7 @@ from starlette.requests import Request as HttpRequest
 
 from controller.queue import TaskQueue
 from registry import ImageStore, ImageStoreError, OverQuota, Registry, UriPolicy
+from registry.process import ProcessMetrics
 
 MAX_BODY_BYTES: Final = 256 * 1024
 MAX_REPLAYS: Final = 2
@@ -28,6 +29,7 @@ class Services:
     shutdown_timeout_s: int
     queue: TaskQueue
     console_wait_s: float
+    metrics: ProcessMetrics
     images: ImageStore | None = None
     image_urls: Collection[str] = ()
     default_image: str | None = None

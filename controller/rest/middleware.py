@@ -23,6 +23,7 @@ from controller.rest.errors import (
     MalformedBodyError,
     UnsupportedMediaTypeError,
 )
+from controller.rest.metrics import METRICS_PATH, HttpMetrics
 from controller.rest.problems import problem_of
 from registry import Registry
 
@@ -39,8 +40,9 @@ log = structlog.get_logger(__name__)
 class AccessLog:
     """One line per call; its id; and the last catch for every error."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
         self.app = app
+        self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
@@ -72,18 +74,20 @@ class AccessLog:
                 await problem.response()(scope, receive, send_and_note)
             finally:
                 caller = scope.get("state", {}).get("caller")
+                seconds = time.perf_counter() - started
+                self.metrics.count(scope, status, seconds)
                 (log.error if status is None or status >= 500 else log.info)(
                     "http_request",
                     method=scope["method"],
                     path=scope["path"][:200],
                     status=status,
-                    duration_ms=round((time.perf_counter() - started) * 1000, 1),
+                    duration_ms=round(seconds * 1000, 1),
                     token=caller.token if caller else None,
                 )
 
 
 class Authentication:
-    """Lets nobody past without a live token, wherever the path begins with /v1."""
+    """Lets nobody past without a live token, wherever the path begins with /v1, and to metrics."""
 
     def __init__(self, app: ASGIApp, registry: Registry) -> None:
         self.app = app
@@ -149,7 +153,7 @@ class BodyGuard:
 
 def is_protected(path: str) -> bool:
     """Tell whether a path needs a token."""
-    return path == PROTECTED_PREFIX or path.startswith(PROTECTED_PREFIX + "/")
+    return path in (PROTECTED_PREFIX, METRICS_PATH) or path.startswith(PROTECTED_PREFIX + "/")
 
 
 def check_json(body: bytes) -> None:

@@ -10,12 +10,14 @@ from typing import Final
 import structlog
 import uvicorn
 
+from controller.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
 from controller.rest.app import create_app
 from controller.rest.errors import ListenError
 from controller.settings import ControllerSettings
 from registry import DEFAULT_URI_POLICY, Registry, RegistryError, UriPolicy
 from registry.logs import configure_logging
+from registry.process import ProcessMetrics, database_check, listening
 
 GRACE_S: Final = 10
 BACKLOG: Final = 2048
@@ -26,29 +28,43 @@ log = structlog.get_logger(__name__)
 def main() -> int:
     """Serve by the settings found; return the exit status, 1 if it could not start."""
     settings = ControllerSettings()
-    configure_logging(settings.log_level)
+    metrics = ProcessMetrics("api")
+    configure_logging(
+        settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
+    )
     try:
-        serve(settings)
+        serve(settings, metrics)
     except (ListenError, RegistryError) as error:
         sys.stderr.write(f"fuga api: {error}\n")
         return 1
     return 0
 
 
-def serve(settings: ControllerSettings) -> None:
+def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
     """Serve until SIGTERM or SIGINT, then finish the calls under way and return.
 
     Raises
     ------
     ListenError
         If the address is in use or not ours.
+    ListenerError
+        If that of the metrics is.
     SchemaOutdatedError
         If the database wants `fuga db upgrade`.
     """
     registry = Registry.connect(settings.resolved_database_url())
     try:
-        with listen_on(settings.listen) as listener:
-            _run(registry, settings, listener)
+        metrics.registry.register(
+            FleetCollector(
+                registry, interval_s=settings.metrics_interval_s, most=settings.metrics_most
+            )
+        )
+        address = settings.metrics_address("api")
+        with (
+            listen_on(settings.listen) as listener,
+            listening(address, metrics, ready=lambda: [database_check(registry)]),
+        ):
+            _run(registry, settings, listener, metrics)
     finally:
         registry.close()
 
@@ -80,7 +96,12 @@ def uri_policy_of(settings: ControllerSettings) -> UriPolicy:
     )
 
 
-def _run(registry: Registry, settings: ControllerSettings, listener: socket.socket) -> None:
+def _run(
+    registry: Registry,
+    settings: ControllerSettings,
+    listener: socket.socket,
+    metrics: ProcessMetrics,
+) -> None:
     app = create_app(
         registry,
         uri_policy=uri_policy_of(settings),
@@ -91,6 +112,7 @@ def _run(registry: Registry, settings: ControllerSettings, listener: socket.sock
         default_image=settings.default_image,
         host_reserved=settings.host_reserved,
         queue=CeleryQueue(settings, resend_after_s=settings.resend_after_s),
+        metrics=metrics,
     )
     server = uvicorn.Server(
         uvicorn.Config(

@@ -18,7 +18,11 @@ def process_lives() -> Alive:
 
 @router.get("/readyz")
 def ready_to_serve(registry: GivenRegistry) -> Ready:
-    """Answer 200 when the database does too; say which round was the last, and its age."""
+    """Answer 200 when the database does too, with the tables that this version needs.
+
+    It says which round was the last, and its age.
+    """
+    registry.check_schema()
     last = registry.rounds.last()
     if last is None:
         return Ready(last_round=None, last_round_age_s=None)

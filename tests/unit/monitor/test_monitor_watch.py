@@ -14,10 +14,12 @@ from uuid import UUID
 import pytest
 
 from hypervisor import HostReport, HostUnreachableError, OperationFailedError
+from monitor.metrics import LookMetrics
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
 from monitor.watch import HostWatch, _next_tick
 from registry.ids import uuid7
+from registry.process import ProcessMetrics
 
 AN_EMPTY_HOST = HostReport(
     hostname="h",
@@ -89,6 +91,10 @@ def a_host(name: str = "h", **changes: Any) -> Any:
     return SimpleNamespace(**values | {"health": "enrolling"} | changes)
 
 
+def no_metrics() -> LookMetrics:
+    return LookMetrics(ProcessMetrics("monitor"))
+
+
 def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
     while not condition():
@@ -99,7 +105,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_look_is_written_with_the_time_before_it() -> None:
     registry, host = FakeRegistry(), a_host()
 
-    HostWatch(host, FakeProbe(), registry, FAST).look()
+    HostWatch(host, FakeProbe(), registry, FAST, no_metrics()).look()
 
     [(host_id, report)] = registry.reports
     assert host_id == host.id
@@ -120,7 +126,7 @@ def test_a_look_that_failed_is_a_miss_with_its_reason(error: Exception) -> None:
 
     registry, host = FakeRegistry(), a_host()
 
-    HostWatch(host, FakeProbe(fail), registry, FAST).look()
+    HostWatch(host, FakeProbe(fail), registry, FAST, no_metrics()).look()
 
     assert registry.misses == [(host.id, str(error))]
     assert registry.reports == []
@@ -128,7 +134,7 @@ def test_a_look_that_failed_is_a_miss_with_its_reason(error: Exception) -> None:
 
 def test_a_watch_outlives_a_register_center_that_is_away_for_a_moment() -> None:
     registry, host = FakeRegistry(away=True), a_host()
-    watch = HostWatch(host, FakeProbe(), registry, FAST)
+    watch = HostWatch(host, FakeProbe(), registry, FAST, no_metrics())
     watch.look()
 
     registry.away = False
@@ -148,7 +154,7 @@ def test_a_host_that_hangs_delays_no_other() -> None:
     registry = FakeRegistry(listed=[hung, well])
     probes = {hung.uri: FakeProbe(hang), well.uri: FakeProbe()}
 
-    with running(Monitor(registry, probes.__getitem__, FAST)):
+    with running(Monitor(registry, probes.__getitem__, FAST, no_metrics())):
         until(lambda: registry.reports_of(well) >= 5)
         assert probes[hung.uri].looks == 1
         released.set()
@@ -159,7 +165,7 @@ def test_hosts_are_watched_while_they_are_in_the_register_center() -> None:
     registry = FakeRegistry(listed=[first])
     probes = {first.uri: FakeProbe(), second.uri: FakeProbe()}
 
-    with running(Monitor(registry, probes.__getitem__, FAST)):
+    with running(Monitor(registry, probes.__getitem__, FAST, no_metrics())):
         until(lambda: registry.reports_of(first) >= 1)
         registry.listed = [second]
         until(lambda: registry.reports_of(second) >= 1)
@@ -176,7 +182,7 @@ def test_a_host_with_a_new_address_gets_a_new_probe() -> None:
     registry = FakeRegistry(listed=[host])
     probes = {host.uri: FakeProbe(), "test://moved/": FakeProbe()}
 
-    with running(Monitor(registry, probes.__getitem__, FAST)):
+    with running(Monitor(registry, probes.__getitem__, FAST, no_metrics())):
         until(lambda: probes[host.uri].looks >= 1)
         registry.listed = [a_host(id=host.id, uri="test://moved/")]
         until(lambda: probes["test://moved/"].looks >= 1)
@@ -186,7 +192,7 @@ def test_a_host_with_a_new_address_gets_a_new_probe() -> None:
 def test_a_monitor_that_cannot_read_the_hosts_goes_on_with_those_it_has() -> None:
     host = a_host()
     registry = FakeRegistry(listed=[host])
-    monitor = Monitor(registry, lambda _: FakeProbe(), FAST)
+    monitor = Monitor(registry, lambda _: FakeProbe(), FAST, no_metrics())
     monitor.follow_hosts()
 
     registry.away = True

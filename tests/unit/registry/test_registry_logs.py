@@ -75,3 +75,35 @@ def test_an_error_carries_its_traceback() -> None:
     first, second = lines(stream)
     assert "ValueError: invalid literal" in str(first["exception"])
     assert "ValueError: invalid literal" in str(second["exception"])
+
+
+def test_text_is_for_people_and_json_for_programs_whatever_the_stream_is() -> None:
+    text, document = io.StringIO(), io.StringIO()
+
+    configure_logging("info", text, form="text")
+    structlog.get_logger().info("round_finished", placed=41)
+    configure_logging("info", document, form="json")
+    structlog.get_logger().info("round_finished", placed=41)
+
+    assert "round_finished" in text.getvalue()
+    assert "placed=41" in text.getvalue()
+    assert lines(document)[0]["placed"] == 41
+
+
+def test_warnings_and_errors_are_told_by_kind_and_those_of_libraries_by_logger() -> None:
+    told: list[tuple[str, str]] = []
+    configure_logging("info", io.StringIO(), on_problem=lambda *each: told.append(each))
+    log = structlog.get_logger()
+
+    log.info("round_finished")
+    log.warning("look_missed", host="h1")
+    log.error("slot_skipped")
+    log.exception("round_failed", exc_info=ValueError())
+    logging.getLogger("kombu.connection").warning("no host %s", "h")
+
+    assert told == [
+        ("warning", "look_missed"),
+        ("error", "slot_skipped"),
+        ("error", "round_failed"),
+        ("warning", "kombu.connection"),
+    ]

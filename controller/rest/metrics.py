@@ -1,0 +1,62 @@
+"""What the API counts of its own calls, and where an operator reads it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter
+from prometheus_client import Counter, Histogram
+from starlette.responses import Response
+from starlette.types import Scope
+
+from controller.rest.auth import Operator
+from controller.rest.dependencies import GivenServices
+from registry.process import ProcessMetrics
+from registry.process.metrics import CONTENT_TYPE
+
+METRICS_PATH: Final = "/metrics"
+#: Of a call that no route serves, whatever its path: paths are the callers' to invent.
+NO_ROUTE: Final = "none"
+_METHODS: Final = frozenset({"GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS"})
+_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+router = APIRouter()
+
+
+class HttpMetrics:
+    """Counts calls by route and status, and how long they took."""
+
+    def __init__(self, metrics: ProcessMetrics) -> None:
+        self._calls = Counter(
+            "fuga_http_requests",
+            "Calls of the API, by the template of their path.",
+            ["method", "route", "status"],
+            registry=metrics.registry,
+        )
+        self._seconds = Histogram(
+            "fuga_http_request_seconds",
+            "From a call's first byte to the end of its answer.",
+            ["method", "route"],
+            buckets=_BUCKETS_S,
+            registry=metrics.registry,
+        )
+
+    def count(self, scope: Scope, status: int | None, seconds: float) -> None:
+        """Count one call; no status: it ended without an answer."""
+        method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+        route = _route(scope)
+        self._calls.labels(method, route, "none" if status is None else str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+
+def _route(scope: Scope) -> str:
+    """Return the template of the path that served a call; a router does not know its prefix."""
+    found = str(getattr(scope.get("route"), "path", NO_ROUTE))
+    inside = scope["path"].startswith("/v1/") and found != NO_ROUTE
+    return f"/v1{found}" if inside and not found.startswith("/v1/") else found
+
+
+@router.get(METRICS_PATH, include_in_schema=False)
+def metrics(caller: Operator, services: GivenServices) -> Response:
+    """Tell Prometheus how this process and the register center are; it names tenants."""
+    return Response(services.metrics.text(), media_type=CONTENT_TYPE)

@@ -1,0 +1,46 @@
+"""What a monitor counts of its looks at hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from registry.process import ProcessMetrics
+
+_BUCKETS_S: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 8.0, 30.0)
+ANSWERED: Final = "answered"
+MISSED: Final = "missed"
+NOT_RECORDED: Final = "not_recorded"  #: the register center did not take it
+
+
+class LookMetrics:
+    """Counts looks by how they ended."""
+
+    def __init__(self, metrics: ProcessMetrics) -> None:
+        self._looks = Counter(
+            "fuga_looks", "Looks at hosts.", ["outcome"], registry=metrics.registry
+        )
+        self._seconds = Histogram(
+            "fuga_look_seconds",
+            "How long hosts took to answer a look.",
+            buckets=_BUCKETS_S,
+            registry=metrics.registry,
+        )
+        self._watched = Gauge(
+            "fuga_watched_hosts", "Hosts that this monitor polls.", registry=metrics.registry
+        )
+
+    def watched(self, count: Callable[[], int]) -> None:
+        """Tell from now on how many hosts are polled."""
+        self._watched.set_function(lambda: float(count()))
+
+    def look(self, outcome: str) -> None:
+        """Count a look."""
+        self._looks.labels(outcome).inc()
+
+    def answered(self, seconds: float) -> None:
+        """Count a look that the host answered."""
+        self.look(ANSWERED)
+        self._seconds.observe(seconds)

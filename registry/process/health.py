@@ -1,0 +1,33 @@
+"""Is a process ready for its work? A list of checks, each with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from registry.center import Registry
+from registry.errors import SchemaOutdatedError
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a process needs, and whether it has it."""
+
+    name: str
+    well: bool
+    message: str
+
+
+#: Looks at what a process needs, at the moment it is asked.
+Readiness = Callable[[], Sequence[Check]]
+
+
+def database_check(registry: Registry) -> Check:
+    """Look whether the database answers and has the tables that this version needs."""
+    try:
+        registry.check_schema()
+    except SchemaOutdatedError as error:
+        return Check("database", False, str(error))
+    except Exception:  # any driver's error; its words may name the database's host and user
+        return Check("database", False, "it does not answer")
+    return Check("database", True, "it answers, and its schema fits")

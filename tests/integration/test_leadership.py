@@ -1,0 +1,108 @@
+"""One control centre leads, the others follow; what each knows of it is only a hint."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from controller.leadership import Leadership
+from registry import CONTROL_LEASE, Registry
+from tests.raw_sql import RawSql
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def expire(raw: RawSql) -> None:
+    over = raw.before("now", "1 seconds")
+    raw.run(f"UPDATE leases SET expires_at = {over} WHERE name = ?", CONTROL_LEASE)
+
+
+def once(leadership: Leadership) -> None:
+    """Do what the background does once."""
+
+    class Stopping(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            self.set()
+            return True
+
+    leadership.keep(Stopping())
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def centre(register: Registry, clock: Clock) -> Callable[[str], Leadership]:
+    return lambda holder: Leadership(register, holder, 60, now=clock)
+
+
+def test_one_leads_the_other_follows_and_takes_over_in_the_background(
+    centre: Callable[[str], Leadership], raw: RawSql
+) -> None:
+    one, two = centre("one"), centre("two")
+    once(one)
+    once(two)
+    assert one.lease is not None
+    assert two.lease is None
+    assert one.check().message == "held"
+    assert two.check().message == "another leads"
+
+    expire(raw)
+    once(two)
+    once(one)
+
+    assert two.lease is not None
+    assert two.lease.epoch == 2
+    assert one.lease is None
+    assert (one.check().well, two.check().well) == (True, True)
+
+
+def test_who_has_not_asked_for_a_lease_is_not_ready(
+    centre: Callable[[str], Leadership], clock: Clock
+) -> None:
+    leadership = centre("one")
+    assert not leadership.check().well
+
+    once(leadership)
+    assert leadership.check().well
+    clock.now += 61
+
+    assert leadership.check().message == "last asked for 61 s ago"
+    assert not leadership.check().well
+
+
+def test_a_lease_of_an_epoch_that_is_over_takes_nothing_from_a_later_one(
+    centre: Callable[[str], Leadership], raw: RawSql
+) -> None:
+    leadership = centre("one")
+    first = leadership.take()
+    assert first is not None
+    expire(raw)
+    once(leadership)
+    assert leadership.lease is None
+    once(leadership)
+    assert leadership.lease is not None
+    assert leadership.lease.epoch == 2
+
+    leadership.lost(first)
+
+    assert leadership.lease is not None
+
+
+def test_who_gives_up_lets_the_other_lead_at_once(centre: Callable[[str], Leadership]) -> None:
+    one, two = centre("one"), centre("two")
+    once(one)
+    one.give_up()
+    once(two)
+
+    assert (one.lease, two.lease is not None) == (None, True)

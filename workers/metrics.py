@@ -1,0 +1,47 @@
+"""What a worker counts of its tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from prometheus_client import Counter, Histogram
+
+from registry.process import ProcessMetrics
+from workers.context import Outcome
+
+_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+#: A task that ended with an error that nobody expected.
+ERROR: Final = "error"
+
+
+class TaskMetrics:
+    """Counts tasks by how they ended, and how long those took that were ours to do."""
+
+    def __init__(self, metrics: ProcessMetrics) -> None:
+        self._tasks = Counter(
+            "fuga_tasks",
+            "Messages that this worker took, by what became of the work.",
+            ["task", "outcome"],
+            registry=metrics.registry,
+        )
+        self._seconds = Histogram(
+            "fuga_task_seconds",
+            "Duration of tasks that were this worker's to do.",
+            ["task"],
+            buckets=_BUCKETS_S,
+            registry=metrics.registry,
+        )
+
+    def run(self, task: str, work: Callable[[UUID], Outcome], row_id: UUID) -> None:
+        """Do a piece of work, and count it."""
+        started = time.perf_counter()
+        outcome = ERROR
+        try:
+            outcome = work(row_id).value
+        finally:
+            self._tasks.labels(task, outcome).inc()
+            if outcome != Outcome.NOT_OURS:
+                self._seconds.labels(task).observe(time.perf_counter() - started)
