@@ -8,6 +8,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -68,6 +69,9 @@ class ControllerSettings(SharedSettings):
     keep_events_months: PositiveInt = Field(
         13, description="Whole calendar months of events, besides the present one.", le=1_200
     )
+    keep_audit_months: PositiveInt = Field(
+        13, description="The same, of the audit: calls that could change something.", le=1_200
+    )
     purge_interval_s: PositiveFloat = Field(
         21_600, description="How often the control centre takes what is older."
     )
@@ -104,6 +108,22 @@ class ControllerSettings(SharedSettings):
         "detected, and nothing else is said.",
     )
 
+    rate_limit_per_s: NonNegativeFloat = Field(
+        500, description="Calls that one token may make in a second, for good; 0: no limit."
+    )
+    rate_limit_burst: PositiveInt = Field(1000, description="And at once, after a silence.")
+    auth_failures_per_s: NonNegativeFloat = Field(
+        1, description="Calls without a good token from one address in a second; 0: no limit."
+    )
+    auth_failures_burst: PositiveInt = Field(30, description="And at once, after a silence.")
+    api_processes: PositiveInt = Field(
+        1, description="API processes that callers meet: each gives out its part of the limits."
+    )
+    trusted_proxies: frozenset[str] = Field(
+        frozenset(),
+        description="Addresses or networks of proxies whose X-Forwarded-For is believed.",
+    )
+
     url: str | None = Field(None, description="Where the command line finds the API.")
     token: SecretStr | None = Field(None, description="With which it speaks there.")
 
@@ -123,6 +143,7 @@ class ControllerSettings(SharedSettings):
             inputs_days=self.keep_inputs_days,
             rounds_days=self.keep_rounds_days,
             events_months=self.keep_events_months,
+            audit_months=self.keep_audit_months,
         )
 
     @property

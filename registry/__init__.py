@@ -1,5 +1,6 @@
 """The register center: the only SQL, the state machines, and plain values in and out."""
 
+from registry.audited import AuditedCall, audited
 from registry.center import Registry
 from registry.console_reads import READ_CONSOLE, ConsoleAnswer
 from registry.errors import (
@@ -58,6 +59,7 @@ from registry.power import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from registry.preconditions import only_if
 from registry.records import (
     Accounts,
+    AuditEntry,
     Build,
     BuildImage,
     CapacityView,
@@ -140,6 +142,8 @@ __all__ = [
     "Accounts",
     "AssignmentEvent",
     "AssignmentState",
+    "AuditEntry",
+    "AuditedCall",
     "Build",
     "BuildImage",
     "CapacityExceededError",
@@ -251,6 +255,7 @@ __all__ = [
     "VmType",
     "Waiting",
     "allows",
+    "audited",
     "celery_config",
     "check_image_url",
     "check_uri",

@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from registry.assignments import Assignments
+from registry.audit import Audit
 from registry.clock import db_now
 from registry.console_reads import ConsoleReads
 from registry.doctor import check
@@ -61,6 +62,7 @@ class Registry:
         self.rounds = Rounds(database)
         self.retention = Retention(database)
         self.events = Events(database)
+        self.audit = Audit(database)
         self.tokens = Tokens(database)
         self.leases = Leases(database)
         self.idempotency = Idempotency(database)

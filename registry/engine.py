@@ -13,6 +13,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from registry.audited import intent_committed, write_intent
 from registry.errors import (
     CapacityExceededError,
     ConflictError,
@@ -149,7 +150,9 @@ class Database:
         """
         with available(), self._write.begin() as connection, upheld(connection):
             yield connection
+            write_intent(connection)
         commit_held()
+        intent_committed()
 
     @contextmanager
     def rehearse(self) -> Iterator[Connection]:

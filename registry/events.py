@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, insert, select
 
+from registry.audited import note_subject
 from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.locks import has_one_writer
@@ -59,6 +60,7 @@ def event_row(
 def record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows that `event_row` made."""
     if rows:
+        note_subject(rows[0]["subject_id"])
         connection.execute(insert(events), list(rows))
 
 

@@ -429,8 +429,30 @@ class Token:
     name: str
     role: Role
     tenant: str | None
+    read_only: bool = False
     created_at: datetime
+    expires_at: datetime | None = None
     revoked_at: datetime | None
+    last_used_at: datetime | None = None  #: to the hour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """A call that could change something, and how it ended."""
+
+    id: int
+    at: datetime
+    request_id: str  #: as in the log and in `X-Request-Id`
+    token_id: UUID | None
+    token: str | None  #: its name; None: there was no good one
+    tenant: str | None  #: None: an operator, or nobody
+    address: str  #: where it came from
+    method: str
+    path: str
+    route: str | None  #: None: refused before it was looked for
+    subject: str | None  #: id of what it was about
+    status: int | None  #: None: whoever served it died before it could answer
+    untold: int  #: calls like it that were refused before it and have no row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from registry.records import Lease
 from registry.schema import (
     assignment_resources,
     assignments,
+    audit,
     events,
     round_inputs,
     rounds,
@@ -40,11 +41,13 @@ class Periods:
     inputs_days: int = 7  #: inputs and outcomes of rounds: what a replay needs
     rounds_days: int = 400  #: rounds themselves, and what became of VMs that are gone
     events_months: int = 13  #: whole calendar months (UTC), besides the present one
+    audit_months: int = 13  #: the same, of calls that could change something
 
     def __post_init__(self) -> None:
         check_int("inputs_days", self.inputs_days, 1, 36_500)
         check_int("rounds_days", self.rounds_days, self.inputs_days, 36_500)
         check_int("events_months", self.events_months, 1, 1_200)
+        check_int("audit_months", self.audit_months, 1, 1_200)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +58,10 @@ class Purged:
     assignments: int = 0
     rounds: int = 0
     events: int = 0
+    audit: int = 0
 
     def __bool__(self) -> bool:
-        return any((self.inputs, self.assignments, self.rounds, self.events))
+        return any((self.inputs, self.assignments, self.rounds, self.events, self.audit))
 
     def __add__(self, other: Purged) -> Purged:
         return Purged(
@@ -65,6 +69,7 @@ class Purged:
             assignments=self.assignments + other.assignments,
             rounds=self.rounds + other.rounds,
             events=self.events + other.events,
+            audit=self.audit + other.audit,
         )
 
 
@@ -135,6 +140,9 @@ def _due(periods: Periods, now: datetime) -> Mapping[str, Select[Any]]:
         "events": select(events.c.id)
         .where(events.c.at < _month(now, -periods.events_months))
         .order_by(events.c.id),
+        "audit": select(audit.c.id)
+        .where(audit.c.at < _month(now, -periods.audit_months))
+        .order_by(audit.c.id),
     }
 
 
@@ -156,7 +164,11 @@ def _purge(connection: Connection, due: Mapping[str, Select[Any]]) -> Purged:
     keys = connection.scalars(due["events"].limit(BATCH)).all()
     if keys:
         connection.execute(delete(events).where(events.c.id.in_(keys)))
-    return Purged(events=len(keys))
+        return Purged(events=len(keys))
+    calls = connection.scalars(due["audit"].limit(BATCH)).all()
+    if calls:
+        connection.execute(delete(audit).where(audit.c.id.in_(calls)))
+    return Purged(audit=len(calls))
 
 
 def _month(now: datetime, months: int) -> datetime:

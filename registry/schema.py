@@ -628,6 +628,9 @@ tokens = Table(
     Column("digest", String(64), nullable=False, unique=True),
     Column("created_at", UtcDateTime, nullable=False),
     Column("revoked_at", UtcDateTime),
+    Column("read_only", Boolean(create_constraint=False), nullable=False, server_default=false()),
+    Column("expires_at", UtcDateTime),
+    Column("last_used_at", UtcDateTime),
     CheckConstraint(
         "(role = 'operator' AND tenant_id IS NULL) OR (role = 'tenant' AND tenant_id IS NOT NULL)",
         name="role_known",
@@ -639,6 +642,29 @@ tokens = Table(
         sqlite_where=text("revoked_at IS NULL"),
         postgresql_where=text("revoked_at IS NULL"),
     ),
+)
+
+# Calls of the API that may change something. A row outlives what it names: no foreign keys.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Serial, primary_key=True, autoincrement=True),
+    Column("at", UtcDateTime, nullable=False),
+    Column("request_id", String(64), nullable=False),
+    Column("token_id", Uuid),
+    Column("token", Name),
+    Column("tenant", Name),
+    Column("address", Text, nullable=False),
+    Column("method", String(16), nullable=False),
+    Column("path", Text, nullable=False),
+    Column("route", Text),
+    Column("subject", String(64)),
+    Column("status", Integer),
+    Column("untold", Integer, nullable=False, server_default="0"),
+    Index(None, "tenant", "id"),
+    Index(None, "token", "id"),
+    Index(None, "at"),
+    sqlite_autoincrement=True,
 )
 
 leases = Table(

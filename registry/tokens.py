@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import Any
+import time
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Connection, Row, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from registry.clock import db_now
 from registry.engine import Database, retried
-from registry.errors import DuplicateError, InvalidError, NotFoundError
+from registry.errors import (
+    DuplicateError,
+    InvalidError,
+    NotFoundError,
+    RegistryUnavailableError,
+)
 from registry.events import event_row, record
+from registry.expiry import expires_at
 from registry.ids import uuid7
 from registry.names import check_name
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.records import Role, Token
 from registry.schema import tenants, tokens
 from registry.tenant_tree import asker_id
+
+#: How exactly it is known when a token was last used: each use that is told is a write.
+USE_TOLD_EVERY: Final = timedelta(hours=1)
 
 _SELECT = select(tokens, tenants.c.name.label("tenant")).outerjoin(
     tenants, tokens.c.tenant_id == tenants.c.id
@@ -35,9 +47,19 @@ class Tokens:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._use_told: dict[UUID, float] = {}  #: by this process, on its monotonic clock
 
     @retried
-    def create(self, role: Role, tenant: str | None, name: str, *, actor: str) -> tuple[Token, str]:
+    def create(
+        self,
+        role: Role,
+        tenant: str | None,
+        name: str,
+        *,
+        actor: str,
+        read_only: bool = False,
+        ttl_s: int | None = None,
+    ) -> tuple[Token, str]:
         """Make a token; its secret is returned once and stored nowhere."""
         check_name("name", name)
         if role not in ("operator", "tenant"):
@@ -50,6 +72,8 @@ class Tokens:
         with self._database.write() as connection:
             now = db_now(connection)
             owner = asker_id(connection, tenant) if tenant is not None else None
+            ends = expires_at(ttl_s, now)
+            _free_name(connection, name, now)
             try:
                 connection.execute(
                     insert(tokens).values(
@@ -59,11 +83,18 @@ class Tokens:
                         tenant_id=owner,
                         digest=_digest(secret),
                         created_at=now,
+                        read_only=read_only,
+                        expires_at=ends,
                     )
                 )
             except IntegrityError as error:
                 raise DuplicateError("token", "name", name) from error
-            data = {"name": name, "role": role}
+            data = {
+                "name": name,
+                "role": role,
+                "read_only": read_only,
+                "expires_at": None if ends is None else ends.isoformat(),
+            }
             record(
                 connection,
                 [event_row(now, actor, "token_created", "token", key, tenant=tenant, data=data)],
@@ -72,11 +103,36 @@ class Tokens:
             return _to_token(row), secret
 
     def authenticate(self, secret: str) -> Token | None:
-        """Return whose secret it is; None if it is nobody's, or was revoked."""
+        """Return whose secret it is; None if it is nobody's, was revoked, or is over."""
         query = _SELECT.where(tokens.c.digest == _digest(secret), tokens.c.revoked_at.is_(None))
         with self._database.read() as connection:
             row = connection.execute(query).one_or_none()
-        return _to_token(row) if row is not None else None
+            if row is None:
+                return None
+            if row.expires_at is not None and row.expires_at <= db_now(connection):
+                return None
+        self._tell_use(row.id)
+        return _to_token(row)
+
+    def _tell_use(self, id: UUID) -> None:  # noqa: A002
+        """Note that a token is used, rarely: reading must not cost a write."""
+        now = time.monotonic()
+        told = self._use_told.get(id)
+        if told is not None and now - told < USE_TOLD_EVERY.total_seconds():
+            return
+        self._use_told[id] = now
+        with suppress(RegistryUnavailableError):  # nobody is kept out for the sake of a note
+            self._note_use(id)
+
+    @retried
+    def _note_use(self, id: UUID) -> None:  # noqa: A002
+        with self._database.write() as connection:
+            at = db_now(connection)
+            known = tokens.c.last_used_at
+            stale = or_(known.is_(None), known < at - USE_TOLD_EVERY)
+            connection.execute(
+                update(tokens).where(tokens.c.id == id, stale).values(last_used_at=at)
+            )
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Token]:
         """Return a page, oldest first, revoked ones included."""
@@ -105,12 +161,21 @@ class Tokens:
             return _to_token(connection.execute(_SELECT.where(tokens.c.id == id)).one())
 
 
+def _free_name(connection: Connection, name: str, now: datetime) -> None:
+    """Count a token that is over as revoked when its name is wanted again."""
+    over = (tokens.c.name == name, tokens.c.revoked_at.is_(None), tokens.c.expires_at <= now)
+    connection.execute(update(tokens).where(*over).values(revoked_at=tokens.c.expires_at))
+
+
 def _to_token(row: Row[Any]) -> Token:
     return Token(
         id=row.id,
         name=row.name,
         role=row.role,
         tenant=row.tenant,
+        read_only=row.read_only,
         created_at=row.created_at,
+        expires_at=row.expires_at,
         revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
     )

@@ -24,11 +24,13 @@ _TIME: Final = re.compile(r"([0-9]{1,9})([smhd])")
 _SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def parse_ttl(given: str) -> int:
+def parse_ttl(given: str, option: str = "--ttl") -> int:
     """Read a time as ``2h`` into seconds."""
     found = _TIME.fullmatch(given)
     if found is None:
-        raise BadInputError(f"--ttl: found {given!r}, wanted a number and s, m, h or d, such as 2h")
+        raise BadInputError(
+            f"{option}: found {given!r}, wanted a number and s, m, h or d, such as 2h"
+        )
     return int(found[1]) * _SECONDS[found[2]]
 
 

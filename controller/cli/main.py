@@ -9,6 +9,7 @@ from typing import NoReturn
 import typer
 
 from controller.cli import (
+    audit,
     capacity,
     catalogue,
     changes,
@@ -27,6 +28,7 @@ from controller.cli import (
     resources,
     rounds,
     tenants,
+    tokens,
 )
 from controller.cli.errors import CliError, at_the_prompt
 from controller.cli.session import AsOption, Common, OutputOption, UrlOption
@@ -81,7 +83,8 @@ app.add_typer(catalogue.types, rich_help_panel=_MANAGE)
 app.add_typer(images.app, rich_help_panel=_MANAGE)
 app.add_typer(tenants.app, rich_help_panel=_MANAGE)
 app.add_typer(quotas.app, rich_help_panel=_MANAGE)
-app.add_typer(catalogue.tokens, rich_help_panel=_MANAGE)
+app.add_typer(tokens.app, rich_help_panel=_MANAGE)
+app.command(rich_help_panel=_MANAGE)(audit.audit)
 app.command(rich_help_panel=_MANAGE)(doctor.doctor)
 app.command(rich_help_panel=_RUN)(processes.up)
 app.command(rich_help_panel=_RUN)(processes.down)

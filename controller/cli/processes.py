@@ -56,6 +56,26 @@ def upgrade() -> None:
     typer.echo(f"the database is at revision {revision}")
 
 
+@db.command("token")
+def operators_token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="To tell it from others.")],
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME", help="As 90d or 12h: it ends then.")
+    ] = None,
+) -> None:
+    """Make an operator's token, as who may write to the database: the first has no API to ask."""
+    from controller.cli.changes import parse_ttl  # noqa: PLC0415
+    from registry import Registry  # noqa: PLC0415
+
+    ttl_s = None if expires is None else parse_ttl(expires, "--expires")
+    registry = Registry.connect(load_settings().resolved_database_url())
+    try:
+        _, secret = registry.tokens.create("operator", None, name, actor="cli", ttl_s=ttl_s)
+    finally:
+        registry.close()
+    typer.echo(secret)
+
+
 @db.command()
 def purge(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
@@ -76,6 +96,7 @@ def purge(
         (counts.assignments, f"assignments of VMs gone for {periods.rounds_days} days"),
         (counts.rounds, f"rounds older than {periods.rounds_days} days"),
         (counts.events, f"events from before the last {periods.events_months} months"),
+        (counts.audit, f"rows of the audit from before the last {periods.audit_months} months"),
     ):
         typer.echo(f"{'would delete' if dry_run else 'deleted'} {number:>8} {what}")
 

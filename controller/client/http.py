@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -21,13 +22,17 @@ PAGE: Final = 500
 _PIECE_BYTES: Final = 1 << 18
 _UPLOAD_TIMEOUT_S: Final = 600.0  #: of a silence: the API checks and stores what it was sent
 _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0)  #: pauses between attempts
+_LONGEST_WAIT_S: Final = 30  #: that the API may ask for; above it the caller is told
+#: The second of two equal calls changes nothing that the first did not.
+_IDEMPOTENT: Final = frozenset({"GET", "PUT", "DELETE"})
 
 
 class Client:
     """Calls below ``/v1``: any path, and the collections with their types.
 
     Every creating POST carries an Idempotency-Key that stays the same over the
-    attempts, so that a lost answer never makes two of a thing.
+    attempts, so that a lost answer never makes two of a thing. What the API has no
+    time for (429, 503) is asked again when it says, if twice is as good as once.
     """
 
     def __init__(
@@ -179,6 +184,10 @@ class Client:
             except httpx.InvalidURL as error:
                 raise ApiUnreachableError(self.url, str(error)) from error
             else:
+                wait = _asked_to_wait(response, method, request)
+                if wait is not None and pause is not None:
+                    self._sleep(wait)
+                    continue
                 # Our own first attempt may still be at work behind a lost connection.
                 if pause is None or not _in_progress(response):
                     return response
@@ -209,6 +218,20 @@ def _problem(response: httpx.Response) -> Mapping[str, Any]:
     if isinstance(content, dict):
         return content
     return {"title": f"HTTP status {response.status_code} {response.reason_phrase}"}
+
+
+def _asked_to_wait(
+    response: httpx.Response, method: str, request: Mapping[str, Any]
+) -> float | None:
+    """Return how long to wait before the same call may be made again; None: not at all."""
+    repeatable = method in _IDEMPOTENT or "Idempotency-Key" in (request.get("headers") or {})
+    said = response.headers.get("Retry-After", "")
+    if not (repeatable and response.status_code in (429, 503) and said.isdecimal()):
+        return None
+    if int(said[:9]) > _LONGEST_WAIT_S:
+        return None
+    # Those who were refused together must not come back together.
+    return int(said) * random.uniform(1, 1.5)  # noqa: S311
 
 
 def _in_progress(response: httpx.Response) -> bool:

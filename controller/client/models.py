@@ -16,6 +16,24 @@ AssignmentState: TypeAlias = Literal[
 ]
 
 
+class AuditEntry(TypedDict):
+    """A call that could change something, and how it ended."""
+
+    address: str
+    at: str
+    id: int
+    method: str
+    path: str
+    request_id: str
+    route: str | None
+    status: int | None
+    subject: str | None
+    tenant: str | None
+    token: str | None
+    token_id: str | None
+    untold: int
+
+
 class Capacity(TypedDict):
     """How many more VMs of a type fit now. Requests that wait are not counted in."""
 
@@ -575,6 +593,13 @@ class RulesInput(TypedDict):
     zone: NotRequired[str | None]
 
 
+class Scopes(TypedDict):
+    """For what a token would have to be good, and for what it is."""
+
+    given: str
+    needed: str
+
+
 class ShareExplanation(TypedDict):
     """What its tenant holds of the cluster after the round, and what would be fair."""
 
@@ -690,8 +715,11 @@ class Token(TypedDict):
     """Who may call the API. The secret itself is nowhere."""
 
     created_at: str
+    expires_at: NotRequired[str | None]
     id: str
+    last_used_at: NotRequired[str | None]
     name: str
+    read_only: NotRequired[bool]
     revoked_at: str | None
     role: Literal["operator", "tenant"]
     tenant: str | None
@@ -701,8 +729,11 @@ class TokenCreated(TypedDict):
     """A new token. This answer alone holds the secret: only its hash is stored."""
 
     created_at: str
+    expires_at: str | None
     id: str
+    last_used_at: str | None
     name: str
+    read_only: bool
     revoked_at: str | None
     role: Literal["operator", "tenant"]
     secret: str | None
@@ -713,8 +744,10 @@ class TokenInput(TypedDict):
     """Make a token: for a tenant, or with role operator for none."""
 
     name: str
+    read_only: NotRequired[bool]
     role: Literal["operator", "tenant"]
     tenant: NotRequired[str | None]
+    ttl_s: NotRequired[int | None]
 
 
 class UserData(TypedDict):

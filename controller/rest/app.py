@@ -12,15 +12,19 @@ from starlette.responses import HTMLResponse, Response
 
 from controller.consoles import WAIT_S
 from controller.queue import NO_WORKERS, TaskQueue
+from controller.rest.audit import AuditTrail
 from controller.rest.dependencies import MAX_BODY_BYTES, Services
 from controller.rest.docs_page import CONTENT_SECURITY_POLICY, docs_page
+from controller.rest.limits import Limits
 from controller.rest.metrics import HttpMetrics
 from controller.rest.metrics import router as metrics_router
-from controller.rest.middleware import PROTECTED_PREFIX, AccessLog, Authentication, BodyGuard
+from controller.rest.middleware import AccessLog, Authentication, BodyGuard
 from controller.rest.openapi import DESCRIPTION, describe
+from controller.rest.paths import PROTECTED_PREFIX
 from controller.rest.problem_pages import PROBLEMS_PATH, problem_page
 from controller.rest.problems import problem_handler
 from controller.rest.routers import (
+    audit,
     capacity,
     events,
     health,
@@ -67,6 +71,7 @@ def create_app(
     shutdown_timeout_s: int = SHUTDOWN_TIMEOUT_S,
     host_reserved: Mapping[str, int] = MappingProxyType({}),
     metrics: ProcessMetrics | None = None,
+    limits: Limits | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -96,6 +101,8 @@ def create_app(
         By resource, what new hosts keep for themselves where nothing else is said.
     metrics : ProcessMetrics, optional
         Told at /metrics, with what the calls add to it.
+    limits : Limits, optional
+        How often callers may call; without them as often as they like.
     """
     metrics = metrics if metrics is not None else ProcessMetrics("api")
     app = FastAPI(
@@ -136,6 +143,7 @@ def create_app(
         rounds,
         events,
         tokens,
+        audit,
         capacity,
     ):
         app.include_router(module.router, prefix=PROTECTED_PREFIX)
@@ -163,6 +171,7 @@ def create_app(
     # The last one added is the outermost.
     app.add_middleware(Versions, registry=registry)
     app.add_middleware(BodyGuard, max_body_bytes=max_body_bytes)
-    app.add_middleware(Authentication, registry=registry)
+    app.add_middleware(Authentication, registry=registry, limits=limits or Limits())
     app.add_middleware(AccessLog, metrics=HttpMetrics(metrics))
+    app.add_middleware(AuditTrail, registry=registry)
     return app

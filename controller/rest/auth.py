@@ -1,14 +1,17 @@
-"""Who calls: bearer tokens, and the two roles.
+"""Who calls: bearer tokens, and their scopes.
 
 A tenant sees and touches what is its own; what belongs to another does not exist for
-it (404), so that ids cannot be probed. An operator sees all.
+it (404), so that ids cannot be probed. An operator sees all. A token of either that only
+reads changes nothing.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, Final, cast
+from uuid import UUID
 
 from fastapi import Depends
 from fastapi.security import HTTPBearer
@@ -23,6 +26,8 @@ bearer: Final = HTTPBearer(
     auto_error=False, description="A token of `fuga token add`, of an operator or a tenant."
 )
 
+#: Methods that change nothing.
+READING: Final[Collection[str]] = frozenset({"GET", "HEAD", "OPTIONS"})
 CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
 
 
@@ -32,11 +37,14 @@ class Caller:
 
     token: str  #: its name, never its secret
     tenant: str | None  #: None for operators
+    read_only: bool = False
+    token_id: UUID | None = None
 
     @classmethod
     def of(cls, token: Token) -> Caller:
         """Return the caller that a token stands for."""
-        return cls(token.name, token.tenant if token.role == "tenant" else None)
+        tenant = token.tenant if token.role == "tenant" else None
+        return cls(token.name, tenant, token.read_only, token.id)
 
     @property
     def is_operator(self) -> bool:
@@ -47,6 +55,11 @@ class Caller:
     def actor(self) -> str:
         """How events name this caller."""
         return f"operator:{self.token}" if self.is_operator else f"tenant:{self.tenant}"
+
+    @property
+    def may(self) -> str:
+        """What the token is good for, in words."""
+        return scope_name(self.tenant, read_only=self.read_only)
 
     @property
     def scope(self) -> str:
@@ -62,10 +75,28 @@ class Caller:
         if self.is_operator:
             return asked
         if asked not in (None, self.tenant):
-            raise ForbiddenError(
-                f"tenant {self.tenant} may list only its own, not those of {asked}"
-            )
+            raise self.not_for(asked, f"may list only its own, not those of {asked}")
         return self.tenant
+
+    def not_for(self, tenant: str | None, message: str) -> ForbiddenError:
+        """Return why a tenant may not do what is another's (None: an operator's)."""
+        needed = "operator" if tenant is None else f"{scope_name(tenant)} or operator"
+        return ForbiddenError(f"tenant {self.tenant} {message}", needed=needed, given=self.may)
+
+    def check_method(self, method: str) -> None:
+        """Refuse what may change something to who only reads."""
+        if self.read_only and method not in READING:
+            raise ForbiddenError(
+                f"this token only reads, and {method} may change something",
+                needed=scope_name(self.tenant),
+                given=self.may,
+            )
+
+
+def scope_name(tenant: str | None, *, read_only: bool = False) -> str:
+    """Return the words for what a token is good for."""
+    whose = "operator" if tenant is None else f"tenant {tenant}"
+    return f"{whose}, read-only" if read_only else whose
 
 
 def authenticate(registry: Registry, headers: Headers) -> Caller:
@@ -78,7 +109,7 @@ def authenticate(registry: Registry, headers: Headers) -> Caller:
         raise UnauthorizedError("the Authorization header is not 'Bearer TOKEN'")
     token = registry.tokens.authenticate(credentials[1])
     if token is None:
-        raise UnauthorizedError("the token is unknown or revoked")
+        raise UnauthorizedError("the token is unknown, revoked or expired")
     return Caller.of(token)
 
 
@@ -89,7 +120,7 @@ def _caller(request: HttpRequest) -> Caller:
 def _operator(request: HttpRequest) -> Caller:
     caller = _caller(request)
     if not caller.is_operator:
-        raise ForbiddenError(f"only an operator may do this, not tenant {caller.tenant}")
+        raise caller.not_for(None, "may not do this, only an operator")
     return caller
 
 

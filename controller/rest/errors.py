@@ -22,6 +22,19 @@ class UnauthorizedError(RestError):
 class ForbiddenError(RestError):
     """The token is good, but not for this."""
 
+    def __init__(self, message: str, *, needed: str, given: str) -> None:
+        super().__init__(f"{message}; needed is a token of scope {needed}, this one is of {given}")
+        self.needed = needed
+        self.given = given
+
+
+class RateLimitedError(RestError):
+    """Too many calls with one token, or too many without a good one from one address."""
+
+    def __init__(self, reason: str, retry_after_s: int) -> None:
+        super().__init__(f"{reason}; try again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
 
 class MalformedBodyError(RestError):
     """The body is not JSON."""

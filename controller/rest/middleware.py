@@ -21,16 +21,18 @@ from controller.rest.auth import authenticate
 from controller.rest.errors import (
     BodyTooLargeError,
     MalformedBodyError,
+    UnauthorizedError,
     UnsupportedMediaTypeError,
 )
-from controller.rest.metrics import METRICS_PATH, HttpMetrics
+from controller.rest.limits import Limits, address_of
+from controller.rest.metrics import HttpMetrics
+from controller.rest.paths import PROTECTED_PREFIX, is_protected
 from controller.rest.problems import problem_of
 from registry import Registry
 
 REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 JSON_TYPE: Final = re.compile(r"application/json(;\s*charset=\"?utf-8\"?)?", re.IGNORECASE)
 MAX_DEPTH: Final = 16
-PROTECTED_PREFIX: Final = "/v1"
 #: The one body that is no JSON, and too large to be held: its endpoint reads it piece by piece.
 STREAMED: Final = f"{PROTECTED_PREFIX}/images/upload"
 
@@ -51,6 +53,9 @@ class AccessLog:
             return
         given = Headers(scope=scope).get("x-request-id", "")
         http_request_id = given if REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
+        call = scope.get("state", {}).get("audited")
+        if call is not None:
+            call.request_id = http_request_id
         started = time.perf_counter()
         status: int | None = None
 
@@ -87,18 +92,39 @@ class AccessLog:
 
 
 class Authentication:
-    """Lets nobody past without a live token, wherever the path begins with /v1, and to metrics."""
+    """Lets nobody past without a live token, below /v1 and to metrics.
 
-    def __init__(self, app: ASGIApp, registry: Registry) -> None:
+    Nor whoever calls too often, nor a token that only reads to where things change.
+    """
+
+    def __init__(self, app: ASGIApp, registry: Registry, limits: Limits) -> None:
         self.app = app
         self.registry = registry
+        self.limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
         if scope["type"] == "http" and is_protected(scope["path"]):
-            caller = await run_in_threadpool(authenticate, self.registry, Headers(scope=scope))
-            scope.setdefault("state", {})["caller"] = caller
+            await self._admit(scope)
         await self.app(scope, receive, send)
+
+    async def _admit(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        credentials = headers.get("authorization")
+        address = address_of(scope)
+        self.limits.before_authentication(address, credentials)
+        try:
+            caller = await run_in_threadpool(authenticate, self.registry, headers)
+        except UnauthorizedError:
+            self.limits.failed(address)
+            raise
+        state = scope.setdefault("state", {})
+        state["caller"] = caller
+        call = state.get("audited")
+        if call is not None:
+            call.token_id, call.token, call.tenant = caller.token_id, caller.token, caller.tenant
+        self.limits.passed(caller, credentials)
+        caller.check_method(scope["method"])
 
 
 class BodyGuard:
@@ -149,11 +175,6 @@ class BodyGuard:
                 raise BodyTooLargeError(self.max_body_bytes)
             if not message.get("more_body", False):
                 return b"".join(chunks)
-
-
-def is_protected(path: str) -> bool:
-    """Tell whether a path needs a token."""
-    return path in (PROTECTED_PREFIX, METRICS_PATH) or path.startswith(PROTECTED_PREFIX + "/")
 
 
 def check_json(body: bytes) -> None:

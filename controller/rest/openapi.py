@@ -25,7 +25,7 @@ else answered 412 with the current one. Without `If-Match` the last one wins.
 
 _MEANINGS: Final = {
     400: "The body is not JSON.",
-    401: "The token is missing, unknown or revoked.",
+    401: "The token is missing, unknown, revoked or expired.",
     403: "The token may not do this, or a quota forbids it.",
     404: "There is no such thing, or it is another tenant's.",
     409: "The present state forbids it.",
@@ -34,6 +34,7 @@ _MEANINGS: Final = {
     413: "The body is too large.",
     415: "The body is sent as another type than this path takes.",
     422: "The input is not valid; `errors` says where.",
+    429: "Too many calls at once; `Retry-After` says in how many seconds to try again.",
     500: "The controller failed; `incident` says where in its log.",
     504: "No worker, or no host, answered in time.",
     503: "The database does not answer or needs an upgrade.",
@@ -51,6 +52,7 @@ _ETAG: Final = {
     "description": "Version of what clients set of it, for `If-Match`.",
 }
 _BODY_STATUSES: Final = (400, 413, 415)
+_READING: Final = frozenset({"get"})
 _METHODS: Final = frozenset({"get", "post", "patch", "put", "delete"})
 
 
@@ -72,7 +74,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
             for method, operation in path.items():
                 if method in _METHODS:
                     _add_versions(template, method, operation)
-                    _complete(operation)
+                    _complete(method, operation)
         app.openapi_schema = document
     return app.openapi_schema
 
@@ -95,11 +97,11 @@ def _add_versions(template: str, method: str, operation: dict[str, Any]) -> None
         operation["responses"]["200"]["headers"] = {"ETag": _ETAG}
 
 
-def _complete(operation: dict[str, Any]) -> None:
+def _complete(method: str, operation: dict[str, Any]) -> None:
     """Add what middleware may answer to any operation, and order all answers by status."""
     statuses = [500, 503]
     if "security" in operation:
-        statuses.append(401)
+        statuses.extend((401, 429) if method in _READING else (401, 403, 429))
     if "requestBody" in operation:
         statuses.extend(_BODY_STATUSES)
     if "requestBody" in operation or operation.get("parameters"):

@@ -33,6 +33,7 @@ from controller.rest.errors import (
     ForbiddenError,
     HeaderError,
     MalformedBodyError,
+    RateLimitedError,
     UnauthorizedError,
     UnsupportedMediaTypeError,
     VersionMismatchError,
@@ -89,6 +90,9 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
     {
         UnauthorizedError: Kind(HTTPStatus.UNAUTHORIZED, "unauthorized", "A token is needed"),
         ForbiddenError: Kind(HTTPStatus.FORBIDDEN, "forbidden", "This token may not do that"),
+        RateLimitedError: Kind(
+            HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", "There are too many calls at once"
+        ),
         QuotaExceededError: Kind(
             HTTPStatus.FORBIDDEN, "quota_exceeded", "This is more than a quota leaves"
         ),
@@ -266,13 +270,19 @@ def shown(value: Any) -> Any:
 def _extensions(error: Exception) -> Mapping[str, Any]:
     if isinstance(error, VersionMismatchError):
         return {"current_version": error.current}
+    if isinstance(error, ForbiddenError):
+        return {"scope": {"needed": error.needed, "given": error.given}}
     if isinstance(error, QuotaExceededError):
         return {"quota": [dataclasses.asdict(each) for each in error.exceeded]}
     return {}
 
 
 def _headers_about(error: Exception) -> dict[str, str]:
-    return {"ETag": error.current} if isinstance(error, VersionMismatchError) else {}
+    if isinstance(error, VersionMismatchError):
+        return {"ETag": error.current}
+    if isinstance(error, RateLimitedError):
+        return {"Retry-After": str(error.retry_after_s)}
+    return {}
 
 
 def _headers_of(kind: Kind) -> dict[str, str]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from controller.standings import Effect, Standing
 from registry import (
@@ -370,6 +370,10 @@ class TokenInput(Input):
     role: Literal["operator", "tenant"]
     name: Name
     tenant: Name | None = None
+    read_only: bool = Field(False, description="It sees what its role sees, and changes nothing.")
+    ttl_s: Annotated[int, Field(ge=1, le=MAX_TTL_S)] | None = Field(
+        None, description="It opens nothing after so long; null: until it is revoked."
+    )
 
 
 class PageQuery(BaseModel):
@@ -514,6 +518,24 @@ class EventsQuery(BaseModel):
     tenant: Name | None = None
 
 
+class AuditQuery(PageQuery):
+    """Which calls that could change something."""
+
+    token: Name | None = Field(None, description="Name of the token.")
+    tenant: Name | None = Field(None, description="Whose token it was; null: everybody's.")
+    method: Literal["POST", "PATCH", "PUT", "DELETE"] | None = None
+    status: Annotated[int, Field(ge=100, le=599)] | None = None
+    refused: bool = Field(False, description="Only what was answered 401, 403 or 429.")
+    subject: Annotated[str, Field(pattern=r"^[!-~]{1,64}$")] | None = Field(
+        None, description="Id of what it was about."
+    )
+    request_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] | None = Field(
+        None, description="The `X-Request-Id` of the answer."
+    )
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+
+
 class PageOf(BaseModel, Generic[T]):
     """A part of a list."""
 
@@ -592,8 +614,11 @@ class TokenCreated(BaseModel):
     name: str
     role: Literal["operator", "tenant"]
     tenant: str | None
+    read_only: bool
     created_at: datetime
+    expires_at: datetime | None
     revoked_at: datetime | None
+    last_used_at: datetime | None
     secret: str | None = Field(description="Null when an answer is given again for its key.")
 
     @classmethod
@@ -604,8 +629,11 @@ class TokenCreated(BaseModel):
             name=token.name,
             role=token.role,
             tenant=token.tenant,
+            read_only=token.read_only,
             created_at=token.created_at,
+            expires_at=token.expires_at,
             revoked_at=token.revoked_at,
+            last_used_at=token.last_used_at,
             secret=secret,
         )
 
@@ -643,6 +671,13 @@ class ProblemError(BaseModel):
     allowed: str
 
 
+class Scopes(BaseModel):
+    """For what a token would have to be good, and for what it is."""
+
+    needed: str
+    given: str
+
+
 class ProblemDocument(BaseModel):
     """RFC 9457 problem."""
 
@@ -655,6 +690,9 @@ class ProblemDocument(BaseModel):
     incident: str | None = Field(None, description="Under which a 500 was logged.")
     current_version: str | None = Field(
         None, description="Of what a 412 is about; its ETag, for the next If-Match."
+    )
+    scope: Scopes | None = Field(
+        None, description="With `forbidden`: which token would be needed, and which was sent."
     )
     quota: list[QuotaExcess] | None = Field(
         None, description="With `quota_exceeded`: every limit that stands in the way."

@@ -14,6 +14,7 @@ from controller.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
 from controller.rest.app import create_app
 from controller.rest.errors import ListenError
+from controller.rest.limits import Limits, Rate
 from controller.settings import ControllerSettings
 from registry import DEFAULT_URI_POLICY, Registry, RegistryError, UriPolicy
 from registry.logs import configure_logging
@@ -96,6 +97,17 @@ def uri_policy_of(settings: ControllerSettings) -> UriPolicy:
     )
 
 
+def limits_of(settings: ControllerSettings) -> Limits:
+    """Return how often callers may call one process of several."""
+    tokens = Rate(per_s=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
+    failures = Rate(per_s=settings.auth_failures_per_s, burst=settings.auth_failures_burst)
+    return Limits(
+        tokens if tokens.per_s else None,
+        failures if failures.per_s else None,
+        processes=settings.api_processes,
+    )
+
+
 def _run(
     registry: Registry,
     settings: ControllerSettings,
@@ -111,6 +123,7 @@ def _run(
         image_urls=settings.image_urls,
         default_image=settings.default_image,
         host_reserved=settings.host_reserved,
+        limits=limits_of(settings),
         queue=CeleryQueue(settings, resend_after_s=settings.resend_after_s),
         metrics=metrics,
     )
@@ -120,6 +133,9 @@ def _run(
             log_config=None,  # the access log is ours, the rest goes to the root logger
             access_log=False,
             server_header=False,
+            # Addresses count failures: whoever may say another than its own could not be held.
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=sorted(settings.trusted_proxies),
             lifespan="off",
             timeout_graceful_shutdown=GRACE_S,
         )

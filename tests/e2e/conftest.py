@@ -58,7 +58,8 @@ def api(register: Registry) -> Api:
     )
 
 
-def a_token(registry: Registry, tenant: str | None) -> str:
+def a_token(registry: Registry, tenant: str | None, name: str | None = None) -> str:
     role = "operator" if tenant is None else "tenant"
-    _, secret = registry.tokens.create(role, tenant, f"{tenant or 'ops'}-token", actor="cli")
+    name = name or f"{tenant or 'ops'}-token"
+    _, secret = registry.tokens.create(role, tenant, name, actor="cli")
     return secret

@@ -15,7 +15,6 @@ from starlette.responses import Response
 from controller.explain import RequestExplanation, explain_request
 from controller.rest.auth import AnyCaller, Caller, bearer
 from controller.rest.dependencies import GivenRegistry, GivenServices
-from controller.rest.errors import ForbiddenError
 from controller.rest.idempotency import GivenCreation
 from controller.rest.openapi import problems
 from controller.rest.schemas import PageOf, RequestChange, RequestInput, RequestsQuery
@@ -133,5 +132,5 @@ def _tenant_asked_for(body: RequestInput, caller: Caller) -> str:
             raise InvalidError("tenant", None, "a tenant's name: operators say for whom they ask")
         return body.tenant
     if body.tenant not in (None, caller.tenant):
-        raise ForbiddenError(f"tenant {caller.tenant} may not ask for VMs for {body.tenant}")
+        raise caller.not_for(body.tenant, f"may not ask for VMs for {body.tenant}")
     return caller.tenant

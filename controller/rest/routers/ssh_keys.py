@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from controller.rest.auth import AnyCaller, Caller, bearer
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.errors import ForbiddenError
 from controller.rest.idempotency import GivenCreation
 from controller.rest.openapi import problems
 from controller.rest.schemas import PageOf, SshKeyInput, SshKeysQuery
@@ -63,5 +62,5 @@ def _tenant_of(body: SshKeyInput, caller: Caller) -> str:
             raise InvalidError("tenant", None, "a tenant's name: operators say whose key it is")
         return body.tenant
     if body.tenant not in (None, caller.tenant):
-        raise ForbiddenError(f"tenant {caller.tenant} may not add keys for {body.tenant}")
+        raise caller.not_for(body.tenant, f"may not add keys for {body.tenant}")
     return caller.tenant

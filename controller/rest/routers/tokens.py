@@ -33,7 +33,12 @@ def make_token(
     def create() -> TokenCreated:
         try:
             token, secret = registry.tokens.create(
-                role=body.role, tenant=body.tenant, name=body.name, actor=caller.actor
+                role=body.role,
+                tenant=body.tenant,
+                name=body.name,
+                read_only=body.read_only,
+                ttl_s=body.ttl_s,
+                actor=caller.actor,
             )
         except NotFoundError as error:
             raise InvalidError("tenant", body.tenant, "an existing tenant") from error

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import httpx
 import pytest
 
@@ -14,10 +16,14 @@ HERE = Connection(url="http://api.test", token="secret")
 class Wire:
     """Fails or answers, one after the other, and keeps what was sent."""
 
-    def __init__(self, *outcomes: httpx.Response | Exception) -> None:
+    def __init__(
+        self,
+        *outcomes: httpx.Response | Exception,
+        sleep: Callable[[float], None] = lambda _s: None,
+    ) -> None:
         self.outcomes = list(outcomes)
         self.sent: list[httpx.Request] = []
-        self.api = Client(HERE, transport=httpx.MockTransport(self._answer), sleep=lambda _s: None)
+        self.api = Client(HERE, transport=httpx.MockTransport(self._answer), sleep=sleep)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.sent.append(request)
@@ -97,3 +103,51 @@ def test_no_more_is_read_of_a_list_than_is_wanted() -> None:
     assert [each["number"] for each in wire.api.items("rounds", most=2)] == [9, 8]
     assert len(wire.sent) == 1
     assert wire.sent[0].url.params["limit"] == "2"
+
+
+# ---- too busy ---------------------------------------------------------------
+
+
+def busy(status: int, retry_after: str | None = "2") -> httpx.Response:
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    return httpx.Response(status, json={"code": "busy", "detail": "later"}, headers=headers)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("call", ["get", "delete", "put", "post"])
+def test_what_may_be_repeated_is_asked_again_when_the_api_says(status: int, call: str) -> None:
+    waits: list[float] = []
+    wire = Wire(busy(status), busy(status), httpx.Response(200, json={"id": 1}), sleep=waits.append)
+    made = getattr(wire.api, call)
+    answer = made("things/1") if call in ("get", "delete") else made("things/1", {})
+
+    assert answer == {"id": 1}
+    assert len(waits) == 2
+    assert all(2 <= wait <= 3 for wait in waits), waits
+    assert waits[0] != waits[1], "everybody would come back at once"
+
+
+def test_a_change_that_may_not_be_repeated_is_told_at_once() -> None:
+    wire = Wire(busy(503), httpx.Response(200, json={}))
+
+    with pytest.raises(ProblemError, match="later"):
+        wire.api.patch("things/1", {})
+
+    assert len(wire.sent) == 1
+
+
+@pytest.mark.parametrize("retry_after", [None, "3600", "Wed, 21 Oct 2026 07:28:00 GMT"])
+def test_who_says_no_time_or_a_long_one_is_not_waited_for(retry_after: str | None) -> None:
+    wire = Wire(busy(429, retry_after), httpx.Response(200, json={}))
+
+    with pytest.raises(ProblemError, match="later"):
+        wire.api.get("things/1")
+
+
+def test_who_stays_busy_is_given_up() -> None:
+    wire = Wire(busy(429))
+
+    with pytest.raises(ProblemError, match="later"):
+        wire.api.get("things/1")
+
+    assert len(wire.sent) == 4

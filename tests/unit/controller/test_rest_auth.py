@@ -14,7 +14,7 @@ from controller.rest.errors import ForbiddenError, UnauthorizedError
 from registry import Registry, Token
 
 OPERATOR = Caller("ops", None)
-TENANT_A = Caller("laptop", "a")
+TENANT_A = Caller("laptop", "a", token_id=uuid.UUID(int=1))
 
 
 class Tokens:
@@ -61,7 +61,7 @@ def test_a_known_token_names_its_tenant(header: str):
         ({"authorization": "Bearer"}, "is not 'Bearer TOKEN'"),
         ({"authorization": "Bearer two words"}, "is not 'Bearer TOKEN'"),
         ({"authorization": "Bearer " + "x" * 5000}, "is not 'Bearer TOKEN'"),
-        ({"authorization": "Bearer other"}, "unknown or revoked"),
+        ({"authorization": "Bearer other"}, "unknown, revoked or expired"),
     ],
 )
 def test_everything_else_is_refused_with_what_to_do(headers: dict[str, str], reason: str):

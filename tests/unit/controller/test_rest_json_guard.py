@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from controller.rest.errors import MalformedBodyError
-from controller.rest.middleware import JSON_TYPE, MAX_DEPTH, check_json, is_protected
+from controller.rest.middleware import JSON_TYPE, MAX_DEPTH, check_json
+from controller.rest.paths import is_protected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""Every call that may change something leaves a row in the audit, refused or not."""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from typing import Final
+from urllib.parse import quote
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from controller.rest.auth import READING
+from controller.rest.limits import address_of
+from controller.rest.paths import PROTECTED_PREFIX, is_protected
+from registry import AuditedCall, Registry, RegistryError, audited
+
+MAX_PATH: Final = 500
+MAX_SUBJECT: Final = 64
+TOO_MANY: Final = 429
+#: Of calls that are refused because there are too many, one gets a row in so long.
+TOLD_EVERY_S: Final = 60.0
+MAX_KEYS: Final = 10_000
+
+log = structlog.get_logger(__name__)
+
+
+class AuditTrail:
+    """Around all the rest: whoever reads the answer finds it in the audit."""
+
+    def __init__(self, app: ASGIApp, registry: Registry) -> None:
+        self.app = app
+        self.registry = registry
+        self._untold: dict[object, tuple[float, int]] = {}  #: since when, how many
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call."""
+        if scope["type"] != "http" or scope["method"] in READING or not is_protected(scope["path"]):
+            await self.app(scope, receive, send)
+            return
+        call = AuditedCall(
+            method=scope["method"][:16], path=_path(scope), address=address_of(scope)
+        )
+        scope.setdefault("state", {})["audited"] = call
+        finished = False
+
+        async def finish(status: int | None) -> None:
+            nonlocal finished
+            finished = True
+            _complete(call, scope)
+            # A context of its own: what the call's writes rest on is not for this one.
+            await run_in_threadpool(contextvars.Context().run, self._finish, call, status)
+
+        async def send_when_recorded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await finish(message["status"])
+            await send(message)
+
+        try:
+            with audited(call):
+                await self.app(scope, receive, send_when_recorded)
+        finally:
+            if not finished:  # the caller went away, and whatever was done stays done
+                await finish(None)
+
+    def _finish(self, call: AuditedCall, status: int | None) -> None:
+        untold = 0
+        if status == TOO_MANY:
+            told = self._tell_of_many(call.token_id or call.address)
+            if told is None:
+                return
+            untold = told
+        try:
+            self.registry.audit.finish(call, status, untold=untold)
+        except RegistryError as error:
+            # What was changed has its row; of what was not, this line is all that is left.
+            values = {key: str(value) for key, value in call.values().items()}
+            log.error("audit_failed", status=status, error=str(error), **values)
+
+    def _tell_of_many(self, key: object) -> int | None:
+        """Return how many were left out since the last row of its kind; None: leave it out."""
+        now = time.monotonic()
+        since, untold = self._untold.get(key, (float("-inf"), 0))
+        if now - since < TOLD_EVERY_S:
+            self._untold[key] = (since, untold + 1)
+            return None
+        self._untold.pop(key, None)
+        self._untold[key] = (now, 0)
+        if len(self._untold) > MAX_KEYS:
+            del self._untold[next(iter(self._untold))]
+        return untold
+
+
+def _path(scope: Scope) -> str:
+    """Return what was called as it was sent: printable, whatever it means."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"], errors="replace").encode()
+    query: bytes = scope.get("query_string", b"")
+    told = b"?".join(filter(None, (raw.partition(b"?")[0], query)))
+    return quote(told, safe="%/?&=:@,;+!$'()*~[]")[:MAX_PATH]
+
+
+def _complete(call: AuditedCall, scope: Scope) -> None:
+    """Add what the router found."""
+    route = getattr(scope.get("route"), "path", None)
+    if route is not None:
+        call.route = f"{PROTECTED_PREFIX}{route}"
+    named = list((scope.get("path_params") or {}).values())
+    if named:
+        call.subject = quote(str(named[-1]), safe=":", errors="replace")[:MAX_SUBJECT]

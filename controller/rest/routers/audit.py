@@ -1,0 +1,26 @@
+"""/v1/audit: who changed what, and who tried to. For operators."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Security
+
+from controller.rest.auth import Operator, bearer
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.openapi import problems
+from controller.rest.schemas import AuditQuery, PageOf
+from registry import AuditEntry, Page
+
+router = APIRouter(prefix="/audit", tags=["audit"], dependencies=[Security(bearer)])
+
+
+@router.get("", response_model=PageOf[AuditEntry], responses=problems(403))
+def list_audit(
+    query: Annotated[AuditQuery, Query()], caller: Operator, registry: GivenRegistry
+) -> Page[AuditEntry]:
+    """List calls that could change something, newest first; those that were refused too.
+
+    Without a `status` the process that served the call died before it could answer.
+    """
+    return registry.audit.list(**query.model_dump())
