@@ -4,14 +4,17 @@
 # make lint    ruff, mypy, import contracts
 # make api-docs  write docs/openapi.json, docs/api-problems.md and the types of the client
 # make bench   speed and fairness, each beside a baseline (ARGS="--only scan,slot --full")
+# make chaos   FAULTS=60 SEED=1,2,3: kill, pause and cut a production site, look what is left
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install install-tests up test lint api-docs bench lab lock clean help
+.PHONY: install install-tests up test lint api-docs bench chaos lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
 N ?= 3
+FAULTS ?= 24
+SEED ?= 1
 LAB_DIR ?= .fuga/lab-by-hand
 
 help:
@@ -42,6 +45,9 @@ api-docs: install
 
 bench: install
 	@$(PY) -m benchmarks $(ARGS)
+
+chaos: install-tests
+	@$(PY) -m tests.chaos --faults $(FAULTS) --seeds $(SEED) $(ARGS)
 
 lab: install
 	@lab/scripts/build-guest $(LAB_DIR)/guest

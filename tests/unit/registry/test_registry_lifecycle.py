@@ -11,6 +11,7 @@ import pytest
 from registry import lifecycle
 from registry.errors import IllegalTransitionError
 from registry.lifecycle import next_state
+from tests.chaos.tables import MACHINES as CHECKED
 
 # A row for each state, a column for each event, '-' where nothing leads on.
 GRIDS = {
@@ -189,3 +190,26 @@ def test_terminal_states_and_only_they_have_no_exit(machine: str) -> None:
 def test_tables_cannot_be_changed(machine: str) -> None:
     with pytest.raises(TypeError):
         table_of(machine)["x"] = "y"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("checked", "machine"),
+    [
+        ("assignment", "ASSIGNMENT"),
+        ("request", "REQUEST"),
+        ("observed", "VM_OBSERVED"),
+        ("desired", "VM_DESIRED"),
+        ("health", "HOST_HEALTH"),
+        ("admin", "HOST_ADMIN"),
+    ],
+)
+def test_the_checker_of_chaos_runs_was_told_of_every_change(checked: str, machine: str) -> None:
+    # Of what changes nothing some is told (a reclaim), most is not.
+    told = {step for step in CHECKED[checked].steps if step[1] is not None and step[0] != step[2]}
+    allowed = {
+        (str(before), str(event), str(after))
+        for (before, event), after in table_of(machine).items()
+        if before != after
+    }
+
+    assert told == allowed, "tests/chaos/tables.py says something else"

@@ -1,0 +1,48 @@
+"""``python -m tests.chaos``: strike a whole site with faults, seed by seed."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from lab import cluster
+from tests.chaos import report
+from tests.chaos.faults import KINDS, schedule
+from tests.chaos.run import run
+from tests.chaos.site import running_site
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--faults", type=int, default=len(KINDS), help="per seed")
+    parser.add_argument("--seeds", default="1", help="one or more, separated by commas")
+    parser.add_argument("--hosts", type=int, default=5)
+    parser.add_argument("--fsync", action="store_true", help="PostgreSQL with fsync on")
+    parser.add_argument("--only", default="", help="faults whose kind contains this")
+    parser.add_argument("--logs", type=Path, help="folder that keeps the processes' logs")
+    options = parser.parse_args(arguments)
+    if reason := cluster.why_not_real():
+        parser.error(f"no real hosts here: {reason}")
+    # Ended like by Ctrl-C: whatever runs is taken down first.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    print(f"PostgreSQL with fsync {'on' if options.fsync else 'off'}, {options.hosts} hosts")
+    findings = 0
+    for seed in map(int, options.seeds.split(",")):
+        kinds = [kind for kind in KINDS if options.only in kind.kind]
+        logs = options.logs / str(seed) if options.logs else None
+        with running_site(hosts=options.hosts, fsync=options.fsync, keep=logs) as site:
+            outcome = run(
+                site,
+                schedule(options.faults, seed, kinds),
+                seed,
+                lambda line: print(line, flush=True),
+            )
+        print(report.table(outcome), flush=True)
+        findings += len(outcome.findings)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

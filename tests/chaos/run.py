@@ -1,0 +1,105 @@
+"""One run: tenants ask, faults strike, all heals, the checker looks."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from psycopg.rows import dict_row
+
+from tests.chaos import checker, healing
+from tests.chaos.checker import Finding
+from tests.chaos.faults import Fault
+from tests.chaos.sightings import Watch
+from tests.chaos.site import Site
+from tests.chaos.tenants import Load, Record
+from tests.running import eventually
+
+Say = Callable[[str], None]
+_SHOWN = ("process", "point", "host", "until", "domain", "tasks", "messages", "failed_builds")
+
+
+@dataclass
+class Struck:
+    """A fault that happened."""
+
+    kind: str
+    told: dict[str, object]
+    lasted_s: float
+    heal_s: float
+
+
+@dataclass
+class Outcome:
+    """What a run came to."""
+
+    seed: int
+    struck: list[Struck] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    took_s: float = 0.0
+
+
+def run(site: Site, kinds: Sequence[type[Fault]], seed: int, say: Say) -> Outcome:
+    """Strike a site with these faults, one after another, and look at what is left."""
+    began = time.monotonic()
+    outcome = Outcome(seed)
+    record = Record(site.folder / "record.jsonl")
+    load = Load(site, record, seed)
+    watch = Watch([host.lab.uri for host in site.hosts], record)
+    watch.start()
+    load.start()
+    # Something has to be there that can be hurt.
+    eventually(lambda: site.sql("SELECT 1 FROM vms WHERE observed = 'running' LIMIT 1"))
+    for number, kind in enumerate(kinds, start=1):
+        fault = kind(site, random.Random(f"{seed} {number}"))
+        struck = _strike(fault, record)
+        outcome.struck.append(struck)
+        say(_line(number, len(kinds), struck))
+    load.end()
+    healing.wait_until_settled(site)
+    watch.end()
+    outcome.findings += _check(site, record)
+    load.give_all_back()
+    healing.wait_until_empty(site)
+    outcome.findings += [each for each in _check(site, record) if each not in outcome.findings]
+    outcome.counts = load.counts() + Counter(
+        {"looks for VMs that run twice": watch.looks, "most guests at a time": watch.most_guests}
+    )
+    outcome.took_s = time.monotonic() - began
+    return outcome
+
+
+def _strike(fault: Fault, record: Record) -> Struck:
+    record.write("strike", kind=fault.kind)
+    began = time.monotonic()
+    try:
+        told = fault.inject()
+    finally:
+        fault.lift()
+    over = time.monotonic()
+    record.write("over", kind=fault.kind, **told)
+    healing.wait_until_healed(fault.site)
+    healed = time.monotonic()
+    record.write("healed", kind=fault.kind)
+    return Struck(fault.kind, told, lasted_s=over - began, heal_s=healed - over)
+
+
+def _line(number: int, of: int, struck: Struck) -> str:
+    told = " ".join(f"{key}={struck.told[key]}" for key in _SHOWN if key in struck.told)
+    return (
+        f"{number:3}/{of} {struck.kind:46} {told:46} lasted {struck.lasted_s:5.1f} s,"
+        f" healed in {struck.heal_s:5.1f} s"
+    )
+
+
+def _check(site: Site, record: Record) -> list[Finding]:
+    def sql(query: str) -> list[dict[str, object]]:
+        with site.postgres.connect() as connection:
+            return connection.cursor(row_factory=dict_row).execute(query.encode()).fetchall()
+
+    uris = {host.name: host.lab.uri for host in site.hosts}
+    return checker.check(sql, checker.seen_by_virsh(uris), record.read())

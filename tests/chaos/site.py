@@ -1,0 +1,278 @@
+"""A whole production site on this machine: servers, fuga's processes and lab hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+from celery import Celery
+
+from lab import cluster
+from lab.cluster import LabHost
+from registry import Registry, upgrade
+from tests.chaos.processes import Managed, fuga_command, inherited
+from tests.chaos.servers import Postgres, Redis
+from tests.kill_nine import kill_everything
+from tests.lab_hosts import guest_dir
+from tests.running import eventually
+
+LEASE_S = 8
+TENANTS = ("ada", "ben", "cyd")
+TYPES = {"tiny": 1, "pair": 2}
+VCPUS_PER_HOST = 3
+POOL_MIB = 48
+_SETTINGS = {
+    "FUGA_LEASE_S": str(LEASE_S),
+    "FUGA_SLOT_LENGTH_S": "2",
+    "FUGA_RESEND_AFTER_S": "3",
+    "FUGA_POLL_INTERVAL_S": "3",
+    "FUGA_POLL_DEADLINE_S": "6",
+    "FUGA_UNREACHABLE_AFTER": "2",
+    "FUGA_DOWN_AFTER": "4",
+    "FUGA_CALL_DEADLINE_S": "20",
+    "FUGA_LOOK_DEADLINE_S": "8",
+    "FUGA_SILENT_HOST_PAUSE_S": "3",
+    "FUGA_POLICY": "best_fit_drfh",
+}
+
+
+@dataclass(frozen=True)
+class SiteHost:
+    """A lab host and what the register calls it."""
+
+    name: str
+    number: int
+    lab: LabHost
+
+
+class Site:
+    """Everything that runs; faults reach into it."""
+
+    def __init__(self, folder: Path, postgres: Postgres, broker: Redis, hosts: int) -> None:
+        self.folder = folder
+        self.lab_dir = folder / "lab"
+        self.postgres = postgres
+        self.broker = broker
+        self.processes: dict[str, Managed] = {}
+        self.api_urls: list[str] = []
+        self.hosts: list[SiteHost] = []
+        self.tokens: dict[str, str] = {}
+        self._host_count = hosts
+        self._celery = Celery("chaos", broker=broker.url, set_as_current=False)
+
+    # ---- what faults and waits look at ------------------------------------------
+
+    def sql(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        with self.postgres.connect() as connection:
+            return connection.execute(query.encode(), parameters or None).fetchall()
+
+    def tried_sql(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """The same; nothing while the database is away."""
+        try:
+            return self.sql(query, *parameters)
+        except psycopg.OperationalError:
+            return []
+
+    def client(self, who: str, api: int) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.api_urls[api],
+            headers={"Authorization": f"Bearer {self.tokens[who]}"},
+            timeout=20,
+        )
+
+    def of_role(self, role: str) -> list[str]:
+        return [name for name in self.processes if name.startswith(f"{role}-")]
+
+    def leader(self) -> str | None:
+        """The control centre that holds the lease now; None: nobody."""
+        rows = self.tried_sql(
+            "SELECT holder FROM leases WHERE name = 'control' AND expires_at > clock_timestamp()"
+        )
+        pids = {str(self.processes[name].pid): name for name in self.of_role("control")}
+        return pids.get(rows[0][0].split(":")[1]) if rows else None
+
+    def epoch(self) -> int:
+        return int(self.sql("SELECT epoch FROM leases WHERE name = 'control'")[0][0])
+
+    def fault(self, host: SiteHost, *action: str) -> None:
+        cluster.fault(self.lab_dir, host.number, *action)
+
+    def start_hosts(self) -> list[LabHost]:
+        """Start the hosts that do not run."""
+        return cluster.start_real_hosts(self._host_count, self.lab_dir, guest_dir())
+
+    def fill_pool(self, host: SiteHost) -> None:
+        """Leave no byte in the pool of a host."""
+        with contextlib.suppress(OSError), _filler(host).open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+
+    def free_pool(self, host: SiteHost) -> None:
+        _filler(host).unlink()
+
+    def send(self, task: str, key: str) -> None:
+        self._celery.send_task(task, args=[key], ignore_result=True, queue="fuga")
+
+    # ---- start and end ------------------------------------------------------------
+
+    def start(self) -> None:
+        self.postgres.start()
+        self.postgres.create_database()
+        upgrade(self.postgres.url)
+        self.broker.start()
+        self._make_processes()
+        for process in self.processes.values():
+            process.start()
+        registry = Registry.connect(self.postgres.url)
+        try:
+            # The first token cannot come over REST, which wants one.
+            _, self.tokens["operator"] = registry.tokens.create(
+                "operator", None, "chaos", actor="chaos"
+            )
+        finally:
+            registry.close()
+        lab_hosts = self.start_hosts()
+        for process in self.processes.values():
+            process.wait_until_ready()
+        self._fill_register(lab_hosts)
+        eventually(self.all_up, within_s=180)
+
+    def all_up(self) -> bool:
+        return self.tried_sql("SELECT count(*) FROM hosts WHERE health = 'up'") == [
+            (len(self.hosts),)
+        ]
+
+    def _make_processes(self) -> None:
+        env = {
+            **inherited(),
+            **_SETTINGS,
+            "FUGA_STATE_DIR": str(self.folder),
+            "FUGA_DATABASE_URL": self.postgres.url,
+            "FUGA_BROKER_URL": self.broker.url,
+        }
+        ready = {
+            "control": "control_centre_started",
+            "worker": "worker_started",
+            "monitor": "monitor_started",
+            "api": "api_started",
+        }
+        for role, count in (("control", 2), ("api", 2), ("worker", 3), ("monitor", 2)):
+            for number in range(1, count + 1):
+                own = dict(env)
+                if role == "api":
+                    own["FUGA_LISTEN"] = f"127.0.0.1:{_free_port()}"
+                    self.api_urls.append(f"http://{own['FUGA_LISTEN']}")
+                name = f"{role}-{number}"
+                self.processes[name] = Managed(
+                    name,
+                    fuga_command(role),
+                    self.folder / f"{name}.log",
+                    env=own,
+                    ready=ready[role],
+                )
+
+    def _fill_register(self, lab_hosts: list[LabHost]) -> None:
+        with self.client("operator", 0) as client:
+            for name, vcpus in TYPES.items():
+                amounts = {"vcpus": vcpus, "memory_mib": 512 * vcpus, "disk_gib": 1}
+                _post(client, "/v1/vm-types", {"name": name, "resources": amounts})
+            for tenant in TENANTS:
+                _post(client, "/v1/tenants", {"name": tenant, "weight": 1.0})
+                token = {"role": "tenant", "tenant": tenant, "name": f"chaos-{tenant}"}
+                self.tokens[tenant] = _post(client, "/v1/tokens", token)["secret"]
+            for number, lab in enumerate(lab_hosts, start=1):
+                self.hosts.append(SiteHost(name=f"kvm-{number}", number=number, lab=lab))
+                _post(client, "/v1/hosts", _host_body(self.hosts[-1]))
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.close()
+        kill_everything(self.folder)  # children of theirs that had not noticed
+
+
+def _filler(host: SiteHost) -> Path:
+    assert host.lab.images_dir is not None
+    return host.lab.images_dir / "filler"
+
+
+def _host_body(host: SiteHost) -> dict[str, Any]:
+    return {
+        "name": host.name,
+        "uri": host.lab.uri,
+        "domain_type": host.lab.domain_type,
+        "pool": host.lab.pool,
+        "network": host.lab.network,
+        "base_volume": host.lab.base_volume,
+        "memory_backing_mib": 80,
+        "overrides": {"vcpus": VCPUS_PER_HOST, "memory_mib": 4096, "disk_gib": 40},
+    }
+
+
+def _post(client: httpx.Client, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    answer = client.post(path, json=body)
+    assert answer.status_code in (201, 202), f"{path}: {answer.status_code} {answer.text}"
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _small_pools(lab_dir: Path, count: int) -> Iterator[None]:
+    """Give each host's pool a disk of its own that can be filled."""
+    pools = [lab_dir / "hosts" / str(number) / "images" for number in range(1, count + 1)]
+    with ExitStack() as undo:
+        for pool in pools:
+            pool.mkdir(parents=True)
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", f"size={POOL_MIB}m", "fuga-chaos", pool], check=True
+            )
+            undo.callback(subprocess.run, ["umount", "--lazy", pool], check=False)
+        yield
+
+
+@contextmanager
+def running_site(
+    *, hosts: int = 5, fsync: bool = False, keep: Path | None = None
+) -> Iterator[Site]:
+    """Start a site and hand it out; nothing of it runs afterwards, whatever happened.
+
+    ``keep``: where logs are copied to at the end.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="fuga-chaos-"))
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        if keep is not None:
+            undo.callback(_copy_logs, folder, keep)
+        undo.enter_context(_small_pools(folder / "lab", hosts))
+        postgres = Postgres(fsync=fsync)
+        undo.callback(postgres.close)
+        broker = Redis(folder / "redis.log")
+        undo.callback(broker.close)
+        site = Site(folder, postgres, broker, hosts)
+        undo.callback(cluster.stop, site.lab_dir)
+        undo.callback(site.close)
+        site.start()
+        yield site
+
+
+def _copy_logs(folder: Path, to: Path) -> None:
+    to.mkdir(parents=True, exist_ok=True)
+    for log in (*folder.glob("*.log"), folder / "record.jsonl"):
+        with contextlib.suppress(OSError):
+            shutil.copy(log, to)

@@ -1,0 +1,350 @@
+"""The checker finds what is broken by hand, and nothing in what is whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from registry import Registry
+from tests.chaos.checker import HostSeen, check
+from tests.postgres import TEMPLATE, PostgresServer
+from tests.raw_sql import RawSql, raw_sql
+from tests.register import a_cluster, add_request, place, run_vm
+
+pytestmark = pytest.mark.postgresql
+
+
+@dataclass
+class World:
+    """A register with a request of two VMs, and the hosts and record that go with it."""
+
+    raw: RawSql
+    registry: Registry
+    hosts: list[HostSeen]
+    record: list[dict[str, Any]]
+    vms: list[str]
+    assignments: list[str] = field(default_factory=list)
+
+    def rules(self) -> set[str]:
+        """The rules that the checker finds broken."""
+        return {finding.rule for finding in check(self.raw.rows, self.hosts, self.record)}
+
+    def see(self, number: int, **changes: Any) -> None:
+        self.hosts[number] = replace(self.hosts[number], **changes)
+
+
+@pytest.fixture
+def world(postgres: PostgresServer) -> Iterator[World]:
+    with postgres.database(template=TEMPLATE) as url, raw_sql(url) as raw:
+        registry = Registry.connect(url)
+        hosts = a_cluster(registry, 2)
+        request = add_request(registry, count=2, name="a-1")
+        placed = place(registry, request, hosts[0], 2)
+        for key in placed.assignment_ids:
+            run_vm(registry, key)
+        vms = [str(row["id"]) for row in raw.rows("SELECT id FROM vms ORDER BY id")]
+        keys = [str(key) for key in placed.assignment_ids]
+        volumes = frozenset(f"fuga-{key}{end}" for key in keys for end in (".qcow2", "-seed.img"))
+        yield World(
+            raw=raw,
+            registry=registry,
+            hosts=[
+                HostSeen("h1", {f"fuga-{vm}": "running" for vm in vms}, volumes),
+                HostSeen("h2", {}, frozenset()),
+            ],
+            record=[
+                {"what": "asking", "tenant": "a", "name": "a-1", "count": 2},
+                {"what": "accepted", "tenant": "a", "name": "a-1", "id": str(request.id)},
+            ],
+            vms=vms,
+            assignments=keys,
+        )
+        registry.close()
+
+
+def test_nothing_is_found_in_what_is_whole(world: World) -> None:
+    assert world.rules() == set()
+
+
+def test_a_vm_that_was_deleted_leaves_nothing_to_find(world: World) -> None:
+    world.registry.requests.delete(world.registry.requests.list().items[0].id, actor="a")
+    for key in world.assignments:
+        removal = world.registry.assignments.claim_removal(_uuid(key), "w1", 60)
+        assert removal is not None
+        world.registry.assignments.release(removal.claim)
+    world.record.append(world.record[1] | {"what": "deleted"})
+    world.see(0, domains={}, volumes=frozenset())
+
+    assert world.rules() == set()
+
+
+# ---- hosts ---------------------------------------------------------------------------
+
+
+def test_a_vm_on_two_hosts(world: World) -> None:
+    world.see(1, domains={f"fuga-{world.vms[0]}": "running"})
+
+    assert world.rules() == {"VM twice", "wrong host"}
+
+
+def test_a_vm_on_another_host_than_the_ledger_says(world: World) -> None:
+    moved = f"fuga-{world.vms[0]}"
+    world.see(0, domains={name: s for name, s in world.hosts[0].domains.items() if name != moved})
+    world.see(1, domains={moved: "running"})
+
+    assert world.rules() == {"wrong host"}
+
+
+def test_a_vm_that_is_not_there(world: World) -> None:
+    world.see(0, domains={f"fuga-{world.vms[0]}": "running"})
+
+    assert world.rules() == {"missing VM"}
+
+
+@pytest.mark.parametrize("state", ["shut off", "paused", "crashed"])
+def test_a_vm_that_should_run_and_does_not(world: World, state: str) -> None:
+    world.see(0, domains={f"fuga-{vm}": state for vm in world.vms})
+
+    assert world.rules() == {"wrong state"}
+
+
+def test_a_vm_that_should_be_off_and_runs(world: World) -> None:
+    world.raw.run("UPDATE vms SET desired = 'stopped'")
+
+    assert {"wrong state"} <= world.rules()
+
+
+def test_a_vm_that_runs_unseen(world: World) -> None:
+    world.raw.run("UPDATE vms SET observed = 'stopped'")
+
+    assert world.rules() == {"unseen", "untold change"}
+
+
+def test_a_leftover_domain(world: World) -> None:
+    world.see(1, domains={"fuga-11111111-1111-4111-8111-111111111111": "shut off"})
+
+    assert world.rules() == {"leftover domain"}
+
+
+def test_a_leftover_volume(world: World) -> None:
+    world.see(1, volumes=frozenset({f"fuga-{world.assignments[0]}.qcow2"}))
+
+    assert world.rules() == {"leftover volume"}
+
+
+def test_a_volume_that_is_not_there(world: World) -> None:
+    world.see(0, volumes=frozenset(sorted(world.hosts[0].volumes)[1:]))
+
+    assert world.rules() == {"missing volume"}
+
+
+def test_leftovers_and_strangers_that_the_register_still_knows(world: World) -> None:
+    host = world.raw.rows("SELECT id FROM hosts ORDER BY name")[0]["id"]
+    found = {"id": world.raw.new_key(), "host_id": host, "kind": "volume", "name": "fuga-x.qcow2"}
+    world.raw.run(
+        "INSERT INTO leftovers (id, host_id, kind, name, found_at) VALUES (?, ?, ?, ?, now())",
+        *found.values(),
+    )
+    world.raw.run(
+        "INSERT INTO strangers (host_id, domain_uuid, name, first_seen_at)"
+        " VALUES (?, ?, 'other', now())",
+        host,
+        world.raw.new_key(),
+    )
+
+    assert world.rules() == {"leftover", "stranger"}
+
+
+# ---- requests ------------------------------------------------------------------------
+
+
+def test_an_accepted_request_that_is_lost(world: World) -> None:
+    world.record += [
+        {"what": "asking", "tenant": "a", "name": "a-2", "count": 1},
+        {
+            "what": "accepted",
+            "tenant": "a",
+            "name": "a-2",
+            "id": "11111111-1111-4111-8111-111111111111",
+        },
+    ]
+
+    assert world.rules() == {"lost request"}
+
+
+def test_a_request_that_nobody_answered(world: World) -> None:
+    world.record.append({"what": "asking", "tenant": "a", "name": "a-2", "count": 1})
+
+    assert world.rules() == {"lost request"}
+
+
+@pytest.mark.parametrize("changed", [{"count": 3}, {"tenant": "b"}])
+def test_a_request_that_became_another(world: World, changed: dict[str, Any]) -> None:
+    world.record[:] = [each | changed for each in world.record]
+
+    assert world.rules() == {"lost request"}
+
+
+def test_a_request_that_nobody_accepted(world: World) -> None:
+    del world.record[1]
+    world.record.append({"what": "refused", "tenant": "a", "name": "a-1", "said": "no"})
+
+    assert world.rules() == {"unknown request", "refused"}
+
+
+def test_a_request_of_which_a_retry_made_a_second_one(world: World) -> None:
+    again = add_request(world.registry, count=2, name="a-2")
+    world.raw.run("DROP INDEX uq_requests_tenant_id_name")
+    world.raw.run("UPDATE requests SET name = 'a-1' WHERE id = ?", again.id)
+
+    assert {"request made twice", "unknown request"} <= world.rules()
+
+
+def test_a_request_that_waits_and_does_not_say_why(world: World) -> None:
+    later = add_request(world.registry, name="a-2")
+    world.record += [
+        {"what": "asking", "tenant": "a", "name": "a-2", "count": 1},
+        {"what": "accepted", "tenant": "a", "name": "a-2", "id": str(later.id)},
+    ]
+
+    assert world.rules() == {"no reason"}
+
+
+def test_a_deletion_that_was_accepted_and_forgotten(world: World) -> None:
+    world.record.append(world.record[1] | {"what": "deleted"})
+
+    assert world.rules() == {"not deleted"}
+
+
+# ---- history -------------------------------------------------------------------------
+
+
+def test_a_host_that_held_more_than_it_has_for_a_moment(world: World) -> None:
+    world.raw.unguarded()
+    # As if it had been smaller all the time: what is committed now is not looked at.
+    world.raw.run("UPDATE inventories SET override = 1 WHERE resource = 'vcpus'")
+
+    assert world.rules() == {"over-committed"}
+
+
+def test_a_host_that_held_more_than_it_has_though_all_is_released_now(world: World) -> None:
+    test_a_vm_that_was_deleted_leaves_nothing_to_find(world)
+    world.raw.run("UPDATE inventories SET override = 1 WHERE resource = 'vcpus'")
+
+    assert world.rules() == {"over-committed"}
+
+
+def test_a_vm_that_had_two_places_for_a_moment(world: World) -> None:
+    world.raw.unguarded()
+    second = world.raw.new_key()
+    world.raw.run(
+        "INSERT INTO assignments (id, vm_id, host_id, tenant_id, round, generation, state,"
+        " created_at, released_at) SELECT ?, vm_id, (SELECT id FROM hosts WHERE name = 'h2'),"
+        " tenant_id, round, 9, 'released', now(), now() FROM assignments LIMIT 1",
+        second,
+    )
+    for before, event, after in ((None, None, "reserved"), ("reserved", "withdrawn", "released")):
+        _tell(world, second, before, event, after)
+
+    assert world.rules() == {"VM placed twice"}
+
+
+def _tell(world: World, key: object, before: str | None, event: str | None, after: str) -> None:
+    world.raw.run(
+        "INSERT INTO events (at, actor, kind, subject_type, subject_id, from_state, event,"
+        " to_state, data) VALUES (now(), 'w1', 'assignment_state', 'assignment', ?, ?, ?, ?, '{}')",
+        str(key),
+        before,
+        event,
+        after,
+    )
+
+
+def test_a_change_that_no_table_has(world: World) -> None:
+    _tell(world, world.assignments[0], "active", "withdrawn", "releasing")
+    world.raw.run("UPDATE assignments SET state = 'releasing' WHERE id = ?", world.assignments[0])
+
+    assert "illegal change" in world.rules()
+    assert "untold change" not in world.rules()
+
+
+def test_a_change_of_a_kind_that_nobody_knows(world: World) -> None:
+    world.raw.run("UPDATE events SET kind = 'assignment_moved' WHERE to_state = 'active'")
+
+    assert "unknown change" in world.rules()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE assignments SET state = 'quarantined'",
+        "UPDATE requests SET state = 'cancelled'",
+        "UPDATE hosts SET health = 'down'",
+        "DELETE FROM events WHERE to_state = 'creating'",
+    ],
+)
+def test_a_change_that_no_event_tells(world: World, change: str) -> None:
+    world.raw.run(change)
+
+    assert "untold change" in world.rules()
+
+
+def test_a_ledger_that_does_not_add_up(world: World) -> None:
+    world.raw.unguarded()
+    world.raw.run("UPDATE inventories SET committed = committed + 1 WHERE resource = 'vcpus'")
+
+    assert world.rules() == {"ledger"}
+
+
+# ---- the run's own record ------------------------------------------------------------
+
+
+def test_what_the_watch_and_the_tenants_saw(world: World) -> None:
+    world.record += [
+        {"what": "twice", "vm": world.vms[0], "hosts": ["h1", "h2"]},
+        {"what": "failed", "call": "POST /v1/requests", "said": "internal"},
+    ]
+
+    assert world.rules() == {"VM ran twice", "API failed"}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"kind": "leader killed", "epoch": 1},
+        {"kind": "network to a host cut", "host": "h1", "until": "down"},
+        {"kind": "pool full", "host": "h1", "failed_builds": 1},
+        {"kind": "worker killed", "process": "worker-1", "pid": 4, "held": ["nobody took it"]},
+    ],
+    ids=lambda told: told["kind"],
+)
+def test_a_fault_of_which_nothing_tells(world: World, told: dict[str, Any]) -> None:
+    world.record += [{"what": "strike", "at": time.time()}, {"what": "over", **told}]
+
+    assert world.rules() == {"invisible fault"}
+
+
+def test_a_fault_of_which_events_tell(world: World) -> None:
+    world.record.append({"what": "strike", "at": 0.0})
+    host = world.registry.hosts.get("h1")
+    for after in (2, 3):
+        world.registry.hosts.record_miss(host.id, "silent", unreachable_after=1, down_after=after)
+    world.raw.run(
+        "INSERT INTO events (at, actor, kind, subject_type, subject_id, from_state, event,"
+        " to_state, data) SELECT now(), 'monitor', 'host_health', 'host', id, 'unreachable',"
+        " 'answered', 'up', '{\"name\": \"h1\"}' FROM hosts WHERE name = 'h1'"
+    )
+    world.raw.run("UPDATE hosts SET health = 'up'")
+    world.record.append({"what": "over", "kind": "libvirtd killed", "host": "h1", "until": "down"})
+
+    assert world.rules() == set()
+
+
+def _uuid(text: str) -> Any:
+    from uuid import UUID
+
+    return UUID(text)
