@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import httpx
 
 from tests.chaos.site import Site
-from tests.running import eventually
+from tests.running import TimedOutError, eventually
 
 HEAL_S = 300.0
 
+# A guest that went off stays off until its tenant starts it.
 _UNDER_WAY = (
-    "SELECT a.id FROM assignments a JOIN vms v ON v.id = a.vm_id"
+    "SELECT a.id, h.name, a.state, v.desired, v.observed, a.attempts, a.last_error"
+    " FROM assignments a JOIN vms v ON v.id = a.vm_id JOIN hosts h ON h.id = a.host_id"
     " WHERE a.state NOT IN ('active', 'released')"
-    " OR (a.state = 'active' AND v.desired = 'running' AND v.observed <> 'running')"
+    " OR (a.state = 'active' AND v.desired = 'running' AND v.observed IN ('absent', 'lost'))"
+    " OR EXISTS (SELECT 1 FROM power_actions p WHERE p.vm_id = v.id)"
 )
 
 
-def under_way(site: Site) -> set[str]:
-    """Assignments that are between two states that may last."""
-    return {str(key) for (key,) in site.sql(_UNDER_WAY)}
+def under_way(site: Site) -> dict[str, str]:
+    """Assignments that are between two states that may last, and what is known of each."""
+    return {str(row[0]): " ".join(map(str, row[1:])) for row in site.sql(_UNDER_WAY)}
 
 
 def serves(site: Site) -> bool:
@@ -33,29 +38,65 @@ def _ready(url: str) -> bool:
         return False
 
 
-def wait_until_healed(site: Site) -> None:
-    """Until all serves, and what was under way when the fault was over has come to an end."""
-    eventually(lambda: serves(site), within_s=HEAL_S)
+def wait_until_healed(site: Site) -> list[str]:
+    """Until all serves, and what was under way when the fault was over has come to an end.
+
+    Returns what did not heal in all that time.
+    """
+    if unwell := _wait_until_served(site):
+        return unwell
     left = under_way(site)
 
     def done() -> bool:
-        left.intersection_update(under_way(site))
+        now = under_way(site)
+        for key in list(left):
+            if key in now:
+                left[key] = now[key]
+            else:
+                del left[key]
         return not left
 
-    eventually(done, within_s=HEAL_S)
+    return _unless(done, left)
 
 
-def wait_until_settled(site: Site) -> None:
+def wait_until_settled(site: Site) -> list[str]:
     """Until nothing is under way at all, and whatever waits says why."""
-    eventually(lambda: serves(site), within_s=HEAL_S)
+    if unwell := _wait_until_served(site):
+        return unwell
     undecided = (
         "SELECT count(*) FROM requests WHERE state IN ('pending', 'partly_placed')"
         " AND waiting IS NULL"
     )
-    eventually(lambda: not under_way(site) and site.sql(undecided) == [(0,)], within_s=HEAL_S)
+    left: dict[str, str] = {}
+
+    def settled() -> bool:
+        left.clear()
+        left.update(under_way(site))
+        return not left and site.sql(undecided) == [(0,)]
+
+    return _unless(settled, left)
 
 
-def wait_until_empty(site: Site) -> None:
+def wait_until_empty(site: Site) -> list[str]:
     """Until nothing is held, and nothing is left to be removed."""
     held = "SELECT (SELECT sum(committed) FROM inventories) + (SELECT count(*) FROM leftovers)"
-    eventually(lambda: site.sql(held) == [(0,)], within_s=HEAL_S)
+    left: dict[str, str] = {}
+
+    def empty() -> bool:
+        left.clear()
+        left.update(under_way(site))
+        return site.sql(held) == [(0,)]
+
+    return _unless(empty, left)
+
+
+def _wait_until_served(site: Site) -> list[str]:
+    return _unless(lambda: serves(site), {"": "not every host is up, both APIs ready, one leading"})
+
+
+def _unless(healed: Callable[[], bool], left: dict[str, str]) -> list[str]:
+    try:
+        eventually(healed, within_s=HEAL_S)
+    except TimedOutError:
+        return [f"{key} {what}" for key, what in left.items()] or ["something else"]
+    return []

@@ -56,16 +56,20 @@ def run(site: Site, kinds: Sequence[type[Fault]], seed: int, say: Say) -> Outcom
     eventually(lambda: site.sql("SELECT 1 FROM vms WHERE observed = 'running' LIMIT 1"))
     for number, kind in enumerate(kinds, start=1):
         fault = kind(site, random.Random(f"{seed} {number}"))
-        struck = _strike(fault, record)
+        struck, unhealed = _strike(fault, record)
         outcome.struck.append(struck)
+        outcome.findings += [Finding("not healed", fault.kind, what) for what in unhealed]
         say(_line(number, len(kinds), struck))
     load.end()
-    healing.wait_until_settled(site)
+    unhealed = healing.wait_until_settled(site)
+    load.start_what_is_off()
+    unhealed += healing.wait_until_settled(site)
     watch.end()
-    outcome.findings += _check(site, record)
+    found = _check(site, record)
     load.give_all_back()
-    healing.wait_until_empty(site)
-    outcome.findings += [each for each in _check(site, record) if each not in outcome.findings]
+    unhealed += healing.wait_until_empty(site)
+    found += [each for each in _check(site, record) if each not in found]
+    outcome.findings += [*(Finding("not settled", "the end", what) for what in unhealed), *found]
     outcome.counts = load.counts() + Counter(
         {"looks for VMs that run twice": watch.looks, "most guests at a time": watch.most_guests}
     )
@@ -73,7 +77,7 @@ def run(site: Site, kinds: Sequence[type[Fault]], seed: int, say: Say) -> Outcom
     return outcome
 
 
-def _strike(fault: Fault, record: Record) -> Struck:
+def _strike(fault: Fault, record: Record) -> tuple[Struck, list[str]]:
     record.write("strike", kind=fault.kind)
     began = time.monotonic()
     try:
@@ -82,10 +86,10 @@ def _strike(fault: Fault, record: Record) -> Struck:
         fault.lift()
     over = time.monotonic()
     record.write("over", kind=fault.kind, **told)
-    healing.wait_until_healed(fault.site)
+    unhealed = healing.wait_until_healed(fault.site)
     healed = time.monotonic()
     record.write("healed", kind=fault.kind)
-    return Struck(fault.kind, told, lasted_s=over - began, heal_s=healed - over)
+    return Struck(fault.kind, told, lasted_s=over - began, heal_s=healed - over), unhealed
 
 
 def _line(number: int, of: int, struck: Struck) -> str:

@@ -101,6 +101,15 @@ class Tenant:
                 said=answer.text,
             )
 
+    def start_what_is_off(self) -> None:
+        """VMs went off with their host, and stay off until somebody wants them on."""
+        page = self._call("GET", "/v1/vms?limit=500", None, None).json()
+        for vm in page["items"]:
+            if (vm["desired"], vm["observed"]) == ("running", "stopped"):
+                answer = self._call("POST", f"/v1/vms/{vm['id']}/start", {}, None)
+                assert answer.status_code == 202, answer.text
+                self.counts["VMs started after their host was off"] += 1
+
     def _call(self, method: str, path: str, body: object, key: str | None) -> httpx.Response:
         """Call until somebody answers, each time another API."""
         headers = {} if key is None else {"Idempotency-Key": key}
@@ -151,6 +160,10 @@ class Load:
         for thread in self._threads:
             thread.join(180)
             assert not thread.is_alive(), f"tenant {thread.name} still waits for an answer"
+
+    def start_what_is_off(self) -> None:
+        for tenant in self.tenants:
+            tenant.start_what_is_off()
 
     def give_all_back(self) -> None:
         for tenant in self.tenants:
