@@ -8,20 +8,18 @@ import time
 import traceback
 from typing import Any
 
-import numpy as np
 import scipy.optimize  # noqa: F401 the bound needs it: imported before a round waits for it
 
+import placement
 from controller import debug
 from controller.policy_process import HEADER, Decision, Failure, Ideal, frame
 from controller.round_inputs import allocation_document, decode_inputs
 from controller.stray_output import take_stdout
 from controller.zones import policy_in_zones
 from placement import (
-    Budget,
     Snapshot,
     allocation_bound,
     policy_by_name,
-    set_aside,
     shares_in_tree,
     target_holdings,
 )
@@ -35,17 +33,11 @@ def decide(data: bytes) -> Decision:
     else:
         policy = policy_by_name(inputs.policy, inputs.parameters)
     started = time.perf_counter()
-    possible, impossible = set_aside(inputs.snapshot)
-    allocation = policy.place(
-        possible, np.random.default_rng(inputs.seed), Budget(inputs.budget_units)
+    allocation = placement.decide(
+        inputs.snapshot, policy, seed=inputs.seed, budget_units=inputs.budget_units
     )
     seconds = time.perf_counter() - started
-    document = allocation_document(allocation)
-    document["left_out"] = sorted(
-        document["left_out"]
-        + [[left.request, left.count, left.reason.value] for left in impossible]
-    )
-    return Decision(document, seconds)
+    return Decision(allocation_document(allocation), seconds)
 
 
 def ideal(snapshot: Snapshot, resource: int) -> Ideal:

@@ -20,12 +20,14 @@ from controller.version import engine_version
 from controller.waiting import waiting_requests, with_networks
 from controller.zones import NamedPolicy, ZoneInputs, zones_of
 from placement import (
+    FALLBACK,
     Allocation,
     InfeasibleAllocationError,
     Snapshot,
     check_allocation,
     dominant_shares,
     fair_distance,
+    fallback_parameters,
     fractions_of_pool,
     held_after,
     shares_in_tree,
@@ -39,11 +41,8 @@ from registry import (
     RoundSummary,
 )
 
-FALLBACK = "best_fit_drfh"
 #: The fallback's own time, whatever the policy was given: late is better than nothing.
 FALLBACK_TIME_S = 30.0
-#: Parameters of a policy that its fallback obeys, too.
-_FOR_EVERY_POLICY = ("overload", "patience", "held_part")
 
 log = structlog.get_logger()
 
@@ -69,10 +68,9 @@ class PolicyChoice:
 
     def fallback(self) -> PolicyChoice:
         """Best-Fit DRFH, obeying what the policy's parameters say of hosts."""
-        parameters = {k: v for k, v in self.parameters.items() if k in _FOR_EVERY_POLICY}
         return PolicyChoice(
             name=FALLBACK,
-            parameters=parameters,
+            parameters=fallback_parameters(self.parameters),
             budget_units=None,
             decision_time_s=FALLBACK_TIME_S,
             seed=self.seed,

@@ -9,8 +9,9 @@ from uuid import UUID
 import numpy as np
 
 from controller.tenant_trees import allowances_of, tree_of
-from placement import BoolArray, IntArray, Snapshot
+from placement import IntArray, Snapshot
 from placement.constraints import Constraints, Group, Spread
+from placement.host_classes import eligibility, host_classes, preferences
 from registry import ClusterView, HostView, RequestView, allows, zone_of
 
 
@@ -33,7 +34,12 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
     Hosts that take no VMs now (draining, unreachable, held back) keep their
     capacity, which counts in the pool, but no request is eligible there.
     """
-    host_class, eligible, preferred = _classes(view.hosts, view.requests)
+    classes = host_classes(view.hosts, view.requests)
+    preferred = preferences(
+        view.hosts,
+        classes,
+        {row: request.rules.prefers for row, request in enumerate(view.requests)},
+    )
     capacity = _rows([host.capacity for host in view.hosts], len(view.resources))
     committed = _rows([host.committed for host in view.hosts], len(view.resources))
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
@@ -43,8 +49,8 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
         resources=view.resources,
         capacity=capacity,
         free=np.maximum(capacity - committed, 0),
-        host_class=host_class,
-        eligible=eligible,
+        host_class=classes.of_host,
+        eligible=eligibility(view.hosts, classes, view.requests, _may_use),
         demand=_rows([request.demand for request in view.requests], len(view.resources)),
         count=_of(view.requests, lambda request: request.count),
         min_count=_of(view.requests, lambda request: request.min_count),
@@ -68,58 +74,9 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
     return snapshot, names
 
 
-def _classes(
-    hosts: Sequence[HostView], requests: Sequence[RequestView]
-) -> tuple[IntArray, BoolArray, dict[int, tuple[int, ...]]]:
-    """Group hosts that are alike to every request.
-
-    Returned are classes (H,), eligibility (Q, C), and of requests that prefer hosts
-    the classes of those that carry all the labels which they prefer.
-
-    Two hosts are of one class if they accept alike, carry the same labels, and
-    no request names one of them, or avoids it, but not the other.
-    """
-    named = sorted({request.hosts for request in requests if request.hosts is not None})
-    avoided = sorted({request.avoid for request in requests if request.avoid}, key=repr)
-    named_sets = [frozenset(names) for names in named]
-    avoided_sets = [frozenset(ids) for ids in avoided]
-    class_of: dict[object, int] = {}
-    examples: list[HostView] = []
-    host_class = np.empty(len(hosts), dtype=np.int64)
-    for index, host in enumerate(hosts):
-        key = (
-            host.accepts,
-            host.labels,
-            tuple(host.name in names for names in named_sets),
-            tuple(host.id in ids for ids in avoided_sets),
-        )
-        if key not in class_of:
-            class_of[key] = len(examples)
-            examples.append(host)
-        host_class[index] = class_of[key]
-    eligible = np.zeros((len(requests), len(examples)), dtype=np.bool_)
-    for row, request in enumerate(requests):
-        for column, host in enumerate(examples):
-            eligible[row, column] = _may_use(request, host)
-    preferred = {
-        row: tuple(
-            column
-            for column, host in enumerate(examples)
-            if set(request.rules.prefers) <= set(host.labels)
-        )
-        for row, request in enumerate(requests)
-        if request.rules.prefers
-    }
-    return host_class, eligible, preferred
-
-
 def _may_use(request: RequestView, host: HostView) -> bool:
-    return (
-        host.accepts
-        and host.id not in request.avoid
-        and allows(
-            request.rules, request.requires, request.hosts, host=host.name, labels=host.labels
-        )
+    return allows(
+        request.rules, request.requires, request.hosts, host=host.name, labels=host.labels
     )
 
 

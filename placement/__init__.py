@@ -11,6 +11,7 @@ from placement.catalog import (
 )
 from placement.check import check_allocation
 from placement.check_division import check_division
+from placement.decision import FALLBACK, decide, fallback_parameters
 from placement.distance import fair_distance, shares_in_tree, target_holdings, target_shares
 from placement.errors import (
     GangTooLargeError,
@@ -57,6 +58,7 @@ from placement.shortage import Shortage, shortages
 from placement.within_allowances import WithinAllowances
 
 __all__ = [
+    "FALLBACK",
     "MECHANISMS",
     "POLICIES",
     "SHARE_TOLERANCE",
@@ -93,9 +95,11 @@ __all__ = [
     "allocation_bound",
     "check_allocation",
     "check_division",
+    "decide",
     "dominant_shares",
     "entry_by_name",
     "fair_distance",
+    "fallback_parameters",
     "fractions_of_pool",
     "held_after",
     "mechanism_by_name",

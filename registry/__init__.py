@@ -124,7 +124,7 @@ from registry.records import (
 )
 from registry.resources import VMS
 from registry.retention import Periods, Purged
-from registry.rules import ZONE_LABEL, allows, zone_of
+from registry.rules import ZONE_LABEL, allows, check_rules, zone_of
 from registry.settings import SharedSettings, celery_config
 from registry.subnets import Subnet
 from registry.upgrade import upgrade
@@ -258,6 +258,7 @@ __all__ = [
     "audited",
     "celery_config",
     "check_image_url",
+    "check_rules",
     "check_uri",
     "checkpoint",
     "configure_logging",

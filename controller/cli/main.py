@@ -32,6 +32,7 @@ from controller.cli import (
 )
 from controller.cli.errors import CliError, at_the_prompt
 from controller.cli.session import AsOption, Common, OutputOption, UrlOption
+from controller.cli.simulate import simulate_command
 from controller.cli.solve import solve_command
 from controller.client.errors import ApiError
 
@@ -77,6 +78,7 @@ app.add_typer(rounds.app, rich_help_panel=_LOOK)
 app.command(rich_help_panel=_LOOK)(rounds.replay)
 app.command(rich_help_panel=_LOOK)(rounds.events)
 app.command("solve", rich_help_panel=_LOOK)(solve_command)
+app.command("simulate", rich_help_panel=_LOOK)(simulate_command)
 app.add_typer(hosts.app, rich_help_panel=_MANAGE)
 app.add_typer(resources.app, rich_help_panel=_MANAGE)
 app.add_typer(catalogue.types, rich_help_panel=_MANAGE)

@@ -1,0 +1,201 @@
+"""`fuga simulate`: a trace through the policies that rounds use, and what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from controller.cli.errors import BadInputError
+from controller.cli.output import OutputFormat
+from controller.cli.session import Common, OutputOption
+
+# `simulating` brings numpy and is imported where it is used: `--help` is there at once
+
+_WHAT, _HOW, _OUT = "What is simulated", "How it is decided", "What is written"
+
+WordsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TRACE [NAME=A,B]...",
+        help="A trace (docs/simulate.md: CSV, Parquet, public formats), then more of --sweep.",
+    ),
+]
+HostsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--hosts",
+        metavar="INVENTORY",
+        help="The hosts: a CSV or JSON file, or 20:64c:256g (20 of 64 cores and 256 GiB).",
+        rich_help_panel=_WHAT,
+    ),
+]
+AddHostsOption = Annotated[
+    str | None,
+    typer.Option(help="More hosts, in the same forms.", metavar="HOSTS", rich_help_panel=_WHAT),
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", help="Of the trace; else by its columns.", rich_help_panel=_WHAT),
+]
+TypesOption = Annotated[
+    str | None,
+    typer.Option(help="CSV of VM types: name and resources.", rich_help_panel=_WHAT),
+]
+WeightsOption = Annotated[
+    str | None,
+    typer.Option(help="CSV of tenant and weight; else 1.", rich_help_panel=_WHAT),
+]
+TenantsOption = Annotated[
+    int,
+    typer.Option(help="Fold tenants into so many; 0: as they are.", min=0, rich_help_panel=_WHAT),
+]
+SampleOption = Annotated[
+    float,
+    typer.Option(
+        help="Part of the tenants that takes part, drawn anew for each seed.",
+        min=0.0001,
+        max=1.0,
+        rich_help_panel=_WHAT,
+    ),
+]
+UntilOption = Annotated[
+    float | None,
+    typer.Option(help="End at this time of the trace, seconds.", min=0, rich_help_panel=_WHAT),
+]
+DrainOption = Annotated[
+    bool,
+    typer.Option("--drain", help="Go on until all VMs have ended.", rich_help_panel=_WHAT),
+]
+PolicyOption = Annotated[
+    str,
+    typer.Option("--policy", metavar="NAME,...", help="Who decides.", rich_help_panel=_HOW),
+]
+SlotOption = Annotated[
+    float,
+    typer.Option("--slot", metavar="SECONDS", help="Length of slots.", rich_help_panel=_HOW),
+]
+SeedsOption = Annotated[
+    int, typer.Option(help="Run each policy so many times.", min=1, rich_help_panel=_HOW)
+]
+ParameterOption = Annotated[
+    list[str] | None,
+    typer.Option("--parameter", "-p", metavar="NAME=VALUE", rich_help_panel=_HOW),
+]
+SweepOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=A,B,...",
+        help="Run every combination of these values; slot=10,60 varies the slots.",
+        rich_help_panel=_HOW,
+    ),
+]
+BudgetOption = Annotated[
+    int,
+    typer.Option(help="Combinations a round evaluates at most; 0: all.", rich_help_panel=_HOW),
+]
+GiveUpOption = Annotated[
+    float | None,
+    typer.Option(
+        "--give-up",
+        metavar="SECONDS",
+        help="VMs that wait longer are given up by their tenants.",
+        rich_help_panel=_HOW,
+    ),
+]
+JobsOption = Annotated[
+    int,
+    typer.Option("--jobs", "-j", help="Runs at a time; 0: one for each core.", min=0),
+]
+OutOption = Annotated[
+    Path,
+    typer.Option("--out", metavar="DIR", help="Where to write.", rich_help_panel=_OUT),
+]
+ResumeOption = Annotated[
+    bool,
+    typer.Option("--resume", help="Go on with what is in DIR.", rich_help_panel=_OUT),
+]
+CsvOption = Annotated[
+    bool,
+    typer.Option("--csv", help="Time series as CSV, not Parquet.", rich_help_panel=_OUT),
+]
+IdealOption = Annotated[
+    int,
+    typer.Option(
+        help="Slots from one comparison with fair shares and the LP bound to the next.",
+        min=1,
+        rich_help_panel=_OUT,
+    ),
+]
+
+
+def simulate_command(
+    ctx: typer.Context,
+    *,
+    words: WordsArgument = None,
+    hosts: HostsOption = None,
+    add_hosts: AddHostsOption = None,
+    trace_format: FormatOption = None,
+    types: TypesOption = None,
+    weights: WeightsOption = None,
+    tenants: TenantsOption = 0,
+    sample: SampleOption = 1.0,
+    until: UntilOption = None,
+    drain: DrainOption = False,
+    policy: PolicyOption = "fuga,best_fit_drfh,first_fit",
+    slot: SlotOption = 60.0,
+    seeds: SeedsOption = 1,
+    parameter: ParameterOption = None,
+    sweep: SweepOption = None,
+    budget: BudgetOption = 2_000_000,
+    give_up: GiveUpOption = None,
+    jobs: JobsOption = 0,
+    out: OutOption = Path("simulation-results"),
+    resume: ResumeOption = False,
+    as_csv: CsvOption = False,
+    ideal_every: IdealOption = 12,
+    output: OutputOption = None,
+) -> None:
+    """Run a trace of requests through policies, slot by slot, on hosts that you name.
+
+    The decisions are those of the control centre: same policies, same rounds;
+    only clock, hosts and VMs are simulated. DIR gets time series, summary.json and
+    report.html. Ctrl-C keeps what there is; --resume goes on.
+    """
+    from controller.cli import simulating  # noqa: PLC0415
+
+    before = ctx.obj if isinstance(ctx.obj, Common) else Common()
+    form = output or before.output or OutputFormat.TABLE
+    trace, *more = words or [""]
+    if not trace or "=" in trace:
+        raise BadInputError("name a trace: fuga simulate TRACE --hosts 20:64c:256g")
+    if hosts is None:
+        raise BadInputError("name the hosts: --hosts FILE, or --hosts 20:64c:256g")
+    simulating.run_study(
+        simulating.Asked(
+            trace=trace,
+            hosts=hosts,
+            add_hosts=add_hosts,
+            trace_format=trace_format,
+            types=types,
+            weights=weights,
+            tenants=tenants,
+            sample=sample,
+            until_s=until,
+            drain=drain,
+            policies=tuple(filter(None, policy.split(","))),
+            slot_length_s=slot,
+            seeds=seeds,
+            parameters=tuple(parameter or ()),
+            sweep=(*(sweep or ()), *more),
+            budget_units=budget or None,
+            give_up_s=give_up,
+            ideal_every=ideal_every,
+        ),
+        out=out,
+        jobs=jobs,
+        resume=resume,
+        as_csv=as_csv,
+        form=form,
+    )

@@ -1,0 +1,195 @@
+"""What `fuga simulate` does: plan the runs, run them with a bar, tell what came of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import typer
+
+from controller.cli.errors import BadInputError, CliError
+from controller.cli.output import Column, OutputFormat, print_json, print_records_as, print_table
+from simulation import (
+    Progress,
+    RunFailedError,
+    RunSpec,
+    SimulationError,
+    Study,
+    TraceSpec,
+    on_interrupt,
+    plan,
+    write_summary,
+)
+from simulation.specs import open_inputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What somebody typed."""
+
+    trace: str
+    hosts: str
+    add_hosts: str | None
+    trace_format: str | None
+    types: str | None
+    weights: str | None
+    tenants: int
+    sample: float
+    until_s: float | None
+    drain: bool
+    policies: Sequence[str]
+    slot_length_s: float
+    seeds: int
+    parameters: Sequence[str]
+    sweep: Sequence[str]
+    budget_units: int | None
+    give_up_s: float | None
+    ideal_every: int
+
+    def specs(self) -> list[RunSpec]:
+        """Return every run."""
+        base = RunSpec(
+            name="",
+            trace=TraceSpec(
+                path=self.trace,
+                format=self.trace_format,
+                types=self.types,
+                tenants=self.tenants,
+                sample=self.sample,
+            ),
+            hosts=self.hosts,
+            add_hosts=self.add_hosts,
+            weights=self.weights,
+            slot_length_s=self.slot_length_s,
+            budget_units=self.budget_units,
+            wait_at_most_s=self.give_up_s,
+            until_s=self.until_s,
+            drain=self.drain,
+            ideal_every=self.ideal_every,
+        )
+        return plan(
+            base,
+            policies=self.policies,
+            seeds=self.seeds,
+            parameters=self.parameters,
+            sweep=self.sweep,
+        )
+
+
+def run_study(
+    asked: Asked, *, out: Path, jobs: int, resume: bool, as_csv: bool, form: OutputFormat
+) -> None:
+    """Simulate and tell; errors end the command with their status."""
+    if (out / "runs").exists() and not resume:
+        raise BadInputError(f"{out} has a simulation: name another --out, or --resume it")
+    try:
+        specs = asked.specs()
+        open_inputs(specs[0])  # what is wrong with a file is told before processes start
+    except SimulationError as error:
+        raise BadInputError(str(error)) from error
+    jobs = min(jobs or os.cpu_count() or 1, len(specs))
+    study = Study(specs, out, jobs=jobs, resume=resume, as_csv=as_csv)
+    undo = on_interrupt(study)
+    try:
+        with _bar([spec.name for spec in specs]) as tell:
+            summaries = study.run(tell)
+    except RunFailedError as error:
+        raise (BadInputError if error.bad_input else CliError)(str(error)) from error
+    finally:
+        undo()
+    document = write_summary(out, summaries, sys.argv)
+    _tell(document, summaries, out, form)
+    if len(summaries) < len(specs) or not document["finished"]:
+        raise CliError(f"stopped; `--resume --out {out}` and the same words go on from here")
+
+
+def _tell(
+    document: Mapping[str, Any],
+    summaries: Sequence[Mapping[str, Any]],
+    out: Path,
+    form: OutputFormat,
+) -> None:
+    if form is not OutputFormat.TABLE:
+        print_records_as(form)
+        print_json(document)
+        return
+    print_table(_COLUMNS, summaries, empty="nothing was simulated")
+    bad = [each["bad_rows"] for each in summaries if each["bad_rows"]["count"]]
+    if bad:
+        typer.echo(f"{bad[0]['count']} bad rows were left out, the first of them:", err=True)
+        for line in bad[0]["first"][:5]:
+            typer.echo(f"  {line}", err=True)
+    typer.echo(f"\nwritten to {out}: summary.json, and time series in runs/")
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f} %"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f} s"
+
+
+def _first_used(row: Mapping[str, Any]) -> str:
+    used = next(iter(row["used"].values()), {"mean": None})
+    return _percent(used["mean"])
+
+
+_COLUMNS = (
+    Column("run", lambda row: row["name"] + ("" if row["finished"] else " (stopped)")),
+    Column("VMs asked", lambda row: row["vms"]["asked"], right=True),
+    Column("placed", lambda row: _percent(row["placed_part"]), right=True),
+    Column("mean wait", lambda row: _seconds(row["wait_s"]["mean"]), right=True),
+    Column("95 % within", lambda row: _seconds(row["wait_s"]["p95"]), right=True),
+    Column("waiting", lambda row: row["vms"]["waiting"], right=True),
+    Column("in use", _first_used, right=True),
+    Column("off fair", lambda row: _percent(row["fair_distance"]), right=True),
+    Column("of bound", lambda row: _percent(row["bound_part"]), right=True),
+    Column("took", lambda row: _seconds(row["timing"]["processor_seconds"]), right=True),
+    Column(
+        "events/s", lambda row: f"{row['timing']['events_per_processor_second']:,.0f}", right=True
+    ),
+)
+
+
+class _Tell(Protocol):
+    def __call__(self, progress: Mapping[str, Progress]) -> None: ...
+
+
+@contextmanager
+def _bar(names: Sequence[str]) -> Iterator[_Tell]:
+    """Show how far everything is, with the time left, on standard error."""
+    from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bars  # noqa: PLC0415
+
+    if not sys.stderr.isatty():
+        yield lambda progress: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+    )
+    with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+        everything = bars.add_task(f"{len(names)} runs", total=float(len(names)))
+
+        def tell(progress: Mapping[str, Progress]) -> None:
+            done = sum(each.part for each in progress.values())
+            going = [
+                f"{name}: {each.running} VMs, {each.waiting} wait"
+                for name, each in progress.items()
+                if each.part < 1
+            ]
+            bars.update(
+                everything,
+                completed=done,
+                description="; ".join(going[:2]) or f"{len(names)} runs",
+            )
+
+        yield tell

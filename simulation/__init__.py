@@ -1,0 +1,27 @@
+"""The production engine on a trace: same policies, same snapshots, simulated clock and hosts."""
+
+from simulation.engine import Choice, Engine
+from simulation.errors import InputError, SimulationError
+from simulation.inventory import Inventory, read_inventory
+from simulation.plan import plan
+from simulation.run import Progress, simulate
+from simulation.specs import RunSpec, TraceSpec
+from simulation.study import RunFailedError, Study, on_interrupt, write_summary
+
+__all__ = [
+    "Choice",
+    "Engine",
+    "InputError",
+    "Inventory",
+    "Progress",
+    "RunFailedError",
+    "RunSpec",
+    "SimulationError",
+    "Study",
+    "TraceSpec",
+    "on_interrupt",
+    "plan",
+    "read_inventory",
+    "simulate",
+    "write_summary",
+]

@@ -1,0 +1,119 @@
+"""Names and vectors seen so far, as numbers: what arrays can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from placement import FloatArray, IntArray
+from simulation.wishes import Wishes
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Numbered(Generic[Key]):
+    """Values in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._number: dict[Key, int] = {}
+        self.values: list[Key] = []
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def number(self, value: Key) -> int:
+        """Return the number of a value, a new one at its first appearance."""
+        found = self._number.setdefault(value, len(self.values))
+        if found == len(self.values):
+            self.values.append(value)
+        return found
+
+    def numbers(self, values: Iterable[Key]) -> IntArray:
+        """Return the number of each value."""
+        return np.array([self.number(value) for value in values], dtype=np.int64)
+
+
+class Table:
+    """A matrix of integers that grows by rows."""
+
+    def __init__(self, width: int) -> None:
+        self._rows = np.zeros((16, width), dtype=np.int64)
+        self._used = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def rows(self) -> IntArray:
+        """The rows, a view: shape (N, width)."""
+        return self._rows[: self._used]
+
+    def grow(self, length: int) -> None:
+        """Make rows of zeros up to a length."""
+        if length > len(self._rows):
+            more = max(length, 2 * len(self._rows)) - len(self._rows)
+            self._rows = np.pad(self._rows, ((0, more), (0, 0)))
+        self._used = max(self._used, length)
+
+
+class Book:
+    """Who asks, for what, and under which wishes; and what each tenant holds."""
+
+    def __init__(self, resources: tuple[str, ...], weights: Mapping[str, float]) -> None:
+        self.resources = resources
+        self.tenants: Numbered[str] = Numbered()
+        self.wishes: Numbered[Wishes] = Numbered()
+        self._kinds: Numbered[tuple[int, ...]] = Numbered()
+        self._demand = Table(len(resources))
+        self._held = Table(len(resources) + 1)  # the last column counts VMs
+        self._weights = dict(weights)
+        self._weight = np.zeros(0)
+
+    @property
+    def demand(self) -> IntArray:
+        """What one VM of each kind holds, shape (K, R)."""
+        return self._demand.rows
+
+    @property
+    def held(self) -> IntArray:
+        """What each tenant holds, shape (N, R)."""
+        return self._held.rows[:, :-1]
+
+    @property
+    def vms(self) -> IntArray:
+        """How many VMs of each tenant run, shape (N,)."""
+        return self._held.rows[:, -1]
+
+    @property
+    def weight(self) -> FloatArray:
+        """Of each tenant, shape (N,); 1 where none was given."""
+        if len(self._weight) < len(self.tenants):
+            new = self.tenants.values[len(self._weight) :]
+            more = np.array([self._weights.get(name, 1.0) for name in new])
+            self._weight = np.concatenate([self._weight, more])
+        return self._weight
+
+    def kinds_of(self, demand: IntArray) -> IntArray:
+        """Return the kind of each demand vector, (Q, R) to (Q,)."""
+        if not len(demand):
+            return np.zeros(0, dtype=np.int64)
+        unique, inverse = np.unique(demand, axis=0, return_inverse=True)
+        numbers = self._kinds.numbers(tuple(row) for row in unique.tolist())
+        before = len(self._demand)
+        self._demand.grow(len(self._kinds))
+        for kind in range(before, len(self._kinds)):
+            self._demand.rows[kind] = self._kinds.values[kind]
+        return numbers[inverse.ravel()]
+
+    def tenants_of(self, names: Iterable[str]) -> IntArray:
+        """Return the number of each tenant."""
+        numbers = self.tenants.numbers(names)
+        self._held.grow(len(self.tenants))
+        return numbers
+
+    def hold(self, tenants: IntArray, kinds: IntArray, counts: IntArray) -> None:
+        """Add VMs to what tenants hold; counts below zero take away."""
+        np.add.at(self.held, tenants, counts[:, None] * self.demand[kinds])
+        np.add.at(self.vms, tenants, counts)

@@ -1,0 +1,339 @@
+"""The slots of a simulation: what happens between two starts, and the round at each.
+
+A round is the control centre's: the same snapshot, the same decision
+(`placement.decide`), the same check and fallback, and no round where nothing has
+changed since one that placed nothing. Only clock, hosts and VMs are simulated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from placement import (
+    FALLBACK,
+    Allocation,
+    FloatArray,
+    IntArray,
+    Policy,
+    Snapshot,
+    check_allocation,
+    decide,
+    fallback_parameters,
+    policy_by_name,
+)
+from placement.patience import Patience, waiting_levels
+from simulation.book import Book
+from simulation.chunks import Chunk
+from simulation.cluster import Cluster, HostEvent
+from simulation.rules import HostRules
+from simulation.running import Running, Vms
+from simulation.waiting import Waiting, nobody
+
+_SEED_STEP = 2**32  #: between the seeds of two simulations: more than any start of a slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which policy decides, and how it is told to run."""
+
+    policy: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    budget_units: int | None = 2_000_000
+    slot_length_s: float = 60.0
+    seed: int = 0
+    wait_at_most_s: float = math.inf  #: what waits longer is given up by its tenant
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Round:
+    """One decision, with what it was made on."""
+
+    snapshot: Snapshot
+    allocation: Allocation
+    fallback_reason: str | None
+    tenants: IntArray  #: (N,) numbers of the snapshot's tenants
+    placed: Vms
+    wait_s: FloatArray  #: (P,) how long each row of ``placed`` waited
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Passed:
+    """All that happened up to the start of a slot, and its round."""
+
+    slot: int
+    start_s: float
+    arrived: tuple[Waiting, ...]
+    ended: tuple[Vms, ...]
+    lost: tuple[Vms, ...]
+    given_up: Waiting
+    round: Round | None  #: None: nothing waits, or nothing has changed
+    skipped: bool = False  #: neither the policy nor the fallback decided
+
+
+class Engine:
+    """Requests, VMs and hosts, slot by slot.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Changed from slot to slot.
+    book : Book
+    choice : Choice
+    events : sequence of HostEvent
+        In order of time.
+
+    Notes
+    -----
+    A VM runs from the start of the slot that placed it. What ends, arrives or
+    befalls a host at the very start of a slot counts in its round.
+    """
+
+    def __init__(
+        self, cluster: Cluster, book: Book, choice: Choice, events: Sequence[HostEvent] = ()
+    ) -> None:
+        self.cluster, self.book, self.choice = cluster, book, choice
+        self.waiting = nobody()
+        self.running = Running(choice.slot_length_s)
+        self._rules = HostRules()
+        self._events = list(events)
+        self._requests = 0
+        self._last_idle: tuple[Snapshot, IntArray] | None = None  # of a round that placed nothing
+        self._policy: Policy | None = None
+        self._patience = Patience.of(choice.parameters).patience
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_policy": None}  # made anew: plug-ins need not be picklable
+
+    @property
+    def next_event_s(self) -> float | None:
+        """When something befalls a host next; None: nothing more."""
+        return self._events[0].at_s if self._events else None
+
+    def pass_to(self, slot: int, chunks: Sequence[Chunk]) -> Passed:
+        """Go on to the start of a slot, at which these requests have arrived, and decide."""
+        start_s = slot * self.choice.slot_length_s
+        ended = self.running.ended(slot)
+        for vms in ended:
+            self._release(vms)
+        lost = self._befall(start_s, ended)
+        arrived = tuple(self._arrive(chunk) for chunk in chunks)
+        given_up = self._give_up(start_s)
+        passed = Passed(
+            slot=slot,
+            start_s=start_s,
+            arrived=arrived,
+            ended=tuple(ended),
+            lost=tuple(lost),
+            given_up=given_up,
+            round=None,
+        )
+        if not len(self.waiting):
+            return passed
+        snapshot, tenants = self.snapshot()
+        if self._would_repeat(snapshot):
+            return passed
+        allocation, reason = self._decide(snapshot, start_s)
+        if allocation is None:
+            return replace(passed, skipped=True)
+        round_ = self._commit(slot, snapshot, tenants, allocation, reason)
+        return replace(passed, round=round_)
+
+    def snapshot(self) -> tuple[Snapshot, IntArray]:
+        """Return what a round sees now, and the numbers of its tenants.
+
+        Tenants are those who hold something or ask for something: one who does
+        neither takes part in nothing.
+        """
+        waiting, book = self.waiting, self.book
+        concerned = book.vms > 0
+        concerned[waiting.tenant] = True
+        tenants = np.flatnonzero(concerned).astype(np.int64)
+        place = np.cumsum(concerned) - 1
+        open_ = self._rules.open_to(waiting, self.cluster, book.wishes.values)
+        return Snapshot(
+            resources=book.resources,
+            capacity=self.cluster.offered(),
+            free=self.cluster.free(),
+            host_class=open_.host_class,
+            eligible=open_.eligible,
+            demand=book.demand[waiting.kind],
+            count=waiting.count.copy(),
+            min_count=waiting.least(),
+            tenant=place[waiting.tenant],
+            age=waiting.age.copy(),
+            weight=book.weight[tenants],
+            held=book.held[tenants],
+            constraints=open_.constraints,
+        ), tenants
+
+    def _release(self, vms: Vms) -> None:
+        self.cluster.commit(vms.host, -vms.count[:, None] * self.book.demand[vms.kind])
+        self.book.hold(vms.tenant, vms.kind, -vms.count)
+        self._rules.count(vms, self.book.wishes.values, sign=-1)
+
+    def _befall(self, start_s: float, ended: list[Vms]) -> list[Vms]:
+        """Let happen what befalls hosts up to the start of the slot; return the VMs lost.
+
+        VMs that ended in this slot, but after their host failed, are taken out of
+        ``ended``: they were lost.
+        """
+        lost: list[Vms] = []
+        while self._events and self._events[0].at_s <= start_s:
+            event = self._events.pop(0)
+            host = self.cluster.index[event.host]
+            if not self.cluster.befalls(event.what, host):
+                continue
+            for place, vms in enumerate(ended):
+                late = (vms.host == host) & (vms.end_s > event.at_s)
+                if late.any():
+                    ended[place] = vms.where(~late)
+                    self._wait_again(vms.where(late), event.at_s)
+                    lost.append(vms.where(late))
+            vms_there = self.running.lost(host, event.at_s)
+            if vms_there is not None:
+                self._release(vms_there)
+                self._wait_again(vms_there, event.at_s)
+                lost.append(vms_there)
+        return lost
+
+    def _wait_again(self, vms: Vms, at_s: float) -> None:
+        """Let VMs wait for another host, for what is left of their lives."""
+        order = np.argsort(vms.request, kind="stable")
+        vms = vms.where(order)
+        again = Waiting(
+            request=vms.request,
+            tenant=vms.tenant,
+            kind=vms.kind,
+            wish=vms.wish,
+            count=vms.count,
+            min_count=np.ones_like(vms.count),
+            wanted=vms.count,
+            age=np.zeros_like(vms.count),
+            since_s=np.full(len(vms), at_s),
+            lifetime_s=vms.end_s - at_s,
+        )
+        self.waiting = self.waiting.with_more(again)
+
+    def _arrive(self, chunk: Chunk) -> Waiting:
+        book, count = self.book, chunk.count
+        arrived = Waiting(
+            request=np.arange(self._requests, self._requests + len(chunk)),
+            tenant=book.tenants_of(chunk.tenant),
+            kind=book.kinds_of(chunk.demand),
+            wish=book.wishes.numbers(chunk.wishes),
+            count=count.copy(),
+            min_count=chunk.min_count.copy(),
+            wanted=count.copy(),
+            age=np.zeros_like(count),
+            since_s=chunk.arrival_s.copy(),
+            lifetime_s=chunk.lifetime_s.copy(),
+        )
+        self._rules.arrived(arrived.tenant.tolist(), chunk.wishes)
+        self._requests += len(chunk)
+        self.waiting = self.waiting.with_more(arrived)
+        return arrived
+
+    def _give_up(self, start_s: float) -> Waiting:
+        if math.isinf(self.choice.wait_at_most_s):
+            return nobody()
+        over = start_s - self.waiting.since_s > self.choice.wait_at_most_s
+        given_up = self.waiting.where(over)
+        self.waiting = self.waiting.where(~over)
+        return given_up
+
+    def _would_repeat(self, snapshot: Snapshot) -> bool:
+        """Nothing that a policy sees has changed since a round that placed nothing."""
+        if self._last_idle is None:
+            return False
+        before, requests = self._last_idle
+        return np.array_equal(requests, self.waiting.request) and same_to_policies(
+            before, snapshot, self._patience
+        )
+
+    def _decide(self, snapshot: Snapshot, start_s: float) -> tuple[Allocation | None, str | None]:
+        """Ask the policy, then the fallback; the first feasible allocation counts."""
+        choice = self.choice
+        seed = int(start_s) + choice.seed * _SEED_STEP
+        if self._policy is None:
+            self._policy = policy_by_name(choice.policy, choice.parameters)
+        reason = None
+        told = fallback_parameters(choice.parameters)
+        for attempt in (self._policy, None):
+            policy = attempt or policy_by_name(FALLBACK, told)
+            units = choice.budget_units if attempt else None
+            try:
+                allocation = decide(snapshot, policy, seed=seed, budget_units=units)
+                check_allocation(snapshot, allocation)
+            except Exception as error:
+                reason = reason or f"{type(error).__name__}: {error}"
+                continue
+            return allocation, reason
+        return None, reason
+
+    def _commit(
+        self,
+        slot: int,
+        snapshot: Snapshot,
+        tenants: IntArray,
+        allocation: Allocation,
+        reason: str | None,
+    ) -> Round:
+        start_s = slot * self.choice.slot_length_s
+        waiting, (rows, hosts, counts) = self.waiting, allocation.placed.T
+        self._last_idle = None
+        if not len(rows) and not allocation.cut:
+            self._last_idle = (snapshot, waiting.request)
+        placed = Vms(
+            request=waiting.request[rows],
+            tenant=waiting.tenant[rows],
+            kind=waiting.kind[rows],
+            wish=waiting.wish[rows],
+            host=self.cluster.rows[hosts],
+            count=counts,
+            end_s=start_s + waiting.lifetime_s[rows],
+        )
+        self.cluster.commit(placed.host, counts[:, None] * self.book.demand[placed.kind])
+        self.book.hold(placed.tenant, placed.kind, counts)
+        self._rules.count(placed, self.book.wishes.values, sign=1)
+        self.running.add(placed, slot)
+        given = np.zeros(len(waiting), dtype=np.int64)
+        np.add.at(given, rows, counts)
+        self.waiting = waiting.after(given)
+        return Round(
+            snapshot=snapshot,
+            allocation=allocation,
+            fallback_reason=reason,
+            tenants=tenants,
+            placed=placed,
+            wait_s=start_s - waiting.since_s[rows],
+        )
+
+
+def same_to_policies(before: Snapshot, now: Snapshot, patience: int) -> bool:
+    """Return whether a policy that placed nothing on one snapshot would on the other.
+
+    Of the ages of requests there is what changes decisions, as in the digest of a
+    round's inputs.
+    """
+    arrays = (
+        "capacity",
+        "free",
+        "host_class",
+        "eligible",
+        "demand",
+        "count",
+        "min_count",
+        "tenant",
+        "weight",
+        "held",
+    )
+    return (
+        all(np.array_equal(getattr(before, name), getattr(now, name)) for name in arrays)
+        and before.constraints == now.constraints
+        and np.array_equal(waiting_levels(before.age, patience), waiting_levels(now.age, patience))
+    )

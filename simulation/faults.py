@@ -1,0 +1,37 @@
+"""Bad rows of a file: counted, told with file and line, never silently dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+#: So many are kept in full; all are counted.
+MOST_TOLD: Final = 1000
+
+
+class RowError(ValueError):
+    """A row that says something impossible."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """What was wrong with the rows of one file."""
+
+    file: str
+    count: int = 0
+    told: list[tuple[int, str]] = field(default_factory=list)  #: line, what is wrong there
+
+    def add(self, line: int, problem: str) -> None:
+        """Count a bad row."""
+        self.count += 1
+        if len(self.told) < MOST_TOLD:
+            self.told.append((line, problem))
+
+    def lines(self) -> list[str]:
+        """Say each bad row that is kept, as ``file:line: problem``."""
+        return [f"{self.file}:{line}: {problem}" for line, problem in self.told]
+
+    def document(self) -> Mapping[str, object]:
+        """Return JSON values."""
+        return {"file": self.file, "count": self.count, "first": self.lines()[:20]}

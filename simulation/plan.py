@@ -1,0 +1,123 @@
+"""Which simulations a study is made of: policies, seeds and what a sweep varies."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from placement import PlacementError, entry_by_name, policy_by_name
+from simulation.errors import InputError
+from simulation.specs import RunSpec
+
+#: What a sweep may vary besides parameters of policies.
+_SLOT: Final = "slot"
+_MOST_RUNS: Final = 10_000
+
+
+def plan(
+    base: RunSpec,
+    *,
+    policies: Sequence[str],
+    seeds: int,
+    parameters: Sequence[str] = (),
+    sweep: Sequence[str] = (),
+) -> list[RunSpec]:
+    """Return every run of a study, the policies in the order given, seeds innermost.
+
+    Parameters
+    ----------
+    parameters : sequence of str
+        ``NAME=VALUE``, for every policy that reads them.
+    sweep : sequence of str
+        ``NAME=A,B,C``; a policy that does not read a parameter runs once for all
+        its values.
+
+    Raises
+    ------
+    InputError
+        For words of the wrong form, unknown policies, or values that a policy refuses.
+    """
+    fixed = dict(_assignment(word, "--parameter") for word in parameters)
+    varied = dict(_assignment(word, "--sweep") for word in sweep)
+    values = {name: told.split(",") for name, told in varied.items()}
+    specs: list[RunSpec] = []
+    for policy in policies:
+        read = _parameters_of(policy)
+        axes = [name for name in values if name == _SLOT or name in read]
+        for chosen in itertools.product(*(values[name] for name in axes)):
+            point = dict(zip(axes, chosen, strict=True))
+            specs += _runs(base, policy, {**fixed, **point}, tuple(point.items()), seeds)
+    unread = [
+        name
+        for name in values
+        if name != _SLOT and not any(name in _parameters_of(policy) for policy in policies)
+    ]
+    if unread:
+        raise InputError(f"--sweep {unread[0]}", "no policy that runs reads this parameter")
+    if len(specs) > _MOST_RUNS:
+        raise InputError("--sweep", f"{len(specs)} runs, allowed are {_MOST_RUNS}")
+    return specs
+
+
+def _runs(
+    base: RunSpec,
+    policy: str,
+    told: Mapping[str, str],
+    point: Sequence[tuple[str, str]],
+    seeds: int,
+) -> list[RunSpec]:
+    parameters = {name: _value(text) for name, text in told.items() if name != _SLOT}
+    length_s = base.slot_length_s
+    if _SLOT in told:
+        length_s = slot_length(told[_SLOT], "--sweep slot")
+    try:
+        policy_by_name(policy, parameters)
+    except PlacementError as error:
+        raise InputError(f"--policy {policy}", str(error)) from error
+    label = "".join(f"-{name}{text}" for name, text in point)
+    return [
+        replace(
+            base,
+            name=f"{policy}{label}-seed{seed}".replace("/", "_"),
+            policy=policy,
+            parameters=parameters,
+            slot_length_s=length_s,
+            seed=seed,
+        )
+        for seed in range(seeds)
+    ]
+
+
+def slot_length(text: str, where: str) -> float:
+    """Return the length of a slot in seconds."""
+    try:
+        length_s = float(text)
+    except ValueError:
+        raise InputError(where, f"found {text!r}, expected seconds") from None
+    if not 0.001 <= length_s <= 1e9:
+        raise InputError(where, f"found {text!r}, expected 0.001 s or more")
+    return length_s
+
+
+def _parameters_of(policy: str) -> frozenset[str]:
+    try:
+        return entry_by_name(policy).parameters
+    except PlacementError as error:
+        raise InputError(f"--policy {policy}", str(error)) from error
+
+
+def _assignment(word: str, where: str) -> tuple[str, str]:
+    name, equals, told = word.partition("=")
+    if not name or not equals or not told:
+        raise InputError(f"{where} {word}", "expected NAME=VALUE")
+    return name, told
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

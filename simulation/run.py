@@ -1,0 +1,226 @@
+"""One simulation from its inputs to its files; stopped halfway it can go on later."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from simulation.book import Book
+from simulation.chunks import Arrivals
+from simulation.engine import Choice, Engine
+from simulation.recorder import Recorder
+from simulation.specs import Inputs, RunSpec, open_inputs
+from simulation.summary import summary_of
+from simulation.tables import write_tables
+
+SUMMARY: Final = "summary.json"
+_CHECKPOINT: Final = "checkpoint.pickle"
+_TELL_EVERY_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a simulation is."""
+
+    part: float  #: of the trace
+    slot: int
+    running: int
+    waiting: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _State:
+    """All that a simulation is between two slots; pickled, it is a checkpoint."""
+
+    digest: str
+    engine: Engine
+    recorder: Recorder
+    next_slot: int | None  #: None: nothing has arrived yet
+    taken: int  #: requests taken from the trace
+    seconds: float  #: of the wall clock, so far
+    processor_s: float  #: of this process, so far
+    deciding_s: float  #: of the wall clock inside rounds
+    events: int
+
+
+def simulate(
+    spec: RunSpec,
+    folder: Path,
+    *,
+    resume: bool = False,
+    as_csv: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    tell: Callable[[Progress], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Run a simulation, or what is left of it, and write its files to a folder.
+
+    Parameters
+    ----------
+    resume : bool
+        Go on from where the same simulation was stopped, or take what it wrote
+        if it had ended.
+    stop : callable
+        Asked after each slot; once it says so, what there is so far is written
+        together with a checkpoint.
+
+    Returns
+    -------
+    dict
+        The summary, as written; ``finished`` tells whether it came to its end.
+    """
+    digest = spec.digest()
+    if resume and (found := _finished(folder, digest)) is not None:
+        return found
+    folder.mkdir(parents=True, exist_ok=True)
+    inputs = open_inputs(spec)
+    state = (_resumed(folder, digest) if resume else None) or _begin(spec, inputs, digest)
+    finished = _run(spec, inputs, state, stop, tell)
+    summary = _summary(spec, inputs, state, finished=finished)
+    names = [host.name for host in inputs.inventory.hosts]
+    write_tables(folder, state.recorder, state.engine, names, as_csv=as_csv)
+    if inputs.faults.count:
+        (folder / "bad_rows.txt").write_text("\n".join(inputs.faults.lines()) + "\n")
+    if finished:
+        (folder / _CHECKPOINT).unlink(missing_ok=True)
+    else:
+        _replace(folder / _CHECKPOINT, pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL))
+    _replace(folder / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
+    return summary
+
+
+def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _State:
+    engine = Engine(
+        inputs.inventory.cluster(inputs.resources),
+        Book(inputs.resources, inputs.weights),
+        Choice(
+            policy=spec.policy,
+            parameters=spec.parameters,
+            budget_units=spec.budget_units,
+            slot_length_s=spec.slot_length_s,
+            seed=spec.seed,
+            wait_at_most_s=math.inf if spec.wait_at_most_s is None else spec.wait_at_most_s,
+        ),
+        inputs.inventory.events,
+    )
+    recorder = Recorder(
+        inputs.resources,
+        [host.host_class for host in inputs.inventory.hosts],
+        ideal_every=spec.ideal_every,
+    )
+    return _State(
+        digest=digest,
+        engine=engine,
+        recorder=recorder,
+        next_slot=None,
+        taken=0,
+        seconds=0.0,
+        processor_s=0.0,
+        deciding_s=0.0,
+        events=0,
+    )
+
+
+def _run(
+    spec: RunSpec,
+    inputs: Inputs,
+    state: _State,
+    stop: Callable[[], bool],
+    tell: Callable[[Progress], None],
+) -> bool:
+    """Pass slot after slot; return whether the end was reached."""
+    arrivals = Arrivals(inputs.trace, state.taken)
+    engine, length = state.engine, spec.slot_length_s
+    if state.next_slot is None:
+        first = arrivals.next_s()
+        if first is None:
+            return True
+        state.next_slot = math.ceil(first / length)
+    began, told, before = time.perf_counter(), 0.0, state.seconds
+    busy_before = state.processor_s - time.process_time()
+    while True:
+        slot = state.next_slot
+        chunks = arrivals.until(slot * length)
+        started = time.perf_counter()
+        passed = engine.pass_to(slot, chunks)
+        now = time.perf_counter()
+        state.deciding_s += now - started
+        state.recorder.record(passed, engine)
+        placed = 0 if passed.round is None else int(passed.round.placed.count.sum())
+        state.events += placed + sum(len(each) for each in passed.arrived)
+        state.events += sum(int(vms.count.sum()) for vms in (*passed.ended, *passed.lost))
+        state.next_slot, state.taken = slot + 1, arrivals.taken
+        state.seconds = before + now - began
+        state.processor_s = busy_before + time.process_time()
+        if now - told > _TELL_EVERY_S:
+            told = now
+            running, waiting = int(engine.book.vms.sum()), int(engine.waiting.count.sum())
+            part = arrivals.read if spec.until_s is None else slot * length / spec.until_s
+            tell(Progress(part=min(part, 1.0), slot=slot, running=running, waiting=waiting))
+        if _over(spec, engine, arrivals, slot, placed):
+            return True
+        if stop():
+            return False
+
+
+def _over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, placed: int) -> bool:
+    if spec.until_s is not None:
+        return (slot + 1) * spec.slot_length_s > spec.until_s
+    if arrivals.next_s() is not None:
+        return False
+    if not spec.drain:
+        return True
+    # What still waits while nothing more ends, and no host returns, waits for ever.
+    return not placed and engine.running.last_slot is None and engine.next_event_s is None
+
+
+def _summary(spec: RunSpec, inputs: Inputs, state: _State, *, finished: bool) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "policy": spec.policy,
+        "parameters": dict(spec.parameters),
+        "seed": spec.seed,
+        "slot_length_s": spec.slot_length_s,
+        "finished": finished,
+        "digest": state.digest,
+        "spec": asdict(spec),
+        **summary_of(state.recorder, state.engine),
+        "bad_rows": inputs.faults.document(),
+        "timing": {
+            "seconds": state.seconds,
+            "processor_seconds": state.processor_s,
+            "deciding_seconds": state.deciding_s,
+            "events": state.events,
+            "events_per_processor_second": state.events / max(state.processor_s, 1e-9),
+        },
+    }
+
+
+def _finished(folder: Path, digest: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
+    except (OSError, ValueError):
+        return None
+    return found if found.get("finished") and found.get("digest") == digest else None
+
+
+def _resumed(folder: Path, digest: str) -> _State | None:
+    """Return the checkpoint of the same simulation, None if there is none."""
+    try:
+        data = (folder / _CHECKPOINT).read_bytes()
+    except OSError:
+        return None
+    state: _State = pickle.loads(data)  # noqa: S301 - the user's own folder, written by us
+    return state if state.digest == digest else None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file so that whoever reads it sees the old one or the new one."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(data)
+    partial.replace(path)

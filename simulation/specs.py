@@ -1,0 +1,157 @@
+"""What to simulate, as plain values: what a process of its own is told, and a resume compares."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simulation.chunks import Trace
+from simulation.errors import InputError
+from simulation.faults import Faults
+from simulation.formats import format_of, resources_in, source_of
+from simulation.inventory import Inventory, read_inventory
+from simulation.native import Keep, NativeTrace, in_order
+
+_PARTS = 10_000  #: tenants are sampled in so many parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSpec:
+    """Where requests come from."""
+
+    path: str
+    format: str | None = None
+    types: str | None = None  #: a CSV file of VM types
+    tenants: int = 0  #: fold tenants into so many; 0: as they are
+    sample: float = 1.0  #: part of the tenants that takes part, others for each seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """One simulation: one policy, one seed, one length of slots."""
+
+    name: str
+    trace: TraceSpec
+    hosts: str
+    add_hosts: str | None = None
+    weights: str | None = None  #: a CSV file of tenants and their weights
+    policy: str = "fuga"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    slot_length_s: float = 60.0
+    budget_units: int | None = 2_000_000
+    wait_at_most_s: float | None = None
+    until_s: float | None = None
+    drain: bool = False  #: go on until everything that ends has ended
+    ideal_every: int = 12
+
+    def digest(self) -> str:
+        """Tell whether another run was asked for the same; files by name, size and time."""
+        told = asdict(self)
+        for path in (self.trace.path, self.trace.types, self.hosts, self.add_hosts, self.weights):
+            if path is not None and Path(path).is_file():
+                stat = Path(path).stat()
+                told[f"file {path}"] = [stat.st_size, stat.st_mtime_ns]
+        text = json.dumps(told, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a simulation reads, on one axis of resources."""
+
+    trace: Trace
+    inventory: Inventory
+    resources: tuple[str, ...]
+    weights: Mapping[str, float]
+    faults: Faults
+
+
+def open_inputs(spec: RunSpec) -> Inputs:
+    """Open what a run reads.
+
+    Raises
+    ------
+    InputError
+        For files that are not what they should be, or a resource that requests
+        ask for and no host has.
+    """
+    inventory = read_inventory(spec.hosts)
+    if spec.add_hosts is not None:
+        inventory = inventory.joined(read_inventory(spec.add_hosts).named("added"))
+    path = Path(spec.trace.path)
+    its = format_of(path, spec.trace.format)
+    types = read_types(spec.trace.types)
+    asked = resources_in(path, its, types)
+    if not asked:
+        raise InputError(str(path), "no column names a resource, as vcpus or memory_mib")
+    missing = sorted(set(asked) - set(inventory.resources))
+    if missing:
+        raise InputError(
+            spec.hosts, f"no host has {', '.join(missing)}, which requests of {path} ask for"
+        )
+    resources = in_order({*asked, *inventory.resources})
+    faults = Faults(str(path))
+    trace = NativeTrace(
+        source=source_of(path, its),
+        resources=resources,
+        faults=faults,
+        types=types,
+        keep=_sampled(spec.trace.sample, spec.seed),
+        fold=spec.trace.tenants,
+    )
+    return Inputs(trace, inventory, resources, read_weights(spec.weights), faults)
+
+
+def _sampled(part: float, seed: int) -> Keep | None:
+    if part >= 1.0:
+        return None
+    most = int(part * _PARTS)
+    return lambda tenant: zlib.crc32(f"{seed} {tenant}".encode()) % _PARTS < most
+
+
+def read_types(path: str | None) -> Mapping[str, Mapping[str, int]]:
+    """Return what each type of VM holds, from a CSV file of name and resources."""
+    if path is None:
+        return {}
+    types: dict[str, Mapping[str, int]] = {}
+    for line, row in _csv(path, "name"):
+        try:
+            types[row["name"]] = {
+                name: int(amount) for name, amount in row.items() if name != "name" and amount
+            }
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{path}:{line}", str(error)) from None
+    return types
+
+
+def read_weights(path: str | None) -> Mapping[str, float]:
+    """Return the weight of each tenant that a CSV file of tenant and weight names."""
+    if path is None:
+        return {}
+    weights = {}
+    for line, row in _csv(path, "tenant"):
+        try:
+            weights[row["tenant"]] = float(row["weight"])
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{path}:{line}", "expected tenant and weight") from None
+        if not 0 < weights[row["tenant"]] < 1e9:
+            raise InputError(f"{path}:{line}", "weight: expected a number above 0")
+    return weights
+
+
+def _csv(path: str, first: str) -> list[tuple[int, dict[str, str]]]:
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            if first not in (reader.fieldnames or ()):
+                raise InputError(path, f"expected a column {first}")
+            return [(reader.line_num, row) for row in reader]
+    except OSError as error:
+        raise InputError(path, error.strerror or str(error)) from error

@@ -1,0 +1,157 @@
+"""Runs: their files, their summary, stopping and going on; comparisons over seeds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from simulation import InputError, RunSpec, TraceSpec, plan, simulate
+from simulation.compare import comparison, sign_flip_p
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> RunSpec:
+    rows = "".join(
+        f"{7 * n},{60 * (1 + n % 9)},t{n % 5},{1 + n % 3},{1024 * (1 + n % 4)},{1 + n % 2}\n"
+        for n in range(300)
+    )
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival_s,lifetime_s,tenant,vcpus,memory_mib,count\n" + rows)
+    return RunSpec(
+        name="fuga-seed0",
+        trace=TraceSpec(path=str(path)),
+        hosts="6:16c:32g",
+        slot_length_s=30,
+        ideal_every=2,
+    )
+
+
+def timeless(summary: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in summary.items() if key != "timing"}
+
+
+def test_a_run_writes_what_its_summary_says(spec: RunSpec, tmp_path: Path) -> None:
+    summary = simulate(spec, tmp_path / "out")
+
+    placements = pq.read_table(tmp_path / "out/placements.parquet")
+    slots = pq.read_table(tmp_path / "out/slots.parquet")
+    assert json.loads((tmp_path / "out/summary.json").read_text()) == summary
+    assert summary["finished"]
+    assert summary["vms"]["asked"] == 450
+    assert summary["vms"]["placed"] == sum(placements["count"].to_pylist())
+    waits = np.repeat(
+        placements["start_s"].to_numpy() - placements["arrival_s"].to_numpy(),
+        placements["count"].to_numpy(),
+    )
+    assert summary["wait_s"]["mean"] == pytest.approx(waits.mean())
+    assert summary["wait_s"]["max"] == waits.max()
+    used = slots["used:vcpus"].to_numpy()
+    assert summary["used"]["vcpus"]["mean"] == pytest.approx(used.mean())
+    assert summary["slots"] == slots.num_rows
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_end(spec: RunSpec, tmp_path: Path) -> None:
+    whole = simulate(spec, tmp_path / "whole")
+    slots = 0
+
+    def after_twenty() -> bool:
+        nonlocal slots
+        slots += 1
+        return slots == 20
+
+    stopped = simulate(spec, tmp_path / "parts", stop=after_twenty)
+    ended = simulate(spec, tmp_path / "parts", resume=True)
+
+    assert not stopped["finished"]
+    assert stopped["slots"] == 20
+    assert timeless(ended) == timeless(whole)
+    assert not (tmp_path / "parts/checkpoint.pickle").exists()
+
+
+def test_a_resume_takes_nothing_from_another_simulation(spec: RunSpec, tmp_path: Path) -> None:
+    simulate(spec, tmp_path / "out", stop=lambda: True)
+
+    other = simulate(replace(spec, policy="first_fit"), tmp_path / "out", resume=True)
+
+    assert other["policy"] == "first_fit"
+    assert other["slots"] > 1
+
+
+def test_a_drained_run_ends_when_everything_has_ended(spec: RunSpec, tmp_path: Path) -> None:
+    summary = simulate(replace(spec, drain=True), tmp_path / "out", as_csv=True)
+
+    assert summary["vms"]["completed"] == 450
+    assert summary["completed_part"] == 1
+    assert (tmp_path / "out/slots.csv").read_text().startswith('"slot","start_s"')
+
+
+def test_a_plan_has_every_combination_that_a_policy_reads() -> None:
+    base = RunSpec(name="", trace=TraceSpec(path="x"), hosts="1:1c")
+
+    specs = plan(base, policies=["fuga", "first_fit"], seeds=2, sweep=["eta=3,5", "slot=10,60"])
+
+    assert [each.name for each in specs if each.seed == 0] == [
+        "fuga-eta3-slot10-seed0",
+        "fuga-eta3-slot60-seed0",
+        "fuga-eta5-slot10-seed0",
+        "fuga-eta5-slot60-seed0",
+        "first_fit-slot10-seed0",
+        "first_fit-slot60-seed0",
+    ]
+    assert specs[0].parameters == {"eta": 3}
+    assert specs[0].slot_length_s == 10
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"policies": ["fugu"]}, "fugu"),
+        ({"policies": ["drfh"]}, "drfh"),
+        ({"policies": ["fuga"], "sweep": ["eta=0"]}, "eta"),
+        ({"policies": ["first_fit"], "sweep": ["eta=3"]}, "no policy that runs reads this"),
+        ({"policies": ["fuga"], "sweep": ["slot=x"]}, "expected seconds"),
+        ({"policies": ["fuga"], "parameters": ["eta"]}, "expected NAME=VALUE"),
+    ],
+)
+def test_a_plan_that_cannot_run_is_refused(told: dict[str, Any], says: str) -> None:
+    base = RunSpec(name="", trace=TraceSpec(path="x"), hosts="1:1c")
+
+    with pytest.raises(InputError, match=says):
+        plan(base, seeds=1, **told)
+
+
+def test_differences_are_paired_by_seed() -> None:
+    def summary(policy: str, seed: int, placed: float) -> dict[str, Any]:
+        return {
+            "name": f"{policy}-seed{seed}",
+            "policy": policy,
+            "seed": seed,
+            "placed_part": placed,
+        }
+
+    found = comparison(
+        [summary("a", seed, seed / 10) for seed in range(6)]
+        + [summary("b", seed, seed / 10 + 0.1) for seed in range(6)]
+    )
+
+    told = found["variants"][1]["measures"]["placed_part"]["difference"]
+    assert told["mean"] == pytest.approx(0.1)
+    assert told["p"] == 2 / 64
+    assert told["significant"]
+
+
+def test_one_seed_says_nothing_about_chance() -> None:
+    assert sign_flip_p(np.array([1.0, -1.0])) == 1.0
+    found = comparison(
+        [
+            {"name": "a-seed0", "policy": "a", "seed": 0, "placed_part": 0.5},
+            {"name": "b-seed0", "policy": "b", "seed": 0, "placed_part": 0.6},
+        ]
+    )
+    assert found["variants"][1]["measures"]["placed_part"]["difference"]["p"] is None
