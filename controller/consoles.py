@@ -1,4 +1,4 @@
-"""The last of a guest's serial output: asked of a worker, who reaches the host."""
+"""Serial consoles, read and typed on: asked of workers, who reach the hosts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from uuid import UUID
 
 from controller.errors import ConsoleUnreadError
 from controller.queue import TaskQueue
-from registry import READ_CONSOLE, ConsoleAnswer, Registry
+from registry import (
+    ATTACH_CONSOLE,
+    READ_CONSOLE,
+    ConsoleAnswer,
+    ConsoleOutput,
+    ConsoleState,
+    Registry,
+)
 
 WAIT_S: Final = 20.0  #: longer than a worker looks at a host that hangs
 _RESEND_AFTER_S: Final = 5.0  #: a broker may lose a message
 _POLL_S: Final = 0.05
+_HEARD_EVERY_S: Final = 2.0
 
 
 def read_console(
@@ -54,3 +62,39 @@ def read_console(
     finally:
         registry.console_reads.forget(key)
     raise ConsoleUnreadError(vm_id, f"no worker answered within {wait_s:g} s")
+
+
+def next_output(
+    registry: Registry,
+    queue: TaskQueue,
+    vm_id: UUID,
+    session_id: UUID,
+    *,
+    after: int,
+    wait_s: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ConsoleOutput:
+    """Return what a guest wrote in a session, once there is something, or after a while.
+
+    Also returns when the session's state changes. Its caller counts as heard of, and while no
+    worker holds the console one is asked to.
+    """
+    sessions = registry.console_sessions
+    ends = clock() + wait_s
+    heard_at: float | None = None
+    state: ConsoleState | None = None
+    while True:
+        now = clock()
+        if heard_at is None or now >= heard_at + _HEARD_EVERY_S:
+            if sessions.heard(vm_id, session_id, after=after):
+                queue.send(ATTACH_CONSOLE, session_id)
+            heard_at = now
+        output = sessions.output(vm_id, session_id, after=after)
+        found = output.session.state
+        if output.content or found is ConsoleState.ENDED or found is not (state or found):
+            return output
+        if now >= ends:
+            return output
+        state = found
+        sleep(_POLL_S)

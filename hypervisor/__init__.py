@@ -7,6 +7,7 @@ the child processes alone (``python -m hypervisor.child``), never in this proces
 from hypervisor.connection import HostConnection
 from hypervisor.errors import HostUnreachableError, HypervisorError, OperationFailedError
 from hypervisor.model import (
+    ConsoleExchange,
     ConsoleTail,
     DomainSeen,
     DomainSpec,
@@ -21,6 +22,7 @@ from hypervisor.model import (
 from hypervisor.pool import HostConnections
 
 __all__ = [
+    "ConsoleExchange",
     "ConsoleTail",
     "DomainSeen",
     "DomainSpec",

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from hypervisor import wire
 from hypervisor.errors import HostUnreachableError, HypervisorError, OperationFailedError
-from hypervisor.model import ConsoleTail, DomainSeen, DomainSpec, HostReport, Mark
+from hypervisor.model import ConsoleExchange, ConsoleTail, DomainSeen, DomainSpec, HostReport, Mark
 
 # -P: not a module of that name in the current folder.
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child")
@@ -232,6 +232,32 @@ class HostConnection:
         args = {"vm_id": vm_id, "max_bytes": max_bytes, "after": after}
         found = self._call("console_tail", args, deadline_s)
         return ConsoleTail(content=base64.b64decode(found["content"]), end=found["end"])
+
+    def open_console(self, vm_id: str, *, force: bool, deadline_s: float | None = None) -> None:
+        """Hold the serial console of a guest that runs, one at a time on a connection.
+
+        Refused while somebody else holds it, unless ``force``: then it is taken from them.
+        """
+        self._call("console_open", {"vm_id": vm_id, "force": force}, deadline_s)
+
+    def exchange_console(
+        self, typed: bytes, *, wait_s: float, deadline_s: float | None = None
+    ) -> ConsoleExchange:
+        """Type into the console that is held, and return what the guest wrote.
+
+        Returns as soon as it wrote something, else after ``wait_s``.
+        """
+        args = {"typed": base64.b64encode(typed).decode(), "wait_s": wait_s}
+        found = self._call("console_exchange", args, deadline_s)
+        return ConsoleExchange(
+            taken=found["taken"],
+            content=base64.b64decode(found["content"]),
+            ended=found["ended"],
+        )
+
+    def release_console(self, *, deadline_s: float | None = None) -> None:
+        """Let go of the console that is held; none: nothing."""
+        self._call("console_release", {}, deadline_s)
 
     def close(self) -> None:
         """End the child. A later call starts another."""

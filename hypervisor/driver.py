@@ -12,6 +12,7 @@ from typing import Any, Final
 import libvirt
 
 from hypervisor import domain_xml, wire
+from hypervisor.consoles import Consoles
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.model import DomainSeen, DomainSpec, DomainState, HostReport, Mark, domain_name
 from hypervisor.survey import Surveyor, state_of
@@ -56,6 +57,7 @@ class LibvirtHost:
         self._opened: libvirt.virConnect | None = None
         self._surveyor = Surveyor(uri)
         self._uploads = Uploads(uri)
+        self._consoles = Consoles(uri)
         self._operations: Mapping[str, Callable[..., Any]] = {
             "report": self._report,
             "find": self._find,
@@ -72,6 +74,9 @@ class LibvirtHost:
             "delete_volume": self._delete_volume,
             "remove": self._remove,
             "console_tail": self._console_tail,
+            "console_open": self._consoles.open,
+            "console_exchange": self._consoles.exchange,
+            "console_release": self._consoles.release,
             "upload_begin": self._uploads.begin,
             "upload_send": self._uploads.send,
             "upload_end": self._uploads.end,
@@ -96,6 +101,7 @@ class LibvirtHost:
     def close(self) -> None:
         """Drop the connection, if there is one."""
         self._uploads.close()
+        self._consoles.close()
         if self._opened is not None:
             with contextlib.suppress(libvirt.libvirtError):
                 self._opened.close()

@@ -91,6 +91,15 @@ class ConsoleTail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleExchange:
+    """What came of typing into a console that is held."""
+
+    taken: int  #: bytes of what was typed that are on their way to the guest
+    content: bytes  #: what the guest wrote since the exchange before
+    ended: bool  #: the guest is off, or somebody else took its console
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DomainSpec:
     """A VM to define: what its domain XML is built from."""
 

@@ -1,8 +1,12 @@
 """The register center: the only SQL, the state machines, and plain values in and out."""
 
+from registry.audit import REFUSED
 from registry.audited import AuditedCall, audited
 from registry.center import Registry
+from registry.console_holds import ATTACH_CONSOLE, ConsoleClaim, ConsoleWork
 from registry.console_reads import READ_CONSOLE, ConsoleAnswer
+from registry.console_sessions import MAX_TYPED_BYTES, ConsoleOutput
+from registry.console_states import ConsoleSession
 from registry.errors import (
     CapacityExceededError,
     ClaimLostError,
@@ -36,6 +40,7 @@ from registry.leases import CONTROL_LEASE
 from registry.lifecycle import (
     AssignmentEvent,
     AssignmentState,
+    ConsoleState,
     CopyEvent,
     CopyState,
     HostAdmin,
@@ -131,11 +136,14 @@ from registry.upgrade import upgrade
 from registry.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
 
 __all__ = [
+    "ATTACH_CONSOLE",
     "CONTROL_LEASE",
     "DEFAULT_URI_POLICY",
     "MAX_TIMEOUT_S",
     "MAX_TTL_S",
+    "MAX_TYPED_BYTES",
     "READ_CONSOLE",
+    "REFUSED",
     "SHUTDOWN_TIMEOUT_S",
     "VMS",
     "ZONE_LABEL",
@@ -154,6 +162,11 @@ __all__ = [
     "CommittedRound",
     "ConflictError",
     "ConsoleAnswer",
+    "ConsoleClaim",
+    "ConsoleOutput",
+    "ConsoleSession",
+    "ConsoleState",
+    "ConsoleWork",
     "CopyClaim",
     "CopyEvent",
     "CopyRemoval",

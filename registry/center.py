@@ -8,7 +8,9 @@ from pathlib import Path
 from registry.assignments import Assignments
 from registry.audit import Audit
 from registry.clock import db_now
+from registry.console_holds import ConsoleHolds
 from registry.console_reads import ConsoleReads
+from registry.console_sessions import ConsoleSessions
 from registry.doctor import check
 from registry.engine import Database, database_at
 from registry.errors import SchemaOutdatedError
@@ -59,6 +61,8 @@ class Registry:
         self.assignments = Assignments(database)
         self.power = PowerSteps(database)
         self.console_reads = ConsoleReads(database)
+        self.console_sessions = ConsoleSessions(database)
+        self.console_holds = ConsoleHolds(database)
         self.rounds = Rounds(database)
         self.retention = Retention(database)
         self.events = Events(database)

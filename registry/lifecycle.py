@@ -172,6 +172,22 @@ class ImageEvent(StrEnum):
     REMOVED = "removed"
 
 
+class ConsoleState(StrEnum):
+    """Whether what a caller types reaches a VM."""
+
+    WAITING = "waiting"  #: for a worker
+    ATTACHED = "attached"
+    ENDED = "ended"
+
+
+class ConsoleEvent(StrEnum):
+    """What becomes of somebody's hold on a console."""
+
+    ATTACHED = "attached"  #: a worker holds the console
+    LOST = "lost"  #: the worker died, or its connection to the host
+    ENDED = "ended"
+
+
 class CopyState(StrEnum):
     """What is known of an image's copy on one host. A row that is gone was removed."""
 
@@ -386,6 +402,18 @@ def _copies() -> Mapping[tuple[CopyState, CopyEvent], CopyState]:
 
 
 COPY_TRANSITIONS: Final = _copies()
+
+CONSOLE_TRANSITIONS: Final[Mapping[tuple[ConsoleState, ConsoleEvent], ConsoleState]] = (
+    MappingProxyType(
+        {
+            (ConsoleState.WAITING, ConsoleEvent.ATTACHED): ConsoleState.ATTACHED,
+            (ConsoleState.WAITING, ConsoleEvent.LOST): ConsoleState.WAITING,
+            (ConsoleState.WAITING, ConsoleEvent.ENDED): ConsoleState.ENDED,
+            (ConsoleState.ATTACHED, ConsoleEvent.LOST): ConsoleState.WAITING,
+            (ConsoleState.ATTACHED, ConsoleEvent.ENDED): ConsoleState.ENDED,
+        }
+    )
+)
 
 #: Assignments in these states have, or may have, a domain on their host.
 UNRELEASED: Final = tuple(state for state in AssignmentState if state != AssignmentState.RELEASED)

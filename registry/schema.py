@@ -35,6 +35,7 @@ from registry.clock import UtcDateTime
 from registry.lifecycle import (
     FINISHED,
     AssignmentState,
+    ConsoleState,
     CopyState,
     HostAdmin,
     HostHealth,
@@ -427,6 +428,48 @@ console_reads = Table(
     Column("end_at", BigInteger),
     Column("error", Text),
     Index(None, "asked_at"),
+)
+
+# Who types on a console. While it is not over the row is the workers' message.
+console_sessions = Table(
+    "console_sessions",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("vm_id", Uuid, ForeignKey("vms.id"), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("forced", Boolean(create_constraint=False), nullable=False),
+    Column("opened_at", UtcDateTime, nullable=False),
+    Column("heard_at", UtcDateTime, nullable=False),
+    Column("sent_at", UtcDateTime),
+    Column("reason", Text),
+    Column("next_input", BigInteger, nullable=False),
+    Column("output_end", BigInteger, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("claim_owner", Text),
+    Column("claim_until", UtcDateTime),
+    _one_of("state", ConsoleState),
+    Index(
+        "uq_console_sessions_vm_id", "vm_id", unique=True, **_unless([ConsoleState.ENDED], "state")
+    ),
+    Index(None, "heard_at"),
+)
+
+# What was typed and did not reach the guest yet: deleted as a worker takes it.
+console_inputs = Table(
+    "console_inputs",
+    metadata,
+    Column("session_id", Uuid, ForeignKey("console_sessions.id"), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
+# What the guest wrote and nobody read yet: deleted as it is read, the oldest first.
+console_outputs = Table(
+    "console_outputs",
+    metadata,
+    Column("session_id", Uuid, ForeignKey("console_sessions.id"), primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    Column("content", LargeBinary, nullable=False),
 )
 
 rounds = Table(

@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, or_, select, update
 
 from registry.access import HOST_COLUMNS, OUT_OF_REACH, to_access
+from registry.console_states import forget_silent
 from registry.events import event_row, record
 from registry.image_copies import lacks_image
 from registry.image_imports import due_imports
@@ -51,11 +52,12 @@ def due(
     first of all since builds wait for them; images to fetch; leftovers. Not on
     hosts out of reach or retired. What was sent less than ``resend_after_s`` ago is
     given time; what was never sent goes first, then what was sent longest ago. With
-    ``host_id``, of that host alone.
+    ``host_id``, of that host alone; else consoles that nobody uses any more end, too.
     """
     stale = now - timedelta(seconds=resend_after_s)
     found = _due_copies(connection, limit, now, stale, host_id)
     if host_id is None:
+        forget_silent(connection, now=now)
         imports = due_imports(connection, limit - len(found), now=now, stale=stale)
         found += [Due(task=IMPORT_IMAGE, id=key) for key in imports]
     waiting = (

@@ -23,6 +23,7 @@ from registry.ids import uuid7
 from registry.process import Check, ProcessMetrics, database_check, listening
 from registry.settings import celery_config
 from workers.broker import reading_the_filesystem
+from workers.console_threads import ConsoleThreads
 from workers.context import WorkerContext
 from workers.gate import Gate
 from workers.metrics import TaskMetrics
@@ -83,6 +84,10 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
     """Open what the tasks work with; closing kills what still talks to a host."""
     registry = Registry.connect(settings.resolved_database_url())
     connections = HostConnections(deadline_s=settings.call_deadline_s)
+    console_connections = HostConnections(
+        limit=settings.console_threads, deadline_s=settings.call_deadline_s
+    )
+    consoles = ConsoleThreads(console_connections, limit=settings.console_threads)
     try:
         yield WorkerContext(
             registry=registry,
@@ -93,6 +98,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
                 wait_s=settings.lane_wait_s,
             ),
             store=settings.resolved_image_store(),
+            consoles=consoles,
             image_urls=settings.image_urls,
             owner=f"{socket.gethostname()}:{os.getpid()}:{uuid7().hex[-8:]}",
             lease_s=settings.lease_s,
@@ -105,6 +111,8 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
             send=lambda due: _send(app, due),
         )
     finally:
+        consoles.join(within_s=settings.stop_grace_s)
+        console_connections.close()
         connections.close()
         registry.close()
 

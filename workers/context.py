@@ -10,6 +10,7 @@ from uuid import UUID
 
 from registry import Claim, Due, ImageStore, Registry
 from registry.faults import checkpoint
+from workers.console_threads import ConsoleThreads
 from workers.errors import StoppingError
 from workers.gate import Gate
 
@@ -33,6 +34,7 @@ class WorkerContext:
     store: ImageStore
     owner: str
     lease_s: float
+    consoles: ConsoleThreads | None = None  #: None: others hold consoles
     image_urls: Collection[str] = ()  #: within which images may be fetched
     look_deadline_s: float = 10.0  #: of the first look at a host, so that a hung one costs little
     piece_deadline_s: float = 20.0  #: of each piece of an upload

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from hypervisor import ConsoleTail, DomainSeen, DomainSpec, Mark
+from hypervisor import ConsoleExchange, ConsoleTail, DomainSeen, DomainSpec, Mark
 
 
 class HostDriver(Protocol):
@@ -83,6 +83,17 @@ class HostDriver(Protocol):
         self, vm_id: str, max_bytes: int, *, after: int = 0, deadline_s: float | None = None
     ) -> ConsoleTail:
         """Return the last bytes of a domain's serial log, of those after ``after``."""
+
+    def open_console(self, vm_id: str, *, force: bool, deadline_s: float | None = None) -> None:
+        """Hold a domain's console; refused if another holds it, unless ``force``."""
+
+    def exchange_console(
+        self, typed: bytes, *, wait_s: float, deadline_s: float | None = None
+    ) -> ConsoleExchange:
+        """Type into the console that is held, and return what the guest wrote."""
+
+    def release_console(self, *, deadline_s: float | None = None) -> None:
+        """Let go of the console that is held."""
 
     def delete_volume(self, pool: str, name: str) -> None:
         """Delete a volume; nothing if it is absent."""

@@ -12,6 +12,9 @@ class WorkerSettings(SharedSettings):
 
     concurrency: PositiveInt = Field(4, description="Threads, each doing one build or removal.")
     lanes_per_host: PositiveInt = Field(2, description="Threads that one host may occupy.")
+    console_threads: PositiveInt = Field(
+        8, description="Consoles that callers may type on through one worker at a time."
+    )
     call_deadline_s: PositiveFloat = Field(
         60, description="After it the child process that talks to the host is killed."
     )

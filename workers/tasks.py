@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 from celery import Celery
 
-from workers import builds, consoles, imports, power, removals, uploads
+from workers import builds, console_sessions, consoles, imports, power, removals, uploads
 from workers.context import Outcome, WorkerContext
 from workers.metrics import TaskMetrics
 
@@ -26,6 +26,7 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], Outcome]]]]
         "delete_vm": ("assignment_id", removals.delete),
         "switch_power": ("vm_id", power.switch),
         "read_console": ("read_id", consoles.read),
+        "attach_console": ("session_id", console_sessions.attach),
         "remove_leftover": ("leftover_id", removals.remove_leftover),
         "upload_image": ("copy_id", uploads.upload),
         "import_image": ("image_id", imports.fetch),

@@ -1,16 +1,17 @@
-"""`fuga console`: what a VM writes on its serial console, wherever it runs."""
+"""`fuga console`: a VM's serial console, wherever it runs: to type there, or to read."""
 
 from __future__ import annotations
 
 import base64
 import codecs
 import contextlib
+import sys
 import time
 from typing import Annotated, Any
 
 import typer
 
-from controller.cli.errors import BadInputError
+from controller.cli.errors import BadInputError, CliError
 from controller.cli.output import print_json
 from controller.cli.session import Session, with_session
 from controller.cli.targets import find_target
@@ -30,24 +31,43 @@ class PlainText:
         return "".join(each for each in text if each in "\n\t" or each.isprintable())
 
 
+ReadOnlyOption = Annotated[
+    bool, typer.Option("--read-only", help="Show what it writes, and type nothing.")
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Take the console from whoever types there now.")
+]
+
+
 @with_session
 def console(
     session: Session,
     vm: Annotated[str, typer.Argument(metavar="VM", help="Name, id or the end of it.")],
     log: Annotated[bool, typer.Option("--log", help="Print the last 64 KiB, and end.")] = False,
+    read_only: ReadOnlyOption = False,
+    force: ForceOption = False,
 ) -> None:
-    """Show what a VM writes on its serial console, until Ctrl-C; or with --log what it wrote."""
+    """Attach to a VM's serial console: type there, until Ctrl-]; or read it, until Ctrl-C."""
     target = find_target(session.api, vm)
     if target.kind != "vm":
         raise BadInputError(f"{vm!r} is a request: name one of its VMs, such as {vm}-1")
     path = f"{target.path}/console"
+    if force and (log or read_only or session.json):
+        raise BadInputError("--force is for typing: leave out --log, --read-only and -o")
+    if not (log or read_only or session.json):
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            _attach(session, path, force=force)
+            return
+        if force:
+            raise BadInputError("--force is for typing, which needs a terminal")
+        typer.echo("fuga: this is no terminal, so the console is only shown", err=True)
     answer = session.api.get(path)
     if session.json:
         print_json(answer)
         return
     plain = PlainText()
-    _print(plain, answer)
     with contextlib.suppress(KeyboardInterrupt):
+        _print(plain, answer)
         while not log:
             time.sleep(_FOLLOW_EVERY_S)
             answer = session.api.get(path, after=answer["end"])
@@ -56,3 +76,12 @@ def console(
 
 def _print(plain: PlainText, answer: dict[str, Any]) -> None:
     typer.echo(plain.of(base64.b64decode(answer["content"])), nl=False)
+
+
+def _attach(session: Session, path: str, *, force: bool) -> None:
+    from controller.cli.attached import Attached  # noqa: PLC0415 - needs the client, as api does
+
+    attached = Attached(session.api, path, stdin=sys.stdin.fileno(), stdout=sys.stdout.fileno())
+    reason = attached.run(force=force)
+    if reason is not None:
+        raise CliError(reason)

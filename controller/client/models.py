@@ -54,6 +54,40 @@ class ConsoleRead(TypedDict):
     vm: str
 
 
+class ConsoleSaid(TypedDict):
+    """What a guest wrote since a console was attached."""
+
+    content: str
+    end: int
+    session: ConsoleSession
+    start: int
+
+
+class ConsoleSession(TypedDict):
+    """A caller's hold on a VM's console."""
+
+    id: str
+    next_input: int
+    reason: str | None
+    state: ConsoleState
+    vm: str
+
+
+class ConsoleSessionInput(TypedDict):
+    """How a console is taken hold of."""
+
+    force: NotRequired[bool]
+
+
+ConsoleState: TypeAlias = Literal["waiting", "attached", "ended"]
+
+
+class ConsoleTyped(TypedDict):
+    """Something typed."""
+
+    content: str
+
+
 CopyState: TypeAlias = Literal["absent", "uploading", "present", "failed", "removing"]
 
 

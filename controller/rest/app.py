@@ -26,6 +26,7 @@ from controller.rest.problems import problem_handler
 from controller.rest.routers import (
     audit,
     capacity,
+    consoles,
     events,
     health,
     hosts,
@@ -129,6 +130,7 @@ def create_app(
     for module in (
         requests,
         vms,
+        consoles,
         power,
         vm_types,
         images,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextvars
+import re
 import time
+from contextlib import nullcontext
 from typing import Final
 from urllib.parse import quote
 
@@ -14,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from controller.rest.auth import READING
 from controller.rest.limits import address_of
 from controller.rest.paths import PROTECTED_PREFIX, is_protected
-from registry import AuditedCall, Registry, RegistryError, audited
+from registry import REFUSED, AuditedCall, Registry, RegistryError, audited
 
 MAX_PATH: Final = 500
 MAX_SUBJECT: Final = 64
@@ -22,6 +24,8 @@ TOO_MANY: Final = 429
 #: Of calls that are refused because there are too many, one gets a row in so long.
 TOLD_EVERY_S: Final = 60.0
 MAX_KEYS: Final = 10_000
+#: Each key that is pressed at a console. That it was opened is in the audit, and refusals are.
+TYPING: Final = re.compile(r"/v1/vms/[^/]+/console/sessions/[^/]+/input/[^/]+")
 
 log = structlog.get_logger(__name__)
 
@@ -43,11 +47,14 @@ class AuditTrail:
             method=scope["method"][:16], path=_path(scope), address=address_of(scope)
         )
         scope.setdefault("state", {})["audited"] = call
+        typing = TYPING.fullmatch(scope["path"]) is not None
         finished = False
 
         async def finish(status: int | None) -> None:
             nonlocal finished
             finished = True
+            if typing and status not in REFUSED:
+                return
             _complete(call, scope)
             # A context of its own: what the call's writes rest on is not for this one.
             await run_in_threadpool(contextvars.Context().run, self._finish, call, status)
@@ -58,7 +65,7 @@ class AuditTrail:
             await send(message)
 
         try:
-            with audited(call):
+            with nullcontext() if typing else audited(call):
                 await self.app(scope, receive, send_when_recorded)
         finally:
             if not finished:  # the caller went away, and whatever was done stays done

@@ -17,6 +17,7 @@ from registry.process import ProcessMetrics
 MAX_BODY_BYTES: Final = 256 * 1024
 MAX_REPLAYS: Final = 2
 MAX_CONSOLE_READS: Final = 8
+MAX_CONSOLE_WAITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,10 @@ class Services:
     #: each waits for a worker, in a thread that other calls want too
     console_reads: threading.Semaphore = field(
         default_factory=lambda: threading.Semaphore(MAX_CONSOLE_READS)
+    )
+    #: the same of those who type; beyond it they are answered at once, and ask again
+    console_waits: threading.Semaphore = field(
+        default_factory=lambda: threading.Semaphore(MAX_CONSOLE_WAITS)
     )
 
     def image_store(self) -> ImageStore:

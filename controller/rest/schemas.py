@@ -19,6 +19,8 @@ from controller.standings import Effect, Standing
 from registry import (
     MAX_TIMEOUT_S,
     MAX_TTL_S,
+    MAX_TYPED_BYTES,
+    ConsoleSession,
     Event,
     ImageCopy,
     MembershipRule,
@@ -449,6 +451,37 @@ class ConsoleQuery(BaseModel):
     )
 
 
+class ConsoleSessionInput(BaseModel):
+    """How a console is taken hold of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    force: bool = Field(False, description="Also from whoever types there now.")
+
+
+class ConsoleSaidQuery(BaseModel):
+    """How much of a session, and how long to wait for it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    after: Annotated[int, Field(ge=0, le=MAX_BIGINT)] = Field(
+        0, description="The `end` of the call before."
+    )
+    wait_s: Annotated[float, Field(ge=0, le=5)] = Field(
+        0, description="How long to wait for more, if there is nothing."
+    )
+
+
+class ConsoleTyped(BaseModel):
+    """Something typed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    content: Annotated[str, Field(min_length=1, max_length=4 * -(-MAX_TYPED_BYTES // 3))] = Field(
+        description=f"Base64 of 1 to {MAX_TYPED_BYTES} bytes, which reach the guest as they are."
+    )
+
+
 class SshKeysQuery(PageQuery):
     """Which public keys."""
 
@@ -549,6 +582,15 @@ class ConsoleRead(BaseModel):
     vm: UUID
     content: str = Field(description="Base64 of the bytes as they are.")
     end: int = Field(description="Of all that it wrote: `after` of the next call.")
+
+
+class ConsoleSaid(BaseModel):
+    """What a guest wrote since a console was attached."""
+
+    session: ConsoleSession
+    start: int = Field(description="Beyond `after`: what lies between nobody read in time.")
+    content: str = Field(description="Base64 of the bytes as they are.")
+    end: int = Field(description="`after` of the next call.")
 
 
 class EventsPage(BaseModel):

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from controller.rest.auth import Caller
 from controller.rest.schemas import RoundDetail
-from registry import Event, Image, Network, Page, Request, RoundSummary, Vm
+from registry import ConsoleSession, Event, Image, Network, Page, Request, RoundSummary, Vm
 
 T = TypeVar("T")
 
@@ -61,6 +61,13 @@ def told_network(network: Network, caller: Caller) -> Network:
     if caller.is_operator:
         return network
     return dataclasses.replace(network, default=None, hosts={})
+
+
+def told_session(session: ConsoleSession, caller: Caller) -> ConsoleSession:
+    """Leave out URIs of hosts."""
+    if caller.is_operator:
+        return session
+    return dataclasses.replace(session, reason=_without_uris(session.reason))
 
 
 def told_text(text: str, caller: Caller) -> str:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from controller.rest import create_app
-from registry import ConsoleAnswer, Registry
+from registry import ATTACH_CONSOLE, READ_CONSOLE, ConsoleAnswer, Registry
 from tests.e2e.conftest import Api
 from tests.http_client import a_client
 from tests.problems import places, the_problem
@@ -111,3 +111,106 @@ def test_more_than_there_is_cannot_be_asked_for(api: Api, vm: str, name: str, va
     answer = api.tenant_a.get(f"/v1/vms/{vm}/console", params={name: value})
 
     assert places(the_problem(answer, 422, "invalid")) == [name]
+
+
+class Attaching(Worker):
+    """Holds consoles as well: the guest repeats what it hears, in capitals."""
+
+    def send(self, task: str, row_id: UUID) -> None:
+        if task == READ_CONSOLE:
+            super().send(task, row_id)
+            return
+        assert task == ATTACH_CONSOLE
+        work = self._registry.console_holds.claim(row_id, "w1", 60)
+        assert work is not None
+        self._registry.console_holds.attached(work.claim)
+        self.claim = work.claim
+
+    def answer(self) -> None:
+        self._registry.console_holds.told(
+            self.claim, self._registry.console_holds.take(self.claim).upper()
+        )
+
+
+def typed(content: bytes) -> dict[str, str]:
+    return {"content": base64.b64encode(content).decode()}
+
+
+def test_a_tenant_types_on_its_console_and_reads_the_answer(api: Api, vm: str):
+    worker = Attaching(api.registry)
+    tenant = served_to(api, api.tenant_a, queue=worker)
+
+    opened = tenant.post(f"/v1/vms/{vm}/console/sessions", json={})
+    path = f"/v1/vms/{vm}/console/sessions/{opened.json()['id']}"
+    waits = opened.json()
+    first = tenant.get(path).json()
+    attached = tenant.get(path).json()
+    for _ in range(2):  # the second time because the answer was lost
+        assert tenant.put(f"{path}/input/1", json=typed(b"hello")).status_code == 200
+    worker.answer()
+    said = tenant.get(path, params={"wait_s": 5}).json()
+    on = tenant.get(path, params={"after": said["end"]}).json()
+    closed = tenant.delete(path)
+    over = tenant.get(path).json()
+
+    assert (opened.status_code, waits["state"], waits["next_input"]) == (201, "waiting", 1)
+    assert first["session"]["state"] == attached["session"]["state"] == "attached"
+    assert base64.b64decode(said["content"]) == b"HELLO"
+    assert (on["content"], on["start"], on["end"]) == ("", 5, 5)
+    assert closed.status_code == 204
+    assert (over["session"]["state"], over["session"]["reason"]) == ("ended", "it was closed")
+    audited = api.operator.get("/v1/audit").json()["items"]
+    assert [each["method"] for each in audited] == ["DELETE", "POST"]  # the latest first
+    assert base64.b64encode(b"hello").decode() not in str(audited)
+
+
+def test_a_key_that_may_not_be_pressed_is_in_the_audit(api: Api, vm: str):
+    path = f"/v1/vms/{vm}/console/sessions/{uuid.uuid4()}/input/1"
+    stranger = a_client(create_app(api.registry), token="not-a-token")
+
+    the_problem(stranger.put(path, json=typed(b"x")), 401, "unauthorized")
+
+    [refused] = api.operator.get("/v1/audit", params={"refused": "true"}).json()["items"]
+    assert (refused["method"], refused["status"]) == ("PUT", 401)
+
+
+def test_a_console_is_held_by_one_until_another_takes_it(api: Api, vm: str):
+    tenant = served_to(api, api.tenant_a, queue=Attaching(api.registry))
+    path = f"/v1/vms/{vm}/console/sessions"
+    first = tenant.post(path, json={}).json()["id"]
+
+    refused = the_problem(tenant.post(path, json={}), 409, "conflict")
+    second = tenant.post(path, json={"force": True})
+
+    assert "taken by force" in refused["detail"]
+    assert second.status_code == 201
+    assert tenant.get(f"{path}/{first}").json()["session"]["state"] == "ended"
+    late = tenant.put(f"{path}/{first}/input/1", json=typed(b"x"))
+    assert "somebody else took" in the_problem(late, 409, "conflict")["detail"]
+
+
+def test_nobody_types_to_the_vms_of_others(api: Api, vm: str):
+    tenant = served_to(api, api.tenant_a, queue=Attaching(api.registry))
+    stranger = served_to(api, api.tenant_b, queue=Attaching(api.registry))
+    key = tenant.post(f"/v1/vms/{vm}/console/sessions", json={}).json()["id"]
+    path = f"/v1/vms/{vm}/console/sessions/{key}"
+
+    for refused in (
+        stranger.post(f"/v1/vms/{vm}/console/sessions", json={"force": True}),
+        stranger.get(path),
+        stranger.put(f"{path}/input/1", json=typed(b"x")),
+        stranger.delete(path),
+        tenant.get(f"/v1/vms/{vm}/console/sessions/{uuid.uuid4()}"),
+    ):
+        the_problem(refused, 404, "not_found")
+
+
+@pytest.mark.parametrize("content", ["", "not base64!", "A" * 5465])
+def test_what_is_typed_is_checked_and_never_quoted(api: Api, vm: str, content: str):
+    tenant = served_to(api, api.tenant_a, queue=Attaching(api.registry))
+    key = tenant.post(f"/v1/vms/{vm}/console/sessions", json={}).json()["id"]
+
+    answer = tenant.put(f"/v1/vms/{vm}/console/sessions/{key}/input/1", json={"content": content})
+
+    assert places(the_problem(answer, 422, "invalid")) == ["#/content"]
+    assert not content or content[:11] not in answer.text

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hypervisor import (
+    ConsoleExchange,
     ConsoleTail,
     DomainSeen,
     DomainSpec,
@@ -70,6 +71,8 @@ class FakeHypervisor:
         self.started: list[str] = []  #: vm ids, once per start of a domain
         self.deaf: set[str] = set()  #: vm ids whose guests ignore the power button
         self.closed = False
+        self.held_console: str | None = None  #: the VM's whose console is held
+        self._heard = b""  #: of a line that has not ended
         self._volume_of: dict[str, tuple[str, str]] = {}  #: domain uuid: pool, volume
         self._faults: dict[str, list[Fault]] = defaultdict(list)
         self._before: dict[str, Callable[[], None]] = {}
@@ -223,6 +226,18 @@ class FakeHypervisor:
         deadline_s: float | None = None,
     ) -> ConsoleTail:
         return self._do("console_tail", vm_id, lambda: self._console_tail(vm_id, max_bytes, after))
+
+    def open_console(self, vm_id: str, *, force: bool, deadline_s: float | None = None) -> None:
+        self._do("open_console", vm_id, lambda: self._open_console(vm_id, force))
+
+    def exchange_console(
+        self, typed: bytes, *, wait_s: float, deadline_s: float | None = None
+    ) -> ConsoleExchange:
+        held = self.held_console or "none"
+        return self._do("exchange_console", held, lambda: self._exchange_console(typed))
+
+    def release_console(self, *, deadline_s: float | None = None) -> None:
+        self._do("release_console", self.held_console or "none", self._release_console)
 
     def close(self) -> None:
         self.closed = True
@@ -395,6 +410,29 @@ class FakeHypervisor:
         log = self.consoles.get(vm_id, b"")
         start = max(0, len(log) - max_bytes, after if after <= len(log) else 0)
         return ConsoleTail(content=log[start:], end=len(log))
+
+    def _open_console(self, vm_id: str, force: bool) -> None:
+        if self._expect("open_console", vm_id).state is DomainState.STOPPED:
+            raise OperationFailedError("open_console", "domain is not running", 55)
+        if self.held_console is not None and not force:
+            raise OperationFailedError("open_console", "Active console session exists", 9)
+        self.held_console, self._heard = vm_id, b""
+
+    def _exchange_console(self, typed: bytes) -> ConsoleExchange:
+        """The guest answers each line, like the guest of the lab; it is off: the end."""
+        held = self.held_console
+        if held is None:
+            raise OperationFailedError("exchange_console", "none is held here")
+        if held not in self.domains or self.domains[held].state is DomainState.STOPPED:
+            self.held_console = None
+            return ConsoleExchange(taken=0, content=b"", ended=True)
+        *lines, self._heard = (self._heard + typed).split(b"\r")
+        answers = b"".join(b"LAB-GUEST-HEARD " + line + b"\r\n" for line in lines)
+        self.consoles[held] = self.consoles.get(held, b"") + answers
+        return ConsoleExchange(taken=len(typed), content=answers, ended=False)
+
+    def _release_console(self) -> None:
+        self.held_console = None
 
     def _delete_volume(self, pool: str, name: str) -> None:
         self._check_pool("delete_volume", pool)

@@ -13,6 +13,7 @@ import pytest
 from tests.builders import a_public_key
 from tests.kill_nine import domains, hosts_file, volumes
 from tests.running import eventually, running_fuga
+from tests.terminal import at_a_terminal
 
 pytestmark = [pytest.mark.qemu, pytest.mark.sqlite, pytest.mark.slow]
 
@@ -95,6 +96,13 @@ def test_a_guest_reads_its_seed(lab, fuga, tmp_path):
         "address": "10.77.0.2/24",
     }
     assert f"SEED {seed}" in fuga.cli("--as", "a", "console", "my.web-1", "--log").stdout
+    with at_a_terminal("--as", "a", "console", "my.web-1", env=fuga.environment()) as terminal:
+        terminal.until(b"[fuga: attached]")
+        terminal.type(b"is anybody there?\r")
+        terminal.until(b"LAB-GUEST-HEARD is anybody there?\r\n")
+        terminal.type(b"\x1d")
+        assert terminal.ended() == 0
+        assert terminal.settings() == terminal.before
     assert vm["address"] == "10.77.0.2"
     assert vm["mac"] in virsh(lab.hosts[int(vm["host"].removeprefix("kvm-")) - 1].uri, vm["id"])
     fuga.cli("rm", "my.web", "--wait")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Security
 
-from controller.consoles import read_console
-from controller.errors import ConsoleUnreadError
 from controller.explain import VmExplanation, explain_vm
 from controller.rest.auth import AnyCaller, Caller, bearer
-from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.dependencies import GivenRegistry
 from controller.rest.openapi import problems
-from controller.rest.schemas import ConsoleQuery, ConsoleRead, PageOf, VmChange, VmsQuery
-from controller.rest.telling import told_page, told_text, told_vm
-from registry import ConflictError, NotFoundError, Page, Registry, Vm
+from controller.rest.schemas import PageOf, VmChange, VmsQuery
+from controller.rest.telling import told_page, told_vm
+from registry import NotFoundError, Page, Registry, Vm
 
 router = APIRouter(prefix="/vms", tags=["vms"], dependencies=[Security(bearer)])
 
@@ -65,33 +62,6 @@ def explain_a_vm(vm_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> VmE
     """Tell why a VM is on its host, with the combinations that the host weighed."""
     own_vm(registry, vm_id, caller)
     return explain_vm(registry, vm_id, operator=caller.is_operator)
-
-
-@router.get("/{vm_id}/console", response_model=ConsoleRead, responses=problems(404, 409, 504))
-def read_a_console(
-    vm_id: UUID,
-    query: Annotated[ConsoleQuery, Query()],
-    caller: AnyCaller,
-    services: GivenServices,
-) -> ConsoleRead:
-    """Read the last of what a VM wrote on its serial console. A worker reads it on the host."""
-    own_vm(services.registry, vm_id, caller)
-    if not services.console_reads.acquire(blocking=False):
-        raise ConflictError("many consoles are being read; try again in a moment")
-    try:
-        read = read_console(
-            services.registry,
-            services.queue,
-            vm_id,
-            max_bytes=query.bytes,
-            after=query.after,
-            wait_s=services.console_wait_s,
-        )
-    except ConsoleUnreadError as error:
-        raise ConsoleUnreadError(vm_id, told_text(error.reason, caller)) from error
-    finally:
-        services.console_reads.release()
-    return ConsoleRead(vm=vm_id, content=base64.b64encode(read.content).decode(), end=read.end)
 
 
 def own_vm(registry: Registry, vm_id: UUID, caller: Caller) -> Vm:

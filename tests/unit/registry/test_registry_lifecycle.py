@@ -76,6 +76,12 @@ GRIDS = {
     failed     -         -       removed
     removed    -         -       -
     """,
+    "CONSOLE": """
+              attached  lost     ended
+    waiting   attached  waiting  ended
+    attached  -         waiting  ended
+    ended     -         -        -
+    """,
     "COPY": """
               claimed   reclaimed uploaded interrupted refused wanted missing image_removed
     absent    uploading -         -        -           -       -      -       removing
@@ -102,6 +108,7 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
         lifecycle.HostHealth.ENROLLING,
     ),
     "IMAGE": (lifecycle.ImageState, lifecycle.ImageEvent, lifecycle.ImageState.IMPORTING),
+    "CONSOLE": (lifecycle.ConsoleState, lifecycle.ConsoleEvent, lifecycle.ConsoleState.WAITING),
     "COPY": (lifecycle.CopyState, lifecycle.CopyEvent, lifecycle.CopyState.ABSENT),
 }
 TERMINAL = {
@@ -113,6 +120,7 @@ TERMINAL = {
     "HOST_ADMIN": {"retired"},
     "HOST_HEALTH": set(),
     "IMAGE": {"removed"},
+    "CONSOLE": {"ended"},
     "COPY": {"removing"},
 }
 

@@ -1,0 +1,94 @@
+"""Speak with a guest over its serial console. Runs in the child process only.
+
+libvirt hands out a console as a stream: what the guest writes from now on, and what is typed to
+it. It has no history (`HostConnection.console_tail` reads that from the log), and one holder.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import libvirt
+
+from hypervisor.errors import HostUnreachableError, OperationFailedError
+
+_LOOK_EVERY_S: Final = 0.005
+_PIECE_BYTES: Final = 1 << 14
+#: What one exchange brings at most: the rest waits for the next.
+_MOST_BYTES: Final = 1 << 16
+_NOT_NOW: Final = -2  #: what a stream answers that would have to wait
+
+
+@dataclass(slots=True)
+class _Console:
+    conn: libvirt.virConnect
+    stream: libvirt.virStream
+
+
+class Consoles:
+    """The console that is held on one host, one at a time."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._current: _Console | None = None
+
+    def open(self, conn: libvirt.virConnect, *, vm_id: str, force: bool) -> None:
+        """Hold the console of a guest that runs; ``force``: take it from whoever holds it."""
+        self.close()
+        domain = conn.lookupByUUIDString(vm_id)
+        stream = conn.newStream(libvirt.VIR_STREAM_NONBLOCK)
+        domain.openConsole(None, stream, libvirt.VIR_DOMAIN_CONSOLE_FORCE if force else 0)
+        self._current = _Console(conn, stream)
+
+    def exchange(self, conn: libvirt.virConnect, *, typed: str, wait_s: float) -> Mapping[str, Any]:
+        """Type into it, and return what it wrote once there is something, or after a while."""
+        stream = self._held(conn).stream
+        left = memoryview(base64.b64decode(typed))
+        taken, pieces, size = 0, list[bytes](), 0
+        deadline = time.monotonic() + wait_s
+        while True:
+            if taken < len(left):
+                sent = stream.send(bytes(left[taken : taken + _PIECE_BYTES]))
+                taken += max(0, sent)
+            piece = stream.recv(_PIECE_BYTES)
+            if piece == _NOT_NOW:
+                if pieces or time.monotonic() >= deadline:
+                    return _told(taken, pieces, ended=False)
+                time.sleep(_LOOK_EVERY_S)
+            elif not piece:
+                self.close()
+                return _told(taken, pieces, ended=True)
+            else:
+                pieces.append(piece)
+                size += len(piece)
+                if size >= _MOST_BYTES:
+                    return _told(taken, pieces, ended=False)
+
+    def release(self, _: libvirt.virConnect) -> None:
+        """Let go of it."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of what is held, if anything is."""
+        console, self._current = self._current, None
+        if console is not None:
+            with contextlib.suppress(libvirt.libvirtError):
+                console.stream.abort()
+
+    def _held(self, conn: libvirt.virConnect) -> _Console:
+        if self._current is None:
+            raise OperationFailedError("console", "none is held here")
+        if self._current.conn is not conn:
+            self.close()
+            raise HostUnreachableError(self._uri, "the connection broke while a console was held")
+        return self._current
+
+
+def _told(taken: int, pieces: list[bytes], *, ended: bool) -> Mapping[str, Any]:
+    content = base64.b64encode(b"".join(pieces)).decode()
+    return {"taken": taken, "content": content, "ended": ended}
