@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from controller.obstacles import what_would_help
 from controller.round_inputs import decode_inputs
 from placement import SHARE_TOLERANCE
-from registry import Registry, Request, RequestState, RoundRecord, Vm, Waiting
+from registry import (
+    Registry,
+    Request,
+    RequestState,
+    RoundRecord,
+    SlotLoopState,
+    SlotLoopStatus,
+    Vm,
+    Waiting,
+)
 
 _WAITS = (RequestState.PENDING, RequestState.PARTLY_PLACED)
 _PAGE = 500
@@ -84,6 +94,14 @@ class ShareExplanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PauseExplanation:
+    """Nothing is decided at all: an operator wants that."""
+
+    since: datetime | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingExplanation:
     """Why VMs of a request were left out of the last round that looked at it."""
 
@@ -103,6 +121,7 @@ class WaitingExplanation:
     would_help: tuple[str, ...] = ()  #: what would have to change for one more VM
     share: ShareExplanation | None = None
     quotas: tuple[QuotaExplanation, ...] = ()
+    paused: PauseExplanation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +188,8 @@ def explain_request(registry: Registry, request_id: UUID, *, operator: bool) -> 
     request = registry.requests.get(request_id)
     waiting = None
     if request.state in _WAITS:
-        waiting = _waiting(request, operator=operator)
+        status = registry.slot_loop.get()
+        waiting = _while_paused(_waiting(request, operator=operator), status)
     return RequestExplanation(
         request=request.id,
         name=request.name,
@@ -268,6 +288,16 @@ def _waiting(request: Request, *, operator: bool) -> WaitingExplanation:
         quotas=tuple(QuotaExplanation(**each) for each in told.detail.get("quota", ())),
     )
     return replace(explanation, message=_message(explanation))
+
+
+def _while_paused(waiting: WaitingExplanation, status: SlotLoopStatus) -> WaitingExplanation:
+    if status.state is not SlotLoopState.PAUSED:
+        return waiting
+    return replace(
+        waiting,
+        message=f"no slot is decided now, the operator says: {status.reason}; {waiting.message}",
+        paused=PauseExplanation(since=status.changed_at, reason=status.reason),
+    )
 
 
 def _share(share: Mapping[str, float] | None) -> ShareExplanation | None:

@@ -62,6 +62,7 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "strangers": ("Domains on hosts that are not ours.", ()),
     "lease_held": ("1 while the holder's lease of the control centre is live.", ("holder",)),
     "lease_epoch": ("Epoch of the control centre's lease.", ()),
+    "slot_loop_paused": ("1 while an operator wants no slot decided.", ()),
     "last_round": ("Number of the newest round.", ()),
     "last_round_age_seconds": ("Since its slot began; idle slots leave no round.", ()),
     "last_round_placed": ("VMs that it placed.", ()),
@@ -188,6 +189,7 @@ def _tell_rounds(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:
         live = fleet.lease.expires_at > fleet.now
         found["lease_held"].add_metric((fleet.lease.holder,), float(live))
         found["lease_epoch"].add_metric((), fleet.lease.epoch)
+    found["slot_loop_paused"].add_metric((), float(fleet.paused))
     last = fleet.last_round
     if last is not None:
         age_s = max(0.0, (fleet.now - last.slot_start_at).total_seconds())

@@ -26,7 +26,14 @@ from controller.settings import ControllerSettings
 from controller.zones import NamedPolicy
 from placement import policy_by_name
 from placement.patience import Patience
-from registry import Lease, Registry, StaleEpochError, checkpoint, configure_logging
+from registry import (
+    Lease,
+    Registry,
+    SlotLoopPausedError,
+    StaleEpochError,
+    checkpoint,
+    configure_logging,
+)
 from registry.process import ProcessMetrics, database_check, listening
 
 log = structlog.get_logger()
@@ -100,6 +107,9 @@ class SlotLoop:
         except StaleEpochError:
             self._metrics.slot("lease_lost")
             self._leadership.lost(lease)
+        except SlotLoopPausedError as error:
+            self._metrics.slot("paused")
+            log.info("slot_paused", reason=error.reason)
         except SlotSkippedError as error:
             self._metrics.slot("skipped")
             log.error("slot_skipped", alert=True, reasons=error.reasons)

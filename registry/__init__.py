@@ -28,6 +28,7 @@ from registry.errors import (
     RegistryUnavailableError,
     RoundPurgedError,
     SchemaOutdatedError,
+    SlotLoopPausedError,
     StaleEpochError,
     UriRefusedError,
 )
@@ -53,6 +54,8 @@ from registry.lifecycle import (
     PowerState,
     RequestEvent,
     RequestState,
+    SlotLoopEvent,
+    SlotLoopState,
     VmDesired,
     VmDesiredEvent,
     VmObserved,
@@ -113,6 +116,7 @@ from registry.records import (
     RoundRecord,
     RoundSummary,
     Rules,
+    SlotLoopStatus,
     SpreadView,
     SshKey,
     StoredAnswer,
@@ -131,6 +135,7 @@ from registry.resources import VMS
 from registry.retention import Periods, Purged
 from registry.rules import ZONE_LABEL, allows, check_rules, zone_of
 from registry.settings import SharedSettings, celery_config
+from registry.slot_loop import MAX_REASON_LENGTH
 from registry.subnets import Subnet
 from registry.upgrade import upgrade
 from registry.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
@@ -139,6 +144,7 @@ __all__ = [
     "ATTACH_CONSOLE",
     "CONTROL_LEASE",
     "DEFAULT_URI_POLICY",
+    "MAX_REASON_LENGTH",
     "MAX_TIMEOUT_S",
     "MAX_TTL_S",
     "MAX_TYPED_BYTES",
@@ -245,6 +251,10 @@ __all__ = [
     "Rules",
     "SchemaOutdatedError",
     "SharedSettings",
+    "SlotLoopEvent",
+    "SlotLoopPausedError",
+    "SlotLoopState",
+    "SlotLoopStatus",
     "SpreadView",
     "SshKey",
     "StaleEpochError",

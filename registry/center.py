@@ -29,6 +29,7 @@ from registry.requests import Requests
 from registry.resources import Resources
 from registry.retention import Retention
 from registry.rounds import Rounds
+from registry.slot_loop import SlotLoopSwitch
 from registry.ssh_keys import SshKeys
 from registry.tenants import Tenants
 from registry.tokens import Tokens
@@ -69,6 +70,7 @@ class Registry:
         self.audit = Audit(database)
         self.tokens = Tokens(database)
         self.leases = Leases(database)
+        self.slot_loop = SlotLoopSwitch(database)
         self.idempotency = Idempotency(database)
 
     @classmethod

@@ -43,13 +43,19 @@ from registry.schema import (
     vm_types,
     vms,
 )
+from registry.slot_loop import check_not_paused
 
 _OPEN = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 
 
 def read_cluster(connection: Connection, lease: Lease) -> ClusterView:
-    """Return what a round decides on; `StaleEpochError` if the lease is not current."""
+    """Return what a round decides on.
+
+    `StaleEpochError` if the lease is not current, `SlotLoopPausedError` if nothing is
+    to be decided.
+    """
     check_epoch(connection, lease.name, lease.holder, lease.epoch)
+    check_not_paused(connection)
     return view_cluster(connection, lease.epoch)
 
 

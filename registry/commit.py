@@ -47,6 +47,7 @@ from registry.schema import (
     tenants,
     vms,
 )
+from registry.slot_loop import check_not_paused
 from registry.waiting import from_json, to_json
 
 HOST_MOVED: Final = "host_moved"
@@ -59,6 +60,7 @@ ACTOR: Final = "control"
 def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     """Write the round and what of it still holds."""
     check_epoch(connection, CONTROL_LEASE, commit.holder, commit.epoch, until_commit=True)
+    check_not_paused(connection, until_commit=True)
     now = db_now(connection)
     limited = lock_limited(connection, _askers(connection, commit))
     standing, dropped = _standing(connection, commit)

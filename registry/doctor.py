@@ -16,6 +16,7 @@ from registry.lifecycle import (
     HOST_HEALTH_TRANSITIONS,
     POWER_TRANSITIONS,
     REQUEST_TRANSITIONS,
+    SLOT_LOOP_TRANSITIONS,
     VM_DESIRED_TRANSITIONS,
     VM_OBSERVED_TRANSITIONS,
     HostAdmin,
@@ -49,6 +50,7 @@ MACHINES: Final[Mapping[str, Mapping[Any, StrEnum]]] = {
     "vm_observed": VM_OBSERVED_TRANSITIONS,
     "vm_missing": VM_OBSERVED_TRANSITIONS,
     "vm_power": POWER_TRANSITIONS,
+    "slot_loop": SLOT_LOOP_TRANSITIONS,
 }
 #: the triggers that the ledger rests on
 _TRIGGERS: Final = frozenset(

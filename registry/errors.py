@@ -177,6 +177,14 @@ class RegistryUnavailableError(RegistryError):
         self.reason = reason
 
 
+class SlotLoopPausedError(RegistryError):
+    """An operator wants no slot to be decided; nothing was written."""
+
+    def __init__(self, reason: str | None) -> None:
+        super().__init__(f"the slot loop is paused: {reason}")
+        self.reason = reason
+
+
 class SchemaOutdatedError(RegistryError):
     """The database is older or newer than this code."""
 

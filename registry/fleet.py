@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, func, select
 from registry.clock import db_now
 from registry.cluster import read_accounts, waiting_vms
 from registry.leases import CONTROL_LEASE
-from registry.lifecycle import FINISHED, AssignmentState, HostAdmin, RequestState
+from registry.lifecycle import FINISHED, AssignmentState, HostAdmin, RequestState, SlotLoopState
 from registry.records import Accounts, Lease
 from registry.rules import zone_of
 from registry.schema import (
@@ -30,6 +30,7 @@ from registry.schema import (
     unreleased,
     vms,
 )
+from registry.slot_loop import slot_loop_status
 
 _OPEN: Final = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 #: States that somebody has to work on; when the first two began is on the row itself.
@@ -79,6 +80,7 @@ class Fleet:
     leftovers: int
     strangers: int
     lease: Lease | None
+    paused: bool  #: slots are not decided
     last_round: FleetRound | None
 
 
@@ -96,6 +98,7 @@ def read_fleet(connection: Connection) -> Fleet:
         leftovers=_number(connection, leftovers),
         strangers=_number(connection, strangers),
         lease=_lease(connection),
+        paused=slot_loop_status(connection).state is SlotLoopState.PAUSED,
         last_round=_last_round(connection),
     )
 

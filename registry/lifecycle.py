@@ -211,6 +211,20 @@ class CopyEvent(StrEnum):
     IMAGE_REMOVED = "image_removed"
 
 
+class SlotLoopState(StrEnum):
+    """Whether slots are decided."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+
+
+class SlotLoopEvent(StrEnum):
+    """What an operator asks for."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
 def _requests() -> Mapping[tuple[RequestState, RequestEvent], RequestState]:
     s, e = RequestState, RequestEvent
     table = {
@@ -411,6 +425,15 @@ CONSOLE_TRANSITIONS: Final[Mapping[tuple[ConsoleState, ConsoleEvent], ConsoleSta
             (ConsoleState.WAITING, ConsoleEvent.ENDED): ConsoleState.ENDED,
             (ConsoleState.ATTACHED, ConsoleEvent.LOST): ConsoleState.WAITING,
             (ConsoleState.ATTACHED, ConsoleEvent.ENDED): ConsoleState.ENDED,
+        }
+    )
+)
+
+SLOT_LOOP_TRANSITIONS: Final[Mapping[tuple[SlotLoopState, SlotLoopEvent], SlotLoopState]] = (
+    MappingProxyType(
+        {
+            (SlotLoopState.RUNNING, SlotLoopEvent.PAUSE): SlotLoopState.PAUSED,
+            (SlotLoopState.PAUSED, SlotLoopEvent.RESUME): SlotLoopState.RUNNING,
         }
     )
 )

@@ -17,6 +17,7 @@ from registry.lifecycle import (
     ImageState,
     PowerState,
     RequestState,
+    SlotLoopState,
     VmDesired,
     VmObserved,
 )
@@ -463,6 +464,16 @@ class Lease:
     holder: str
     epoch: int
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLoopStatus:
+    """Whether slots are decided, and who said so."""
+
+    state: SlotLoopState
+    reason: str | None
+    changed_by: str | None
+    changed_at: datetime | None  #: None: never paused yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

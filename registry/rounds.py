@@ -39,6 +39,8 @@ class Rounds:
         ------
         StaleEpochError
             If the lease is not the current one, by the database's clock.
+        SlotLoopPausedError
+            If an operator wants nothing decided.
         """
         with self._database.read() as connection:
             return read_cluster(connection, lease)
@@ -54,6 +56,8 @@ class Rounds:
         ------
         StaleEpochError
             If the holder's lease is over, or of another epoch.
+        SlotLoopPausedError
+            If an operator paused meanwhile.
         CapacityExceededError
             If the ledger refuses; nothing is written.
         """

@@ -42,6 +42,7 @@ from registry.lifecycle import (
     ImageState,
     PowerState,
     RequestState,
+    SlotLoopState,
     VmDesired,
     VmObserved,
 )
@@ -717,6 +718,19 @@ leases = Table(
     Column("holder", Text, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("expires_at", UtcDateTime, nullable=False),
+)
+
+# One row. Paused, no round commits.
+slot_loop = Table(
+    "slot_loop",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("state", State, nullable=False),
+    Column("reason", Text),
+    Column("changed_by", Text),
+    Column("changed_at", UtcDateTime),
+    _one_of("state", SlotLoopState),
+    CheckConstraint("id = 1", name="one_row"),
 )
 
 idempotency_keys = Table(

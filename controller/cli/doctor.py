@@ -15,6 +15,7 @@ import typer
 from controller.cli.credentials import FILE_NAME, settings_file
 from controller.cli.errors import BadInputError, CliError
 from controller.cli.output import Column, field, print_json, print_table
+from controller.cli.pause import paused
 from controller.cli.session import Session, with_session
 from controller.client.errors import ApiError
 
@@ -182,5 +183,7 @@ def _hosts(session: Session) -> Iterator[Finding]:
         if host["admin"] == "active" and host["health"] != "up":
             why = host["last_error"] or "no error is known: does the monitor run?"
             yield Finding(f"host {host['name']}", False, f"{host['health']}: {why}")
+    if told := paused(session):
+        yield Finding("slot loop", False, told)
     well = sum(each["health"] == "up" for each in hosts)
     yield Finding("hosts", bool(hosts), f"{well} of {len(hosts)} hosts are up")

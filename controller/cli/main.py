@@ -21,6 +21,7 @@ from controller.cli import (
     images,
     keys,
     networks,
+    pause,
     power,
     processes,
     quotas,
@@ -79,6 +80,8 @@ app.command(rich_help_panel=_LOOK)(rounds.replay)
 app.command(rich_help_panel=_LOOK)(rounds.events)
 app.command("solve", rich_help_panel=_LOOK)(solve_command)
 app.command("simulate", rich_help_panel=_LOOK)(simulate_command)
+app.command(rich_help_panel=_MANAGE)(pause.pause)
+app.command(rich_help_panel=_MANAGE)(pause.resume)
 app.add_typer(hosts.app, rich_help_panel=_MANAGE)
 app.add_typer(resources.app, rich_help_panel=_MANAGE)
 app.add_typer(catalogue.types, rich_help_panel=_MANAGE)

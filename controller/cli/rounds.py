@@ -9,6 +9,7 @@ import typer
 
 from controller.cli.errors import CliError
 from controller.cli.output import Column, clock, field, print_json, print_table
+from controller.cli.pause import paused
 from controller.cli.session import Session, listing, with_session
 
 app = typer.Typer(
@@ -85,6 +86,8 @@ def rounds(
     session.show(rows, COLUMNS, empty="no rounds yet: slots in which nothing happens leave none.")
     if more:
         session.say(f"the newest {last}; --all lists every round")
+    if not session.json and (told := paused(session)):
+        session.say(told)
 
 
 @app.command()

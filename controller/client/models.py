@@ -370,6 +370,19 @@ class ObstacleExplanation(TypedDict):
     what: str | None
 
 
+class PauseExplanation(TypedDict):
+    """Nothing is decided at all: an operator wants that."""
+
+    reason: str | None
+    since: str | None
+
+
+class PauseInput(TypedDict):
+    """Decide no slot."""
+
+    reason: str
+
+
 class PlacedVm(TypedDict):
     """Where one VM of a request is."""
 
@@ -551,6 +564,12 @@ class ResourceDef(TypedDict):
     unit: str
 
 
+class ResumeInput(TypedDict):
+    """Decide slots again."""
+
+    reason: NotRequired[str | None]
+
+
 class RoundDetail(TypedDict):
     """A round with its parameters and outcome; its inputs stay in the register center."""
 
@@ -657,6 +676,18 @@ class ShutdownInput(TypedDict):
 
     force: NotRequired[bool]
     timeout_s: NotRequired[int | None]
+
+
+class SlotLoop(TypedDict):
+    """Whether slots are decided."""
+
+    changed_at: str | None
+    changed_by: str | None
+    reason: str | None
+    state: SlotLoopState
+
+
+SlotLoopState: TypeAlias = Literal["running", "paused"]
 
 
 class SshKey(TypedDict):
@@ -882,6 +913,7 @@ class WaitingExplanation(TypedDict):
     needed: NotRequired[int | None]
     network: NotRequired[str | None]
     obstacles: NotRequired[list[ObstacleExplanation]]
+    paused: NotRequired[PauseExplanation | None]
     quotas: NotRequired[list[QuotaExplanation]]
     reason: str
     round: int | None

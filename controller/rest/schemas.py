@@ -17,6 +17,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 
 from controller.standings import Effect, Standing
 from registry import (
+    MAX_REASON_LENGTH,
     MAX_TIMEOUT_S,
     MAX_TTL_S,
     MAX_TYPED_BYTES,
@@ -29,6 +30,7 @@ from registry import (
     RequestState,
     RoundRecord,
     Rules,
+    SlotLoopState,
     Token,
     VmObserved,
 )
@@ -70,6 +72,10 @@ Ratio = Annotated[int, Field(ge=1, le=1_000_000, description="Over-commit, in th
 Ratios = Annotated[dict[Name, Ratio], Field(max_length=32)]
 Labels = Annotated[list[Label], Field(max_length=64)]
 AddressText = Annotated[str, StringConstraints(pattern=r"^[0-9./-]{1,40}$", max_length=40)]
+ReasonText = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", min_length=1, max_length=MAX_REASON_LENGTH),
+]
 PublicKey = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 UserDataText = Annotated[str, StringConstraints(pattern=BASE64_PATTERN, max_length=87_384)]
 Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
@@ -203,6 +209,27 @@ class ShutdownInput(Input):
 
 class StartInput(Input):
     """Start. There is nothing to choose."""
+
+
+class PauseInput(Input):
+    """Decide no slot."""
+
+    reason: ReasonText = Field(description="Read by whoever waits meanwhile, and kept.")
+
+
+class ResumeInput(Input):
+    """Decide slots again."""
+
+    reason: ReasonText | None = None
+
+
+class SlotLoop(BaseModel):
+    """Whether slots are decided."""
+
+    state: SlotLoopState
+    reason: str | None = Field(description="Of the last change.")
+    changed_by: str | None = Field(description="Told to operators only.")
+    changed_at: datetime | None = Field(description="Null: it was never paused.")
 
 
 class VmTypeInput(Input):

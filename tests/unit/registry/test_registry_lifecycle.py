@@ -90,6 +90,11 @@ GRIDS = {
     failed    -         -         -        -           -       absent -       removing
     removing  -         -         -        -           -       -      -       removing
     """,
+    "SLOT_LOOP": """
+             pause   resume
+    running  paused  -
+    paused   -       running
+    """,
 }
 MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     "REQUEST": (lifecycle.RequestState, lifecycle.RequestEvent, lifecycle.RequestState.PENDING),
@@ -110,6 +115,11 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     "IMAGE": (lifecycle.ImageState, lifecycle.ImageEvent, lifecycle.ImageState.IMPORTING),
     "CONSOLE": (lifecycle.ConsoleState, lifecycle.ConsoleEvent, lifecycle.ConsoleState.WAITING),
     "COPY": (lifecycle.CopyState, lifecycle.CopyEvent, lifecycle.CopyState.ABSENT),
+    "SLOT_LOOP": (
+        lifecycle.SlotLoopState,
+        lifecycle.SlotLoopEvent,
+        lifecycle.SlotLoopState.RUNNING,
+    ),
 }
 TERMINAL = {
     "REQUEST": {"released", "cancelled", "expired"},
@@ -122,6 +132,7 @@ TERMINAL = {
     "IMAGE": {"removed"},
     "CONSOLE": {"ended"},
     "COPY": {"removing"},
+    "SLOT_LOOP": set(),
 }
 
 

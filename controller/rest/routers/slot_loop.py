@@ -1,0 +1,64 @@
+"""/v1/slot-loop: whether slots are decided; operators pause and resume that."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.rest.auth import AnyCaller, Caller, Operator, bearer
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.idempotency import GivenCreation
+from controller.rest.openapi import problems
+from controller.rest.schemas import PauseInput, ResumeInput, SlotLoop
+from registry import SlotLoopStatus
+
+router = APIRouter(prefix="/slot-loop", tags=["rounds"], dependencies=[Security(bearer)])
+_ADAPTER: TypeAdapter[SlotLoop] = TypeAdapter(SlotLoop)
+
+
+@router.get("")
+def show_slot_loop(caller: AnyCaller, registry: GivenRegistry) -> SlotLoop:
+    """Tell whether slots are decided, and why not."""
+    return _told(registry.slot_loop.get(), caller)
+
+
+@router.post("/pause", response_model=SlotLoop, responses=problems(403, 409))
+def pause_slot_loop(
+    body: PauseInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
+) -> Response:
+    """Decide nothing until resumed, whoever leads. What is placed is still built and deleted."""
+    return creation.answer(
+        body,
+        lambda: _told(registry.slot_loop.pause(body.reason, actor=caller.actor), caller),
+        status=200,
+        adapter=_ADAPTER,
+    )
+
+
+@router.post("/resume", response_model=SlotLoop, responses=problems(403, 409))
+def resume_slot_loop(
+    body: Annotated[ResumeInput, Body(default_factory=ResumeInput)],
+    caller: Operator,
+    registry: GivenRegistry,
+    creation: GivenCreation,
+) -> Response:
+    """Decide again from the next slot on."""
+    return creation.answer(
+        body,
+        lambda: _told(registry.slot_loop.resume(body.reason, actor=caller.actor), caller),
+        status=200,
+        adapter=_ADAPTER,
+    )
+
+
+def _told(status: SlotLoopStatus, caller: Caller) -> SlotLoop:
+    """Tenants learn why, and not which operator it was."""
+    return SlotLoop(
+        state=status.state,
+        reason=status.reason,
+        changed_by=status.changed_by if caller.is_operator else None,
+        changed_at=status.changed_at,
+    )
