@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import (
@@ -108,6 +109,11 @@ class ControllerSettings(SharedSettings):
         "detected, and nothing else is said.",
     )
 
+    tls_cert: Path | None = Field(
+        None, description="PEM file of the API's certificate and its chain; None: plain HTTP."
+    )
+    tls_key: Path | None = Field(None, description="PEM file of its key.")
+
     rate_limit_per_s: NonNegativeFloat = Field(
         500, description="Calls that one token may make in a second, for good; 0: no limit."
     )
@@ -126,6 +132,16 @@ class ControllerSettings(SharedSettings):
 
     url: str | None = Field(None, description="Where the command line finds the API.")
     token: SecretStr | None = Field(None, description="With which it speaks there.")
+    ca: Path | None = Field(
+        None, description="PEM file of who may vouch for the API; None: whom the system trusts."
+    )
+
+    @model_validator(mode="after")
+    def _a_certificate_has_a_key(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            missing = "tls_key" if self.tls_key is None else "tls_cert"
+            raise ValueError(f"tls_cert and tls_key go together: {missing} is missing")
+        return self
 
     @model_validator(mode="after")
     def _summaries_outlive_inputs(self) -> Self:

@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, TextIO
 
 import structlog
 
+from registry.masking import mask_line
+
 #: JSON lines, text for people, or the latter at a terminal alone.
 LogFormat = Literal["auto", "json", "text"]
 #: Told the level and the kind of each warning and error.
@@ -43,10 +45,16 @@ def configure_logging(
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderer: list[Any] = (
-        [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+        [
+            # Without the values of local variables: secrets are among them.
+            structlog.dev.ConsoleRenderer(
+                colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
         if as_text
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
+    renderer.append(mask_line)
     structlog.configure(
         processors=[_telling(on_problem), *shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),

@@ -14,6 +14,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from registry.broker_url import broker_at
 from registry.errors import InvalidError
 from registry.image_store import ImageStore
 from registry.logs import LogFormat
@@ -22,7 +23,9 @@ from registry.logs import LogFormat
 class SharedSettings(BaseSettings):
     """Environment variables ``FUGA_*``, else the TOML file that ``FUGA_CONFIG`` names."""
 
-    model_config = SettingsConfigDict(env_prefix="FUGA_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="FUGA_", frozen=True, extra="ignore", hide_input_in_errors=True
+    )
 
     state_dir: Path = Field(default=Path(".fuga"), description="Database, broker, lab, tokens.")
     database_url: SecretStr | None = Field(
@@ -106,7 +109,7 @@ def celery_config(settings: SharedSettings) -> dict[str, Any]:
         "worker_hijack_root_logger": False,
     }
     if settings.broker_url is not None:
-        return config | {"broker_url": settings.broker_url.get_secret_value()}
+        return config | broker_at(settings.broker_url.get_secret_value())
     broker = settings.state_dir.resolve() / "broker"
     messages, control = broker / "messages", broker / "control"
     for folder in (messages, control):

@@ -62,15 +62,21 @@ class PostgresServer:
 
     folder: Path
     user: str
+    port: int | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def url(self, database: str) -> str:
-        return f"postgresql+psycopg://{self.user}@/{database}?host={self.folder}"
+        port = "" if self.port is None else f"&port={self.port}"
+        return f"postgresql+psycopg://{self.user}@/{database}?host={self.folder}{port}"
 
     def run(self, statement: str, database: str = "postgres") -> None:
         """Run a statement outside any transaction."""
         with psycopg.connect(
-            dbname=database, user=self.user, host=str(self.folder), autocommit=True
+            dbname=database,
+            user=self.user,
+            host=str(self.folder),
+            port=self.port,
+            autocommit=True,
         ) as connection:
             connection.execute(statement.encode())
 
@@ -94,7 +100,9 @@ class PostgresServer:
 
 
 @contextlib.contextmanager
-def postgres_server(options: str = _FAST, *, on_disk: bool = False) -> Iterator[PostgresServer]:
+def postgres_server(
+    options: str = _FAST, *, on_disk: bool = False, port: int | None = None
+) -> Iterator[PostgresServer]:
     """Start a server in a folder of its own; stop it by its pid."""
     found = programs()
     assert found is not None
@@ -130,7 +138,7 @@ def postgres_server(options: str = _FAST, *, on_disk: bool = False) -> Iterator[
         )
         server = os.pidfd_open(pid)
         try:
-            yield PostgresServer(folder=folder, user=user)
+            yield PostgresServer(folder=folder, user=user, port=port)
         finally:
             watch.communicate()
             select.select([server], [], [], 30)

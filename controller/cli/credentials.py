@@ -91,7 +91,8 @@ def find_connection(
     address = address or (found.url if found else DEFAULT_URL)
     if not address.startswith(("http://", "https://")):
         raise BadInputError(f"the API's address must start with http:// or https://: {address!r}")
-    return Connection(url=address.rstrip("/"), token=token)
+    ca = environ.get("FUGA_CA") or _text(file, "ca")
+    return Connection(url=address.rstrip("/"), token=token, ca=ca)
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from controller.cli.credentials import FILE_NAME, settings_file
+from controller.cli.encryption import encryption
 from controller.cli.errors import BadInputError, CliError
 from controller.cli.output import Column, field, print_json, print_table
 from controller.cli.pause import paused
@@ -43,6 +44,9 @@ def load_settings() -> ControllerSettings:
     except ValidationError as error:
         lines = []
         for each in error.errors():
+            if not each["loc"]:  # several together; what was found is all of them, secrets too
+                lines.append(each["msg"])
+                continue
             name = "FUGA_" + "_".join(str(part) for part in each["loc"]).upper()
             lines.append(f"{name}: found {each['input']!r}: {each['msg']}")
         raise BadInputError(
@@ -61,6 +65,7 @@ def doctor(session: Session) -> None:
     findings = [
         *_misspelt(known, os.environ),
         *_database(settings),
+        *(Finding(*each) for each in encryption(settings, session.connection.url, os.environ)),
         *_state(settings.state_dir),
         *_hosts(session),
     ]

@@ -21,6 +21,8 @@ def env(session: Session) -> None:
             "its state (FUGA_STATE_DIR)"
         )
     variables = {"FUGA_URL": found.url, "FUGA_TOKEN": found.token}
+    if found.ca is not None:
+        variables["FUGA_CA"] = found.ca
     if session.json:
         print_json(variables)
         return

@@ -11,3 +11,4 @@ class Connection:
 
     url: str
     token: str | None
+    ca: str | None = None  #: PEM file of who may vouch for it; None: whom the system trusts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -58,6 +59,7 @@ class Client:
             timeout=timeout_s,
             transport=transport,
             trust_env=False,
+            verify=_trust(connection),
         )
         self.requests = Collection[models.Request](self, "requests")
         self.vms = Collection[models.Vm](self, "vms")
@@ -204,6 +206,18 @@ class Client:
         if not isinstance(content, dict):
             raise ApiUnreachableError(self.url, "what answers there is not fuga's API")
         return content
+
+
+def _trust(connection: Connection) -> ssl.SSLContext | bool:
+    """Return who may vouch for the API."""
+    if not connection.url.startswith("https:"):
+        return True  # reading the system's certificates takes time
+    try:
+        return ssl.create_default_context(cafile=connection.ca)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        told = f"FUGA_CA: no certificates can be read from {connection.ca}: {reason}"
+        raise ApiUnreachableError(connection.url, told) from None
 
 
 def _condition(if_match: str | None) -> dict[str, str] | None:

@@ -108,6 +108,8 @@ class Up:
         if left:
             say(f"  ended what an earlier `fuga up` left running: {', '.join(left)}")
         listen, url = choose_address(self.settings.listen, self.port)
+        if self.settings.tls_cert is not None:
+            url = f"https{url.removeprefix('http')}"
         self.memory = Memory.load(self.state)
         with self._step("database") as done:
             if self.settings.database_url is None and not self.state.database.exists():
@@ -129,8 +131,7 @@ class Up:
     def watch(self) -> None:
         """Keep the processes running and tell what happens, until interrupted."""
         assert self.supervisor is not None and self.api is not None  # noqa: S101, PT018
-        connection = Connection(url=self.api.url, token=self.credentials.operator)
-        looking = Client(connection, timeout_s=_LOOK_EVERY_S, retry_after_s=())
+        looking = Client(self._connection(self.api.url), timeout_s=_LOOK_EVERY_S, retry_after_s=())
         stream = StatusStream(looking, lambda line: say(f"{time.strftime('%H:%M:%S')} {line}"))
         look_at = 0.0
         while True:
@@ -167,6 +168,11 @@ class Up:
                 show(f"{name} …")
             yield outcome.append
         say(f"  {name:10} {'; '.join(outcome)} ({time.monotonic() - began:.1f} s)")
+
+    def _connection(self, url: str) -> Connection:
+        ca = self.settings.ca
+        token = self.credentials.operator
+        return Connection(url=url, token=token, ca=None if ca is None else str(ca))
 
     def _sort_out_tokens(self, url: str) -> None:
         registry = Registry.connect(self.settings.resolved_database_url())
@@ -235,8 +241,7 @@ class Up:
         image = self.memory.default_image
         environ = child_environ(os.environ, self.state.path, listen, uris, image=image)
         self.supervisor = Supervisor(self.state.logs, self.state.processes, environ, say)
-        connection = Connection(url=url, token=self.credentials.operator)
-        self.api = Client(connection, timeout_s=10.0)
+        self.api = Client(self._connection(url), timeout_s=10.0)
         with self._step("processes") as done:
             for name, command in PROCESSES.items():
                 self.supervisor.start(name, command)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from controller.errors import ControllerError
 
 
@@ -89,3 +91,13 @@ class ListenError(RestError):
         super().__init__(f"cannot listen on {listen}: {reason}; FUGA_LISTEN sets another address")
         self.listen = listen
         self.reason = reason
+
+
+class CertificateError(RestError):
+    """The API cannot show the certificate that it was given."""
+
+    def __init__(self, chain: Path, key: Path, reason: str) -> None:
+        super().__init__(
+            f"no certificate can be made of {chain} with the key {key}: {reason};"
+            " FUGA_TLS_CERT and FUGA_TLS_KEY name PEM files that belong together"
+        )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import signal
 import socket
 import sys
+from contextlib import ExitStack
 from typing import Final
 
 import structlog
@@ -13,8 +15,9 @@ import uvicorn
 from controller.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
 from controller.rest.app import create_app
-from controller.rest.errors import ListenError
+from controller.rest.errors import CertificateError, ListenError
 from controller.rest.limits import Limits, Rate
+from controller.rest.tls import Certificate, renewed_on_hangup
 from controller.settings import ControllerSettings
 from registry import DEFAULT_URI_POLICY, Registry, RegistryError, UriPolicy
 from registry.logs import configure_logging
@@ -35,7 +38,7 @@ def main() -> int:
     )
     try:
         serve(settings, metrics)
-    except (ListenError, RegistryError) as error:
+    except (CertificateError, ListenError, RegistryError) as error:
         sys.stderr.write(f"fuga api: {error}\n")
         return 1
     return 0
@@ -46,6 +49,8 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
 
     Raises
     ------
+    CertificateError
+        If the files of the certificate are not what they have to be.
     ListenError
         If the address is in use or not ours.
     ListenerError
@@ -53,6 +58,8 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
     SchemaOutdatedError
         If the database wants `fuga db upgrade`.
     """
+    certificate = certificate_of(settings)
+    context = None if certificate is None else certificate.context()
     registry = Registry.connect(settings.resolved_database_url())
     try:
         metrics.registry.register(
@@ -64,8 +71,16 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
         with (
             listen_on(settings.listen) as listener,
             listening(address, metrics, ready=lambda: [database_check(registry)]),
+            ExitStack() as stack,
         ):
-            _run(registry, settings, listener, metrics)
+            server = _server(registry, settings, metrics)
+            if certificate is not None and context is not None:
+                server.config.load()
+                server.config.ssl = context
+                stack.enter_context(renewed_on_hangup(context, certificate))
+            elif not _is_local(listener):
+                log.warning("api_without_tls", listen=settings.listen)
+            _run(server, listener)
     finally:
         registry.close()
 
@@ -108,12 +123,21 @@ def limits_of(settings: ControllerSettings) -> Limits:
     )
 
 
-def _run(
-    registry: Registry,
-    settings: ControllerSettings,
-    listener: socket.socket,
-    metrics: ProcessMetrics,
-) -> None:
+def certificate_of(settings: ControllerSettings) -> Certificate | None:
+    """Return the certificate that the settings name, if any."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return Certificate(settings.tls_cert, settings.tls_key)
+
+
+def _is_local(listener: socket.socket) -> bool:
+    """Tell whether only this machine can connect."""
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def _server(
+    registry: Registry, settings: ControllerSettings, metrics: ProcessMetrics
+) -> uvicorn.Server:
     app = create_app(
         registry,
         uri_policy=uri_policy_of(settings),
@@ -127,7 +151,7 @@ def _run(
         queue=CeleryQueue(settings, resend_after_s=settings.resend_after_s),
         metrics=metrics,
     )
-    server = uvicorn.Server(
+    return uvicorn.Server(
         uvicorn.Config(
             app,
             log_config=None,  # the access log is ours, the rest goes to the root logger
@@ -140,11 +164,15 @@ def _run(
             timeout_graceful_shutdown=GRACE_S,
         )
     )
+
+
+def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     # uvicorn ends on these signals and then raises them again for whoever was there
     # before; an orderly end is no death by signal, so nobody was.
     before = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
     address = listener.getsockname()
-    log.info("api_started", host=address[0], port=address[1])
+    tls = server.config.ssl is not None if server.config.loaded else False
+    log.info("api_started", host=address[0], port=address[1], tls=tls)
     try:
         server.run(sockets=[listener])
     finally:

@@ -1,0 +1,87 @@
+"""Which connections of ours are encrypted, and whether it is known who is at their other end."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, urlsplit
+
+if TYPE_CHECKING:
+    from controller.settings import ControllerSettings
+
+#: What it is about, whether it is well, and what is found.
+Found = tuple[str, bool, str]
+
+_ADVICE: Final = "passwords and all else can be read on the way"
+
+
+def encryption(
+    settings: ControllerSettings, api_url: str, environ: Mapping[str, str]
+) -> Iterator[Found]:
+    """Judge the ways to the API, the database and the broker; no secret is told."""
+    yield _api(api_url)
+    database = settings.database_url
+    if database is not None:
+        yield _database(database.get_secret_value(), environ)
+    broker = settings.broker_url
+    if broker is not None:
+        yield from _broker(broker.get_secret_value())
+
+
+def is_local(host: str | None) -> bool:
+    """Tell whether a host's name or address is of this machine, without asking anybody."""
+    if not host or host.startswith("/") or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _api(url: str) -> Found:
+    about, parts = "way to the API", urlsplit(url)
+    if parts.scheme == "https":
+        return about, True, "encrypted, and the server's name is checked"
+    return _plain(about, parts.hostname, "set FUGA_TLS_CERT and FUGA_TLS_KEY of `fuga api`")
+
+
+def _database(url: str, environ: Mapping[str, str]) -> Found:
+    about, parts = "way to the database", urlsplit(url)
+    if not parts.scheme.startswith("postgres"):
+        return about, True, "a file of this machine"
+    said = dict(parse_qsl(parts.query))
+    mode = said.get("sslmode") or environ.get("PGSSLMODE") or "prefer"
+    host = said.get("host") or parts.hostname
+    match mode:
+        case "verify-full":
+            return about, True, "encrypted, and the server's name is checked"
+        case "verify-ca":
+            told = "encrypted, but any server with a certificate of that CA is believed"
+            return about, is_local(host), f"{told}: sslmode=verify-full checks its name"
+        case "require":
+            told = "encrypted, but whoever answers is believed"
+            return about, is_local(host), f"{told}: set sslmode=verify-full and sslrootcert"
+        case _:
+            return _plain(about, host, "set sslmode=verify-full and sslrootcert in the URL")
+
+
+def _broker(url: str) -> Iterator[Found]:
+    about, parts = "way to the broker", urlsplit(url)
+    if parts.scheme == "rediss":
+        said = dict(parse_qsl(parts.query))
+        unchecked = said.get("ssl_cert_reqs") == "none"
+        if unchecked or said.get("ssl_check_hostname") == "false":
+            yield about, is_local(parts.hostname), "encrypted, but whoever answers is believed"
+        else:
+            yield about, True, "encrypted, and the server's name is checked"
+    elif parts.hostname is not None:
+        yield _plain(about, parts.hostname, "use rediss:// with ssl_ca_certs")
+    if parts.scheme.startswith("redis") and not parts.password and not is_local(parts.hostname):
+        yield "broker", False, "anybody who reaches it may use it: the URL has no password"
+
+
+def _plain(about: str, host: str | None, advice: str) -> Found:
+    if is_local(host):
+        return about, True, "not encrypted, and does not leave this machine"
+    return about, False, f"not encrypted: {_ADVICE}; {advice}"

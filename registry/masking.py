@@ -1,0 +1,26 @@
+"""What looks like a secret does not get into logs, whoever logs it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+MASK: Final = "***"
+_PASSWORD: Final = re.compile(r"(\w://[^\s/:@'\"\\]*:)[^\s@'\"\\]+(?=@)")
+_TOKEN: Final = re.compile(r"\bfuga_[A-Za-z0-9_-]{16,}")
+_BEARER: Final = re.compile(r"((?i:bearer|basic) +)[A-Za-z0-9._~+/=-]{8,}")
+#: As libpq and others write it: password=..., sslpassword=...
+_ASSIGNED: Final = re.compile(r"(?i)(password\s*[=:]\s*)[^\s&,;'\"\\]+")
+
+
+def masked(text: str) -> str:
+    """Return the text without passwords of URLs, and without tokens."""
+    text = _PASSWORD.sub(rf"\1{MASK}", text)
+    text = _BEARER.sub(rf"\1{MASK}", text)
+    text = _TOKEN.sub(f"fuga_{MASK}", text)
+    return _ASSIGNED.sub(rf"\1{MASK}", text)
+
+
+def mask_line(_logger: Any, _method: str, line: str) -> str:
+    """Mask a whole line of the log, as structlog's last processor."""
+    return masked(line)
