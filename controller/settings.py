@@ -93,6 +93,11 @@ class ControllerSettings(SharedSettings):
         frozenset(), description="Query parameters that such URIs may carry."
     )
 
+    on_failure: Literal["wait", "replace"] = Field(
+        "wait",
+        description="What becomes of VMs of a host that is down, unless its label on_failure=... "
+        "says: they wait for it, or are placed elsewhere once it is fenced.",
+    )
     shutdown_timeout_s: int = Field(
         SHUTDOWN_TIMEOUT_S,
         ge=0,

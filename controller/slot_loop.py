@@ -15,6 +15,7 @@ import structlog
 
 from controller.dispatch import Dispatcher
 from controller.errors import SlotSkippedError
+from controller.failures import FailedHosts
 from controller.fleet_metrics import FleetCollector
 from controller.leadership import Leadership
 from controller.policy_process import PolicyProcess
@@ -192,6 +193,12 @@ def main(settings: ControllerSettings | None = None) -> None:
         settings.periods,
         interval_s=settings.purge_interval_s,
     )
+    failed_hosts = FailedHosts(
+        registry,
+        lambda: leadership.lease,
+        replace_by_default=settings.on_failure == "replace",
+        interval_s=settings.sweep_interval_s,
+    )
     loop = SlotLoop(
         registry,
         leadership,
@@ -205,6 +212,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         threading.Thread(target=leadership.keep, args=(stop,), name="lease"),
         threading.Thread(target=dispatcher.run, args=(stop,), name="sweep"),
         threading.Thread(target=purger.run, args=(stop,), name="purge"),
+        threading.Thread(target=failed_hosts.run, args=(stop,), name="failed-hosts"),
     ]
     for thread in threads:
         thread.start()

@@ -15,6 +15,7 @@ from registry.doctor import check
 from registry.engine import Database, database_at
 from registry.errors import SchemaOutdatedError
 from registry.events import Events
+from registry.fencing import Fencing
 from registry.fleet import Fleet, read_fleet
 from registry.hosts import Hosts
 from registry.idempotency import Idempotency
@@ -49,6 +50,7 @@ class Registry:
         self._database = database
         self.resources = Resources(database)
         self.hosts = Hosts(database)
+        self.fencing = Fencing(database)
         self.vm_types = VmTypes(database)
         self.images = Images(database)
         self.image_copies = ImageCopies(database)

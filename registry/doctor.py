@@ -11,6 +11,7 @@ from sqlalchemy import Connection, and_, func, select
 
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
+    FENCE_TRANSITIONS,
     FINISHED,
     HOST_ADMIN_TRANSITIONS,
     HOST_HEALTH_TRANSITIONS,
@@ -44,6 +45,7 @@ from registry.schema import (
 MACHINES: Final[Mapping[str, Mapping[Any, StrEnum]]] = {
     "assignment_state": ASSIGNMENT_TRANSITIONS,
     "host_admin": HOST_ADMIN_TRANSITIONS,
+    "host_fence": FENCE_TRANSITIONS,
     "host_health": HOST_HEALTH_TRANSITIONS,
     "request_state": REQUEST_TRANSITIONS,
     "vm_desired": VM_DESIRED_TRANSITIONS,

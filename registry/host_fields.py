@@ -57,7 +57,19 @@ def checked_fields(new: NewHost) -> dict[str, Any]:
         "base_volume": new.base_volume,
         "memory_backing_mib": new.memory_backing_mib,
         "max_builds": check_int("max_builds", new.max_builds, 1, MAX_BUILDS),
+        "fence_target": checked_target(new.fence_target),
     }
+
+
+def checked_target(target: str | None) -> str | None:
+    """Return what a fencing command is told; it must not be taken for an option."""
+    if target is not None and not (
+        target.isprintable() and 1 <= len(target) <= 255 and not target.startswith("-")
+    ):
+        raise InvalidError(
+            "fence_target", target, "1 to 255 printable characters, the first of them no -"
+        )
+    return target
 
 
 def inventory_rows(key: UUID, new: NewHost, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -15,10 +15,12 @@ from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
 from registry.events import event_row, record
+from registry.fences import fences_of
 from registry.host_fields import (
     MAX_BUILDS,
     checked_amounts,
     checked_fields,
+    checked_target,
     inventory_rows,
 )
 from registry.ids import uuid7
@@ -39,7 +41,7 @@ from registry.names import (
 )
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ratios import ratios_by_label, refresh_ratios, write_label_ratios
-from registry.records import Host, HostReport, Inventory, NewHost
+from registry.records import Fence, Host, HostReport, Inventory, NewHost
 from registry.reports import latest_report, latest_reports, record_miss, record_report
 from registry.resources import INVENTORIES, resource_names
 from registry.schema import assignments, hosts, inventories, resources, unreleased
@@ -171,12 +173,13 @@ class Hosts:
         reserved: Mapping[str, int] | None = None,
         ratios: Mapping[str, int | None] | None = None,
         max_builds: int | None = None,
+        fence_target: str | None = None,
         actor: str,
     ) -> Host:
         """Change what is given.
 
         An override of None goes back to what was detected, a ratio of None to
-        what the host's labels say.
+        what the host's labels say; an empty fence target is none.
         """
         with self._database.write() as connection:
             key = _id_of(connection, name)
@@ -190,6 +193,8 @@ class Hosts:
                 values["labels"] = list(check_labels("labels", labels))
             if max_builds is not None:
                 values["max_builds"] = check_int("max_builds", max_builds, 1, MAX_BUILDS)
+            if fence_target is not None:
+                values["fence_target"] = checked_target(fence_target or None)
             if values:
                 connection.execute(update(hosts).where(hosts.c.id == key).values(**values))
             changes: dict[str, dict[str, int | None]] = {}
@@ -321,7 +326,9 @@ def with_inventories(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[
     for each in connection.execute(query):
         if each.host_id in found:
             found[each.host_id].append(_to_inventory(each))
-    return tuple(_to_host(row, tuple(found[row.id])) for row in rows)
+    down = [row.id for row in rows if row.health == HostHealth.DOWN.value]
+    fences = fences_of(connection, down)
+    return tuple(_to_host(row, tuple(found[row.id]), fences.get(row.id)) for row in rows)
 
 
 def shrunk_rows(now: datetime, actor: str, before: Host, after: Host) -> list[dict[str, Any]]:
@@ -393,7 +400,7 @@ def _to_inventory(row: Row[Any]) -> Inventory:
     )
 
 
-def _to_host(row: Row[Any], found: tuple[Inventory, ...]) -> Host:
+def _to_host(row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None) -> Host:
     return Host(
         id=row.id,
         name=row.name,
@@ -415,6 +422,10 @@ def _to_host(row: Row[Any], found: tuple[Inventory, ...]) -> Host:
         held_back_until=row.held_back_until,
         created_at=row.created_at,
         warnings=tuple(_warnings(found)),
+        failed_builds=row.failed_builds,
+        fence_target=row.fence_target,
+        fence=fence,
+        returning_since=row.returning_since,
     )
 
 

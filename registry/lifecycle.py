@@ -118,6 +118,7 @@ class AssignmentEvent(StrEnum):
     DELETE_REQUESTED = "delete_requested"
     WITHDRAWN = "withdrawn"  #: its host went down before anybody touched it
     PROVEN_ABSENT = "proven_absent"
+    FENCED = "fenced"  #: its host is proven to be off: whatever it had there does not run
 
 
 class HostAdmin(StrEnum):
@@ -153,6 +154,29 @@ class HostHealthEvent(StrEnum):
     ANSWERED = "answered"
     UNANSWERED = "unanswered"  #: so many polls in a row that it is unreachable
     GIVEN_UP = "given_up"  #: so many that it is down
+    RETURNED = "returned"  #: it answers again, but not before it is clear it is up
+
+
+class FenceState(StrEnum):
+    """How far it has come that a host which is down is proven to be off."""
+
+    IDLE = "idle"  #: nothing is asked: no row
+    ASKED = "asked"
+    RUNNING = "running"  #: a worker runs the command, or died over it
+    FAILED = "failed"  #: tried again later
+    FENCED = "fenced"
+
+
+class FenceEvent(StrEnum):
+    """What happens to the fencing of a host."""
+
+    ASKED = "asked"
+    CLAIMED = "claimed"
+    RECLAIMED = "reclaimed"  #: another worker runs the command after the lease ran out
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  #: or took too long: nothing is proven
+    CONFIRMED = "confirmed"  #: an operator has seen to it that the host is off
+    RETURNED = "returned"  #: the host answers and is clear of what was placed elsewhere
 
 
 class ImageState(StrEnum):
@@ -354,6 +378,11 @@ ASSIGNMENT_TRANSITIONS: Final[Mapping[tuple[AssignmentState, AssignmentEvent], A
                 AssignmentEvent.DELETE_REQUESTED,
             ): AssignmentState.RELEASING,
             (AssignmentState.QUARANTINED, AssignmentEvent.PROVEN_ABSENT): AssignmentState.RELEASED,
+            **{
+                (state, AssignmentEvent.FENCED): AssignmentState.RELEASED
+                for state in AssignmentState
+                if state != AssignmentState.RELEASED
+            },
         }
     )
 )
@@ -382,10 +411,33 @@ def _host_health() -> Mapping[tuple[HostHealth, HostHealthEvent], HostHealth]:
     for event in (e.UNANSWERED, e.GIVEN_UP):
         table[s.ENROLLING, event] = s.ENROLLING  # it never was there: nothing to mourn
         table[s.DOWN, event] = s.DOWN
+    # It may still have what was placed elsewhere meanwhile: that goes first.
+    table[s.DOWN, e.RETURNED] = s.DOWN
     return MappingProxyType(table)
 
 
 HOST_HEALTH_TRANSITIONS: Final = _host_health()
+
+
+def _fences() -> Mapping[tuple[FenceState, FenceEvent], FenceState]:
+    s, e = FenceState, FenceEvent
+    table = {
+        (s.IDLE, e.ASKED): s.ASKED,
+        (s.FAILED, e.ASKED): s.ASKED,
+        (s.ASKED, e.CLAIMED): s.RUNNING,
+        (s.ASKED, e.FAILED): s.FAILED,  # nothing says how to fence it
+        (s.RUNNING, e.RECLAIMED): s.RUNNING,
+        (s.RUNNING, e.SUCCEEDED): s.FENCED,
+        (s.RUNNING, e.FAILED): s.FAILED,
+    }
+    for state in s:
+        table[state, e.CONFIRMED] = s.FENCED
+        if state != s.IDLE:
+            table[state, e.RETURNED] = s.IDLE
+    return MappingProxyType(table)
+
+
+FENCE_TRANSITIONS: Final = _fences()
 
 IMAGE_TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = MappingProxyType(
     {

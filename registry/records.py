@@ -12,6 +12,7 @@ from registry.errors import RoundPurgedError
 from registry.lifecycle import (
     AssignmentState,
     CopyState,
+    FenceState,
     HostAdmin,
     HostHealth,
     ImageState,
@@ -57,6 +58,29 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """How far it has come that a host which is down is proven to be off."""
+
+    state: FenceState
+    asked_by: str
+    asked_at: datetime
+    attempts: int  #: that failed
+    last_error: str | None
+    again_at: datetime | None  #: when it is tried again at the earliest
+    fenced_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceOrder:
+    """A host that a worker is to fence, and its claim on that."""
+
+    host_id: UUID
+    host: str
+    target: str  #: what the operator's command is told
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """A physical machine running libvirt."""
 
@@ -80,6 +104,10 @@ class Host:
     held_back_until: datetime | None  #: no VMs until then: builds failed here
     created_at: datetime
     warnings: tuple[str, ...] = ()  #: what of its settings is doubtful
+    failed_builds: int = 0  #: in a row; one that succeeds clears it
+    fence_target: str | None = None  #: what the fencing command is told
+    fence: Fence | None = None  #: while it is down, and asked to be proven off
+    returning_since: datetime | None = None  #: it answers, and is not yet clear of leftovers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +126,7 @@ class NewHost:
     base_volume: str | None = None
     memory_backing_mib: int | None = None
     max_builds: int = 2
+    fence_target: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
-from registry.drift import find_drift, note_leftovers, note_strangers
+from registry.drift import Drift, find_drift, note_leftovers, note_strangers
 from registry.events import event_row, record
+from registry.fences import change_fence, fence_row, is_being_fenced
 from registry.image_copies import disk_of_copies, note_missing
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
@@ -18,6 +19,8 @@ from registry.lifecycle import (
     VM_OBSERVED_TRANSITIONS,
     AssignmentEvent,
     AssignmentState,
+    FenceEvent,
+    FenceState,
     HostAdmin,
     HostHealth,
     HostHealthEvent,
@@ -40,6 +43,7 @@ from registry.schema import (
     vms,
 )
 
+_BEING_FENCED: Final = "it answers, and is being fenced: it stays down until that is over"
 _SEEN: Final = {
     "running": VmObservedEvent.SEEN_RUNNING,
     "stopped": VmObservedEvent.SEEN_STOPPED,
@@ -55,16 +59,20 @@ def record_report(
         return
     if host.last_polled_at is not None and report.polled_at < host.last_polled_at:
         return
+    fence = fence_row(connection, host.id)
+    if is_being_fenced(fence, now):
+        _say(connection, host, _BEING_FENCED)  # nothing may begin there until it is over
+        return
     connection.execute(
         update(hosts)
         .where(hosts.c.id == host.id)
         .values(last_polled_at=report.polled_at, last_error=None, missed_polls=0)
     )
-    _change_health(connection, host, HostHealthEvent.ANSWERED, None, now=now, actor=actor)
     lock_vms_on(connection, host.id)
     live = _live_assignments(connection, host.id)
-    _observe_vms(connection, host, report, live, now=now, actor=actor)
     drift = find_drift(connection, report, live)
+    _take_back(connection, host, fence, drift, now=now, actor=actor)
+    _observe_vms(connection, host, report, live, now=now, actor=actor)
     note_missing(connection, host, report, now=now, actor=actor)
     foreign = foreign_amounts(drift.strangers)
     foreign["disk_gib"] += disk_of_copies(connection, host.id)
@@ -94,7 +102,9 @@ def record_miss(
         return
     missed = host.missed_polls + 1
     connection.execute(
-        update(hosts).where(hosts.c.id == host.id).values(last_error=error, missed_polls=missed)
+        update(hosts)
+        .where(hosts.c.id == host.id)
+        .values(last_error=error, missed_polls=missed, returning_since=None)
     )
     event = None
     if missed >= down_after:
@@ -123,6 +133,60 @@ def latest_report(connection: Connection, host_id: UUID) -> HostReport | None:
     query = select(host_reports.c.report).where(host_reports.c.host_id == host_id)
     found = connection.scalars(query).one_or_none()
     return _from_json(found) if found is not None else None
+
+
+def _say(connection: Connection, host: Host, error: str) -> None:
+    connection.execute(update(hosts).where(hosts.c.id == host.id).values(last_error=error))
+
+
+def _take_back(
+    connection: Connection,
+    host: Host,
+    fence: Row[Any] | None,
+    drift: Drift,
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Let a host that answers be up; one that was down only when it is clear of leftovers.
+
+    What was placed elsewhere meanwhile is gone from it before it may take VMs.
+    """
+    returns = host.health == HostHealth.DOWN and bool(drift.domains or drift.volumes)
+    if fence is not None and not (returns and fence.state == FenceState.FENCED.value):
+        change_fence(
+            connection,
+            fence,
+            FenceEvent.RETURNED,
+            host_id=host.id,
+            host_name=host.name,
+            now=now,
+            actor=actor,
+        )
+    if not returns:
+        if host.returning_since is not None:
+            connection.execute(
+                update(hosts).where(hosts.c.id == host.id).values(returning_since=None)
+            )
+        _change_health(connection, host, HostHealthEvent.ANSWERED, None, now=now, actor=actor)
+        return
+    left = len(drift.domains) + len(drift.volumes)
+    _say(connection, host, f"it answers, and is cleared of {left} leftovers before it is up")
+    if host.returning_since is None:
+        connection.execute(update(hosts).where(hosts.c.id == host.id).values(returning_since=now))
+        health = next_state(HOST_HEALTH_TRANSITIONS, host.health, HostHealthEvent.RETURNED)
+        data = {"name": host.name, "leftovers": left}
+        history = event_row(
+            now,
+            actor,
+            "host_health",
+            "host",
+            host.id,
+            change=(host.health, health),
+            event=HostHealthEvent.RETURNED,
+            data=data,
+        )
+        record(connection, [history])
 
 
 def _change_health(

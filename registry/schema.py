@@ -37,6 +37,7 @@ from registry.lifecycle import (
     AssignmentState,
     ConsoleState,
     CopyState,
+    FenceState,
     HostAdmin,
     HostHealth,
     ImageState,
@@ -108,6 +109,8 @@ hosts = Table(
     Column("failed_builds", Integer, nullable=False, server_default="0"),
     Column("held_back_until", UtcDateTime),
     Column("created_at", UtcDateTime, nullable=False),
+    Column("fence_target", Text),
+    Column("returning_since", UtcDateTime),
     _one_of("admin", HostAdmin),
     _one_of("health", HostHealth),
     CheckConstraint("max_builds >= 1", name="max_builds_positive"),
@@ -161,6 +164,26 @@ host_reports = Table(
     Column("host_id", Uuid, ForeignKey("hosts.id"), primary_key=True),
     Column("report", Json, nullable=False),
     Column("polled_at", UtcDateTime, nullable=False),
+)
+
+# Of hosts that are down, and of which it is to be proven that they are off.
+host_fences = Table(
+    "host_fences",
+    metadata,
+    Column("host_id", Uuid, ForeignKey("hosts.id"), primary_key=True),
+    Column("state", State, nullable=False),
+    Column("asked_by", Text, nullable=False),
+    Column("asked_at", UtcDateTime, nullable=False),
+    Column("epoch", BigInteger),  # of the control centre that asked; none: an operator did
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    Column("again_at", UtcDateTime),
+    Column("fenced_at", UtcDateTime),
+    Column("sent_at", UtcDateTime),
+    Column("claim_token", Uuid),
+    Column("claim_owner", Text),
+    Column("claim_until", UtcDateTime),
+    _one_of("state", FenceState),
 )
 
 strangers = Table(

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, PositiveFloat, PositiveInt, SecretStr
+from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -44,6 +44,14 @@ class SharedSettings(BaseSettings):
         description="Beginnings of URLs that images may be fetched from, whole folders.",
     )
     image_max_gib: PositiveInt = Field(default=100, description="Largest file of an image.")
+    fence_command: tuple[str, ...] = Field(
+        default=(),
+        description="Program and arguments that make sure a host is off; {target} and {host} in"
+        " them are replaced by the host's fence target and name.",
+    )
+    fence_timeout_s: PositiveFloat = Field(
+        default=60, description="After it the fencing command is killed, and nothing is proven."
+    )
     lease_s: PositiveFloat = 30
     log_level: str = "info"
     log_format: LogFormat = Field(
@@ -54,6 +62,13 @@ class SharedSettings(BaseSettings):
         description="host:port or unix:PATH of /healthz, /readyz and /metrics, without a token;"
         " {process} in it stands for api, control, monitor or worker.",
     )
+
+    @field_validator("fence_command")
+    @classmethod
+    def _a_program_by_its_path(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if command and not command[0].startswith("/"):
+            raise ValueError(f"the program needs its whole path, found {command[0]!r}")
+        return command
 
     @classmethod
     def settings_customise_sources(

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, or_, sele
 from registry.access import HOST_COLUMNS, OUT_OF_REACH, to_access
 from registry.console_states import forget_silent
 from registry.events import event_row, record
+from registry.fencing import FENCE_HOST, due_fences
 from registry.image_copies import lacks_image
 from registry.image_imports import due_imports
 from registry.lifecycle import AssignmentState, CopyState, HostAdmin, VmObserved
@@ -49,8 +50,9 @@ def due(
     Builds that nobody claimed or whose claim ran out, unless they wait for their
     image; VMs that are active but were never seen since (their resume is
     missing); removals; what is asked of a VM's power; images to bring to hosts,
-    first of all since builds wait for them; images to fetch; leftovers. Not on
-    hosts out of reach or retired. What was sent less than ``resend_after_s`` ago is
+    before those since builds wait for them; images to fetch; leftovers, also on
+    hosts that were down and answer again; first of all hosts to fence. Otherwise
+    not on hosts out of reach or retired. What was sent less than ``resend_after_s`` ago is
     given time; what was never sent goes first, then what was sent longest ago. With
     ``host_id``, of that host alone; else consoles that nobody uses any more end, too.
     """
@@ -58,6 +60,8 @@ def due(
     found = _due_copies(connection, limit, now, stale, host_id)
     if host_id is None:
         forget_silent(connection, now=now)
+        fences = due_fences(connection, limit, now=now, stale=stale)
+        found = [*(Due(task=FENCE_HOST, id=key) for key in fences), *found]
         imports = due_imports(connection, limit - len(found), now=now, stale=stale)
         found += [Due(task=IMPORT_IMAGE, id=key) for key in imports]
     waiting = (
@@ -96,7 +100,7 @@ def due(
         select(leftovers.c.id)
         .select_from(leftovers)
         .join(hosts, hosts.c.id == leftovers.c.host_id)
-        .where(*_idle(leftovers, now, stale, host_id))
+        .where(*_idle(leftovers, now, stale, host_id, or_returning=True))
         .order_by(leftovers.c.sent_at.nulls_first(), leftovers.c.id)
         .limit(limit - len(found))
         .with_for_update(of=leftovers, skip_locked=True, key_share=True)
@@ -130,13 +134,21 @@ def _due_copies(
 
 
 def _idle(
-    table: Table, now: datetime, stale: datetime, host_id: UUID | None
+    table: Table,
+    now: datetime,
+    stale: datetime,
+    host_id: UUID | None,
+    *,
+    or_returning: bool = False,
 ) -> tuple[ColumnElement[bool], ...]:
+    within_reach: ColumnElement[bool] = hosts.c.health.not_in(OUT_OF_REACH)
+    if or_returning:
+        within_reach = or_(within_reach, hosts.c.returning_since.is_not(None))
     return (
         *(() if host_id is None else (table.c.host_id == host_id,)),
         or_(table.c.claim_until.is_(None), table.c.claim_until <= now),
         or_(table.c.sent_at.is_(None), table.c.sent_at <= stale),
-        hosts.c.health.not_in(OUT_OF_REACH),
+        within_reach,
         hosts.c.admin != HostAdmin.RETIRED.value,
     )
 
@@ -146,13 +158,17 @@ def claim_leftover(
 ) -> Leftover | None:
     """Claim a leftover; None if it is gone, out of reach, or somebody is at it."""
     row = connection.execute(
-        select(leftovers, *(column for column in HOST_COLUMNS if column.key != "host_id"))
+        select(
+            leftovers,
+            hosts.c.returning_since,
+            *(column for column in HOST_COLUMNS if column.key != "host_id"),
+        )
         .select_from(leftovers)
         .join(hosts, hosts.c.id == leftovers.c.host_id)
         .where(leftovers.c.id == key, hosts.c.admin != HostAdmin.RETIRED.value)
         .with_for_update(of=leftovers)
     ).one_or_none()
-    if row is None or row.health in OUT_OF_REACH:
+    if row is None or (row.health in OUT_OF_REACH and row.returning_since is None):
         return None
     if row.claim_until is not None and row.claim_until > now:
         return None

@@ -108,6 +108,8 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
             upload_threads=threading.BoundedSemaphore(
                 settings.upload_threads or max(1, settings.concurrency // 2)
             ),
+            fence_command=settings.fence_command,
+            fence_timeout_s=settings.fence_timeout_s,
             send=lambda due: _send(app, due),
         )
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from threading import BoundedSemaphore, Event
@@ -41,6 +41,8 @@ class WorkerContext:
     upload_deadline_s: float = 3600.0  #: of all of them
     #: an upload lasts, and its thread is missed by builds and removals
     upload_threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(2))
+    fence_command: Sequence[str] = ()  #: program and arguments
+    fence_timeout_s: float = 60.0
     checkpoint: Callable[[str], None] = checkpoint
     stopping: Event = field(default_factory=Event)
     send: Callable[[Due], None] | None = None  #: to a worker, maybe this one

@@ -77,6 +77,9 @@ def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> Outcome:
         _keep(step, state, context)
         if off:
             host.start_paused(str(step.claim.vm_id))
+            # As a build does: who lost the VM's place meanwhile does not let it run.
+            context.checkpoint("power.after_start")
+            _keep(step, state, context)
         host.resume(str(step.claim.vm_id))
         power.advance(step.claim, PowerEvent.SEEN_ON)
         return Outcome.DONE

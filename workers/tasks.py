@@ -15,7 +15,16 @@ from uuid import UUID
 import structlog
 from celery import Celery
 
-from workers import builds, console_sessions, consoles, imports, power, removals, uploads
+from workers import (
+    builds,
+    console_sessions,
+    consoles,
+    fencing,
+    imports,
+    power,
+    removals,
+    uploads,
+)
 from workers.context import Outcome, WorkerContext
 from workers.metrics import TaskMetrics
 
@@ -31,6 +40,7 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], Outcome]]]]
         "upload_image": ("copy_id", uploads.upload),
         "import_image": ("image_id", imports.fetch),
         "remove_image": ("copy_id", uploads.remove),
+        "fence_host": ("host_id", fencing.fence),
     }
 )
 

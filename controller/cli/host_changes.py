@@ -23,6 +23,7 @@ def change_of(
     label_ratio: list[str] | None,
     labels: list[str] | None,
     max_builds: int | None,
+    fence_target: str | None = None,
 ) -> dict[str, Any]:
     """Return the body of a change to a host; what is not given stays as it is."""
     for given, taken_back, options in (
@@ -42,6 +43,8 @@ def change_of(
         body["labels"] = labels
     if max_builds is not None:
         body["max_builds"] = max_builds
+    if fence_target is not None:
+        body["fence_target"] = fence_target
     if not body:
         raise BadInputError("there is nothing to set; `fuga host set --help` lists what can be")
     return body

@@ -110,6 +110,9 @@ def add(
         int | None, typer.Option(help="Cap on a VM's real memory (labs).")
     ] = None,
     max_builds: Annotated[int, typer.Option(help="VMs created there at a time.")] = 2,
+    fence_target: Annotated[
+        str | None, typer.Option(help="What the fencing command is told, as a BMC's address.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until it is up, or say why not.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds that --wait lasts at most.")] = 60,
 ) -> None:
@@ -129,6 +132,7 @@ def add(
             "base_volume": base_volume,
             "memory_backing_mib": memory_backing_mib,
             "max_builds": max_builds,
+            "fence_target": fence_target,
         },
     )
     if wait:
@@ -171,6 +175,9 @@ def set_(
     max_builds: Annotated[
         int | None, typer.Option(help="VMs created there at a time.", min=1)
     ] = None,
+    fence_target: Annotated[
+        str | None, typer.Option(help="What the fencing command is told; empty: nothing any more.")
+    ] = None,
 ) -> None:
     """Change a host's settings; what is not named stays as it is."""
     changed = session.api.patch(
@@ -183,6 +190,7 @@ def set_(
             label_ratio=label_ratio,
             labels=label,
             max_builds=max_builds,
+            fence_target=fence_target,
         ),
     )
     offers = ", ".join(f"{each['capacity']} {each['resource']}" for each in changed["inventories"])
@@ -223,6 +231,8 @@ def show(session: Session, name: NameArgument) -> None:
     for key, value in host.items():
         if key != "inventories":
             listed = ", ".join(value) if isinstance(value, list) else value
+            if key == "fence" and value is not None:
+                listed = _fencing(value)
             typer.echo(f"{key:20}{'-' if listed in (None, '') else listed}")
     typer.echo("")
     print_table(
@@ -300,6 +310,33 @@ def maintenance(session: Session, name: NameArgument) -> None:
 def activate(session: Session, name: NameArgument) -> None:
     """Take VMs again."""
     _set_admin(session, name, "active", "takes VMs again")
+
+
+@app.command()
+@with_session
+def fence(
+    session: Session,
+    *,
+    name: NameArgument,
+    by_hand: Annotated[
+        bool,
+        typer.Option(
+            "--by-hand",
+            help="You have made sure that it is off, and stays off until it is switched on.",
+        ),
+    ] = False,
+) -> None:
+    """Have a host that is down proven to be off, so that its VMs are placed elsewhere."""
+    answer = session.api.post(f"hosts/{name}/fence", {"by_hand": by_hand})
+    done = "what it held is decided again" if by_hand else "is to be fenced by a worker"
+    session.answer(answer, f"host {name}: {done}")
+
+
+def _fencing(fence: Mapping[str, Any]) -> str:
+    """Say how far the fencing of a host has come."""
+    if fence["last_error"] is None:
+        return str(fence["state"])
+    return f"{fence['state']}, {fence['attempts']} times: {fence['last_error']}"
 
 
 @app.command()

@@ -144,6 +144,27 @@ class Event(TypedDict):
     to_state: str | None
 
 
+class Fence(TypedDict):
+    """How far it has come that a host which is down is proven to be off."""
+
+    again_at: str | None
+    asked_at: str
+    asked_by: str
+    attempts: int
+    fenced_at: str | None
+    last_error: str | None
+    state: FenceState
+
+
+class FenceInput(TypedDict):
+    """Have a host that is down fenced."""
+
+    by_hand: NotRequired[bool]
+
+
+FenceState: TypeAlias = Literal["idle", "asked", "running", "failed", "fenced"]
+
+
 class Host(TypedDict):
     """A physical machine running libvirt."""
 
@@ -151,6 +172,9 @@ class Host(TypedDict):
     base_volume: str | None
     created_at: str
     domain_type: str
+    failed_builds: NotRequired[int]
+    fence: NotRequired[Fence | None]
+    fence_target: NotRequired[str | None]
     health: HostHealth
     held_back_until: str | None
     id: str
@@ -164,6 +188,7 @@ class Host(TypedDict):
     name: str
     network: str
     pool: str
+    returning_since: NotRequired[str | None]
     uri: str
     version: int
     warnings: NotRequired[list[str]]
@@ -176,6 +201,7 @@ class HostChange(TypedDict):
     """Change a host; what is not named stays as it is."""
 
     admin: NotRequired[Literal["active", "draining", "maintenance"] | None]
+    fence_target: NotRequired[str | None]
     labels: NotRequired[list[str] | None]
     max_builds: NotRequired[int | None]
     overrides: NotRequired[dict[str, Any] | None]
@@ -202,6 +228,7 @@ class HostInput(TypedDict):
 
     base_volume: NotRequired[str | None]
     domain_type: NotRequired[Literal["kvm", "qemu", "test"]]
+    fence_target: NotRequired[str | None]
     labels: NotRequired[list[str]]
     max_builds: NotRequired[int]
     memory_backing_mib: NotRequired[int | None]

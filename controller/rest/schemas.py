@@ -320,6 +320,9 @@ class HostInput(Input):
     base_volume: LibvirtName | None = None
     memory_backing_mib: Annotated[int, Field(ge=16, le=1_000_000_000)] | None = None
     max_builds: Annotated[int, Field(ge=1, le=1000)] = 2
+    fence_target: Annotated[str, Field(pattern=r"^[!-,.-~][ -~]{0,254}$")] | None = Field(
+        None, description="What the site's fencing command is told, such as a BMC's address."
+    )
 
 
 class HostChange(Input):
@@ -335,6 +338,19 @@ class HostChange(Input):
         None, description="By resource, in thousandths; null: what the host's labels say."
     )
     max_builds: Annotated[int, Field(ge=1, le=1000)] | None = None
+    fence_target: Annotated[str, Field(pattern=r"^([!-,.-~][ -~]{0,254})?$")] | None = Field(
+        None, description="Empty: none from now on."
+    )
+
+
+class FenceInput(Input):
+    """Have a host that is down fenced."""
+
+    by_hand: bool = Field(
+        False,
+        description="You have made sure that it is off, and that it stays off until it is "
+        "switched on: no command is run.",
+    )
 
 
 class SshKeyInput(Input):

@@ -50,6 +50,7 @@ VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
             observed=frozenset(
                 {"health", "version", "detected", "foreign", "committed", "capacity"}
                 | {"last_polled_at", "last_error", "missed_polls", "held_back_until"}
+                | {"failed_builds", "fence", "returning_since"}
             ),
         ),
         "networks": Versioned(

@@ -48,7 +48,7 @@ _ASSIGNMENT = _steps("""
     quarantined  delete_requested  releasing
     quarantined  proven_absent     released
     releasing    proven_absent     released
-""")
+""") | _any("reserved creating active quarantined releasing", "fenced", "released")
 
 _REQUEST = (
     _steps("""
@@ -82,6 +82,7 @@ _HEALTH = _any("enrolling unreachable down", "answered", "up") | _steps("""
     up           unanswered  unreachable
     up           given_up    down
     unreachable  given_up    down
+    down         returned    down
 """)
 
 _ADMIN = (

@@ -134,6 +134,11 @@ class Site:
         assert len(assignment_ids) == count
         return list(assignment_ids)
 
+    def place_again(self, request_id: UUID, host: LabHost) -> None:
+        """Place a VM of a request that lost its place."""
+        request = self.registry.requests.get(request_id)
+        place(self.registry, request, self.registry.hosts.get(host.name))
+
     def sweep(self) -> None:
         """Send what is due, as the control centre does."""
         for due in self.registry.assignments.due(resend_after_s=1):

@@ -14,7 +14,7 @@ from controller.rest.auth import Operator, bearer
 from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.idempotency import GivenCreation
 from controller.rest.openapi import problems
-from controller.rest.schemas import HostChange, HostInput, HostsQuery, Name, PageOf
+from controller.rest.schemas import FenceInput, HostChange, HostInput, HostsQuery, Name, PageOf
 from registry import Host, HostAdminEvent, HostReport, NewHost, Page
 
 router = APIRouter(prefix="/hosts", tags=["hosts"], dependencies=[Security(bearer)])
@@ -51,6 +51,7 @@ def register_host(
         base_volume=body.base_volume,
         memory_backing_mib=body.memory_backing_mib,
         max_builds=body.max_builds,
+        fence_target=body.fence_target,
     )
     hosts, policy = services.registry.hosts, services.uri_policy
     return creation.answer(
@@ -100,3 +101,15 @@ def change_host(name: Name, body: HostChange, caller: Operator, registry: GivenR
 def retire_host(name: Name, caller: Operator, registry: GivenRegistry) -> Host:
     """Retire a host. Refused while VMs hold a part of it: drain it and delete them first."""
     return registry.hosts.apply(name, HostAdminEvent.RETIRE, actor=caller.actor)
+
+
+@router.post(
+    "/{name}/fence", status_code=202, response_model=Host, responses=problems(403, 404, 409)
+)
+def fence_host(name: Name, body: FenceInput, caller: Operator, registry: GivenRegistry) -> Host:
+    """Have a host fenced that is down, or say that it is off; its VMs are then decided again."""
+    if body.by_hand:
+        registry.fencing.confirm(name, actor=caller.actor)
+    else:
+        registry.fencing.ask(name, actor=caller.actor)
+    return registry.hosts.get(name)

@@ -47,13 +47,13 @@ GRIDS = {
     lost     running       stopped       absent       lost     absent
     """,
     "ASSIGNMENT": """
-                 claimed  reclaimed started   failed      delete_requested withdrawn proven_absent
-    reserved     creating -         -         -           released         released  -
-    creating     -        creating  active    quarantined releasing        -         -
-    active       -        active    -         quarantined releasing        -         -
-    releasing    -        -         releasing releasing   releasing        -         released
-    released     -        -         -         -           -                -         -
-    quarantined  -        -         -         quarantined releasing        -         released
+              claimed  reclaimed started failed      delete_requested withdrawn proven_absent fenced
+    reserved  creating -         -         -           released         released  -        released
+    creating  -        creating  active    quarantined releasing        -         -        released
+    active    -        active    -         quarantined releasing        -         -        released
+    releasing -        -         releasing releasing   releasing        -         released released
+    released  -        -         -         -           -                -         -        -
+    quarantined -      -         -         quarantined releasing        -         released released
     """,
     "HOST_ADMIN": """
                  activate  drain     maintain     retire
@@ -63,11 +63,19 @@ GRIDS = {
     retired      -         -         -            -
     """,
     "HOST_HEALTH": """
-                 answered  unanswered   given_up
-    enrolling    up        enrolling    enrolling
-    up           up        unreachable  down
-    unreachable  up        unreachable  down
-    down         up        down         down
+                 answered  unanswered   given_up   returned
+    enrolling    up        enrolling    enrolling  -
+    up           up        unreachable  down       -
+    unreachable  up        unreachable  down       -
+    down         up        down         down       down
+    """,
+    "FENCE": """
+             asked  claimed  reclaimed  succeeded  failed  confirmed  returned
+    idle     asked  -        -          -          -       fenced     -
+    asked    -      running  -          -          failed  fenced     idle
+    running  -      -        running    fenced     failed  fenced     idle
+    failed   asked  -        -          -          -       fenced     idle
+    fenced   -      -        -          -          -       fenced     idle
     """,
     "IMAGE": """
                imported  failed  removed
@@ -112,6 +120,7 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
         lifecycle.HostHealthEvent,
         lifecycle.HostHealth.ENROLLING,
     ),
+    "FENCE": (lifecycle.FenceState, lifecycle.FenceEvent, lifecycle.FenceState.IDLE),
     "IMAGE": (lifecycle.ImageState, lifecycle.ImageEvent, lifecycle.ImageState.IMPORTING),
     "CONSOLE": (lifecycle.ConsoleState, lifecycle.ConsoleEvent, lifecycle.ConsoleState.WAITING),
     "COPY": (lifecycle.CopyState, lifecycle.CopyEvent, lifecycle.CopyState.ABSENT),
@@ -129,6 +138,7 @@ TERMINAL = {
     "ASSIGNMENT": {"released"},
     "HOST_ADMIN": {"retired"},
     "HOST_HEALTH": set(),
+    "FENCE": set(),
     "IMAGE": {"removed"},
     "CONSOLE": {"ended"},
     "COPY": {"removing"},

@@ -1,0 +1,58 @@
+"""What the control centre does about hosts that are down: it has them fenced, where that is wanted.
+
+Only who leads asks, and names its epoch in the transaction that does. The command itself
+is run by a worker, and only its success lets VMs be placed elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from registry import Lease, Registry, RegistryError, StaleEpochError
+
+log = structlog.get_logger()
+
+
+class FailedHosts:
+    """Looks at an interval for hosts that are down and whose VMs are not to wait for them."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        lease: Callable[[], Lease | None],
+        *,
+        replace_by_default: bool,
+        interval_s: float,
+    ) -> None:
+        self._registry = registry
+        self._lease = lease
+        self._replace_by_default = replace_by_default
+        self._interval_s = interval_s
+
+    def look(self) -> tuple[str, ...]:
+        """Ask for the fencing of every such host, if this control centre leads."""
+        lease = self._lease()
+        if lease is None:
+            return ()
+        try:
+            asked = self._registry.fencing.ask_for_failed(
+                lease, replace_by_default=self._replace_by_default
+            )
+        except StaleEpochError:
+            return ()  # another one leads by now
+        for host in asked:
+            log.warning("fencing_asked", alert=True, host=host, epoch=lease.epoch)
+        return asked
+
+    def run(self, stop: threading.Event) -> None:
+        """Look until told to stop."""
+        while not stop.wait(self._interval_s):
+            try:
+                self.look()
+            except RegistryError as error:
+                log.error("failed_hosts_not_read", error=str(error))
+            except Exception:  # the loop outlives a database that is away for a moment
+                log.exception("failed_hosts_not_read")

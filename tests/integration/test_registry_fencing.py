@@ -1,0 +1,469 @@
+"""A host that is down is proven to be off, and only then are its VMs placed elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from registry import (
+    AssignmentState,
+    ClaimLostError,
+    ConflictError,
+    FenceState,
+    Host,
+    HostAdminEvent,
+    HostHealth,
+    InvalidError,
+    Lease,
+    NotFoundError,
+    Registry,
+    StaleEpochError,
+    VmDesiredEvent,
+)
+from registry.fencing import is_replaced
+from tests.raw_sql import RawSql
+from tests.register import (
+    ACTOR,
+    a_cluster,
+    a_domain,
+    a_report,
+    add_request,
+    place,
+    run_vm,
+    take_lease,
+)
+
+REPLACE = "on_failure=replace"
+
+
+@pytest.fixture
+def hosts(register: Registry) -> tuple[Host, ...]:
+    """Three hosts; h1 has a fence target and its VMs are to be replaced."""
+    found = a_cluster(register, 3)
+    register.hosts.update("h1", labels=[REPLACE], fence_target="bmc-1", actor=ACTOR)
+    return found
+
+
+@pytest.fixture
+def lease(register: Registry, hosts: tuple[Host, ...]) -> Lease:
+    return take_lease(register)
+
+
+@pytest.fixture
+def running(register: Registry, hosts: tuple[Host, ...], lease: Lease) -> UUID:
+    """The assignment of a VM that runs on h1."""
+    h1 = register.hosts.get("h1")
+    (key,) = place(register, add_request(register), h1, lease=lease).assignment_ids
+    run_vm(register, key)
+    return key
+
+
+def go_down(register: Registry, name: str = "h1") -> None:
+    host = register.hosts.get(name)
+    register.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=1)
+
+
+def come_back(register: Registry, *domains: Any, name: str = "h1", **fields: Any) -> Host:
+    host = register.hosts.get(name)
+    return register.hosts.record_report(
+        host.id, a_report(*domains, started_at=register.now(), **fields)
+    )
+
+
+def ask(register: Registry, lease: Lease, **fields: Any) -> tuple[str, ...]:
+    return register.fencing.ask_for_failed(lease, **fields)
+
+
+def claim(register: Registry, owner: str = "w1") -> Any:
+    return register.fencing.claim(register.hosts.get("h1").id, owner, 60)
+
+
+def fence_state(register: Registry) -> FenceState | None:
+    found = register.hosts.get("h1").fence
+    return found.state if found is not None else None
+
+
+def expire_claim(raw: RawSql) -> None:
+    raw.run("UPDATE host_fences SET claim_until = '2020-01-01 00:00:00.000000'")
+
+
+def tasks(register: Registry) -> list[str]:
+    return [due.task for due in register.assignments.due(resend_after_s=0)]
+
+
+# ---- who is fenced ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "by_default", "replaced"),
+    [
+        ([], False, False),
+        ([], True, True),
+        (["on_failure=replace", "ssd"], False, True),
+        (["on_failure=wait"], True, False),
+        (["on_failure=wait", "on_failure=replace"], True, False),
+        (["on_failure=whatever"], True, False),
+    ],
+)
+def test_a_label_goes_before_the_sites_default(
+    labels: list[str], by_default: bool, replaced: bool
+) -> None:
+    assert is_replaced(labels, by_default=by_default) is replaced
+
+
+def test_a_host_that_is_down_and_holds_vms_is_asked_for_once(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    assert ask(register, lease) == ()
+    go_down(register)
+
+    assert ask(register, lease) == ("h1",)
+    assert ask(register, lease) == ()
+
+    assert fence_state(register) == FenceState.ASKED
+    (event,) = register.events.list(kind="host_fence")
+    assert (event.actor, event.to_state, event.data["epoch"]) == ("cc-1", "asked", lease.epoch)
+    assert tasks(register) == ["workers.fence_host"]
+    assert register.assignments.state(running) == AssignmentState.ACTIVE
+    assert register.check() == []
+
+
+def test_a_host_whose_vms_wait_is_not_fenced(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    register.hosts.update("h1", labels=[], actor=ACTOR)
+    go_down(register)
+
+    assert ask(register, lease) == ()
+    assert ask(register, lease, replace_by_default=True) == ("h1",)
+
+
+def test_a_host_that_holds_nothing_is_not_fenced(register: Registry, lease: Lease) -> None:
+    go_down(register)
+
+    assert ask(register, lease) == ()
+
+
+def test_a_host_in_maintenance_is_not_fenced(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    register.hosts.apply("h1", HostAdminEvent.MAINTAIN, actor=ACTOR)
+    go_down(register)
+
+    assert ask(register, lease) == ()
+
+
+def test_nobody_is_fenced_while_most_hosts_are_silent(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    go_down(register, "h1")
+    go_down(register, "h2")
+
+    assert ask(register, lease) == ()
+    come_back(register, name="h2")
+    assert ask(register, lease) == ("h1",)
+
+
+def test_only_who_leads_asks(register: Registry, lease: Lease, running: UUID, raw: RawSql) -> None:
+    go_down(register)
+    raw.run("UPDATE leases SET epoch = epoch + 1")
+
+    with pytest.raises(StaleEpochError):
+        ask(register, lease)
+
+    assert register.hosts.get("h1").fence is None
+
+
+def test_a_host_without_a_target_fails_and_says_what_is_missing(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    register.hosts.update("h1", fence_target="", actor=ACTOR)
+    go_down(register)
+
+    ask(register, lease)
+
+    fence = register.hosts.get("h1").fence
+    assert fence is not None
+    assert (fence.state, fence.attempts) == (FenceState.FAILED, 1)
+    assert "--fence-target" in (fence.last_error or "")
+    assert ask(register, lease) == ()  # not before a while has passed
+
+
+# ---- what comes of it -------------------------------------------------------
+
+
+def test_vms_of_a_fenced_host_are_decided_again_and_nothing_is_held_there(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    go_down(register)
+    ask(register, lease)
+    order = claim(register)
+    assert (order.host, order.target) == ("h1", "bmc-1")
+    assert claim(register, "w2") is None
+    vm = register.vms.list().items[0]
+
+    assert register.fencing.succeed(order) == 1
+
+    assert fence_state(register) == FenceState.FENCED
+    assert register.assignments.state(running) == AssignmentState.RELEASED
+    assert register.vms.get(vm.id).observed == "absent"
+    assert {each.committed for each in register.hosts.get("h1").inventories} == {0}
+    released = register.events.list(kind="assignment_state", subject_id=str(running))[-1]
+    assert (released.event, released.tenant) == ("fenced", "a")
+    assert "lost" in (released.reason or "")
+    (again,) = place(
+        register, register.requests.get(vm.request_id), register.hosts.get("h2"), lease=lease
+    ).assignment_ids
+    run_vm(register, again)
+    assert register.vms.get(vm.id).host == "h2"
+    assert tasks(register) == []
+    assert register.check() == []
+
+
+def test_a_deleted_vm_of_a_fenced_host_is_gone(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    vm = register.vms.list().items[0]
+    register.vms.delete(vm.id, actor=ACTOR)
+    go_down(register)
+    ask(register, lease)
+
+    register.fencing.succeed(claim(register))
+
+    assert register.vms.get(vm.id).deleted_at is not None
+    assert register.requests.get(vm.request_id).state == "released"
+    assert register.check() == []
+
+
+def test_what_was_asked_of_the_power_of_a_fenced_vm_is_dropped(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    vm = register.vms.list().items[0]
+    register.vms.switch(vm.id, VmDesiredEvent.REBOOT, actor=ACTOR)
+    go_down(register)
+    ask(register, lease)
+
+    register.fencing.succeed(claim(register))
+
+    assert register.vms.get(vm.id).power is None
+    assert register.check() == []
+
+
+def test_who_was_building_when_the_host_was_fenced_lost_its_claim(
+    register: Registry, lease: Lease, hosts: tuple[Host, ...]
+) -> None:
+    h1 = register.hosts.get("h1")
+    (key,) = place(register, add_request(register), h1, lease=lease).assignment_ids
+    build = register.assignments.claim_build(key, "w1", 600)
+    assert build is not None
+    go_down(register)
+    ask(register, lease)
+
+    register.fencing.succeed(claim(register, "w2"))
+
+    with pytest.raises(ClaimLostError):
+        register.assignments.activate(build.claim)
+    assert register.assignments.state(key) == AssignmentState.RELEASED
+
+
+def test_a_failed_fencing_frees_nothing_and_is_tried_again_later(
+    register: Registry, lease: Lease, running: UUID, raw: RawSql
+) -> None:
+    go_down(register)
+    pauses = []
+    for attempt in (1, 2, 3):
+        assert ask(register, lease) == ("h1",)
+        register.fencing.fail(claim(register), f"no answer {attempt}")
+        fence = register.hosts.get("h1").fence
+        assert fence is not None
+        assert fence.again_at is not None
+        pauses.append(round((fence.again_at - register.now()).total_seconds() / 60))
+        assert (fence.state, fence.attempts) == (FenceState.FAILED, attempt)
+        assert ask(register, lease) == ()
+        raw.run("UPDATE host_fences SET again_at = '2020-01-01 00:00:00.000000'")
+
+    assert pauses == [1, 2, 4]
+    assert register.assignments.state(running) == AssignmentState.ACTIVE
+    failed = [each for each in register.events.list(kind="host_fence") if each.event == "failed"]
+    assert [each.reason for each in failed] == ["no answer 1", "no answer 2", "no answer 3"]
+    assert register.check() == []
+
+
+def test_another_worker_takes_over_and_the_first_ones_word_counts_no_more(
+    register: Registry, lease: Lease, running: UUID, raw: RawSql
+) -> None:
+    go_down(register)
+    ask(register, lease)
+    first = claim(register)
+    expire_claim(raw)
+    assert tasks(register) == ["workers.fence_host"]
+    second = claim(register, "w2")
+
+    for late in (
+        lambda: register.fencing.keep(first, 60),
+        lambda: register.fencing.succeed(first),
+        lambda: register.fencing.fail(first, "late"),
+    ):
+        with pytest.raises(ClaimLostError):
+            late()
+
+    assert register.assignments.state(running) == AssignmentState.ACTIVE
+    assert register.fencing.succeed(second) == 1
+
+
+# ---- a host that answers again ----------------------------------------------
+
+
+def test_a_host_that_answers_before_anybody_fenced_it_is_up_and_keeps_its_vms(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    go_down(register)
+    ask(register, lease)
+
+    host = come_back(register)
+
+    assert (host.health, host.fence) == (HostHealth.UP, None)
+    assert claim(register) is None
+    assert register.assignments.state(running) == AssignmentState.ACTIVE
+    assert register.check() == []
+
+
+def test_a_host_that_answers_while_it_is_being_fenced_stays_down(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    go_down(register)
+    ask(register, lease)
+    order = claim(register)
+
+    host = come_back(register)
+
+    assert host.health == HostHealth.DOWN
+    assert "being fenced" in (host.last_error or "")
+    assert register.fencing.succeed(order) == 1
+
+
+def test_a_host_that_answers_after_its_fencing_worker_died_is_up(
+    register: Registry, lease: Lease, running: UUID, raw: RawSql
+) -> None:
+    go_down(register)
+    ask(register, lease)
+    order = claim(register)
+    expire_claim(raw)
+
+    assert come_back(register).health == HostHealth.UP
+
+    with pytest.raises(ClaimLostError):
+        register.fencing.succeed(order)
+    assert register.assignments.state(running) == AssignmentState.ACTIVE
+
+
+def test_a_fenced_host_is_up_only_when_its_leftovers_are_gone(
+    register: Registry, hosts: tuple[Host, ...], lease: Lease
+) -> None:
+    h1 = register.hosts.get("h1")
+    (key,) = place(register, add_request(register), h1, lease=lease).assignment_ids
+    build = register.assignments.claim_build(key, "w1", 60)
+    assert build is not None
+    register.assignments.activate(build.claim)
+    register.assignments.mark_running(build.claim)
+    go_down(register)
+    ask(register, lease)
+    register.fencing.succeed(claim(register))
+    old = {"volumes": (f"fuga-{key}.qcow2",)}
+
+    host = come_back(register, a_domain(build, "stopped"), **old)
+
+    assert (host.health, host.fence is None) == (HostHealth.DOWN, False)
+    assert host.returning_since is not None
+    assert "2 leftovers" in (host.last_error or "")
+    assert ask(register, lease) == ()
+    with pytest.raises(ConflictError, match="answering again"):
+        register.fencing.confirm("h1", actor=ACTOR)
+    left = register.assignments.due(resend_after_s=0)
+    assert [due.task for due in left] == ["workers.remove_leftover"] * 2
+    for due in left:
+        assert register.assignments.claim_leftover(due.id, "w1", 60) is not None
+        register.assignments.finish_leftover(due.id)
+
+    assert come_back(register, a_domain(build, "stopped"), **old).health == HostHealth.DOWN
+    host = come_back(register)
+
+    assert (host.health, host.fence, host.returning_since) == (HostHealth.UP, None, None)
+    changes = register.events.list(kind="host_health", subject_id=str(h1.id))
+    assert [each.event for each in changes][-3:] == ["given_up", "returned", "answered"]
+    assert register.check() == []
+
+
+def test_a_returning_host_that_falls_silent_again_is_down_as_before(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    go_down(register)
+    ask(register, lease)
+    register.fencing.succeed(claim(register))
+    come_back(register, volumes=(f"fuga-{running}.qcow2",))
+
+    go_down(register)
+
+    host = register.hosts.get("h1")
+    assert (host.health, host.returning_since) == (HostHealth.DOWN, None)
+    assert tasks(register) == []
+
+
+# ---- by an operator ---------------------------------------------------------
+
+
+def test_an_operator_has_a_host_fenced_whatever_its_labels_say(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    register.hosts.update("h1", labels=[], actor=ACTOR)
+    go_down(register)
+
+    register.fencing.ask("h1", actor="cli")
+    register.fencing.ask("h1", actor="cli")
+
+    fence = register.hosts.get("h1").fence
+    assert fence is not None
+    assert (fence.state, fence.asked_by) == (FenceState.ASKED, "cli")
+    assert len(register.events.list(kind="host_fence")) == 1
+
+
+def test_an_operators_word_that_a_host_is_off_frees_what_it_held(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    go_down(register)
+
+    assert register.fencing.confirm("h1", actor="cli") == 1
+
+    assert register.assignments.state(running) == AssignmentState.RELEASED
+    (event,) = register.events.list(kind="host_fence")
+    assert (event.event, event.actor) == ("confirmed", "cli")
+    assert register.check() == []
+
+
+def test_nobody_confirms_while_the_command_runs(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    go_down(register)
+    ask(register, lease)
+    claim(register)
+
+    with pytest.raises(ConflictError, match="being fenced"):
+        register.fencing.confirm("h1", actor="cli")
+
+
+def test_a_host_that_is_up_is_neither_fenced_nor_taken_for_off(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    with pytest.raises(ConflictError, match="it is up"):
+        register.fencing.ask("h1", actor="cli")
+    with pytest.raises(ConflictError, match="it is up"):
+        register.fencing.confirm("h1", actor="cli")
+    with pytest.raises(NotFoundError):
+        register.fencing.ask("h9", actor="cli")
+
+
+def test_a_target_must_not_look_like_an_option(register: Registry, hosts: tuple[Host, ...]) -> None:
+    with pytest.raises(InvalidError, match="fence_target"):
+        register.hosts.update("h1", fence_target="--force", actor=ACTOR)

@@ -1,0 +1,107 @@
+"""Run the operator's fencing command: the only thing that proves a silent host to be off.
+
+The command is a program with arguments and never a shell. Exit status 0 says that the host
+is off and stays off until somebody switches it on; anything else, and a program that had to
+be killed, proves nothing. A worker may die in the middle: the next one runs it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from registry import ClaimLostError, FenceOrder
+from workers.context import Outcome, WorkerContext
+
+log: Final = structlog.get_logger(__name__)
+
+_MOST_OUTPUT: Final = 1000
+#: What the program sees of our environment, which holds secrets.
+_HANDED_ON: Final = ("PATH", "HOME", "LANG", "TZ")
+
+
+def fence(host_id: UUID, context: WorkerContext) -> Outcome:
+    """Fence one host, as far as it is ours to do."""
+    if context.stopping.is_set():
+        return Outcome.NOT_OURS
+    fencing = context.registry.fencing
+    lease_s = context.fence_timeout_s + context.lease_s
+    order = fencing.claim(host_id, context.owner, lease_s)
+    if order is None:
+        return Outcome.NOT_OURS
+    bound = log.bind(host=order.host)
+    try:
+        context.checkpoint("fence.before_command")
+        fencing.keep(order, lease_s)
+        trouble = _run(order, context)
+        context.checkpoint("fence.after_command")
+        if trouble is not None:
+            fencing.fail(order, trouble)
+            bound.error("fencing_failed", alert=True, error=trouble)
+            return Outcome.FAILED
+        freed = fencing.succeed(order)
+    except ClaimLostError as error:
+        bound.warning("fencing_lost", error=str(error))
+        return Outcome.CLAIM_LOST
+    bound.warning("host_fenced", vms=freed)
+    return Outcome.DONE
+
+
+def _run(order: FenceOrder, context: WorkerContext) -> str | None:
+    """Run the command; return what went wrong, None if the host is off."""
+    if not context.fence_command:
+        return "no command is set: FUGA_FENCE_COMMAND"
+    command = command_for(context.fence_command, order)
+    env = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
+    try:
+        return run_program(command, env=env, timeout_s=context.fence_timeout_s)
+    except OSError as error:
+        return f"{command[0]} cannot be run: {error.strerror}"
+
+
+def command_for(command: Sequence[str], order: FenceOrder) -> list[str]:
+    """Fill a command in; its program is left as it is."""
+    program, *arguments = command
+    return [
+        program,
+        *(
+            argument.replace("{host}", order.host).replace("{target}", order.target)
+            for argument in arguments
+        ),
+    ]
+
+
+def run_program(command: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> str | None:
+    """Run a program; return why it did not end well, with the last that it wrote."""
+    # A file, not a pipe: what the program leaves running could hold a pipe open.
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(env),
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return f"{command[0]} took longer than {timeout_s:g} s and was killed"
+        if status == 0:
+            return None
+        size = output.seek(0, os.SEEK_END)
+        output.seek(max(0, size - _MOST_OUTPUT))
+        said = output.read().decode(errors="replace").strip()
+    how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
+    return f"{command[0]} {how}: {said or 'it wrote nothing'}"
