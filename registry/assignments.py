@@ -59,6 +59,7 @@ _SELECT = (
     select(
         assignments,
         vms.c.name.label("vm_name"),
+        vms.c.hostname,
         vms.c.request_id,
         vms.c.desired,
         vms.c.observed,
@@ -132,6 +133,7 @@ class Assignments:
                 state=after,
                 vm_id=row.vm_id,
                 vm_name=row.vm_name,
+                hostname=row.hostname,
                 tenant=row.tenant,
                 generation=row.generation,
                 round=row.round,

@@ -391,6 +391,7 @@ class Request:
     network: str | None = None  #: None: that of each host's own settings
     ssh_keys: tuple[str, ...] = ()  #: fingerprints of the keys that came with it
     user_data: UserData | None = None
+    hostname: str | None = None  #: of its only VM, or numbered; None: its VMs' names
     rules: Rules = Rules()
 
 
@@ -405,6 +406,16 @@ class Power:
     force_at: datetime | None  #: when it is forced; None: it was not told yet
     waits_for: str | None  #: what keeps workers from it
     last_error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageWait:
+    """An image that is not yet on the host where a VM is to be built."""
+
+    image: str  #: its reference
+    state: CopyState
+    uploaded_bytes: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -431,6 +442,8 @@ class Vm:
     network: str | None = None  #: None: that of its host's own settings
     mac: str | None = None
     address: str | None = None  #: from the network's subnet
+    hostname: str | None = None  #: what its guest calls itself; None: as the VM is called
+    waits_for_image: ImageWait | None = None  #: None: it is there, or the VM has no image or host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -799,6 +812,7 @@ class Build:
     network: GuestNetwork | None  #: None: its host does not have it any more
     failed_before: int  #: attempts of this assignment that failed
     image: BuildImage | None = None  #: None: the host's own base volume, if it names one
+    hostname: str | None = None  #: None: made from the VM's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

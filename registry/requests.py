@@ -17,6 +17,7 @@ from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoun
 from registry.events import event_row, record
 from registry.expiry import expire, expired, expires_at, extend
 from registry.guest_access import NOTHING, check_access, keep_access, told_access
+from registry.hostnames import check_hostname
 from registry.idempotency import bind_request, request_of_key
 from registry.ids import uuid7
 from registry.images import image_for
@@ -80,6 +81,7 @@ class Requests:
         network: str | None = None,
         ssh_keys: Sequence[str] = (),
         user_data: bytes | None = None,
+        hostname: str | None = None,
         rules: Rules | None = None,
         actor: str,
         idempotency: IdempotencyKey | None = None,
@@ -99,6 +101,8 @@ class Requests:
         own = check_own_labels(labels or {})
         access = check_access(ssh_keys, user_data)
         rules = check_rules(rules or Rules(), count)
+        if hostname is not None:
+            hostname = check_hostname("hostname", hostname)
         key = uuid7()
         name = check_name("name", name if name is not None else f"req-{key.hex[-10:]}")
         with self._database.write() as connection:
@@ -130,6 +134,7 @@ class Requests:
                         state=RequestState.PENDING.value,
                         labels=own,
                         expires_at=expires_at(ttl_s, now),
+                        hostname=hostname,
                         created_at=now,
                         updated_at=now,
                     )
@@ -144,7 +149,9 @@ class Requests:
             join_groups(connection, owner, key, rules, now)
             if network is not None:
                 put_on_network(connection, key, network)
-            insert_vms(connection, key, owner, name, count=count, labels=own, now=now)
+            insert_vms(
+                connection, key, owner, name, count=count, labels=own, hostname=hostname, now=now
+            )
             if idempotency is not None:
                 bind_request(connection, idempotency, key)
             history = event_row(
@@ -374,6 +381,7 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
             updated_at=row.updated_at,
             labels=row.labels,
             expires_at=row.expires_at,
+            hostname=row.hostname,
             image=None if row.image is None else f"{row.image}:{row.image_revision}",
             network=on_network.get(row.id),
             ssh_keys=access.get(row.id, NOTHING)[0],

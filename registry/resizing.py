@@ -64,6 +64,7 @@ def resize(
             request.name,
             count=-surplus,
             labels=request.labels,
+            hostname=request.hostname,
             now=now,
         )
     connection.execute(

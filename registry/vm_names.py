@@ -15,6 +15,7 @@ from sqlalchemy import Connection, insert, select
 from registry.addresses import give_macs
 from registry.bulk import chunks
 from registry.errors import DuplicateError
+from registry.hostnames import numbered
 from registry.ids import uuid7
 from registry.lifecycle import FINISHED, VmDesired, VmObserved
 from registry.schema import request_networks, requests, vms
@@ -37,14 +38,18 @@ def insert_vms(
     *,
     count: int,
     labels: Mapping[str, str],
+    hostname: str | None,
     now: datetime,
 ) -> None:
     """Give a request more VMs, each with a MAC address on the request's network.
 
-    Numbers go on where they ended, also after deletions.
+    Numbers go on where they ended, also after deletions. The only VM that a request begins
+    with has its host name as it is, all others have it with their number.
     """
     last = _last_number(connection, request_id)
-    names = [f"{name}-{number}" for number in range(last + 1, last + count + 1)]
+    numbers = range(last + 1, last + count + 1)
+    names = [f"{name}-{number}" for number in numbers]
+    alone = last == 0 and count == 1
     _check_free(connection, owner, names)
     keys = [uuid7() for _ in names]
     connection.execute(
@@ -58,9 +63,10 @@ def insert_vms(
                 "desired": VmDesired.RUNNING.value,
                 "observed": VmObserved.ABSENT.value,
                 "labels": dict(labels),
+                "hostname": (hostname if hostname is None or alone else numbered(hostname, number)),
                 "created_at": now,
             }
-            for key, each in zip(keys, names, strict=True)
+            for key, each, number in zip(keys, names, numbers, strict=True)
         ],
     )
     network = select(request_networks.c.network_id).where(

@@ -14,6 +14,7 @@ from registry.engine import Database, retried
 from registry.errors import NotFoundError
 from registry.lifecycle import (
     AssignmentState,
+    CopyState,
     HostHealth,
     PowerState,
     VmDesired,
@@ -24,14 +25,17 @@ from registry.locks import lock_vms
 from registry.own_labels import changed_labels, labelled
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.power import SHUTDOWN_TIMEOUT_S, ask_one
-from registry.records import Power, Vm
+from registry.records import ImageWait, Power, Vm
 from registry.schema import (
     assignments,
     hosts,
+    image_copies,
+    images,
     interfaces,
     network_addresses,
     networks,
     power_actions,
+    request_images,
     requests,
     tenants,
     unreleased,
@@ -39,6 +43,8 @@ from registry.schema import (
     vms,
 )
 from registry.subnets import shown
+
+_UNBUILT = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 
 _SELECT = (
     select(
@@ -59,6 +65,11 @@ _SELECT = (
         interfaces.c.mac,
         networks.c.name.label("network"),
         network_addresses.c.address,
+        images.c.name.label("image"),
+        images.c.revision.label("image_revision"),
+        images.c.size_bytes,
+        image_copies.c.state.label("copy_state"),
+        image_copies.c.uploaded_bytes,
     )
     .select_from(vms)
     .join(requests, requests.c.id == vms.c.request_id)
@@ -70,6 +81,15 @@ _SELECT = (
     .outerjoin(interfaces, interfaces.c.vm_id == vms.c.id)
     .outerjoin(networks, networks.c.id == interfaces.c.network_id)
     .outerjoin(network_addresses, network_addresses.c.vm_id == vms.c.id)
+    .outerjoin(request_images, request_images.c.request_id == vms.c.request_id)
+    .outerjoin(images, images.c.id == request_images.c.image_id)
+    .outerjoin(
+        image_copies,
+        and_(
+            image_copies.c.image_id == images.c.id,
+            image_copies.c.host_id == assignments.c.host_id,
+        ),
+    )
 )
 
 
@@ -199,6 +219,20 @@ def _to_vm(row: Row[Any]) -> Vm:
         network=row.network,
         mac=row.mac,
         address=shown(row.address) if row.address is not None else None,
+        hostname=row.hostname,
+        waits_for_image=_to_image_wait(row),
+    )
+
+
+def _to_image_wait(row: Row[Any]) -> ImageWait | None:
+    present = row.copy_state in {None, CopyState.PRESENT.value}
+    if present or row.assignment_state not in _UNBUILT:
+        return None
+    return ImageWait(
+        image=f"{row.image}:{row.image_revision}",
+        state=CopyState(row.copy_state),
+        uploaded_bytes=row.uploaded_bytes,
+        size_bytes=row.size_bytes,
     )
 
 

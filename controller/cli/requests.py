@@ -54,9 +54,19 @@ def vm_state(vm: Mapping[str, Any]) -> str:
         return str(vm["observed"])
     if vm["desired"] == "stopped" and vm["host"] is None:
         return "stopped"
+    image = vm.get("waits_for_image")
+    if image is not None:
+        return image_wait(image)
     return {None: "waiting", "reserved": "placed", "active": "starting"}.get(
         vm.get("assignment_state"), vm.get("assignment_state") or "waiting"
     )
+
+
+def image_wait(image: Mapping[str, Any]) -> str:
+    """Say how far the image is that a VM waits for."""
+    if image["state"] != "uploading" or not image["size_bytes"]:
+        return "waits for image"
+    return f"image {100 * image['uploaded_bytes'] // image['size_bytes']}%"
 
 
 def rules_body(
@@ -165,6 +175,10 @@ def request(
         Path | None,
         typer.Option(metavar="FILE", help="For cloud-init in these VMs; 64 KiB at most."),
     ] = None,
+    hostname: Annotated[
+        str | None,
+        typer.Option(help="Of the guest; of several with their number. Else the VM's name."),
+    ] = None,
     forbid: Annotated[
         list[str] | None, typer.Option(metavar="LABEL", help="Never on hosts with that label.")
     ] = None,
@@ -208,6 +222,8 @@ def request(
     if network is not None:
         body["network"] = network
     body |= labels_and_end(label, ttl)
+    if hostname is not None:
+        body["hostname"] = hostname
     if ssh_key:
         body["ssh_keys"] = [key for file in ssh_key for key in read_public_keys(file)]
     if user_data is not None:

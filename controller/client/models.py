@@ -311,6 +311,15 @@ class ImageInput(TypedDict):
 ImageState: TypeAlias = Literal["importing", "ready", "failed", "removed"]
 
 
+class ImageWait(TypedDict):
+    """An image that is not yet on the host where a VM is to be built."""
+
+    image: str
+    size_bytes: int
+    state: CopyState
+    uploaded_bytes: int
+
+
 class Inventory(TypedDict):
     """What one host offers of one resource."""
 
@@ -508,6 +517,7 @@ class Request(TypedDict):
     count: int
     created_at: str
     expires_at: NotRequired[str | None]
+    hostname: NotRequired[str | None]
     hosts: list[str] | None
     id: str
     image: NotRequired[str | None]
@@ -556,6 +566,7 @@ class RequestInput(TypedDict):
     """Ask for ``count`` VMs of one type."""
 
     count: int
+    hostname: NotRequired[str | None]
     hosts: NotRequired[list[str] | None]
     image: NotRequired[str | None]
     labels: NotRequired[dict[str, Any]]
@@ -860,6 +871,7 @@ class Vm(TypedDict):
     desired: VmDesired
     generation: int
     host: str | None
+    hostname: NotRequired[str | None]
     id: str
     labels: NotRequired[dict[str, str]]
     last_error: str | None
@@ -872,6 +884,7 @@ class Vm(TypedDict):
     round: int | None
     tenant: str
     vm_type: str
+    waits_for_image: NotRequired[ImageWait | None]
 
 
 class VmChange(TypedDict):

@@ -174,6 +174,11 @@ class RequestInput(Input):
     user_data: UserDataText | None = Field(
         None, description="For cloud-init, base64 of 65536 bytes at most. Never shown again."
     )
+    hostname: Annotated[str, Field(min_length=1, max_length=240)] | None = Field(
+        None,
+        description="What the guest calls itself (RFC 1123). Of several VMs each has its number "
+        "after the first part of it: web-1.example.org. Null: the name of the VM.",
+    )
     rules: RulesInput = RulesInput()
 
 

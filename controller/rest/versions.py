@@ -70,8 +70,15 @@ VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
             lambda registry, key: registry.vms.get(key),
             key_of=UUID,
             observed=frozenset(
-                {"host", "observed", "assignment_id", "assignment_state", "round"}
-                | {"generation", "last_error", "power", "deleted_at"}
+                {
+                    "host",
+                    "observed",
+                    "assignment_id",
+                    "assignment_state",
+                    "round",
+                    "waits_for_image",
+                }
+                | {"generation", "last_error", "power", "deleted_at", "waits_for_image"}
             ),
         ),
     }

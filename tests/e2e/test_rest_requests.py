@@ -34,6 +34,18 @@ def test_a_tenant_asks_for_vms_and_they_wait_for_the_next_slot(api: Api):
     assert sorted(vm["name"] for vm in vms) == ["web-1", "web-2", "web-3", "web-4"]
 
 
+def test_a_host_name_is_given_to_the_guests_and_checked(api: Api):
+    made = ask(api.tenant_a, count=2, hostname="web.example.org")
+    wrong = ask(api.tenant_a, name="other", hostname="web_server")
+
+    assert made.json()["hostname"] == "web.example.org"
+    vms = api.tenant_a.get("/v1/vms").json()["items"]
+    assert [vm["hostname"] for vm in vms] == ["web-1.example.org", "web-2.example.org"]
+    refused = the_problem(wrong, 422, "invalid")
+    assert places(refused) == ["#/hostname"]
+    assert "RFC 1123" in refused["detail"]
+
+
 def test_a_request_that_waits_explains_itself(api: Api):
     request = ask(api.tenant_a).json()
 

@@ -439,3 +439,22 @@ def test_of_a_request_and_a_removal_at_once_one_wins(
     assert isinstance(second, ConflictError if first_asks else NotFoundError)
     asked = register.requests.list().items
     assert len(asked) == (1 if first_asks else 0)
+
+
+def test_a_vm_tells_how_much_of_its_image_has_come(register: Registry) -> None:
+    [host] = a_cluster(register)
+    add_image(register)
+    place(register, add_request(register, image="debian"), host)
+
+    def waits() -> tuple[CopyState, int] | None:
+        [vm] = register.vms.list().items
+        image = vm.waits_for_image
+        return None if image is None else (image.state, image.uploaded_bytes)
+
+    assert waits() == (CopyState.ABSENT, 0)
+    upload = upload_of(register)
+    register.image_copies.begin(upload.claim, upload.volume)
+    register.image_copies.progress(upload.claim, GIB, 60)
+    assert waits() == (CopyState.UPLOADING, GIB)
+    register.image_copies.uploaded(upload.claim)
+    assert waits() is None

@@ -48,6 +48,7 @@ def ask_for_vms(
                 ttl_s=body.ttl_s,
                 ssh_keys=tuple(body.ssh_keys),
                 user_data=None if body.user_data is None else base64.b64decode(body.user_data),
+                hostname=body.hostname,
                 image=body.image or services.default_image,
                 rules=body.rules.as_rules(),
                 actor=caller.actor,

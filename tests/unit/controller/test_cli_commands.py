@@ -238,6 +238,28 @@ def test_requests_say_what_they_wait_for(api: HttpApi, fuga: Fuga) -> None:
     assert "3: no_room" in fuga("requests").out
 
 
+def test_a_host_name_goes_with_the_request(api: HttpApi, fuga: Fuga) -> None:
+    api.on("POST", "/v1/requests", a_request(), status=201)
+
+    fuga("request", "small", "--hostname", "db.example.org", "--tenant", "a")
+
+    (asked,) = api.calls("POST", "/v1/requests")
+    assert asked.body["hostname"] == "db.example.org"
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"), [("uploading", "image 25%"), ("absent", "waits for image")]
+)
+def test_a_vm_that_waits_for_its_image_is_shown_as_such(
+    api: HttpApi, fuga: Fuga, state: str, shown: str
+) -> None:
+    image = {"image": "os:1", "state": state, "uploaded_bytes": 250, "size_bytes": 1000}
+    waits = a_vm(observed="absent", assignment_state="reserved", waits_for_image=image)
+    api.on_list("/v1/vms", waits)
+
+    assert shown in fuga("vms").out
+
+
 def test_wait_ends_when_all_vms_run(api: HttpApi, fuga: Fuga) -> None:
     api.on("POST", "/v1/requests", a_request(), status=201)
     running = a_request(state="placed", vms_placed=4, vms_running=4)

@@ -134,6 +134,13 @@ def test_what_does_not_fit_is_refused():
         vfat.volume("cidata", {str(number): b"" for number in range(10)})
 
 
+@needs_mtools
+def test_a_host_name_that_was_asked_for_is_handed_over_as_it_is(tmp_path):
+    seed = seed_of(replace(BUILD, hostname="db-2.example.org"))
+
+    assert json.loads(read(seed, "meta-data", tmp_path))["local-hostname"] == "db-2.example.org"
+
+
 @pytest.mark.parametrize(
     ("vm_name", "expected"),
     [
