@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -32,6 +33,14 @@ def environment(folder: Path, database_url: str, port: int) -> dict[str, str]:
         "FUGA_DATABASE_URL": database_url,
         "FUGA_LISTEN": f"127.0.0.1:{port}",
     }
+
+
+def port_in(log: Path) -> int | None:
+    """Return where a process listens that was told to take any port, once it says so."""
+    for line in log.read_text().splitlines():
+        if '"api_started"' in line:
+            return int(json.loads(line)["port"])
+    return None
 
 
 COMMAND = (sys.executable, "-m", "controller.rest")

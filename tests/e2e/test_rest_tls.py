@@ -20,8 +20,8 @@ from controller.client.http import Client
 from registry import Registry
 from tests.certificates import Authority
 from tests.e2e.conftest import a_token
-from tests.e2e.test_rest_serving import COMMAND, a_free_port, environment
-from tests.running import eventually
+from tests.e2e.test_rest_serving import COMMAND, environment, port_in
+from tests.running import START_TIME_S, eventually
 
 pytestmark = pytest.mark.sqlite
 
@@ -73,13 +73,14 @@ def api(register_url: str, tmp_path: Path) -> Iterator[TlsApi]:
     registry = Registry.connect(register_url)
     token = a_token(registry, None)
     registry.close()
-    port, log = a_free_port(), tmp_path / "api.log"
-    env = environment(tmp_path, register_url, port) | {
+    log = tmp_path / "api.log"
+    env = environment(tmp_path, register_url, 0) | {
         "FUGA_TLS_CERT": str(pair.certificate),
         "FUGA_TLS_KEY": str(pair.key),
     }
     with a_tls_process(env, log) as process:
-        eventually(lambda: process.poll() is None and b"api_started" in log.read_bytes())
+        port = eventually(lambda: port_in(log), within_s=START_TIME_S)
+        assert port is not None
         found = TlsApi(process, port, token, ours, other, log)
         with found.client(ours) as client:
             eventually(client.ready)
@@ -120,7 +121,7 @@ def test_a_new_certificate_is_shown_without_dropping_anybody(api: TlsApi):
 
 def test_files_that_do_not_belong_together_are_said_in_one_line(register_url: str, tmp_path: Path):
     ours = Authority.make(tmp_path / "ours")
-    env = environment(tmp_path, register_url, a_free_port()) | {
+    env = environment(tmp_path, register_url, 0) | {
         "FUGA_TLS_CERT": str(ours.server("one").certificate),
         "FUGA_TLS_KEY": str(ours.server("two").key),
     }

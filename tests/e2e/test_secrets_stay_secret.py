@@ -16,10 +16,10 @@ from sqlalchemy import make_url
 
 from registry import Registry
 from tests.e2e.conftest import a_token
-from tests.e2e.test_rest_serving import a_free_port, answers, environment
+from tests.e2e.test_rest_serving import environment, port_in
 from tests.postgres import TEMPLATE, PostgresServer
 from tests.register import add_tenant, add_vm_type
-from tests.running import FUGA, eventually
+from tests.running import FUGA, START_TIME_S, eventually
 
 pytestmark = pytest.mark.postgresql
 
@@ -51,21 +51,20 @@ def test_secrets_are_told_once_or_never(postgres: PostgresServer, tmp_path: Path
         add_vm_type(registry, "small")
         operator = a_token(registry, None)
         registry.close()
-        port = a_free_port()
-        env = environment(tmp_path, database_url, port) | {
+        env = environment(tmp_path, database_url, 0) | {
             "FUGA_BROKER_URL": f"redis://fuga:{BROKER_PASSWORD}@127.0.0.1:1/0",
             "FUGA_TOKEN": operator,
-            "FUGA_URL": f"http://127.0.0.1:{port}",
             "FUGA_LOG_LEVEL": "debug",
         }
         api_log, worker_log = tmp_path / "api.log", tmp_path / "worker.log"
         with a_process("controller.rest", env, api_log), a_process("workers", env, worker_log):
-            eventually(lambda: answers(f"{env['FUGA_URL']}/readyz"), within_s=40)
+            port = eventually(lambda: port_in(api_log), within_s=START_TIME_S)
+            env["FUGA_URL"] = f"http://127.0.0.1:{port}"
             told, made = converse(env["FUGA_URL"], operator)
             doctor = subprocess.run(
                 [FUGA, "doctor"], env=env, capture_output=True, text=True, check=False
             )
-            eventually(lambda: "127.0.0.1:1" in worker_log.read_text())
+            eventually(lambda: "127.0.0.1:1" in worker_log.read_text(), within_s=START_TIME_S)
 
     assert "way to the broker" in doctor.stdout
     said = {
