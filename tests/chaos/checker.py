@@ -65,6 +65,7 @@ def check(
         *illegal_steps(sql),
         *told_by_record(record),
         *invisible_faults(sql, record),
+        *unmeasured_faults(record),
     ]
 
 
@@ -328,3 +329,41 @@ def _untold_of(
         if not held & others:
             return f"nobody took over what {fault['process']} held: {sorted(held)}"
     return None
+
+
+def unmeasured_faults(record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
+    """Every fault that anybody had to notice shows in the metrics of a process.
+
+    A process that was struck did not answer, or began anew. Of a server or host that was
+    away, another process says so: it is not ready, or counts a problem more.
+    """
+    known: dict[str, Mapping[str, Any]] = {}
+    struck: Mapping[str, Any] | None = None
+    seen: set[str] = set()
+    for each in [*record, {"what": "strike"}]:
+        if each["what"] == "scrape":
+            if not each["answers"]:
+                seen.add(each["process"])
+                continue
+            before = known.get(each["process"], each)
+            known[each["process"]] = each
+            if before["started"] != each["started"]:
+                seen.add(each["process"])
+            elif each["problems"] > before["problems"] or not each["ready"]:
+                seen.add("a problem")
+        elif each["what"] == "over":
+            struck = each
+        elif each["what"] == "strike":
+            wanted = None if struck is None else _expected(struck)
+            if struck is not None and wanted is not None and wanted not in seen:
+                what = f"no metrics tell of it: {', '.join(sorted(seen)) or 'nothing changed'}"
+                yield Finding("unmeasured fault", struck["kind"], what)
+            struck, seen = None, set()
+
+
+def _expected(struck: Mapping[str, Any]) -> str | None:
+    """Who, or what, has to have shown; None: nobody need have noticed."""
+    if "process" in struck:
+        return str(struck["process"])
+    away = struck["kind"] in ("redis killed", "postgresql restarted", "postgresql ended at once")
+    return "a problem" if away or "until" in struck or struck.get("failed_builds") else None

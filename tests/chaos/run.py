@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 from tests.chaos import checker, healing
 from tests.chaos.checker import Finding
 from tests.chaos.faults import Fault
+from tests.chaos.scrapes import Scrapes
 from tests.chaos.sightings import Watch
 from tests.chaos.site import Site
 from tests.chaos.tenants import Load, Record
@@ -50,13 +51,16 @@ def run(site: Site, kinds: Sequence[type[Fault]], seed: int, say: Say) -> Outcom
     record = Record(site.folder / "record.jsonl")
     load = Load(site, record, seed)
     watch = Watch([host.lab.uri for host in site.hosts], record)
-    watch.start()
-    load.start()
+    scrapes = Scrapes(site.sockets, record)
+    for each in (watch, scrapes, load):
+        each.start()
+    scrapes.catch_up()
     # Something has to be there that can be hurt.
     eventually(lambda: site.sql("SELECT 1 FROM vms WHERE observed = 'running' LIMIT 1"))
     for number, kind in enumerate(kinds, start=1):
         fault = kind(site, random.Random(f"{seed} {number}"))
         struck, unhealed = _strike(fault, record)
+        scrapes.catch_up()
         outcome.struck.append(struck)
         outcome.findings += [Finding("not healed", fault.kind, what) for what in unhealed]
         say(_line(number, len(kinds), struck))
@@ -65,6 +69,7 @@ def run(site: Site, kinds: Sequence[type[Fault]], seed: int, say: Say) -> Outcom
     load.start_what_is_off()
     unhealed += healing.wait_until_settled(site)
     watch.end()
+    scrapes.end()
     found = _check(site, record)
     load.give_all_back()
     unhealed += healing.wait_until_empty(site)

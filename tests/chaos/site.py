@@ -64,6 +64,7 @@ class Site:
         self.postgres = postgres
         self.broker = broker
         self.processes: dict[str, Managed] = {}
+        self.sockets: dict[str, Path] = {}  #: where each process tells its metrics
         self.api_urls: list[str] = []
         self.hosts: list[SiteHost] = []
         self.tokens: dict[str, str] = {}
@@ -173,6 +174,8 @@ class Site:
                     own["FUGA_LISTEN"] = f"127.0.0.1:{_free_port()}"
                     self.api_urls.append(f"http://{own['FUGA_LISTEN']}")
                 name = f"{role}-{number}"
+                self.sockets[name] = self.folder / f"{name}.sock"
+                own["FUGA_METRICS_LISTEN"] = f"unix:{self.sockets[name]}"
                 self.processes[name] = Managed(
                     name,
                     fuga_command(role),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,18 +38,18 @@ class World:
         self.hosts[number] = replace(self.hosts[number], **changes)
 
 
-@pytest.fixture
-def world(postgres: PostgresServer) -> Iterator[World]:
-    with postgres.database(template=TEMPLATE) as url, raw_sql(url) as raw:
-        registry = Registry.connect(url)
-        hosts = a_cluster(registry, 2)
-        request = add_request(registry, count=2, name="a-1")
-        placed = place(registry, request, hosts[0], 2)
-        for key in placed.assignment_ids:
-            run_vm(registry, key)
+@contextmanager
+def _made(url: str) -> Iterator[World]:
+    registry = Registry.connect(url)
+    hosts = a_cluster(registry, 2)
+    request = add_request(registry, count=2, name="a-1")
+    placed = place(registry, request, hosts[0], 2)
+    for key in placed.assignment_ids:
+        run_vm(registry, key)
+    keys = [str(key) for key in placed.assignment_ids]
+    volumes = frozenset(f"fuga-{key}{end}" for key in keys for end in (".qcow2", "-seed.img"))
+    with raw_sql(url) as raw:
         vms = [str(row["id"]) for row in raw.rows("SELECT id FROM vms ORDER BY id")]
-        keys = [str(key) for key in placed.assignment_ids]
-        volumes = frozenset(f"fuga-{key}{end}" for key in keys for end in (".qcow2", "-seed.img"))
         yield World(
             raw=raw,
             registry=registry,
@@ -63,23 +64,45 @@ def world(postgres: PostgresServer) -> Iterator[World]:
             vms=vms,
             assignments=keys,
         )
-        registry.close()
+    registry.close()
+
+
+@pytest.fixture
+def own_world(postgres: PostgresServer) -> Iterator[World]:
+    """One in which the register center itself may be used."""
+    with postgres.database(template=TEMPLATE) as url, _made(url) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def _shared_world(postgres: PostgresServer) -> Iterator[World]:
+    with postgres.database(template=TEMPLATE) as url, _made(url) as made:
+        yield made
+
+
+@pytest.fixture
+def world(_shared_world: World) -> Iterator[World]:
+    """One that is changed by raw SQL alone, and is whole again afterwards."""
+    whole = _shared_world
+    whole.raw.run("BEGIN")
+    yield replace(whole, hosts=list(whole.hosts), record=list(whole.record))
+    whole.raw.run("ROLLBACK")
 
 
 def test_nothing_is_found_in_what_is_whole(world: World) -> None:
     assert world.rules() == set()
 
 
-def test_a_vm_that_was_deleted_leaves_nothing_to_find(world: World) -> None:
-    world.registry.requests.delete(world.registry.requests.list().items[0].id, actor="a")
-    for key in world.assignments:
-        removal = world.registry.assignments.claim_removal(_uuid(key), "w1", 60)
+def test_a_vm_that_was_deleted_leaves_nothing_to_find(own_world: World) -> None:
+    own_world.registry.requests.delete(own_world.registry.requests.list().items[0].id, actor="a")
+    for key in own_world.assignments:
+        removal = own_world.registry.assignments.claim_removal(_uuid(key), "w1", 60)
         assert removal is not None
-        world.registry.assignments.release(removal.claim)
-    world.record.append(world.record[1] | {"what": "deleted"})
-    world.see(0, domains={}, volumes=frozenset())
+        own_world.registry.assignments.release(removal.claim)
+    own_world.record.append(own_world.record[1] | {"what": "deleted"})
+    own_world.see(0, domains={}, volumes=frozenset())
 
-    assert world.rules() == set()
+    assert own_world.rules() == set()
 
 
 # ---- hosts ---------------------------------------------------------------------------
@@ -196,22 +219,22 @@ def test_a_request_that_nobody_accepted(world: World) -> None:
     assert world.rules() == {"unknown request", "refused"}
 
 
-def test_a_request_of_which_a_retry_made_a_second_one(world: World) -> None:
-    again = add_request(world.registry, count=2, name="a-2")
-    world.raw.run("DROP INDEX uq_requests_tenant_id_name")
-    world.raw.run("UPDATE requests SET name = 'a-1' WHERE id = ?", again.id)
+def test_a_request_of_which_a_retry_made_a_second_one(own_world: World) -> None:
+    again = add_request(own_world.registry, count=2, name="a-2")
+    own_world.raw.run("DROP INDEX uq_requests_tenant_id_name")
+    own_world.raw.run("UPDATE requests SET name = 'a-1' WHERE id = ?", again.id)
 
-    assert {"request made twice", "unknown request"} <= world.rules()
+    assert {"request made twice", "unknown request"} <= own_world.rules()
 
 
-def test_a_request_that_waits_and_does_not_say_why(world: World) -> None:
-    later = add_request(world.registry, name="a-2")
-    world.record += [
+def test_a_request_that_waits_and_does_not_say_why(own_world: World) -> None:
+    later = add_request(own_world.registry, name="a-2")
+    own_world.record += [
         {"what": "asking", "tenant": "a", "name": "a-2", "count": 1},
         {"what": "accepted", "tenant": "a", "name": "a-2", "id": str(later.id)},
     ]
 
-    assert world.rules() == {"no reason"}
+    assert own_world.rules() == {"no reason"}
 
 
 def test_a_deletion_that_was_accepted_and_forgotten(world: World) -> None:
@@ -231,11 +254,11 @@ def test_a_host_that_held_more_than_it_has_for_a_moment(world: World) -> None:
     assert world.rules() == {"over-committed"}
 
 
-def test_a_host_that_held_more_than_it_has_though_all_is_released_now(world: World) -> None:
-    test_a_vm_that_was_deleted_leaves_nothing_to_find(world)
-    world.raw.run("UPDATE inventories SET override = 1 WHERE resource = 'vcpus'")
+def test_a_host_that_held_more_than_it_has_though_all_is_released_now(own_world: World) -> None:
+    test_a_vm_that_was_deleted_leaves_nothing_to_find(own_world)
+    own_world.raw.run("UPDATE inventories SET override = 1 WHERE resource = 'vcpus'")
 
-    assert world.rules() == {"over-committed"}
+    assert own_world.rules() == {"over-committed"}
 
 
 def test_a_vm_that_had_two_places_for_a_moment(world: World) -> None:
@@ -325,23 +348,72 @@ def test_what_the_watch_and_the_tenants_saw(world: World) -> None:
 def test_a_fault_of_which_nothing_tells(world: World, told: dict[str, Any]) -> None:
     world.record += [{"what": "strike", "at": time.time()}, {"what": "over", **told}]
 
-    assert world.rules() == {"invisible fault"}
+    assert "invisible fault" in world.rules()
 
 
-def test_a_fault_of_which_events_tell(world: World) -> None:
-    world.record.append({"what": "strike", "at": 0.0})
-    host = world.registry.hosts.get("h1")
+def _scrape(process: str, **told: Any) -> dict[str, Any]:
+    told = {"answers": True, "started": ["1"], "problems": 2.0, "ready": True} | told
+    return {"what": "scrape", "process": process, **told}
+
+
+_LEADER = {"kind": "leader killed", "process": "control-1"}
+_BROKER = {"kind": "redis killed"}
+
+
+@pytest.mark.parametrize(
+    ("told", "scrapes"),
+    [
+        (_LEADER, [_scrape("control-1")]),
+        (_LEADER, [_scrape("control-1"), _scrape("control-2", answers=False)]),
+        (_BROKER, [_scrape("worker-1"), _scrape("worker-1")]),
+    ],
+)
+def test_a_fault_of_which_no_metrics_tell(
+    world: World, told: dict[str, Any], scrapes: list[dict[str, Any]]
+) -> None:
+    world.record += [{"what": "strike", "at": 0.0}, *scrapes, {"what": "over", **told}]
+
+    assert world.rules() == {"unmeasured fault"}
+
+
+@pytest.mark.parametrize(
+    ("told", "scrapes"),
+    [
+        (_LEADER, [_scrape("control-1", answers=False)]),
+        (_LEADER, [_scrape("control-1"), _scrape("control-1", started=["2"])]),
+        (_BROKER, [_scrape("worker-1"), _scrape("worker-1", problems=3.0)]),
+        (_BROKER, [_scrape("worker-1"), _scrape("worker-1", ready=False)]),
+        ({"kind": "redis emptied"}, []),
+    ],
+)
+def test_a_fault_of_which_metrics_tell(
+    world: World, told: dict[str, Any], scrapes: list[dict[str, Any]]
+) -> None:
+    world.record += [{"what": "strike", "at": 0.0}, *scrapes, {"what": "over", **told}]
+
+    assert world.rules() == set()
+
+
+def test_a_fault_of_which_events_tell(own_world: World) -> None:
+    own_world.record.append({"what": "strike", "at": 0.0})
+    host = own_world.registry.hosts.get("h1")
     for after in (2, 3):
-        world.registry.hosts.record_miss(host.id, "silent", unreachable_after=1, down_after=after)
-    world.raw.run(
+        own_world.registry.hosts.record_miss(
+            host.id, "silent", unreachable_after=1, down_after=after
+        )
+    own_world.raw.run(
         "INSERT INTO events (at, actor, kind, subject_type, subject_id, from_state, event,"
         " to_state, data) SELECT now(), 'monitor', 'host_health', 'host', id, 'unreachable',"
         " 'answered', 'up', '{\"name\": \"h1\"}' FROM hosts WHERE name = 'h1'"
     )
-    world.raw.run("UPDATE hosts SET health = 'up'")
-    world.record.append({"what": "over", "kind": "libvirtd killed", "host": "h1", "until": "down"})
+    own_world.raw.run("UPDATE hosts SET health = 'up'")
+    own_world.record += [
+        _scrape("monitor-1"),
+        _scrape("monitor-1", problems=3.0),
+        {"what": "over", "kind": "libvirtd killed", "host": "h1", "until": "down"},
+    ]
 
-    assert world.rules() == set()
+    assert own_world.rules() == set()
 
 
 def _uuid(text: str) -> Any:

@@ -1,0 +1,79 @@
+"""Reads the metrics of every process all the while, as Prometheus would, and notes what changes."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.chaos.tenants import Record
+from tests.running import eventually
+
+_EVERY_S = 0.5
+_PATIENCE_S = 2.0
+_SAMPLE = re.compile(
+    r"^(fuga_problems_total|process_start_time_seconds)(?:\{[^}]*\})? (\S+)$", re.M
+)
+
+
+class Scrapes:
+    """What a process told last: nothing, or when it started, whether it is ready, its problems."""
+
+    def __init__(self, sockets: dict[str, Path], record: Record) -> None:
+        self._record = record
+        self._told: dict[str, dict[str, Any]] = {}
+        self._clients = {
+            name: httpx.Client(
+                transport=httpx.HTTPTransport(uds=str(path)),
+                base_url="http://process",
+                timeout=_PATIENCE_S,
+            )
+            for name, path in sockets.items()
+        }
+        self._passes = dict.fromkeys(sockets, 0)
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(name,), name=f"scrape {name}", daemon=True)
+            for name in sockets
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def catch_up(self) -> None:
+        """Return once what every process tells now is noted."""
+        begun = {name: passes + 1 for name, passes in self._passes.items()}
+        eventually(
+            lambda: all(self._passes[name] > passes for name, passes in begun.items()),
+            within_s=180,
+        )
+
+    def end(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(180)
+        for client in self._clients.values():
+            client.close()
+
+    def _run(self, name: str) -> None:
+        while not self._stop.wait(_EVERY_S):
+            told = _scraped(self._clients[name])
+            if told != self._told.get(name):
+                self._told[name] = told
+                self._record.write("scrape", process=name, **told)
+            self._passes[name] += 1
+
+
+def _scraped(client: httpx.Client) -> dict[str, Any]:
+    try:
+        ready = client.get("/readyz").status_code == 200
+        found = _SAMPLE.findall(client.get("/metrics").text)
+    except httpx.HTTPError:
+        return {"answers": False}
+    problems = sum(float(value) for name, value in found if name == "fuga_problems_total")
+    started = [value for name, value in found if name == "process_start_time_seconds"]
+    return {"answers": True, "ready": ready, "problems": problems, "started": started}
