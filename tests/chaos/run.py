@@ -52,24 +52,19 @@ def run(site: Site, kinds: Sequence[type[Fault]], seed: int, say: Say) -> Outcom
     load = Load(site, record, seed)
     watch = Watch([host.lab.uri for host in site.hosts], record)
     scrapes = Scrapes(site.sockets, record)
-    for each in (watch, scrapes, load):
-        each.start()
-    scrapes.catch_up()
-    # Something has to be there that can be hurt.
-    eventually(lambda: site.sql("SELECT 1 FROM vms WHERE observed = 'running' LIMIT 1"))
-    for number, kind in enumerate(kinds, start=1):
-        fault = kind(site, random.Random(f"{seed} {number}"))
-        struck, unhealed = _strike(fault, record)
-        scrapes.catch_up()
-        outcome.struck.append(struck)
-        outcome.findings += [Finding("not healed", fault.kind, what) for what in unhealed]
-        say(_line(number, len(kinds), struck))
-    load.end()
-    unhealed = healing.wait_until_settled(site)
-    load.start_what_is_off()
-    unhealed += healing.wait_until_settled(site)
-    watch.end()
-    scrapes.end()
+    try:
+        for each in (watch, scrapes, load):
+            each.start()
+        _strike_all(site, kinds, outcome, record, scrapes, say)
+        load.end()
+        unhealed = healing.wait_until_settled(site)
+        load.start_what_is_off()
+        unhealed += healing.wait_until_settled(site)
+        watch.end()
+        scrapes.end()
+    finally:  # whoever takes the site down has the processor for himself
+        for each in (watch, scrapes, load):
+            each.stop.set()
     found = _check(site, record)
     load.give_all_back()
     unhealed += healing.wait_until_empty(site)
@@ -80,6 +75,29 @@ def run(site: Site, kinds: Sequence[type[Fault]], seed: int, say: Say) -> Outcom
     )
     outcome.took_s = time.monotonic() - began
     return outcome
+
+
+def _strike_all(
+    site: Site,
+    kinds: Sequence[type[Fault]],
+    outcome: Outcome,
+    record: Record,
+    scrapes: Scrapes,
+    say: Say,
+) -> None:
+    scrapes.catch_up()
+    # Something has to be there that can be hurt.
+    eventually(
+        lambda: site.sql("SELECT 1 FROM vms WHERE observed = 'running' LIMIT 1"),
+        within_s=healing.HEAL_S,
+    )
+    for number, kind in enumerate(kinds, start=1):
+        fault = kind(site, random.Random(f"{outcome.seed} {number}"))
+        struck, unhealed = _strike(fault, record)
+        scrapes.catch_up()
+        outcome.struck.append(struck)
+        outcome.findings += [Finding("not healed", fault.kind, what) for what in unhealed]
+        say(_line(number, len(kinds), struck))
 
 
 def _strike(fault: Fault, record: Record) -> tuple[Struck, list[str]]:

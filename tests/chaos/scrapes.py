@@ -34,7 +34,7 @@ class Scrapes:
             for name, path in sockets.items()
         }
         self._passes = dict.fromkeys(sockets, 0)
-        self._stop = threading.Event()
+        self.stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(name,), name=f"scrape {name}", daemon=True)
             for name in sockets
@@ -53,14 +53,14 @@ class Scrapes:
         )
 
     def end(self) -> None:
-        self._stop.set()
+        self.stop.set()
         for thread in self._threads:
             thread.join(180)
         for client in self._clients.values():
             client.close()
 
     def _run(self, name: str) -> None:
-        while not self._stop.wait(_EVERY_S):
+        while not self.stop.wait(_EVERY_S):
             told = _scraped(self._clients[name])
             if told != self._told.get(name):
                 self._told[name] = told

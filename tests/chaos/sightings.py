@@ -20,7 +20,7 @@ class Watch:
     def __init__(self, uris: list[str], record: Record) -> None:
         self._uris = uris
         self._record = record
-        self._stop = threading.Event()
+        self.stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self.looks = 0
         self.most_guests = 0
@@ -29,11 +29,11 @@ class Watch:
         self._thread.start()
 
     def end(self) -> None:
-        self._stop.set()
+        self.stop.set()
         self._thread.join(180)
 
     def _run(self) -> None:
-        while not self._stop.wait(_EVERY_S):
+        while not self.stop.wait(_EVERY_S):
             seen = look.emulators()
             self.looks += 1
             self.most_guests = max(self.most_guests, len(seen))

@@ -89,6 +89,7 @@ class Site:
             base_url=self.api_urls[api],
             headers={"Authorization": f"Bearer {self.tokens[who]}"},
             timeout=20,
+            verify=False,  # plain HTTP: no certificates need be read each time
         )
 
     def of_role(self, role: str) -> list[str]:

@@ -140,9 +140,9 @@ class Load:
     """All tenants, each in a thread."""
 
     def __init__(self, site: Site, record: Record, seed: int) -> None:
-        self._stop = threading.Event()
+        self.stop = threading.Event()
         self.tenants = [
-            Tenant(name, site, record, random.Random(f"{seed} {name}"), self._stop)
+            Tenant(name, site, record, random.Random(f"{seed} {name}"), self.stop)
             for name in TENANTS
         ]
         self._threads = [
@@ -156,7 +156,7 @@ class Load:
 
     def end(self) -> None:
         """Ask for nothing new, and wait for every answer that is due."""
-        self._stop.set()
+        self.stop.set()
         for thread in self._threads:
             thread.join(180)
             assert not thread.is_alive(), f"tenant {thread.name} still waits for an answer"
