@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement import FloatArray
+from placement import FloatArray, IntArray
 from simulation.engine import Engine
 from simulation.recorder import Recorder
 
@@ -43,7 +43,9 @@ def summary_of(recorder: Recorder, engine: Engine) -> dict[str, Any]:
         },
         "placed_part": _ratio(placed - lost, asked),
         "completed_part": _ratio(completed, asked),
-        "completed_part_of_tenants": _mean(completed_parts(recorder)),
+        "completed_part_of_tenants": _mean(
+            completed_parts(recorder.tenants.rows[:, 0], recorder.tenants.rows[:, 2])
+        ),
         "wait_s": spread_of(waits, counts),
         "completion_s": spread_of(took, ended),
         "used": {name: _use(slots.column(f"used:{name}")) for name in recorder.resources},
@@ -79,9 +81,8 @@ def completions_of(recorder: Recorder, over_s: float) -> tuple[FloatArray, Float
     return _sorted(took, placements.column("count")[done])
 
 
-def completed_parts(recorder: Recorder) -> FloatArray:
-    """Return for each tenant that asked the part of its VMs that has ended, (N,)."""
-    asked, completed = recorder.tenants.rows[:, 0], recorder.tenants.rows[:, 2]
+def completed_parts(asked: IntArray, completed: IntArray) -> FloatArray:
+    """Return for each tenant the part of its VMs that has ended, (N,); NaN of who asked nothing."""
     parts: FloatArray = np.full(len(asked), np.nan)
     np.divide(completed, asked, out=parts, where=asked > 0)
     return parts
@@ -136,7 +137,7 @@ MEASURES: Final[tuple[tuple[str, str, str, bool], ...]] = (
     ("completed_part_of_tenants", "completed per tenant", "%, mean of tenants", True),
     ("used.first.mean", "first resource in use", "% of the pool", True),
     ("fair_distance", "distance from fair shares", "% of the mean fair share", False),
-    ("bound_part", "placed of the LP bound", "%", True),
+    ("bound_part", "placed of what rounds could have (LP bound)", "%", True),
     ("fragmentation", "free but too little for a VM", "% of what is free", False),
 )
 

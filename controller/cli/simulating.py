@@ -25,6 +25,7 @@ from simulation import (
     plan,
     write_summary,
 )
+from simulation.report import write_report
 from simulation.specs import open_inputs
 
 
@@ -102,8 +103,9 @@ def run_study(
         raise (BadInputError if error.bad_input else CliError)(str(error)) from error
     finally:
         undo()
-    document = write_summary(out, summaries, sys.argv)
-    _tell(document, summaries, out, form)
+    document = write_summary(out, summaries, ["fuga", *sys.argv[1:]])
+    report = write_report(out, document)
+    _tell(document, summaries, report, form)
     if len(summaries) < len(specs) or not document["finished"]:
         raise CliError(f"stopped; `--resume --out {out}` and the same words go on from here")
 
@@ -111,7 +113,7 @@ def run_study(
 def _tell(
     document: Mapping[str, Any],
     summaries: Sequence[Mapping[str, Any]],
-    out: Path,
+    report: Path,
     form: OutputFormat,
 ) -> None:
     if form is not OutputFormat.TABLE:
@@ -124,7 +126,7 @@ def _tell(
         typer.echo(f"{bad[0]['count']} bad rows were left out, the first of them:", err=True)
         for line in bad[0]["first"][:5]:
             typer.echo(f"  {line}", err=True)
-    typer.echo(f"\nwritten to {out}: summary.json, and time series in runs/")
+    typer.echo(f"\nreport: {report}; beside it summary.json, plots and the time series of runs")
 
 
 def _percent(value: float | None) -> str:

@@ -1,0 +1,91 @@
+"""Time series of runs, as their files have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from simulation.compare import variant_of
+from simulation.study import RUNS
+
+#: Points that a line has at most: more cannot be seen.
+MOST_POINTS: Final = 400
+_INVISIBLE: Final = 2
+
+
+@dataclass(frozen=True)
+class RunData:
+    """One run: its summary, and its tables read when they are asked for."""
+
+    folder: Path
+    summary: Mapping[str, Any]
+
+    @property
+    def variant(self) -> str:
+        """What it is one seed of."""
+        return variant_of(self.summary)
+
+    @property
+    def policy(self) -> str:
+        """Who decided."""
+        return str(self.summary["policy"])
+
+    @cached_property
+    def slots(self) -> Mapping[str, npt.NDArray[Any]]:
+        """A row for each slot."""
+        return self.table("slots")
+
+    def table(self, name: str) -> Mapping[str, npt.NDArray[Any]]:
+        """Return a table of the run by columns."""
+        import pyarrow.csv as pa_csv  # noqa: PLC0415 - slow to import
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        parquet = self.folder / f"{name}.parquet"
+        csv = self.folder / f"{name}.csv"
+        table = pq.read_table(parquet) if parquet.exists() else pa_csv.read_csv(csv)
+        return {
+            column: table[column].to_numpy(zero_copy_only=False) for column in table.column_names
+        }
+
+
+def runs_in(folder: Path, summaries: Sequence[Mapping[str, Any]]) -> list[RunData]:
+    """Return the runs of a study."""
+    return [RunData(folder / RUNS / str(each["name"]), each) for each in summaries]
+
+
+def one_of_each(runs: Sequence[RunData]) -> list[RunData]:
+    """Return of each variant the run of its first seed."""
+    first: dict[str, RunData] = {}
+    for run in runs:
+        first.setdefault(run.variant, run)
+    return list(first.values())
+
+
+def thinned(
+    times: npt.NDArray[Any], values: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return means over equal stretches of time, at most `MOST_POINTS`, of what is known."""
+    known = np.isfinite(values)
+    times, values = times[known], values[known]
+    if len(values) <= _INVISIBLE * MOST_POINTS:
+        return times, values
+    parts = np.array_split(np.arange(len(values)), MOST_POINTS)
+    return (
+        np.array([times[part].mean() for part in parts]),
+        np.array([values[part].mean() for part in parts]),
+    )
+
+
+def reached(
+    values: npt.NDArray[Any], counts: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return distinct values and the part of the counts that is at most each."""
+    distinct, place = np.unique(values, return_inverse=True)
+    total = np.cumsum(np.bincount(place.ravel(), counts, len(distinct)))
+    return distinct, total / total[-1]

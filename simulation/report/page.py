@@ -1,0 +1,222 @@
+"""One HTML file with everything in it: it needs no network, and prints."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from simulation.report.data import one_of_each, runs_in
+from simulation.report.plots import Plot, plots_of
+from simulation.report.style import Palette
+from simulation.summary import MEASURES
+
+REPORT: Final = "report.html"
+_PLOTS: Final = "plots"
+
+_STYLE: Final = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
+       max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
+h3 { font-size: 1.05rem; margin-bottom: .2rem; }
+p.lead, p.reading { color: #444; margin: .2rem 0 .6rem; max-width: 46rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .55rem; border-bottom: 1px solid #ddd; text-align: right;
+         vertical-align: top; white-space: nowrap; }
+thead th { white-space: normal; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
+thead th { border-bottom: 2px solid #888; }
+small { color: #555; display: block; font-weight: 400; }
+.best { font-weight: 700; }
+.swatch { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
+figure { margin: 0 0 1.5rem; } figure svg { width: 100%; height: auto; display: block; }
+code, pre { font-size: .85rem; background: #f4f4f4; padding: .1rem .3rem; }
+pre { padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+@media print {
+  body { max-width: none; margin: 0; font-size: 10pt; } .scroll { overflow: visible; }
+  section.plot, table { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  table { font-size: 7.5pt; } th, td { padding: .15rem .35rem; }
+}
+"""
+
+
+def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
+    """Write ``report.html``, and its plots as SVG and PNG, from the files of a study.
+
+    Parameters
+    ----------
+    document : mapping
+        The summary of the study, as `simulation.study.write_summary` returns it.
+    """
+    runs = [run for run in runs_in(folder, document["runs"]) if run.summary["slots"]]
+    shown = one_of_each(runs)
+    variants = [(row["variant"], row["policy"]) for row in document["comparison"]["variants"]]
+    palette = Palette(variants)
+    plots = plots_of(shown, palette) if shown else []
+    sections = [_plot_section(plot, folder / _PLOTS) for plot in plots]
+    body = [_head(document), _comparison(document["comparison"], palette), _runs(document["runs"])]
+    if sections:
+        body.append(_about_plots(document["comparison"]))
+    body += [*sections, _bad_rows(document["runs"]), _inputs(document)]
+    path = folder / REPORT
+    path.write_text(
+        "<!doctype html>\n"
+        '<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>fuga simulate</title><style>{_STYLE}</style></head>\n"
+        f"<body>{''.join(body)}</body></html>\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def _head(document: Mapping[str, Any]) -> str:
+    runs = document["runs"]
+    if not runs:
+        return '<h1>Simulation</h1><p class="lead">Stopped before any run had begun.</p>'
+    first = runs[0]
+    stopped = "" if document["finished"] else " <strong>Stopped before its end.</strong>"
+    return (
+        "<h1>Simulation</h1>"
+        f'<p class="lead">{len(runs)} {"run" if len(runs) == 1 else "runs"} on '
+        f"{first['hosts']:,} hosts; in the first, {first['requests']:,} requests for "
+        f"{first['vms']['asked']:,} VMs in {first['slots']:,} slots.{stopped}</p>"
+    )
+
+
+def _shown(value: float | None, unit: str) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:.2f} %" if unit.startswith("%") else f"{value:,.1f} {unit}"
+
+
+def _comparison(comparison: Mapping[str, Any], palette: Palette) -> str:
+    variants = comparison["variants"]
+    head = "".join(
+        f'<th><span class="swatch" style="background:{palette.colour(row["variant"])}"></span>'
+        f"{escape(row['variant'])}</th>"
+        for row in variants
+    )
+    lines = []
+    for path, title, unit, more_is_better in MEASURES:
+        means = [row["measures"][path]["mean"] for row in variants]
+        known = [mean for mean in means if mean is not None]
+        best = (max if more_is_better else min)(known) if known else None
+        cells = []
+        for row, mean in zip(variants, means, strict=True):
+            told = row["measures"][path]
+            is_best = mean is not None and mean == best and len(set(known)) > 1
+            cells.append(
+                f'<td class="{"best" if is_best else ""}" data-variant="{escape(row["variant"])}" '
+                f'data-path="{path}" data-value="{"" if mean is None else repr(mean)}">'
+                f"{_shown(mean, unit)}{_spread(told, unit)}{_against_base(told, unit)}</td>"
+            )
+        better = "more is better" if more_is_better else "less is better"
+        lines.append(
+            f"<tr><td>{escape(title)} <small>{escape(unit)}; {better}</small></td>"
+            f"{''.join(cells)}</tr>"
+        )
+    seeds = max((len(row["seeds"]) for row in variants), default=0)
+    chance = (
+        f"Means over {seeds} seeds with their standard deviation. Below, the difference from "
+        f"{escape(str(comparison['base']))}, seed by seed: <em>p</em> is how often chance alone "
+        "would make one as large (sign-flip test); up to 0.05 it is called significant."
+        if seeds > 1
+        else "One seed: nothing is said about chance (<code>--seeds</code>)."
+    )
+    return (
+        "<h2>Side by side</h2>"
+        f'<p class="reading">The best of each line is bold. {chance}</p>'
+        f'<div class="scroll"><table id="comparison"><thead><tr><th>measure</th>{head}</tr>'
+        f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _spread(told: Mapping[str, Any], unit: str) -> str:
+    return "" if not told["sd"] else f"<small>± {_shown(told['sd'], unit)}</small>"
+
+
+def _against_base(told: Mapping[str, Any], unit: str) -> str:
+    found = told.get("difference")
+    if not found or not found["mean"]:
+        return ""
+    sign = "+" if found["mean"] > 0 else "−"
+    gap = _shown(abs(found["mean"]), unit).replace(" %", " points")
+    chance = "" if found["p"] is None else f", p = {found['p']:.2g}"
+    word = ", significant" if found["significant"] else ""
+    return f"<small>{sign}{gap}{chance}{word}</small>"
+
+
+def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
+    columns = ("asked", "placed", "completed", "running", "waiting", "lost", "given_up")
+    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in columns)
+    lines = []
+    for run in runs:
+        name = escape(str(run["name"]))
+        cells = "".join(
+            f'<td data-run="{name}" data-path="vms.{column}" data-value="{run["vms"][column]}">'
+            f"{run['vms'][column]:,}</td>"
+            for column in columns
+        )
+        lines.append(
+            f"<tr><td>{name}{'' if run['finished'] else ' (stopped)'}</td>{cells}"
+            f"<td>{run['rounds']:,} of {run['slots']:,}</td><td>{run['fallbacks']:,}</td>"
+            f"<td>{run['timing']['processor_seconds']:,.1f} s</td></tr>"
+        )
+    return (
+        "<h2>Every run</h2>"
+        '<p class="reading">Numbers of VMs at the end; a VM that was lost with its host counts '
+        "again when it is placed again. Slots in which nothing changed have no round; a fallback "
+        "is a round that its policy could not decide.</p>"
+        f'<div class="scroll"><table id="runs"><thead><tr><th>run</th>{head}'
+        "<th>rounds</th><th>fallbacks</th><th>processor time</th></tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _about_plots(comparison: Mapping[str, Any]) -> str:
+    several = any(len(row["seeds"]) > 1 for row in comparison["variants"])
+    seed = " Plots show the first seed of each." if several else ""
+    return (
+        '<h2>Over time, and by tenant</h2><p class="reading">A policy has the same colour in '
+        f"every plot.{seed} Each plot is also in the folder <code>{_PLOTS}</code>, as SVG and "
+        "PNG.</p>"
+    )
+
+
+def _plot_section(plot: Plot, folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^\w.-]", "_", plot.name)
+    buffer = io.StringIO()
+    plot.figure.savefig(buffer, format="svg", metadata={"Date": None})
+    svg = buffer.getvalue()
+    (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+    plot.figure.savefig(folder / f"{name}.png", dpi=150, metadata={"Software": None})
+    inline = svg[svg.index("<svg") :].replace(
+        "<svg ", f'<svg role="img" aria-label="{escape(plot.title)}" ', 1
+    )
+    return (
+        f'<section class="plot" id="{escape(name)}"><h3>{escape(plot.title)}</h3>'
+        f'<p class="reading">{escape(plot.reading)}</p><figure>{inline}</figure></section>'
+    )
+
+
+def _bad_rows(runs: Sequence[Mapping[str, Any]]) -> str:
+    bad = next((run["bad_rows"] for run in runs if run["bad_rows"]["count"]), None)
+    if bad is None:
+        return ""
+    lines = escape("\n".join(bad["first"]))
+    return (
+        f"<h2>Bad rows</h2><p>{bad['count']:,} rows of the trace were left out, the first of "
+        f"them:</p><pre>{lines}</pre>"
+    )
+
+
+def _inputs(document: Mapping[str, Any]) -> str:
+    command = escape(" ".join(document["command"]))
+    return f"<h2>How it was made</h2><pre>{command}</pre>"

@@ -1,0 +1,313 @@
+"""The plots of a report, each with what a reader should see in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from simulation.report.data import RunData, reached, thinned
+from simulation.report.style import Palette, new_figure, time_axis
+from simulation.summary import completed_parts
+
+_MOST_TENANTS: Final = 6  #: whose shares are drawn
+_MOST_ROWS: Final = 120  #: of a picture of hosts
+_MOST_LINES: Final = 8  #: variants in one plot; the others are in the tables
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A figure, its name as a file, and how to read it in one line."""
+
+    name: str
+    title: str
+    reading: str
+    figure: Any
+
+
+def plots_of(runs: Sequence[RunData], palette: Palette) -> list[Plot]:
+    """Return the plots of runs, one of each variant; those without anything to show left out."""
+    shown = list(runs)[:_MOST_LINES]
+    makers: tuple[Callable[[Sequence[RunData], Palette], Plot | None], ...] = (
+        _use,
+        _waiting,
+        _waits,
+        _completions,
+        _completed,
+        _fairness,
+        _left_out,
+        _fragmentation,
+    )
+    plots = [make(shown, palette) for make in makers]
+    largest = _largest(shown)
+    plots += [_shares(run, number, largest) for number, run in enumerate(shown[:4])]
+    plots += [_hosts(run, number) for number, run in enumerate(shown[:4])]
+    return [plot for plot in plots if plot is not None]
+
+
+def _time(run: RunData) -> tuple[Any, str]:
+    starts = run.slots["start_s"]
+    unit_s, unit = time_axis(float(starts[-1] - starts[0]) if len(starts) else 0.0)
+    return (starts - starts[0]) / unit_s, f"time since the first slot ({unit})"
+
+
+def _over_time(
+    runs: Sequence[RunData], palette: Palette, column: str, axis: Any, factor: float = 1.0
+) -> str:
+    label = ""
+    for run in runs:
+        times, label = _time(run)
+        if column in run.slots:
+            axis.plot(*thinned(times, run.slots[column] * factor), **palette.line(run.variant))
+    return label
+
+
+def _legend(axis: Any, lines: int) -> None:
+    axis.legend(loc="best", frameon=False, fontsize=8, ncols=1 + (lines > 4))
+
+
+def _use(runs: Sequence[RunData], palette: Palette) -> Plot:
+    resources = list(runs[0].summary["used"])[:3]
+    figure, axes = new_figure(height=1.4 + 1.7 * len(resources), rows=len(resources))
+    for axis, resource in zip(axes, resources, strict=True):
+        label = _over_time(runs, palette, f"used:{resource}", axis, 100.0)
+        axis.set_ylabel(f"{resource} in use (%)")
+        axis.set_ylim(0, 100)
+    axes[-1].set_xlabel(label)
+    _legend(axes[0], len(runs))
+    return Plot(
+        "utilisation",
+        "What is in use",
+        "Higher is better while VMs wait; lines that lie on each other say that there was room "
+        "for everything.",
+        figure,
+    )
+
+
+def _waiting(runs: Sequence[RunData], palette: Palette) -> Plot:
+    figure, (axis,) = new_figure()
+    label = _over_time(runs, palette, "vms_waiting", axis)
+    axis.set_ylabel("VMs waiting (number)")
+    axis.set_xlabel(label)
+    axis.set_ylim(bottom=0)
+    _legend(axis, len(runs))
+    return Plot(
+        "waiting",
+        "Who waits",
+        "VMs that a slot left for the next one; a line that keeps rising says that the hosts are "
+        "too few.",
+        figure,
+    )
+
+
+def _waits(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    figure, (axis,) = new_figure()
+    longest = 0.0
+    for run in runs:
+        placements = run.table("placements")
+        waits = placements["start_s"] - placements["arrival_s"]
+        if len(waits):
+            values, parts = reached(waits, placements["count"])
+            longest = max(longest, float(values[-1]))
+            axis.step(values, 100 * parts, where="post", **palette.line(run.variant))
+    if not longest:
+        return None
+    axis.set_xscale("symlog", linthresh=max(1.0, runs[0].summary["slot_length_s"]))
+    axis.set_xlim(0, longest)
+    axis.set_ylim(0, 100)
+    axis.set_xlabel("wait from arrival to the start of the slot that placed the VM (s)")
+    axis.set_ylabel("VMs placed (%)")
+    _legend(axis, len(runs))
+    return Plot(
+        "waits",
+        "How long VMs waited",
+        "The further left and up a line, the sooner VMs were placed; VMs that still wait are not "
+        "in it.",
+        figure,
+    )
+
+
+def _completions(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    figure, (axis,) = new_figure()
+    drawn = False
+    for run in runs:
+        placements = run.table("placements")
+        done = placements["end_s"] <= run.summary["to_s"]
+        if done.any():
+            took = placements["end_s"][done] - placements["arrival_s"][done]
+            values, parts = reached(took, placements["count"][done])
+            axis.step(values, 100 * parts, where="post", **palette.line(run.variant))
+            drawn = True
+    if not drawn:
+        return None
+    axis.set_xscale("symlog", linthresh=60)
+    axis.set_xlim(left=0)
+    axis.set_ylim(0, 100)
+    axis.set_xlabel("time from arrival to end (s)")
+    axis.set_ylabel("VMs that ended (%)")
+    _legend(axis, len(runs))
+    return Plot(
+        "completions",
+        "How long VMs took from arrival to end",
+        "Lives and waits together, of VMs that ended; lines differ by waits alone.",
+        figure,
+    )
+
+
+def _completed(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    figure, (axis,) = new_figure()
+    for run in runs:
+        tenants = run.table("tenants")
+        parts = completed_parts(tenants["vms_asked"], tenants["vms_completed"])
+        known = np.sort(parts[np.isfinite(parts)])
+        if len(known):
+            ranks = 100 * np.arange(1, len(known) + 1) / len(known)
+            axis.step(ranks, 100 * known, where="mid", **palette.line(run.variant))
+    axis.set_xlabel("tenants, those of the smallest part first (%)")
+    axis.set_ylabel("VMs completed (% of those asked)")
+    axis.set_ylim(0, 102)
+    axis.set_xlim(0, 100)
+    _legend(axis, len(runs))
+    return Plot(
+        "completed",
+        "How much of what each tenant asked for was completed",
+        "A line that starts low on the left leaves some tenants with little while others have "
+        "all; VMs that run on are not completed.",
+        figure,
+    )
+
+
+def _fairness(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    if not any(np.isfinite(run.slots.get("fair_distance", np.zeros(0))).any() for run in runs):
+        return None
+    figure, (axis,) = new_figure()
+    label = _over_time(runs, palette, "fair_distance", axis, 100.0)
+    axis.set_xlabel(label)
+    axis.set_ylabel("distance from fair shares\n(% of the mean fair share)")
+    axis.set_ylim(bottom=0)
+    _legend(axis, len(runs))
+    return Plot(
+        "fairness",
+        "How far shares are from fair ones",
+        "0 % is weighted DRF on the pool, given what each policy has placed before; lower is "
+        "fairer.",
+        figure,
+    )
+
+
+def _left_out(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    reasons = sorted({reason for run in runs for reason in run.summary["left_out"]})
+    if not reasons:
+        return None
+    figure, (axis,) = new_figure(height=1.2 + 0.3 * len(reasons) * max(len(runs), 2) / 2)
+    width = 0.8 / len(runs)
+    for place, run in enumerate(runs):
+        counts = [run.summary["left_out"].get(reason, 0) for reason in reasons]
+        at = np.arange(len(reasons)) + place * width
+        axis.barh(at, counts, height=width, color=palette.colour(run.variant), label=run.variant)
+    axis.set_yticks(np.arange(len(reasons)) + 0.4 - width / 2, reasons)
+    axis.invert_yaxis()
+    axis.set_xlabel("VMs left out, counted in every round that did so (number)")
+    axis.set_ylabel("reason")
+    _legend(axis, len(runs))
+    return Plot(
+        "left_out",
+        "Why VMs were left out",
+        "One VM that waits ten rounds counts ten times: long bars mean many VMs or long waits.",
+        figure,
+    )
+
+
+def _fragmentation(runs: Sequence[RunData], palette: Palette) -> Plot:
+    figure, (axis,) = new_figure()
+    label = _over_time(runs, palette, "fragmentation", axis, 100.0)
+    axis.set_xlabel(label)
+    axis.set_ylabel("free, but too little for a VM\n(% of what is free)")
+    axis.set_ylim(0, 100)
+    _legend(axis, len(runs))
+    return Plot(
+        "fragmentation",
+        "What is free and of no use",
+        "The part of the free first resource on hosts too full for a VM, in the mean of those "
+        "asked for; lower leaves more choice.",
+        figure,
+    )
+
+
+def _largest(runs: Sequence[RunData]) -> list[str]:
+    """Return the tenants that hold most in all runs together: the same in each plot."""
+    totals: Counter[str] = Counter()
+    for run in runs:
+        shares = run.table("shares")
+        tenants, place = np.unique(shares["tenant"].astype(str), return_inverse=True)
+        held = np.bincount(place.ravel(), shares["dominant_share"], len(tenants))
+        totals.update(dict(zip(tenants.tolist(), held.tolist(), strict=True)))
+    return [tenant for tenant, _ in totals.most_common(_MOST_TENANTS)]
+
+
+def _shares(run: RunData, number: int, largest: Sequence[str]) -> Plot | None:
+    if not largest:
+        return None
+    shares = run.table("shares")
+    figure, (axis,) = new_figure()
+    times, label = _time(run)
+    first, decided = int(run.slots["slot"][0]), run.slots["round"] > 0
+    palette = Palette([(tenant, tenant) for tenant in largest])
+    for tenant in largest:
+        its = shares["tenant"].astype(str) == tenant
+        values = np.zeros(len(times))
+        values[shares["slot"][its].astype(np.int64) - first] = 100 * shares["dominant_share"][its]
+        axis.plot(*thinned(times[decided], values[decided]), **palette.line(tenant))
+    axis.set_xlabel(label)
+    axis.set_ylabel("dominant share (% of the pool)")
+    axis.set_ylim(bottom=0)
+    _legend(axis, len(largest))
+    return Plot(
+        f"shares_{number}_{run.variant}",
+        f"Dominant shares of {len(largest)} large tenants under {run.variant}",
+        "Tenants who ask for more than their part should lie together where VMs wait; who asks "
+        "for less lies below. Here colours are of tenants.",
+        figure,
+    )
+
+
+def _hosts(run: RunData, number: int) -> Plot | None:
+    hosts = run.table("hosts")
+    if not len(hosts["slot"]):
+        return None
+    slots, column = np.unique(hosts["slot"], return_inverse=True)
+    names, row = np.unique(hosts["host"].astype(str), return_inverse=True)
+    rows = min(len(names), _MOST_ROWS)
+    row = row.ravel() * rows // len(names)
+    total, times = np.zeros((rows, len(slots))), np.zeros((rows, len(slots)))
+    np.add.at(total, (row, column.ravel()), hosts["used_part"])
+    np.add.at(times, (row, column.ravel()), 1)
+    picture = 100 * np.divide(total, times, out=np.full_like(total, np.nan), where=times > 0)
+    figure, (axis,) = new_figure(height=3.6)
+    axis.grid(visible=False)
+    length_s = run.summary["slot_length_s"]
+    span_s = float(slots[-1] - slots[0] + 1) * length_s
+    unit_s, unit = time_axis(span_s)
+    image = axis.imshow(
+        picture,
+        aspect="auto",
+        interpolation="nearest",
+        cmap="cividis",
+        vmin=0,
+        vmax=100,
+        extent=(0, span_s / unit_s, len(names), 0),
+    )
+    resource = next(iter(run.summary["used"]))
+    figure.colorbar(image, label=f"{resource} in use (%)")
+    axis.set_xlabel(f"time since the first slot ({unit})")
+    axis.set_ylabel("hosts in order of name (number)")
+    return Plot(
+        f"hosts_{number}_{run.variant}",
+        f"Every host over time under {run.variant}",
+        f"Each row is {'a host' if rows == len(names) else f'{len(names) / rows:.0f} hosts'}: "
+        "yellow is full, dark blue empty; stripes show who is filled first.",
+        figure,
+    )

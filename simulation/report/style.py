@@ -1,0 +1,80 @@
+"""How plots look: one colour for each policy, everywhere, that everybody can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+#: Okabe and Ito's palette, without black and yellow: told apart by colour-blind readers.
+_COLOURS: Final = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#D55E00",
+    "#56B4E9",
+    "#6A51A3",
+    "#7F7F7F",
+)
+#: Lines beyond the palette are told apart by their dashes.
+_DASHES: Final = ("-", "--", ":", "-.")
+#: Policies whose colours never change, whoever else takes part.
+_FIXED: Final = {"fuga": 0, "best_fit_drfh": 1, "first_fit": 2, "slots": 3}
+
+
+class Palette:
+    """Colours and dashes of variants, by name: the same in every plot."""
+
+    def __init__(self, variants: Sequence[tuple[str, str]]) -> None:
+        """Choose them for pairs of variant and policy."""
+        self._of: dict[str, tuple[str, str]] = {}
+        colour_of: dict[str, int] = {}
+        policies = list(dict.fromkeys(policy for _, policy in variants))
+        for policy in policies:
+            if policy in _FIXED:
+                colour_of[policy] = _FIXED[policy]
+        for policy in policies:
+            free = (n for n in range(100) if n not in colour_of.values())
+            colour_of.setdefault(policy, next(free))
+        seen: dict[str, int] = {}
+        for variant, policy in variants:
+            turn = seen.setdefault(policy, 0)
+            seen[policy] += 1
+            number = colour_of[policy]
+            dash = _DASHES[(turn + number // len(_COLOURS)) % len(_DASHES)]
+            self._of[variant] = _COLOURS[number % len(_COLOURS)], dash
+
+    def line(self, variant: str) -> dict[str, Any]:
+        """Return how a line of a variant is drawn."""
+        colour, dash = self._of[variant]
+        return {"color": colour, "linestyle": dash, "linewidth": 1.6, "label": variant}
+
+    def colour(self, variant: str) -> str:
+        """Return the colour of a variant."""
+        return self._of[variant][0]
+
+
+def new_figure(width: float = 7.2, height: float = 3.2, rows: int = 1) -> tuple[Any, Any]:
+    """Return a figure and its axes, without a display."""
+    from matplotlib import rcParams  # noqa: PLC0415 - slow to import
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    rcParams.update({"svg.hashsalt": "fuga", "svg.fonttype": "path", "font.size": 9})
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
+    for axis in axes:
+        axis.grid(color="#dddddd", linewidth=0.6)
+        axis.set_axisbelow(True)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    return figure, axes
+
+
+def time_axis(span_s: float) -> tuple[float, str]:
+    """Return what seconds are divided by on an axis of time, and its unit."""
+    for unit, seconds in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
+        if span_s >= 3 * seconds:
+            return seconds, unit
+    return 1.0, "s"

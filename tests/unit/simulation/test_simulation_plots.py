@@ -1,0 +1,46 @@
+"""Plots say what they show, in units, and in the same colours everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from simulation import RunSpec, TraceSpec, simulate
+from simulation.report.data import RunData
+from simulation.report.plots import plots_of
+from simulation.report.style import Palette
+
+
+@pytest.mark.parametrize("as_csv", [False, True])
+def test_every_axis_has_a_unit(tmp_path: Path, as_csv: bool) -> None:
+    rows = "".join(f"{9 * n},{60 * (1 + n % 5)},t{n % 3},{1 + n % 3}\n" for n in range(60))
+    trace = tmp_path / "trace.csv"
+    trace.write_text(f"arrival_s,lifetime_s,tenant,vcpus\n{rows}")
+    spec = RunSpec(name="first_fit-seed0", trace=TraceSpec(path=str(trace)), hosts="2:6c")
+    spec = replace(spec, policy="first_fit", ideal_every=1)
+    run = RunData(tmp_path / "out", simulate(spec, tmp_path / "out", as_csv=as_csv))
+
+    plots = plots_of([run], Palette([("first_fit", "first_fit")]))
+
+    assert len(plots) == 10
+    for plot in plots:
+        assert plot.title
+        assert plot.reading.endswith(".")
+        for axis in plot.figure.axes:
+            labels = [axis.get_ylabel()] if axis.get_label() == "<colorbar>" else []
+            labels = labels or [axis.get_ylabel(), axis.get_xlabel() or "(shared)"]
+            for label in labels:
+                assert "(" in label or label == "reason", (plot.name, label)
+
+
+def test_a_policy_has_one_colour_whoever_else_takes_part() -> None:
+    alone = Palette([("fuga", "fuga")])
+    many = Palette([(name, name) for name in ("tsf_fit", "slots", "fuga", "best_fit")])
+    swept = Palette([("fuga-eta3", "fuga"), ("fuga-eta5", "fuga"), ("slots", "slots")])
+
+    assert alone.colour("fuga") == many.colour("fuga") == swept.colour("fuga-eta3")
+    assert many.colour("slots") == swept.colour("slots")
+    assert len({many.colour(name) for name in ("tsf_fit", "slots", "fuga", "best_fit")}) == 4
+    assert swept.line("fuga-eta3")["linestyle"] != swept.line("fuga-eta5")["linestyle"]
