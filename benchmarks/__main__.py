@@ -12,6 +12,7 @@ mechanisms   divisible mechanisms beside DRF on one pool
 psdsf        PS-DSF to a residual of Theorem 1, beside DRFH and the published procedure
 hierarchies  MCH beside H-DRF on binary trees, and a plot
 registry     the register center on SQLite and on PostgreSQL
+simulate     events per second of the simulator, beside a plain event loop
 properties   which properties of fairness hold, by search for counter-examples
 
 All of them take a few minutes on two idle cores; ``--full`` measures the larger
@@ -41,6 +42,11 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     "psdsf": ("psdsf", ["--quick"], []),
     "hierarchies": ("hierarchies", ["--jobs", "64,128,256"], ["--jobs", "64,128,256,512,1024"]),
     "registry": ("registry", ["--vms", "3000", "--hosts", "300", "--repeats", "2"], []),
+    "simulate": (
+        "simulate",
+        ["--requests", "2000"],
+        ["--requests", "20000", "--hosts", "google:1000"],
+    ),
     "properties": ("properties.__main__", ["--cases", "6"], []),
 }
 

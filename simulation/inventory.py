@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from simulation.cluster import Cluster, Happening, HostEvent, SimHost
 from simulation.errors import InputError
 from simulation.native import in_order
 from simulation.rows import columns_of, rows_of
+from simulation.workload import PREFIX, hosts_like_google
 
 _SHORT: Final = re.compile(r"\d+:[\w.:]+(,\d+:[\w.:]+)*")
 _PART: Final = re.compile(r"(\d+)([a-zA-Z_]*)")
@@ -93,22 +94,30 @@ def checked(hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str) 
 
 
 def read_inventory(told: str) -> Inventory:
-    """Return the inventory in a file, or of the short form ``20:64c:256g,4:128c:1024g:8gpu``."""
+    """Return the inventory in a file, or of a short form: ``20:64c:256g``, ``google:200``."""
     if _SHORT.fullmatch(told) and not Path(told).exists():
         return _short(told)
+    if told.startswith(PREFIX):
+        return _like_google(told)
     path = Path(told)
     if path.suffix == ".json":
         return _json(path)
+    return _table_reader(path)(path)
+
+
+def _table_reader(path: Path) -> Callable[[Path], Inventory]:
+    """Return what reads a table of its columns."""
     columns = columns_of(path)
     if set(columns) == {"machine_id", "cpu", "memory"}:
-        return _google_machines(path)
+        return _google_machines
     if {"sn", "cpu_milli", "memory_mib", "gpu", "model"} <= set(columns):
-        return _alibaba_nodes(path)
-    if len(columns) == 6 and _is_number(columns[0]) and columns[2] in ("0", "1", "2"):
-        return _google_events(path)
+        return _alibaba_nodes
+    if len(columns) == 6 and columns[0].isdigit() and columns[2] in ("0", "1", "2"):
+        return _google_events
     if "name" not in columns:
-        raise InputError(told, f"columns {', '.join(columns[:12])}: an inventory has name")
-    return _csv(path)
+        found = ", ".join(columns[:12])
+        raise InputError(str(path), f"columns {found}: an inventory has name")
+    return _csv
 
 
 def short_host(told: str, where: str) -> tuple[int, dict[str, int]]:
@@ -130,8 +139,20 @@ def _short(told: str) -> Inventory:
     hosts: list[HostSpec] = []
     for place, part in enumerate(told.split(",")):
         count, capacity = short_host(part, told)
-        prefix = f"{'abcdefghijklmnopqrstuvwxyz'[place % 26]}"
+        prefix = "abcdefghijklmnopqrstuvwxyz"[place % 26]
         hosts += _alike(prefix, count, capacity, host_class=part.partition(":")[2])
+    return checked(hosts, (), told)
+
+
+def _like_google(told: str) -> Inventory:
+    number = told.removeprefix(PREFIX)
+    if not number.isdigit() or not 1 <= int(number) <= _MOST_HOSTS:
+        raise InputError(told, f"expected google:HOSTS, 1 to {_MOST_HOSTS}")
+    hosts: list[HostSpec] = []
+    for place, (count, cores, memory_mib) in enumerate(hosts_like_google(int(number))):
+        capacity = {"vcpus": cores, "memory_mib": memory_mib}
+        prefix = "abcdefghijklmnopqrstuvwxyz"[place]
+        hosts += _alike(prefix, count, capacity, host_class=_shape(capacity))
     return checked(hosts, (), told)
 
 
@@ -294,10 +315,6 @@ def _shape(capacity: Mapping[str, int]) -> str:
         unit, factor = ending.get(name, (name, 1))
         parts.append(f"{amount / factor:g}{unit}")
     return ":".join(parts)
-
-
-def _is_number(text: str) -> bool:
-    return text.isdigit()
 
 
 def _whole(found: Any, where: str) -> int:

@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from simulation.faults import Faults
 from simulation.formats import format_of, resources_in, source_of
 from simulation.inventory import Inventory, read_inventory
 from simulation.native import Keep, NativeTrace, in_order
+from simulation.workload import PREFIX, workload_of
 
 _PARTS = 10_000  #: tenants are sampled in so many parts
 
@@ -85,19 +86,21 @@ def open_inputs(spec: RunSpec) -> Inputs:
     inventory = read_inventory(spec.hosts)
     if spec.add_hosts is not None:
         inventory = inventory.joined(read_inventory(spec.add_hosts).named("added"))
+    weights = read_weights(spec.weights)
+    faults = Faults(spec.trace.path)
+    if spec.trace.path.startswith(PREFIX):
+        resources = in_order({"vcpus", "memory_mib", *inventory.resources})
+        _check_offered(("vcpus", "memory_mib"), inventory, spec)
+        made = workload_of(spec.trace.path, resources, spec.seed)
+        return Inputs(made, inventory, resources, weights, faults)
     path = Path(spec.trace.path)
     its = format_of(path, spec.trace.format)
     types = read_types(spec.trace.types)
     asked = resources_in(path, its, types)
     if not asked:
         raise InputError(str(path), "no column names a resource, as vcpus or memory_mib")
-    missing = sorted(set(asked) - set(inventory.resources))
-    if missing:
-        raise InputError(
-            spec.hosts, f"no host has {', '.join(missing)}, which requests of {path} ask for"
-        )
+    _check_offered(asked, inventory, spec)
     resources = in_order({*asked, *inventory.resources})
-    faults = Faults(str(path))
     trace = NativeTrace(
         source=source_of(path, its),
         resources=resources,
@@ -106,7 +109,16 @@ def open_inputs(spec: RunSpec) -> Inputs:
         keep=_sampled(spec.trace.sample, spec.seed),
         fold=spec.trace.tenants,
     )
-    return Inputs(trace, inventory, resources, read_weights(spec.weights), faults)
+    return Inputs(trace, inventory, resources, weights, faults)
+
+
+def _check_offered(asked: Sequence[str], inventory: Inventory, spec: RunSpec) -> None:
+    missing = sorted(set(asked) - set(inventory.resources))
+    if missing:
+        raise InputError(
+            spec.hosts,
+            f"no host has {', '.join(missing)}, which requests of {spec.trace.path} ask for",
+        )
 
 
 def _sampled(part: float, seed: int) -> Keep | None:

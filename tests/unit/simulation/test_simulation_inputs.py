@@ -284,3 +284,31 @@ def test_google_machines_are_scaled_and_their_events_are_kept(tmp_path: Path) ->
 def test_a_bad_inventory_is_refused_with_its_place(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         read_inventory(str(write(tmp_path, "hosts.csv", text)))
+
+
+def test_a_workload_is_the_same_for_the_same_seed_and_grows_by_day() -> None:
+    def made(seed: int) -> Inputs:
+        spec = RunSpec(
+            name="x", trace=TraceSpec(path="google:9000:2d:30t"), hosts="google:50", seed=seed
+        )
+        return open_inputs(spec)
+
+    once, again, other = (list(made(seed).trace.chunks()) for seed in (1, 1, 2))
+
+    arrivals = np.concatenate([chunk.arrival_s for chunk in once])
+    assert [len(chunk) for chunk in once] == [8192, 808]
+    np.testing.assert_array_equal(arrivals, np.concatenate([c.arrival_s for c in again]))
+    assert not np.array_equal(arrivals[:8192], other[0].arrival_s)
+    assert (np.diff(arrivals) >= 0).all()
+    assert 1.8 * 86400 < arrivals[-1] < 2.2 * 86400
+    day = ((arrivals % 86400) < 43200).mean()  # the first half of each day has more
+    assert 0.6 < day < 0.72
+    tenants = sorted(made(1).trace.chunks().__next__().tenant)
+    assert tenants.count("tenant-01") > 5 * tenants.count("tenant-20")
+    assert len(made(1).inventory.hosts) == 50
+
+
+@pytest.mark.parametrize("told", ["google:", "google:x", "google:10:0d", "google:10:1d:0t"])
+def test_a_workload_that_cannot_be_is_refused(told: str) -> None:
+    with pytest.raises(InputError):
+        open_inputs(RunSpec(name="x", trace=TraceSpec(path=told), hosts="2:4c:4g"))
