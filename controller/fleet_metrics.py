@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from controller.standings import standings
-from registry import AssignmentState, Registry, RequestState
+from registry import AssignmentState, HostAdmin, Registry, RequestState
 from registry.fleet import Fleet, FleetHost
 
 log: Final = structlog.get_logger(__name__)
@@ -54,7 +54,7 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "host_capacity": ("What a host offers; only in a small pool.", ("host", "resource")),
     "host_committed": ("What assignments hold of it.", ("host", "resource")),
     "host_poll_age_seconds": ("Since a host's last report; only in a small pool.", ("host",)),
-    "poll_age_max_seconds": ("Since the last report of the host heard least lately.", ("zone",)),
+    "poll_age_max_seconds": ("Since the oldest last report of an active host.", ("zone",)),
     "hosts": ("Hosts that are not retired.", ("admin", "health")),
     "hosts_held_back": ("Hosts that get no VMs for a while: builds failed there.", ()),
     "hosts_over_capacity": ("Hosts that shrank below what they hold.", ()),
@@ -160,7 +160,8 @@ def _tell_hosts(found: Mapping[str, GaugeMetricFamily], fleet: Fleet, most: int)
         state, zone = (host.admin, host.health), host.zone or ""
         states[state] = states.get(state, 0) + 1
         age_s = max(0.0, (fleet.now - host.heard_at).total_seconds())
-        ages[zone] = max(ages.get(zone, 0.0), age_s)
+        if host.admin == HostAdmin.ACTIVE:
+            ages[zone] = max(ages.get(zone, 0.0), age_s)
         for resource, (capacity, committed) in host.amounts.items():
             before = amounts.get((zone, resource), (0, 0))
             amounts[zone, resource] = (before[0] + capacity, before[1] + committed)

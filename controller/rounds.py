@@ -117,7 +117,7 @@ class RoundReport:
     fallback_reason: str | None
     phases_s: Mapping[str, float]  #: read, policy, bound and commit
     duration_s: float
-    assignment_ids: tuple[UUID, ...]
+    assignments: Mapping[UUID, tuple[UUID, ...]]  #: by request
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -226,7 +226,7 @@ def run_round(
         left_out=sum(left.count for left in decided.allocation.left_out),
         dropped=sum(part.count for part in committed.dropped),
         duration_s=ended - started,
-        assignment_ids=committed.assignment_ids,
+        assignments=committed.assignments,
     )
 
 

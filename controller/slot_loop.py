@@ -96,6 +96,14 @@ class SlotLoop:
             self._metrics.round(report)
             checkpoint("round.after_commit")
             self._on_committed()
+            for request_id, keys in report.assignments.items():
+                log.info(
+                    "request_placed",
+                    round=report.number,
+                    request_id=str(request_id),
+                    vms=len(keys),
+                    assignments=[str(key) for key in keys],
+                )
             log.info(
                 "round_finished",
                 round=report.number,

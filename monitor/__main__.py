@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from typing import Final
 
 import structlog
 
@@ -12,14 +13,21 @@ from hypervisor import HostConnection
 from monitor.metrics import LookMetrics
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
-from registry import Registry, RegistryError
+from registry import Registry, RegistryError, SettingsError
 from registry.logs import configure_logging
 from registry.process import ProcessMetrics, database_check, listening
+from registry.settings_names import load
+
+BAD_SETTINGS: Final = 2
 
 
 def main() -> int:
     """Watch the hosts of the register center until SIGTERM or SIGINT."""
-    settings = MonitorSettings()
+    try:
+        settings = load(MonitorSettings)
+    except SettingsError as error:
+        sys.stderr.write(f"fuga monitor: {error}\n")
+        return BAD_SETTINGS
     metrics = ProcessMetrics("monitor")
     configure_logging(
         settings.log_level, form=settings.log_format, on_problem=metrics.count_problem

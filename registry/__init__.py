@@ -28,8 +28,10 @@ from registry.errors import (
     RegistryUnavailableError,
     RoundPurgedError,
     SchemaOutdatedError,
+    SettingsError,
     SlotLoopPausedError,
     StaleEpochError,
+    UnknownSettingError,
     UriRefusedError,
 )
 from registry.expiry import MAX_TTL_S
@@ -260,6 +262,7 @@ __all__ = [
     "RoundSummary",
     "Rules",
     "SchemaOutdatedError",
+    "SettingsError",
     "SharedSettings",
     "SlotLoopEvent",
     "SlotLoopPausedError",
@@ -275,6 +278,7 @@ __all__ = [
     "Tenant",
     "TenantView",
     "Token",
+    "UnknownSettingError",
     "Upload",
     "UriPolicy",
     "UriRefusedError",

@@ -132,6 +132,7 @@ class Assignments:
                 claim=claim,
                 state=after,
                 vm_id=row.vm_id,
+                request_id=row.request_id,
                 vm_name=row.vm_name,
                 hostname=row.hostname,
                 tenant=row.tenant,
@@ -242,6 +243,7 @@ class Assignments:
                 vm_id=row.vm_id,
                 generation=row.generation,
                 quarantined=state == AssignmentState.QUARANTINED,
+                request_id=row.request_id,
                 host=to_access(row),
             )
 

@@ -86,7 +86,14 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     reasons |= dict.fromkeys((part.request_id for part in unaddressed), NO_ADDRESS)
     reasons |= dict.fromkeys((part.request_id for part in beyond), QUOTA)
     _write_waiting(connection, commit, dropped, number, now, reasons=reasons)
-    return CommittedRound(number=number, assignment_ids=keys, dropped=tuple(dropped))
+    by_request: defaultdict[UUID, list[UUID]] = defaultdict(list)
+    for (vm, _), key in zip(chosen, keys, strict=True):
+        by_request[vm.request_id].append(key)
+    return CommittedRound(
+        number=number,
+        assignments={request_id: tuple(ids) for request_id, ids in by_request.items()},
+        dropped=tuple(dropped),
+    )
 
 
 def _standing(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -175,6 +175,23 @@ class RegistryUnavailableError(RegistryError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the register center is not available: {reason}")
         self.reason = reason
+
+
+class SettingsError(RegistryError):
+    """Settings that cannot be read; says which, and what was found."""
+
+
+class UnknownSettingError(SettingsError):
+    """The settings file has names that no process knows."""
+
+    def __init__(self, file: str, nearest: Mapping[str, str | None]) -> None:
+        super().__init__(
+            "; ".join(
+                f"{file}: {name} is no setting" + (f"; is {near} meant?" if near else "")
+                for name, near in nearest.items()
+            )
+        )
+        self.names = tuple(nearest)
 
 
 class SlotLoopPausedError(RegistryError):

@@ -705,9 +705,15 @@ class CommittedRound:
     """What of a round came to be."""
 
     number: int
-    assignment_ids: tuple[UUID, ...]
+    #: by request: what its VMs got
+    assignments: Mapping[UUID, tuple[UUID, ...]]
     #: their host moved, their VMs were deleted, or their group is elsewhere by now
     dropped: tuple[Placement, ...]
+
+    @property
+    def assignment_ids(self) -> tuple[UUID, ...]:
+        """All assignments, in the order of their requests."""
+        return tuple(key for keys in self.assignments.values() for key in keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -802,6 +808,7 @@ class Build:
     claim: Claim
     state: AssignmentState  #: creating; active: only the resume is missing
     vm_id: UUID
+    request_id: UUID
     vm_name: str
     tenant: str
     generation: int
@@ -824,6 +831,7 @@ class Removal:
     generation: int
     quarantined: bool
     host: HostAccess
+    request_id: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from registry.broker_url import broker_at
 from registry.errors import InvalidError
 from registry.image_store import ImageStore
 from registry.logs import LogFormat
+from registry.settings_names import check_names
 
 
 class SharedSettings(BaseSettings):
@@ -85,7 +86,9 @@ class SharedSettings(BaseSettings):
             return init_settings, env_settings
         if not Path(config).is_file():
             raise InvalidError("FUGA_CONFIG", config, "the path of a TOML file that exists")
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(config))
+        file = TomlConfigSettingsSource(settings_cls, Path(config))
+        check_names(config, file.toml_data)
+        return init_settings, env_settings, file
 
     def resolved_database_url(self) -> str:
         """Return the database's URL, with its password if it has one."""

@@ -5,20 +5,28 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from typing import Final
 
 import structlog
 from celery.exceptions import SecurityWarning
 
-from registry import RegistryError
+from registry import RegistryError, SettingsError
 from registry.logs import configure_logging
 from registry.process import ProcessMetrics
+from registry.settings_names import load
 from workers.app import run
 from workers.settings import WorkerSettings
+
+BAD_SETTINGS: Final = 2
 
 
 def main() -> int:
     """Start a worker with the settings of the environment."""
-    settings = WorkerSettings()
+    try:
+        settings = load(WorkerSettings)
+    except SettingsError as error:
+        sys.stderr.write(f"fuga worker: {error}\n")
+        return BAD_SETTINGS
     metrics = ProcessMetrics("worker")
     configure_logging(
         settings.log_level, form=settings.log_format, on_problem=metrics.count_problem

@@ -54,12 +54,18 @@ def create(assignment_id: UUID, context: WorkerContext) -> Outcome:
     build = context.registry.assignments.claim_build(assignment_id, context.owner, context.lease_s)
     if build is None:
         return Outcome.NOT_OURS
-    bound = log.bind(assignment_id=str(assignment_id), vm_id=str(build.vm_id), host=build.host.name)
-    try:
-        outcome = _attempt(build, context)
-    except ClaimLostError:
-        outcome = _step_aside(build, context)
-    bound.info("build_ended", outcome=outcome, from_state=build.state)
+    with structlog.contextvars.bound_contextvars(
+        assignment_id=str(assignment_id),
+        vm_id=str(build.vm_id),
+        request_id=str(build.request_id),
+        round=build.round,
+        host=build.host.name,
+    ):
+        try:
+            outcome = _attempt(build, context)
+        except ClaimLostError:
+            outcome = _step_aside(build, context)
+        log.info("build_ended", outcome=outcome, from_state=build.state)
     if outcome is not Outcome.HANDED_BACK:
         context.pass_on(build.host.id)
     return outcome
@@ -191,18 +197,12 @@ def _step_aside(build: Build, context: WorkerContext) -> Outcome:
     except (HostBusyError, HostUnreachableError, OperationFailedError) as error:
         # What stays is paused or off, carries a released mark, and the next
         # report of the host makes it a leftover.
-        log.warning("loser_left_traces", assignment_id=str(assignment_id), error=str(error))
+        log.warning("loser_left_traces", error=str(error))
     return Outcome.CLAIM_LOST
 
 
 def _log_failure(build: Build, error: Exception) -> None:
-    log.warning(
-        "build_failed",
-        assignment_id=str(build.claim.assignment_id),
-        host=build.host.name,
-        failed_before=build.failed_before,
-        error=str(error),
-    )
+    log.warning("build_failed", failed_before=build.failed_before, error=str(error))
 
 
 def _is_of(build: Build, mark: Mark | None) -> bool:

@@ -25,18 +25,18 @@ def delete(assignment_id: UUID, context: WorkerContext) -> Outcome:
     )
     if removal is None:
         return Outcome.NOT_OURS
-    try:
-        outcome = _attempt(removal, context)
-    except ClaimLostError:
-        # Another worker removes it: nothing that we did can be too much.
-        outcome = Outcome.CLAIM_LOST
-    log.info(
-        "removal_ended",
+    with structlog.contextvars.bound_contextvars(
         assignment_id=str(assignment_id),
         vm_id=str(removal.vm_id),
+        request_id=str(removal.request_id),
         host=removal.host.name,
-        outcome=outcome,
-    )
+    ):
+        try:
+            outcome = _attempt(removal, context)
+        except ClaimLostError:
+            # Another worker removes it: nothing that we did can be too much.
+            outcome = Outcome.CLAIM_LOST
+        log.info("removal_ended", outcome=outcome)
     if outcome is Outcome.DONE:
         context.pass_on(removal.host.id)
     return outcome
@@ -51,7 +51,7 @@ def _attempt(removal: Removal, context: WorkerContext) -> Outcome:
         assignments.yield_claim(removal.claim, None)
         return Outcome.HANDED_BACK
     except (HostUnreachableError, OperationFailedError) as error:
-        log.warning("removal_failed", host=removal.host.name, error=str(error))
+        log.warning("removal_failed", error=str(error))
         assignments.yield_claim(removal.claim, str(error))
         return Outcome.HANDED_BACK
     if not absent:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from controller.cli.credentials import FILE_NAME, settings_file
+from controller.cli.config import ConfigOption
+from controller.cli.credentials import FILE_NAME
 from controller.cli.encryption import encryption
 from controller.cli.errors import BadInputError, CliError
 from controller.cli.output import Column, field, print_json, print_table
@@ -21,7 +22,11 @@ from controller.cli.session import Session, with_session
 from controller.client.errors import ApiError
 
 if TYPE_CHECKING:
+    from pydantic_settings import BaseSettings
+
     from controller.settings import ControllerSettings
+
+S = TypeVar("S", bound="BaseSettings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,35 +40,28 @@ class Finding:
 
 def load_settings() -> ControllerSettings:
     """Read the settings, or say which of them cannot be."""
-    from pydantic import ValidationError  # noqa: PLC0415 - slow, and `--help` needs none of it
+    from controller.settings import ControllerSettings  # noqa: PLC0415 - slow; `--help` needs none
 
-    from controller.settings import ControllerSettings  # noqa: PLC0415
+    return _load(ControllerSettings)
+
+
+def _load(settings: type[S]) -> S:
+    from registry import SettingsError  # noqa: PLC0415
+    from registry.settings_names import load  # noqa: PLC0415
 
     try:
-        return ControllerSettings()
-    except ValidationError as error:
-        lines = []
-        for each in error.errors():
-            if not each["loc"]:  # several together; what was found is all of them, secrets too
-                lines.append(each["msg"])
-                continue
-            name = "FUGA_" + "_".join(str(part) for part in each["loc"]).upper()
-            lines.append(f"{name}: found {each['input']!r}: {each['msg']}")
-        raise BadInputError(
-            "\n".join(lines) + "\nSet it in the environment or in FUGA_CONFIG."
-        ) from None
-    except (OSError, ValueError) as error:  # an unreadable FUGA_CONFIG, JSON that is none
-        raise BadInputError(f"settings: {error}") from None
+        return load(settings)
+    except SettingsError as error:
+        raise BadInputError(str(error)) from None
 
 
 @with_session
-def doctor(session: Session) -> None:
+def doctor(session: Session, config: ConfigOption = None) -> None:
     """Print the settings in force and what is wrong with them, the database and the hosts."""
     settings = load_settings()
     rows = list(_settings(settings, os.environ))
-    known = type(settings).model_fields
     findings = [
-        *_misspelt(known, os.environ),
+        *_misspelt(os.environ),
         *_database(settings),
         *(Finding(*each) for each in encryption(settings, session.connection.url, os.environ)),
         *_state(settings.state_dir),
@@ -80,7 +78,7 @@ def doctor(session: Session) -> None:
             }
         )
     else:
-        columns = (field("setting"), field("value"), field("from"))
+        columns = (field("setting"), field("of"), field("value"), field("from"))
         print_table(columns, rows, empty="no settings")
         typer.echo("")
         print_table(
@@ -98,43 +96,50 @@ def doctor(session: Session) -> None:
 
 
 def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Give every setting with its value, secrets masked, and where it comes from."""
+    """Give every setting of every process with its value, secrets masked, and where it is from."""
     from controller.embedded.environment import embedded_settings  # noqa: PLC0415
     from controller.embedded.state import Memory, StateDir  # noqa: PLC0415
+    from registry.settings_names import settings_classes  # noqa: PLC0415
 
     memory = Memory.load(StateDir(settings.state_dir))
     embedded = {}
     if memory.hosts_from:
         embedded = embedded_settings(environ, memory.lab_uris, image=memory.default_image)
     given = {name.upper() for name in environ}
-    for name in type(settings).model_fields:
-        value = getattr(settings, name)
-        if f"FUGA_{name.upper()}" in given:
-            source = f"FUGA_{name.upper()}"
-        elif name in settings.model_fields_set:
-            source = environ.get("FUGA_CONFIG", "file")
-        elif name in embedded:
-            value, source = embedded[name], "fuga up"
-        else:
-            source = "default"
-        if isinstance(value, frozenset):
-            value = sorted(value)
-        yield {"setting": name, "value": str(value), "from": source}
+    told: set[str] = set()
+    shared = set.intersection(*(set(each.model_fields) for each in settings_classes().values()))
+    for process, each in settings_classes().items():
+        found = _load(each)
+        for name in each.model_fields:
+            if name in told:
+                continue
+            told.add(name)
+            value = getattr(found, name)
+            if f"FUGA_{name.upper()}" in given:
+                source = f"FUGA_{name.upper()}"
+            elif name in found.model_fields_set:
+                source = environ.get("FUGA_CONFIG", "file")
+            elif name in embedded:
+                value, source = embedded[name], "fuga up"
+            else:
+                source = "default"
+            if isinstance(value, frozenset):
+                value = sorted(value)
+            whose = "all" if name in shared else process
+            yield {"setting": name, "of": whose, "value": str(value), "from": source}
 
 
-def _misspelt(known: Iterable[str], environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Find names that are nearly those of settings: whoever mistypes one is not heard."""
-    names = set(known)
-    for place, given in (
-        ("environment", [name[5:].lower() for name in environ if name.startswith("FUGA_")]),
-        (environ.get("FUGA_CONFIG", ""), list(settings_file(environ))),
-    ):
-        for name in given:
-            near = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
-            if name not in names and near:
-                yield Finding(
-                    "settings", False, f"{place}: {name} is no setting; is {near[0]} meant?"
-                )
+def _misspelt(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Find variables that are nearly settings: whoever mistypes one is not heard."""
+    from registry.settings_names import known_names  # noqa: PLC0415
+
+    names = known_names()
+    for name in (each[5:].lower() for each in environ if each.startswith("FUGA_")):
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
+        if name not in names and near:
+            yield Finding(
+                "settings", False, f"environment: {name} is no setting; is {near[0]} meant?"
+            )
 
 
 def _database(settings: ControllerSettings) -> Iterator[Finding]:

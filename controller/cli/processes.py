@@ -10,12 +10,13 @@ from typing import Annotated
 
 import typer
 
+from controller.cli.config import ConfigOption
 from controller.cli.doctor import load_settings
 
 db = typer.Typer(name="db", no_args_is_help=True, help="The register center's database.")
 
 
-def api() -> None:
+def api(config: ConfigOption = None) -> None:
     """Serve the REST API (one process)."""
     from controller import rest  # noqa: PLC0415
 
@@ -23,7 +24,7 @@ def api() -> None:
     raise typer.Exit(rest.main())
 
 
-def control() -> None:
+def control(config: ConfigOption = None) -> None:
     """Run the control centre: it decides every slot (one process)."""
     from controller import slot_loop  # noqa: PLC0415
 
@@ -31,12 +32,12 @@ def control() -> None:
     slot_loop.main()
 
 
-def monitor() -> None:
+def monitor(config: ConfigOption = None) -> None:
     """Poll the hosts (one process)."""
     _become("monitor")
 
 
-def worker() -> None:
+def worker(config: ConfigOption = None) -> None:
     """Create and delete VMs (one process)."""
     _become("workers")
 
@@ -48,7 +49,7 @@ def _become(module: str) -> None:
 
 
 @db.command()
-def upgrade() -> None:
+def upgrade(config: ConfigOption = None) -> None:
     """Bring the database to this version's schema; makes it where there is none."""
     from registry import upgrade as upgrade_database  # noqa: PLC0415
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Annotated, Final
 from uuid import UUID
 
+import structlog
 from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
@@ -20,6 +21,8 @@ from controller.rest.openapi import problems
 from controller.rest.schemas import PageOf, RequestChange, RequestInput, RequestsQuery
 from controller.rest.telling import told_page, told_request
 from registry import InvalidError, NotFoundError, Page, Registry, Request
+
+log: Final = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/requests", tags=["requests"], dependencies=[Security(bearer)])
 _ADAPTER: Final = TypeAdapter(Request)
@@ -35,7 +38,7 @@ def ask_for_vms(
 
     def create() -> Request:
         try:
-            return services.registry.requests.create(
+            made = services.registry.requests.create(
                 tenant=tenant,
                 vm_type=body.vm_type,
                 count=body.count,
@@ -58,6 +61,8 @@ def ask_for_vms(
         except NotFoundError as error:  # of something the body names, not of this path
             field = _FIELDS.get(error.kind, error.kind)
             raise InvalidError(field, error.key, f"an existing {error.kind}") from error
+        log.info("request_accepted", request_id=str(made.id), tenant=tenant, count=made.count)
+        return made
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
 

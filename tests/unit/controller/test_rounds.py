@@ -88,7 +88,7 @@ class FakeStore:
         self.commits.append(commit)
         placed = sum(part.count for part in commit.placements)
         ids = tuple(an_id(1000 + each) for each in range(placed))
-        return CommittedRound(number=len(self.commits), assignment_ids=ids, dropped=())
+        return CommittedRound(number=len(self.commits), assignments={an_id(1): ids}, dropped=())
 
     def last(self):
         return self._last

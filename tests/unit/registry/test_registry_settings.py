@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from registry import InvalidError, SharedSettings, celery_config
+from registry import InvalidError, SettingsError, SharedSettings, celery_config
+from registry.settings_names import load, settings_classes
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +94,50 @@ def test_tasks_are_json_without_results(tmp_path: Path) -> None:
     assert config["result_backend"] is None
     assert config["task_ignore_result"] is True
     assert config["task_acks_late"] is True
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [("slot_lenght_s = 5", "slot_length_s"), ("poll_intervall_s = 1", "poll_interval_s")],
+)
+def test_a_name_that_no_process_knows_is_refused_with_the_nearest_that_one_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, meant: str
+) -> None:
+    config = tmp_path / "fuga.toml"
+    config.write_text(f"concurrency = 2\n{line}\nxyzzy = 1\n")
+    monkeypatch.setenv("FUGA_CONFIG", str(config))
+
+    for each in settings_classes().values():
+        with pytest.raises(
+            SettingsError, match=f"is no setting; is {meant} meant.*xyzzy is no setting"
+        ):
+            load(each)
+
+
+def test_what_is_wrong_with_settings_is_told_in_one_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FUGA_LEASE_S", "soon")
+    with pytest.raises(SettingsError, match="FUGA_LEASE_S: found 'soon'"):
+        load(SharedSettings)
+
+    broken = tmp_path / "fuga.toml"
+    broken.write_text("lease_s =")
+    monkeypatch.setenv("FUGA_CONFIG", str(broken))
+    with pytest.raises(SettingsError, match="settings: "):
+        load(SharedSettings)
+
+
+@pytest.mark.parametrize("module", ["workers", "monitor"])
+def test_a_process_with_wrong_settings_says_so_and_ends_with_status_2(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", module],
+        env={**os.environ, "FUGA_LEASE_S": "soon"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "FUGA_LEASE_S: found 'soon'" in done.stderr
+    assert "Traceback" not in done.stderr

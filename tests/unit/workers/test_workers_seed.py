@@ -31,6 +31,7 @@ BUILD = Build(
     claim=Claim(assignment_id=VM, token=VM),
     state=AssignmentState.CREATING,
     vm_id=VM,
+    request_id=VM,
     vm_name="web-1",
     tenant="a",
     generation=3,

@@ -1,0 +1,27 @@
+"""The option --config: the settings file of this run, and of the process that it becomes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def _use(config: Path | None) -> Path | None:
+    if config is not None:
+        os.environ["FUGA_CONFIG"] = str(config.absolute())
+    return config
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Settings file (TOML); else FUGA_CONFIG. The environment goes before it.",
+        callback=_use,
+        is_eager=True,
+    ),
+]

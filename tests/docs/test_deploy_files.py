@@ -1,0 +1,129 @@
+"""The files of `deploy/` are what the programs take that read them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from controller.cli.main import app
+from registry.settings_names import known_names, load, settings_classes
+from tests.docs.markdown import ROOT, anchors
+from tests.running import FUGA
+
+DEPLOY = ROOT / "deploy"
+UNITS = sorted((DEPLOY / "systemd").iterdir())
+SETTING = [
+    *UNITS,
+    *(DEPLOY / name for name in ("compose.yaml", "fuga.env.example", "Containerfile")),
+]
+NAMED = re.compile(r"\bFUGA_([A-Z_]+)")
+#: of systemd-analyze; 10 is no protection at all
+MOST_EXPOSED = 3.0
+#: what the files use that is no setting
+NO_SETTINGS = {"config", "password"}
+
+systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
+)
+
+
+def rules() -> list[dict[str, Any]]:
+    document = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+def test_the_example_configuration_is_read_by_every_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = DEPLOY / "fuga.example.toml"
+    for name in known_names():
+        monkeypatch.delenv(f"FUGA_{name.upper()}", raising=False)
+    monkeypatch.setenv("FUGA_CONFIG", str(path))
+    given = tomllib.loads(path.read_text())
+
+    read = [load(each) for each in settings_classes().values()]
+
+    for name, value in given.items():
+        found = [getattr(each, name) for each in read if name in type(each).model_fields]
+        assert found, name
+        meant = frozenset(value) if isinstance(value, list) else value
+        assert all(each == meant for each in found), name
+
+
+@pytest.mark.parametrize("path", SETTING, ids=lambda path: path.name)
+def test_the_variables_that_are_set_are_settings(path: Path) -> None:
+    named = {each.lower() for each in NAMED.findall(path.read_text())}
+
+    assert named - NO_SETTINGS <= known_names()
+
+
+@systemd
+def test_the_units_are_sound_and_leave_little_exposed(tmp_path: Path) -> None:
+    copies = []
+    for unit in UNITS:
+        copy = tmp_path / unit.name
+        copy.write_text(unit.read_text().replace("/opt/fuga/bin/fuga", FUGA))
+        copies.append(str(copy))
+
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *copies],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
+    for copy in (each for each in copies if each.endswith(".service")):
+        judged = subprocess.run(
+            ["systemd-analyze", "security", "--offline=true", "--no-pager", copy],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+        level = re.search(r"Overall exposure level for (\S+): ([0-9.]+)", judged)
+        assert level is not None, judged
+        print(level[0])
+        assert float(level[2]) <= MOST_EXPOSED
+
+
+def test_units_and_containers_start_commands_that_there_are() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    units = "\n".join(unit.read_text() for unit in UNITS)
+    started = re.findall(r"^ExecStart=/opt/fuga/bin/fuga (\w+)$", units, re.MULTILINE)
+    assert sorted(started) == ["api", "control", "monitor", "worker"]
+
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    ours = {name: each for name, each in services.items() if each["image"] == "fuga"}
+
+    assert all(each["command"][0] in commands for each in ours.values())
+    counts = {name: each.get("deploy", {}).get("replicas", 1) for name, each in ours.items()}
+    assert counts == {"upgrade": 1, "api": 2, "control": 2, "worker": 3, "monitor": 2}
+
+
+def test_each_alert_says_in_the_guide_what_to_do() -> None:
+    guide = anchors(ROOT / "docs" / "operations.md")
+
+    for rule in rules():
+        document, _, anchor = rule["annotations"]["runbook"].partition("#")
+        assert document == "docs/operations.md"
+        assert anchor == rule["alert"].lower()
+        assert anchor in guide
+        assert rule["labels"]["severity"] in ("critical", "warning")
+    headings = re.findall(r"^### (Fuga\w+)$", (ROOT / "docs/operations.md").read_text(), re.M)
+    assert headings == [rule["alert"] for rule in rules()]
+
+
+def test_the_dashboard_is_one_that_grafana_reads() -> None:
+    dashboard = json.loads((DEPLOY / "grafana" / "fuga.json").read_text())
+
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(ids) == len(set(ids))
+    assert all(panel["targets"] and panel["title"] for panel in dashboard["panels"])
