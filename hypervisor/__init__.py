@@ -5,6 +5,7 @@ the child processes alone (``python -m hypervisor.child``), never in this proces
 """
 
 from hypervisor.connection import HostConnection
+from hypervisor.credential import Credential
 from hypervisor.errors import HostUnreachableError, HypervisorError, OperationFailedError
 from hypervisor.model import (
     ConsoleExchange,
@@ -24,6 +25,7 @@ from hypervisor.pool import HostConnections
 __all__ = [
     "ConsoleExchange",
     "ConsoleTail",
+    "Credential",
     "DomainSeen",
     "DomainSpec",
     "DomainState",

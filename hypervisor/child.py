@@ -1,6 +1,7 @@
 """The child process of a host: reads a request per line, answers a line.
 
-Usage: ``python -m hypervisor.child URI``, by `hypervisor.connection` alone.
+Usage: ``python -m hypervisor.child URI``, by `hypervisor.connection` alone. The URI is the
+one that may be shown: what opens the host comes by the environment.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import time
 from typing import IO
 
 from hypervisor import wire
+from hypervisor.credential import CREDENTIAL_VARIABLE, Credential
 from hypervisor.driver import LibvirtHost, start_event_loop
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 
 _GOODBYE_S = 2.0  #: for the call in hand, once the parent has gone
 
 
-def main(uri: str) -> None:
+def main(uri: str, credential: Credential | None) -> None:
     """Serve one parent until it has gone."""
     # What a library or an ssh prints must not end up among the answers.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
@@ -28,7 +30,7 @@ def main(uri: str) -> None:
     requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
     start_event_loop()
-    host = LibvirtHost(uri)
+    host = LibvirtHost(uri, credential)
     while (line := requests.get()) is not None:
         answers.write(wire.encode(_answer(host, line)))
     host.close()
@@ -60,4 +62,5 @@ def _read(requests_from: IO[bytes], requests: queue.SimpleQueue[bytes | None]) -
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    given = os.environ.pop(CREDENTIAL_VARIABLE, None)
+    main(sys.argv[1], Credential.from_json(given) if given else None)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from hypervisor import wire
+from hypervisor.credential import CREDENTIAL_VARIABLE, Credential
 from hypervisor.errors import HostUnreachableError, HypervisorError, OperationFailedError
 from hypervisor.model import ConsoleExchange, ConsoleTail, DomainSeen, DomainSpec, HostReport, Mark
 
@@ -47,12 +48,18 @@ class HostConnection:
     ----------
     uri : str
         A libvirt URI that was judged safe: some of libvirt's parameters run programs.
+    credential : Credential, optional
+        What opens the host, by default what libvirt finds by itself. The URI has no
+        parameters then.
     deadline_s : float
         How long a call may take that does not say itself.
     """
 
-    def __init__(self, uri: str, *, deadline_s: float = 10.0) -> None:
+    def __init__(
+        self, uri: str, *, credential: Credential | None = None, deadline_s: float = 10.0
+    ) -> None:
         self.uri = uri
+        self.credential = credential
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
         self._child: _Child | None = None
@@ -274,11 +281,11 @@ class HostConnection:
         try:
             if self._child is None or self._child.ended():
                 self._discard()
-                self._child = _Child(self.uri)
+                self._child = _Child(self.uri, self.credential)
             answer = wire.decode(self._child.ask(wire.encode({"op": op, "args": args}), deadline))
         except (_SilentError, ValueError, OSError) as error:
             self._discard()
-            raise HostUnreachableError(self.uri, f"{op}: {error}") from error
+            raise HostUnreachableError(self.uri, self._masked(f"{op}: {error}")) from error
         except BaseException:
             # Interrupted between question and answer: the next answer would not be ours.
             self._discard()
@@ -286,10 +293,13 @@ class HostConnection:
         finally:
             self._lock.release()
         if answer.get("error") == "unreachable":
-            raise HostUnreachableError(self.uri, answer["reason"])
+            raise HostUnreachableError(self.uri, self._masked(answer["reason"]))
         if "error" in answer:
-            raise OperationFailedError(op, answer["reason"], answer.get("code"))
+            raise OperationFailedError(op, self._masked(answer["reason"]), answer.get("code"))
         return answer["ok"]
+
+    def _masked(self, reason: str) -> str:
+        return reason if self.credential is None else self.credential.masked(reason)
 
     def _discard(self) -> None:
         if self._child is not None:
@@ -307,13 +317,14 @@ class HostConnection:
 class _Child:
     """One process of ``python -m hypervisor.child``, leader of its own session."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, credential: Credential | None) -> None:
         # A file, not a pipe: nobody has to read it, and it cannot fill up and block.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         # Its own session: a Ctrl-C meant for us must not end a call halfway, and all that
         # libvirt starts (ssh) can be killed as one group.
         self._process = subprocess.Popen(
             [*_CHILD, uri],
+            env=_environment(credential),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -382,6 +393,12 @@ class _Child:
         self._stderr.seek(max(0, size - _STDERR_KEPT))
         words = self._stderr.read().decode(errors="replace").strip().splitlines()[-3:]
         return f"its process ended ({self._process.returncode}): {' | '.join(words)}"
+
+
+def _environment(credential: Credential | None) -> dict[str, str]:
+    # Not as an argument: those are seen by all users of the machine.
+    given = {} if credential is None else {CREDENTIAL_VARIABLE: credential.to_json()}
+    return {**os.environ, **given}
 
 
 _connections: weakref.WeakSet[HostConnection] = weakref.WeakSet()

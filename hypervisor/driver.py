@@ -13,8 +13,10 @@ import libvirt
 
 from hypervisor import domain_xml, wire
 from hypervisor.consoles import Consoles
+from hypervisor.credential import Credential
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.model import DomainSeen, DomainSpec, DomainState, HostReport, Mark, domain_name
+from hypervisor.opening import open_host
 from hypervisor.survey import Surveyor, state_of
 from hypervisor.uploads import Uploads
 
@@ -52,8 +54,9 @@ def start_event_loop() -> None:
 class LibvirtHost:
     """One host. Opens its connection when first needed, and again after it was lost."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, credential: Credential | None = None) -> None:
         self._uri = uri
+        self._credential = credential
         self._opened: libvirt.virConnect | None = None
         self._surveyor = Surveyor(uri)
         self._uploads = Uploads(uri)
@@ -111,7 +114,7 @@ class LibvirtHost:
         if self._opened is not None and not _alive(self._opened):
             self.close()
         if self._opened is None:
-            self._opened = libvirt.open(self._uri)
+            self._opened = open_host(self._uri, self._credential)
             with contextlib.suppress(libvirt.libvirtError):  # the test driver has none
                 self._opened.setKeepAlive(*_KEEPALIVE)
         return self._opened

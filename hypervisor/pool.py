@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hypervisor.connection import HostConnection
+from hypervisor.credential import Credential
 from hypervisor.errors import HostUnreachableError
 
 
@@ -19,7 +20,7 @@ class _Idle:
 
 
 class HostConnections:
-    """Lends connections by URI; those given back are kept for the next who asks.
+    """Lends connections by URI and credential; those given back are kept for the next who asks.
 
     Parameters
     ----------
@@ -41,9 +42,9 @@ class HostConnections:
         self._lent = 0
 
     @contextmanager
-    def use(self, uri: str) -> Iterator[HostConnection]:
+    def use(self, uri: str, credential: Credential | None = None) -> Iterator[HostConnection]:
         """Lend a connection that nobody else uses meanwhile."""
-        connection = self._take(uri)
+        connection = self._take(uri, credential)
         try:
             yield connection
         finally:
@@ -59,14 +60,21 @@ class HostConnections:
         for idle in closing:
             idle.connection.close()
 
-    def _take(self, uri: str) -> HostConnection:
+    def _take(self, uri: str, credential: Credential | None) -> HostConnection:
         deadline = time.monotonic() + self._deadline_s
         closing: list[_Idle] = []
         with self._changed:
             while True:
                 closing += self._outdated()
                 # The latest one used: its connection is the likeliest to be alive.
-                found = next((i for i in reversed(self._idle) if i.connection.uri == uri), None)
+                found = next(
+                    (
+                        idle
+                        for idle in reversed(self._idle)
+                        if idle.connection.uri == uri and idle.connection.credential == credential
+                    ),
+                    None,
+                )
                 if found is not None:
                     self._idle.remove(found)
                     break
@@ -80,7 +88,9 @@ class HostConnections:
             self._lent += 1
         for idle in closing:
             idle.connection.close()
-        return found.connection if found else HostConnection(uri, deadline_s=self._deadline_s)
+        if found:
+            return found.connection
+        return HostConnection(uri, credential=credential, deadline_s=self._deadline_s)
 
     def _outdated(self) -> list[_Idle]:
         oldest = time.monotonic() - self._idle_s

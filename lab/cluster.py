@@ -91,7 +91,12 @@ def build_guest(directory: Path) -> Path:
 
 
 def start_real_hosts(
-    count: int, directory: Path, guest: Path | None = None, *, timeout_s: float = 60
+    count: int,
+    directory: Path,
+    guest: Path | None = None,
+    *,
+    timeout_s: float = 60,
+    transport: str | None = None,
 ) -> list[LabHost]:
     """Start libvirtd + QEMU hosts in namespaces; guests are emulated.
 
@@ -100,13 +105,19 @@ def start_real_hosts(
     guest : Path, optional
         Folder of the guest's image (`build_guest`), by default one beside the hosts. Each
         host's pool gets the image, unless it has one, on which disks may rest.
+    transport : str, optional
+        How they are reached: tcp (by default), tls or unix.
     """
     image = build_guest(directory / "guest" if guest is None else guest)
     answer = _script(
         "start-hosts",
         str(count),
         str(directory),
-        environment={"LAB_TIMEOUT": str(int(timeout_s)), "LAB_BASE": str(image)},
+        environment={
+            "LAB_TIMEOUT": str(int(timeout_s)),
+            "LAB_BASE": str(image),
+            **({} if transport is None else {"LAB_TRANSPORT": transport}),
+        },
         timeout_s=timeout_s + 60,
     )
     return _real_hosts(directory, answer.splitlines())

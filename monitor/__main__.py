@@ -44,7 +44,9 @@ def main() -> int:
     try:
         monitor = Monitor(
             registry,
-            lambda uri: HostConnection(uri, deadline_s=settings.poll_deadline_s),
+            lambda uri, credential: HostConnection(
+                uri, credential=credential, deadline_s=settings.poll_deadline_s
+            ),
             settings,
             LookMetrics(metrics),
         )

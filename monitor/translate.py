@@ -1,13 +1,25 @@
-"""From what a hypervisor shows to what the register center keeps."""
+"""Between what a hypervisor knows and what the register center keeps."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from uuid import UUID
 
-from hypervisor import DomainSeen
+from hypervisor import Credential, DomainSeen
 from hypervisor import HostReport as SeenReport
-from registry import DomainReport, HostReport
+from registry import CredentialFiles, DomainReport, Host, HostReport
+
+
+def to_credential(files: CredentialFiles | None, host: Host) -> Credential | None:
+    """Put what lies here together with what the register center says of the host."""
+    if files is None:
+        return None
+    return Credential(
+        name=files.name,
+        folder=str(files.folder),
+        stamp=files.stamp,
+        ssh_host_keys=host.ssh_host_keys,
+    )
 
 
 def to_report(

@@ -12,6 +12,7 @@ from registry.errors import (
     ClaimLostError,
     ConflictError,
     DuplicateError,
+    HostCredentialError,
     IdempotencyConflictError,
     IdempotencyInProgressError,
     IllegalTransitionError,
@@ -36,6 +37,8 @@ from registry.errors import (
 )
 from registry.expiry import MAX_TTL_S
 from registry.faults import checkpoint
+from registry.host_credentials import CredentialFiles, HostCredentials
+from registry.host_fields import Keep
 from registry.ids import uuid7
 from registry.image_store import ImageStore, Incoming, Stored
 from registry.image_urls import check_image_url
@@ -184,6 +187,7 @@ __all__ = [
     "CopyEvent",
     "CopyRemoval",
     "CopyState",
+    "CredentialFiles",
     "DomainReport",
     "Due",
     "DuplicateError",
@@ -199,6 +203,8 @@ __all__ = [
     "HostAccess",
     "HostAdmin",
     "HostAdminEvent",
+    "HostCredentialError",
+    "HostCredentials",
     "HostHealth",
     "HostHealthEvent",
     "HostReport",
@@ -222,6 +228,7 @@ __all__ = [
     "Incoming",
     "InvalidError",
     "Inventory",
+    "Keep",
     "Lease",
     "LeaseLostError",
     "Leftover",

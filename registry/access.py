@@ -17,6 +17,8 @@ HOST_COLUMNS = (
     hosts.c.id.label("host_id"),
     hosts.c.name.label("host_name"),
     hosts.c.uri,
+    hosts.c.credential,
+    hosts.c.ssh_host_keys,
     hosts.c.health,
     hosts.c.domain_type,
     hosts.c.pool,
@@ -37,4 +39,6 @@ def to_access(row: Row[Any]) -> HostAccess:
         network=row.network,
         base_volume=row.base_volume,
         memory_backing_mib=row.memory_backing_mib,
+        credential=row.credential,
+        ssh_host_keys=tuple(row.ssh_host_keys),
     )

@@ -132,6 +132,15 @@ class UriRefusedError(RegistryError):
         self.reason = reason
 
 
+class HostCredentialError(RegistryError):
+    """What opens a host cannot be used. It never says where the files are, or what is in them."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"credential {name}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
 class ImageRefusedError(RegistryError):
     """A file that must not become an image."""
 

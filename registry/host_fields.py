@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 from typing import Any
 from uuid import UUID
 
@@ -14,11 +15,21 @@ from registry.names import (
     check_amounts,
     check_int,
     check_labels,
+    check_name,
 )
+from registry.public_keys import check_public_key
 from registry.records import NewHost
+from registry.uris import Opening, opening_of
 
 DOMAIN_TYPES = ("kvm", "qemu", "test")
 MAX_BUILDS = 64
+MAX_HOST_KEYS = 8
+
+
+class Keep(Enum):
+    """Says of what may be None that it is to stay."""
+
+    AS_IT_IS = auto()
 
 
 def checked_amounts(
@@ -30,6 +41,32 @@ def checked_amounts(
     for name, amount in checked.items():
         check_int(f"{field}.{name}", amount, low, high)
     return checked
+
+
+def checked_way_in(
+    uri: str, credential: str | None, ssh_host_keys: Sequence[str]
+) -> dict[str, Any]:
+    """Return the columns that say what opens a host at a URI that was let in."""
+    opening = opening_of(uri)
+    if credential is not None:
+        check_name("credential", credential)
+        if opening is None:
+            raise InvalidError("credential", credential, "none: only TLS and SSH have one")
+        if "?" in uri:
+            raise InvalidError("credential", credential, "none: the URI has parameters of its own")
+    elif opening is Opening.SSH:
+        raise InvalidError("credential", None, "a credential's name: it holds the key for SSH")
+    if ssh_host_keys and opening is not Opening.SSH:
+        raise InvalidError("ssh_host_keys", len(ssh_host_keys), "none: the URI is not of SSH")
+    if len(ssh_host_keys) > MAX_HOST_KEYS:
+        raise InvalidError("ssh_host_keys", len(ssh_host_keys), f"at most {MAX_HOST_KEYS} keys")
+    return {"credential": credential, "ssh_host_keys": checked_host_keys(ssh_host_keys)}
+
+
+def checked_host_keys(keys: Sequence[str]) -> list[str]:
+    """Return public keys of hosts without their comments, each once."""
+    checked = [check_public_key(f"ssh_host_keys.{place}", key) for place, key in enumerate(keys)]
+    return list(dict.fromkeys(" ".join(key.split()[:2]) for key in checked))
 
 
 def checked_fields(new: NewHost) -> dict[str, Any]:
@@ -48,6 +85,7 @@ def checked_fields(new: NewHost) -> dict[str, Any]:
     return {
         "name": new.name,
         "uri": new.uri,
+        **checked_way_in(new.uri, new.credential, new.ssh_host_keys),
         "admin": HostAdmin.ACTIVE.value,
         "health": HostHealth.ENROLLING.value,
         "labels": list(check_labels("labels", new.labels)),

@@ -18,9 +18,11 @@ from registry.events import event_row, record
 from registry.fences import fences_of
 from registry.host_fields import (
     MAX_BUILDS,
+    Keep,
     checked_amounts,
     checked_fields,
     checked_target,
+    checked_way_in,
     inventory_rows,
 )
 from registry.ids import uuid7
@@ -174,12 +176,15 @@ class Hosts:
         ratios: Mapping[str, int | None] | None = None,
         max_builds: int | None = None,
         fence_target: str | None = None,
+        credential: str | Keep | None = Keep.AS_IT_IS,
+        ssh_host_keys: Sequence[str] | None = None,
         actor: str,
     ) -> Host:
         """Change what is given.
 
         An override of None goes back to what was detected, a ratio of None to
-        what the host's labels say; an empty fence target is none.
+        what the host's labels say, a credential of None to that of the machine; an
+        empty fence target is none.
         """
         with self._database.write() as connection:
             key = _id_of(connection, name)
@@ -195,6 +200,12 @@ class Hosts:
                 values["max_builds"] = check_int("max_builds", max_builds, 1, MAX_BUILDS)
             if fence_target is not None:
                 values["fence_target"] = checked_target(fence_target or None)
+            if credential is not Keep.AS_IT_IS or ssh_host_keys is not None:
+                values |= checked_way_in(
+                    before.uri,
+                    before.credential if isinstance(credential, Keep) else credential,
+                    before.ssh_host_keys if ssh_host_keys is None else ssh_host_keys,
+                )
             if values:
                 connection.execute(update(hosts).where(hosts.c.id == key).values(**values))
             changes: dict[str, dict[str, int | None]] = {}
@@ -405,6 +416,8 @@ def _to_host(row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None) -
         id=row.id,
         name=row.name,
         uri=row.uri,
+        credential=row.credential,
+        ssh_host_keys=tuple(row.ssh_host_keys),
         admin=HostAdmin(row.admin),
         health=HostHealth(row.health),
         labels=tuple(row.labels),

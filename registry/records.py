@@ -87,6 +87,8 @@ class Host:
     id: UUID
     name: str
     uri: str
+    credential: str | None  #: name of the files that open it, which are not kept here
+    ssh_host_keys: tuple[str, ...]  #: public keys, of which it must show one
     admin: HostAdmin
     health: HostHealth
     labels: tuple[str, ...]
@@ -116,6 +118,8 @@ class NewHost:
 
     name: str
     uri: str
+    credential: str | None = None
+    ssh_host_keys: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     overrides: Mapping[str, int] = field(default_factory=dict)
     reserved: Mapping[str, int] = field(default_factory=dict)
@@ -781,6 +785,8 @@ class HostAccess:
     network: str
     base_volume: str | None
     memory_backing_mib: int | None
+    credential: str | None = None
+    ssh_host_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,8 @@ hosts = Table(
     Column("id", Uuid, primary_key=True),
     Column("name", Name, nullable=False),
     Column("uri", Text, nullable=False),
+    Column("credential", Name),
+    Column("ssh_host_keys", Json, nullable=False, server_default="[]"),
     Column("admin", State, nullable=False),
     Column("health", State, nullable=False),
     Column("labels", Json, nullable=False),

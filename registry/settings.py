@@ -16,6 +16,7 @@ from pydantic_settings import (
 
 from registry.broker_url import broker_at
 from registry.errors import InvalidError
+from registry.host_credentials import HostCredentials
 from registry.image_store import ImageStore
 from registry.logs import LogFormat
 from registry.settings_names import check_names
@@ -39,6 +40,11 @@ class SharedSettings(BaseSettings):
         default=None,
         description="Folder of images, the same for API and workers; by default in the state"
         " directory.",
+    )
+    host_credentials: Path | None = Field(
+        default=None,
+        description="Folder of what opens hosts, a subfolder per credential, for monitor and"
+        " workers; by default in the state directory.",
     )
     image_urls: frozenset[str] = Field(
         default=frozenset(),
@@ -106,6 +112,11 @@ class SharedSettings(BaseSettings):
         if self.metrics_listen is None:
             return None
         return self.metrics_listen.replace("{process}", process)
+
+    def resolved_host_credentials(self) -> HostCredentials:
+        """Return the folder of what opens hosts, as this machine sees it."""
+        folder = self.host_credentials or self.state_dir / "host-credentials"
+        return HostCredentials(folder.resolve())
 
 
 def celery_config(settings: SharedSettings) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -20,6 +21,21 @@ _LOCAL_TRANSPORTS: Final = frozenset({"", "unix"})
 MAX_LENGTH: Final = 1024
 
 
+class Opening(StrEnum):
+    """What opens a host: files of a credential."""
+
+    TLS = "tls"
+    SSH = "ssh"
+
+
+_OPENINGS: Final = {
+    "tls": Opening.TLS,
+    "ssh": Opening.SSH,
+    "libssh": Opening.SSH,
+    "libssh2": Opening.SSH,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UriPolicy:
     """What an operator's URI may use."""
@@ -32,6 +48,11 @@ DEFAULT_URI_POLICY: Final = UriPolicy(
     schemes=frozenset({"qemu+tls", "qemu+ssh", "qemu+libssh", "qemu+libssh2", "qemu+tcp"}),
     parameters=frozenset(),
 )
+
+
+def opening_of(uri: str) -> Opening | None:
+    """Return what opens a host at a URI that was let in; None: nothing of ours."""
+    return _OPENINGS.get(urlsplit(uri).scheme.partition("+")[2])
 
 
 def check_uri(uri: str, policy: UriPolicy = DEFAULT_URI_POLICY) -> str:

@@ -65,13 +65,13 @@ def guest_dir() -> Path:
     return Path(os.environ.get("FUGA_LAB_GUEST", _ROOT / "build" / "lab-guest"))
 
 
-def start_real(count: int, directory: Path) -> LabCluster:
+def start_real(count: int, directory: Path, *, transport: str | None = None) -> LabCluster:
     """Start real hosts, or skip the test and say why this machine cannot."""
     if reason := cluster.why_not_real():
         pytest.skip(f"no real hosts here: {reason}")
     guest = guest_dir()
     guest.mkdir(parents=True, exist_ok=True)
-    hosts = cluster.start_real_hosts(count, directory, guest)
+    hosts = cluster.start_real_hosts(count, directory, guest, transport=transport)
     return LabCluster(directory=directory, hosts=tuple(hosts))
 
 

@@ -27,6 +27,7 @@ from workers.console_threads import ConsoleThreads
 from workers.context import WorkerContext
 from workers.gate import Gate
 from workers.metrics import TaskMetrics
+from workers.reach import OpenedHosts
 from workers.settings import WorkerSettings
 from workers.tasks import register_tasks
 
@@ -87,12 +88,15 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
     console_connections = HostConnections(
         limit=settings.console_threads, deadline_s=settings.call_deadline_s
     )
-    consoles = ConsoleThreads(console_connections, limit=settings.console_threads)
+    credentials = settings.resolved_host_credentials()
+    consoles = ConsoleThreads(
+        OpenedHosts(console_connections, credentials), limit=settings.console_threads
+    )
     try:
         yield WorkerContext(
             registry=registry,
             hosts=Gate(
-                connections,
+                OpenedHosts(connections, credentials),
                 lanes=settings.lanes_per_host,
                 pause_s=settings.silent_host_pause_s,
                 wait_s=settings.lane_wait_s,

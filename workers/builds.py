@@ -76,7 +76,7 @@ def _attempt(build: Build, context: WorkerContext) -> Outcome:
     assignments = context.registry.assignments
     active = build.state is AssignmentState.ACTIVE
     try:
-        with context.hosts.enter(build.host.uri) as host:
+        with context.hosts.enter(build.host) as host:
             if active:
                 _check_it_is_there(build, host, context)
             else:
@@ -186,7 +186,7 @@ def _step_aside(build: Build, context: WorkerContext) -> Outcome:
     if removals.delete(assignment_id, context) is Outcome.DONE:
         return Outcome.CLAIM_LOST
     try:
-        with context.hosts.enter(build.host.uri) as host:
+        with context.hosts.enter(build.host) as host:
             removals.remove_attempt(
                 host,
                 str(build.vm_id),

@@ -47,7 +47,7 @@ def hold(work: ConsoleWork, context: WorkerContext, hosts: Hosts) -> Outcome:
     holds, bound = context.registry.console_holds, log.bind(vm_id=str(work.vm_id))
     try:
         try:
-            with hosts.use(work.host.uri) as host:
+            with hosts.use(work.host) as host:
                 host.open_console(
                     str(work.vm_id), force=work.force, deadline_s=context.look_deadline_s
                 )

@@ -21,7 +21,7 @@ def read(read_id: UUID, context: WorkerContext) -> Outcome:
     if question is None or context.stopping.is_set():
         return Outcome.NOT_OURS
     try:
-        with context.hosts.enter(question.host.uri) as host:
+        with context.hosts.enter(question.host) as host:
             tail = host.console_tail(
                 str(question.vm_id),
                 question.max_bytes,

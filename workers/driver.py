@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from hypervisor import ConsoleExchange, ConsoleTail, DomainSeen, DomainSpec, Mark
+from registry import HostAccess
 
 
 class HostDriver(Protocol):
@@ -100,7 +101,7 @@ class HostDriver(Protocol):
 
 
 class Hosts(Protocol):
-    """Lends a driver for the host at a URI."""
+    """Lends a driver for a host."""
 
-    def use(self, uri: str) -> AbstractContextManager[HostDriver]:
+    def use(self, host: HostAccess) -> AbstractContextManager[HostDriver]:
         """Lend a driver to one thread."""

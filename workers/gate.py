@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hypervisor import HostUnreachableError
+from registry import HostAccess
 from workers.driver import HostDriver, Hosts
 from workers.errors import HostBusyError
 
@@ -42,11 +43,12 @@ class Gate:
         self._silent_until: dict[str, float] = {}
 
     @contextmanager
-    def enter(self, uri: str) -> Iterator[HostDriver]:
-        """Lend the driver of the host at ``uri``; `HostBusyError` when it has no lane free."""
+    def enter(self, host: HostAccess) -> Iterator[HostDriver]:
+        """Lend the driver of a host; `HostBusyError` when it has no lane free."""
+        uri = host.uri
         self._take_lane(uri)
         try:
-            with self._hosts.use(uri) as driver:
+            with self._hosts.use(host) as driver:
                 yield driver
         except HostUnreachableError:
             with self._changed:

@@ -35,7 +35,7 @@ def switch(vm_id: UUID, context: WorkerContext) -> Outcome:
         return Outcome.NOT_OURS
     bound = log.bind(vm_id=str(vm_id), host=step.host.name, power=step.state)
     try:
-        with context.hosts.enter(step.host.uri) as host:
+        with context.hosts.enter(step.host) as host:
             outcome = _take(step, host, context)
     except ClaimLostError:
         with suppress(ClaimLostError):

@@ -45,7 +45,7 @@ def delete(assignment_id: UUID, context: WorkerContext) -> Outcome:
 def _attempt(removal: Removal, context: WorkerContext) -> Outcome:
     assignments = context.registry.assignments
     try:
-        with context.hosts.enter(removal.host.uri) as host:
+        with context.hosts.enter(removal.host) as host:
             absent = _remove(removal, host, context)
     except (HostBusyError, StoppingError):
         assignments.yield_claim(removal.claim, None)
@@ -91,7 +91,7 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
         return Outcome.NOT_OURS
     bound = log.bind(leftover_id=str(leftover_id), host=leftover.host.name, name=leftover.name)
     try:
-        with context.hosts.enter(leftover.host.uri) as host:
+        with context.hosts.enter(leftover.host) as host:
             absent = _clear(leftover, host)
     except HostBusyError:
         return Outcome.HANDED_BACK

@@ -60,7 +60,7 @@ def _attempt(claimed: Upload, context: WorkerContext) -> Outcome:
     """Try the upload and write down how it ended. Raises `ClaimLostError` when it is not ours."""
     copies, image = context.registry.image_copies, claimed.image
     try:
-        with context.hosts.enter(claimed.host.uri) as host:
+        with context.hosts.enter(claimed.host) as host:
             if claimed.left_volume is not None:
                 host.delete_volume(claimed.host.pool, claimed.left_volume)
             copies.begin(claimed.claim, claimed.volume)
@@ -125,7 +125,7 @@ def remove(copy_id: UUID, context: WorkerContext) -> Outcome:
         return Outcome.NOT_OURS
     try:
         try:
-            with context.hosts.enter(removal.host.uri) as host:
+            with context.hosts.enter(removal.host) as host:
                 if removal.volume is not None:
                     host.delete_volume(removal.host.pool, removal.volume)
             copies.removed(removal.claim)
@@ -145,7 +145,7 @@ def _delete_own(claimed: Upload, context: WorkerContext) -> None:
     """Delete the volume of an attempt that lost its claim; the next one does it otherwise."""
     with (
         suppress(HostBusyError, HostUnreachableError, OperationFailedError),
-        context.hosts.enter(claimed.host.uri) as host,
+        context.hosts.enter(claimed.host) as host,
     ):
         host.delete_volume(claimed.host.pool, claimed.volume)
 

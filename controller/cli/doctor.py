@@ -7,8 +7,9 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
 
     from controller.settings import ControllerSettings
+    from registry import HostCredentials
+
+
+#: A certificate that ends sooner is to be replaced.
+_CERTIFICATES_LAST: Final = timedelta(days=30)
 
 S = TypeVar("S", bound="BaseSettings")
 
@@ -65,6 +71,7 @@ def doctor(session: Session, config: ConfigOption = None) -> None:
         *_database(settings),
         *(Finding(*each) for each in encryption(settings, session.connection.url, os.environ)),
         *_state(settings.state_dir),
+        *_host_credentials(settings.resolved_host_credentials(), datetime.now(UTC)),
         *_hosts(session),
     ]
     if session.json:
@@ -178,6 +185,29 @@ def _state(folder: Path) -> Iterator[Finding]:
         yield Finding("credentials", False, f"others may read {path}: chmod 600 {path}")
     else:
         yield Finding("credentials", True, f"{path} is readable by its owner alone")
+
+
+def _host_credentials(store: HostCredentials, now: datetime) -> Iterator[Finding]:
+    """Look at what opens hosts, as far as it lies on this machine."""
+    from registry import HostCredentialError  # noqa: PLC0415
+
+    for name in store.names():
+        about = f"credential {name}"
+        openings = store.openings(name)
+        if not openings:
+            yield Finding(about, False, "its folder holds files neither for TLS nor for SSH")
+        for opening in openings:
+            try:
+                store.check(name, opening)
+                ends_at = store.end_of_validity(name) if opening == "tls" else None
+            except HostCredentialError as error:
+                yield Finding(about, False, f"{opening}: {error.reason}")
+                continue
+            if ends_at is None:
+                yield Finding(about, True, f"{opening}: in order")
+            else:
+                well = ends_at - now > _CERTIFICATES_LAST
+                yield Finding(about, well, f"{opening}: a certificate ends on {ends_at:%Y-%m-%d}")
 
 
 def _hosts(session: Session) -> Iterator[Finding]:

@@ -24,6 +24,9 @@ def change_of(
     labels: list[str] | None,
     max_builds: int | None,
     fence_target: str | None = None,
+    credential: str | None = None,
+    no_credential: bool = False,
+    ssh_host_keys: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return the body of a change to a host; what is not given stays as it is."""
     for given, taken_back, options in (
@@ -45,6 +48,12 @@ def change_of(
         body["max_builds"] = max_builds
     if fence_target is not None:
         body["fence_target"] = fence_target
+    if credential is not None and no_credential:
+        raise BadInputError("--credential and --no-credential exclude each other")
+    if credential is not None or no_credential:
+        body["credential"] = credential
+    if ssh_host_keys is not None:
+        body["ssh_host_keys"] = ssh_host_keys
     if not body:
         raise BadInputError("there is nothing to set; `fuga host set --help` lists what can be")
     return body

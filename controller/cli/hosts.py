@@ -25,6 +25,20 @@ app = typer.Typer(
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Of `fuga host list`.", autocompletion=complete_host)
 ]
+CredentialOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Opens it for TLS or SSH: a folder in FUGA_HOST_CREDENTIALS of monitor and workers.",
+    ),
+]
+HostKeyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY",
+        help="For SSH: a public key that it may show, as 'ssh-ed25519 AAAA…'; repeat it for more.",
+    ),
+]
 AmountsOption = Annotated[list[str] | None, typer.Option(metavar="RESOURCE=AMOUNT")]
 
 
@@ -96,6 +110,8 @@ def add(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME")],
     uri: Annotated[str, typer.Argument(metavar="URI", help="Such as qemu+tls://host/system.")],
+    credential: CredentialOption = None,
+    ssh_host_key: HostKeyOption = None,
     label: Annotated[list[str] | None, typer.Option(help="Repeat it for several.")] = None,
     override: AmountsOption = None,
     reserve: AmountsOption = None,
@@ -122,6 +138,8 @@ def add(
         {
             "name": name,
             "uri": uri,
+            "credential": credential,
+            "ssh_host_keys": ssh_host_key or [],
             "labels": label or [],
             "overrides": parse_amounts("--override", override),
             "reserved": parse_amounts("--reserve", reserve),
@@ -178,6 +196,11 @@ def set_(
     fence_target: Annotated[
         str | None, typer.Option(help="What the fencing command is told; empty: nothing any more.")
     ] = None,
+    credential: CredentialOption = None,
+    no_credential: Annotated[
+        bool, typer.Option("--no-credential", help="What libvirt finds there by itself opens it.")
+    ] = False,
+    ssh_host_key: HostKeyOption = None,
 ) -> None:
     """Change a host's settings; what is not named stays as it is."""
     changed = session.api.patch(
@@ -191,6 +214,9 @@ def set_(
             labels=label,
             max_builds=max_builds,
             fence_target=fence_target,
+            credential=credential,
+            no_credential=no_credential,
+            ssh_host_keys=ssh_host_key,
         ),
     )
     offers = ", ".join(f"{each['capacity']} {each['resource']}" for each in changed["inventories"])

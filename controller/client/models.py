@@ -171,6 +171,7 @@ class Host(TypedDict):
     admin: HostAdmin
     base_volume: str | None
     created_at: str
+    credential: str | None
     domain_type: str
     failed_builds: NotRequired[int]
     fence: NotRequired[Fence | None]
@@ -189,6 +190,7 @@ class Host(TypedDict):
     network: str
     pool: str
     returning_since: NotRequired[str | None]
+    ssh_host_keys: list[str]
     uri: str
     version: int
     warnings: NotRequired[list[str]]
@@ -201,12 +203,14 @@ class HostChange(TypedDict):
     """Change a host; what is not named stays as it is."""
 
     admin: NotRequired[Literal["active", "draining", "maintenance"] | None]
+    credential: NotRequired[str | None]
     fence_target: NotRequired[str | None]
     labels: NotRequired[list[str] | None]
     max_builds: NotRequired[int | None]
     overrides: NotRequired[dict[str, Any] | None]
     ratios: NotRequired[dict[str, Any] | None]
     reserved: NotRequired[dict[str, Any] | None]
+    ssh_host_keys: NotRequired[list[str] | None]
 
 
 class HostClass(TypedDict):
@@ -227,6 +231,7 @@ class HostInput(TypedDict):
     """Register a host. It is ``enrolling`` until the monitor has reached it."""
 
     base_volume: NotRequired[str | None]
+    credential: NotRequired[str | None]
     domain_type: NotRequired[Literal["kvm", "qemu", "test"]]
     fence_target: NotRequired[str | None]
     labels: NotRequired[list[str]]
@@ -238,6 +243,7 @@ class HostInput(TypedDict):
     pool: NotRequired[str]
     ratios: NotRequired[dict[str, Any]]
     reserved: NotRequired[dict[str, Any]]
+    ssh_host_keys: NotRequired[list[str]]
     uri: str
 
 

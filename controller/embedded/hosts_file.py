@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from controller.cli.errors import BadInputError
 
-_TEXT: Final = ("name", "uri", "domain_type", "pool", "network", "base_volume")
+_TEXT: Final = ("name", "uri", "credential", "domain_type", "pool", "network", "base_volume")
 _AMOUNTS: Final = ("overrides", "reserved")
 _POSITIVE: Final = ("max_builds", "memory_backing_mib")
-_ALLOWED: Final = ("name", "uri", "labels", "overrides", "reserved", "ratios", "pool", "network",
-                   "domain_type", "base_volume", "memory_backing_mib", "max_builds")  # fmt: skip
+_ALLOWED: Final = ("name", "uri", "credential", "ssh_host_keys", "labels", "overrides",
+                   "reserved", "ratios", "pool", "network", "domain_type", "base_volume",
+                   "memory_backing_mib", "max_builds")  # fmt: skip
 DOMAIN_TYPES: Final = ("kvm", "qemu", "test")
 
 
@@ -72,11 +73,12 @@ class _Table:
         for key in _TEXT:
             self._check(key, lambda it: isinstance(it, str) and it != "", "a text")
         self._check("domain_type", lambda it: it in DOMAIN_TYPES, f"one of {DOMAIN_TYPES}")
-        self._check(
-            "labels",
-            lambda it: isinstance(it, list) and all(isinstance(each, str) for each in it),
-            'a list of texts, such as ["ssd"]',
-        )
+        for key, example in (("labels", "ssd"), ("ssh_host_keys", "ssh-ed25519 AAAA…")):
+            self._check(
+                key,
+                lambda it: isinstance(it, list) and all(isinstance(each, str) for each in it),
+                f'a list of texts, such as ["{example}"]',
+            )
         for key in _POSITIVE:
             self._check(key, lambda it: _whole(it) and it >= 1, "a whole number ≥ 1")
         body = dict(self._table)

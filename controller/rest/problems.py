@@ -63,7 +63,9 @@ MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "https://fuga.invalid/problems/"
 ERRORS_SHOWN: Final = 20
 #: Members of a body that are never quoted, not even when they are faulty.
-UNQUOTED: Final = frozenset({"user_data", "public_key", "ssh_keys", "content"})
+UNQUOTED: Final = frozenset(
+    {"user_data", "public_key", "ssh_keys", "content", "credential", "ssh_host_keys"}
+)
 FOUND_SHOWN: Final = 120
 #: How Pydantic begins: "Input should be a valid integer", "String should match pattern ..."
 _SHOULD_BE: Final = re.compile(r"^(\w+ should (be )?|Value error, )")

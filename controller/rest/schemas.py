@@ -77,6 +77,10 @@ ReasonText = Annotated[
     StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", min_length=1, max_length=MAX_REASON_LENGTH),
 ]
 PublicKey = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+SshHostKeys = Annotated[
+    list[PublicKey],
+    Field(max_length=8, description="Public keys of the host, of which it must show one for SSH."),
+]
 UserDataText = Annotated[str, StringConstraints(pattern=BASE64_PATTERN, max_length=87_384)]
 Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
 
@@ -311,6 +315,12 @@ class HostInput(Input):
 
     name: Name
     uri: Uri
+    credential: Name | None = Field(
+        None,
+        description="Name of the files that open it for TLS or SSH, on the machines of monitor and "
+        "workers; SSH needs one.",
+    )
+    ssh_host_keys: SshHostKeys = []
     labels: Labels = []
     overrides: Amounts = Field(default={}, description="Capacity to assume, not what is detected.")
     reserved: Amounts = Field(
@@ -346,6 +356,10 @@ class HostChange(Input):
     fence_target: Annotated[str, Field(pattern=r"^([!-,.-~][ -~]{0,254})?$")] | None = Field(
         None, description="Empty: none from now on."
     )
+    credential: Name | None = Field(
+        None, description="Null: what libvirt finds on the machines of monitor and workers."
+    )
+    ssh_host_keys: SshHostKeys | None = Field(None, description="All of them from now on.")
 
 
 class FenceInput(Input):

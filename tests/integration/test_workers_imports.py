@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hypervisor import HostConnection
-from registry import Image, ImageState, ImageStore, NewImage, Registry
+from registry import HostAccess, Image, ImageState, ImageStore, NewImage, Registry
 from tests.raw_sql import RawSql
 from tests.register import ACTOR
 from workers import imports
@@ -66,8 +66,8 @@ def site() -> Iterator[Site]:
 
 
 class NoHosts:
-    def use(self, uri: str) -> HostConnection:
-        raise AssertionError(f"nobody needs {uri} to fetch an image")
+    def use(self, host: HostAccess) -> HostConnection:
+        raise AssertionError(f"nobody needs {host.uri} to fetch an image")
 
 
 @dataclass

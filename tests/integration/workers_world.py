@@ -12,7 +12,7 @@ from uuid import UUID
 
 from hypervisor import DomainState, HostReport, seed_name, volume_name
 from monitor.translate import to_report
-from registry import AssignmentState, ImageStore, Registry, Vm
+from registry import AssignmentState, HostAccess, ImageStore, Registry, Vm
 from tests.fakes.hypervisor import FakeHypervisor
 from tests.register import add_host, add_request, add_tenant, add_vm_type, place
 from workers import builds, removals
@@ -51,8 +51,8 @@ class OneHost:
         self._host = host
 
     @contextmanager
-    def use(self, uri: str) -> Iterator[FakeHypervisor]:
-        assert uri == self._host.uri
+    def use(self, host: HostAccess) -> Iterator[FakeHypervisor]:
+        assert host.uri == self._host.uri
         yield self._host
 
 

@@ -41,6 +41,8 @@ def register_host(
     new = NewHost(
         name=body.name,
         uri=body.uri,
+        credential=body.credential,
+        ssh_host_keys=tuple(body.ssh_host_keys),
         labels=tuple(body.labels),
         overrides=body.overrides,
         reserved={**kept, **body.reserved},
@@ -89,6 +91,8 @@ def change_host(name: Name, body: HostChange, caller: Operator, registry: GivenR
     """Change a host's settings, or drain, maintain or activate it."""
     asked = body.model_dump(exclude={"admin"})
     changes = {field: value for field, value in asked.items() if value is not None}
+    if "credential" in body.model_fields_set:  # null says something there
+        changes["credential"] = body.credential
     host = registry.hosts.get(name)
     if body.admin is not None:  # first: a retired host refuses, and then nothing has changed
         host = registry.hosts.apply(name, _EVENTS[body.admin], actor=caller.actor)

@@ -28,6 +28,12 @@ WARNED = ["the override of vcpus, 32, is above what was detected, 16"]
         (["--label-ratio", "vcpus"], {"ratios": {"vcpus": None}}),
         (["--label", "ssd", "--label", "zone=a"], {"labels": ["ssd", "zone=a"]}),
         (["--max-builds", "4"], {"max_builds": 4}),
+        (["--credential", "site"], {"credential": "site"}),
+        (["--no-credential"], {"credential": None}),
+        (
+            ["--ssh-host-key", "ssh-ed25519 A", "--ssh-host-key", "ssh-rsa B"],
+            {"ssh_host_keys": ["ssh-ed25519 A", "ssh-rsa B"]},
+        ),
     ],
 )
 def test_a_hosts_settings_are_changed_one_by_one(
@@ -47,7 +53,12 @@ def test_a_hosts_settings_are_changed_one_by_one(
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["--override", "vcpus=1", "--detected", "vcpus"], ["--ratio", "vcpus=0"]],
+    [
+        [],
+        ["--override", "vcpus=1", "--detected", "vcpus"],
+        ["--ratio", "vcpus=0"],
+        ["--credential", "site", "--no-credential"],
+    ],
 )
 def test_what_makes_no_sense_changes_nothing(
     api: HttpApi,  # noqa: F811

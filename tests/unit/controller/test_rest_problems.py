@@ -24,7 +24,13 @@ from registry import (
 )
 
 #: Between control centre, workers and the register center; no call of the API meets them.
-NEVER_MET = {"StaleEpochError", "LeaseLostError", "ClaimLostError"}
+NEVER_MET = {
+    "StaleEpochError",
+    "LeaseLostError",
+    "ClaimLostError",
+    "SlotLoopPausedError",
+    "HostCredentialError",
+}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 
 from hypervisor import HostReport, HostUnreachableError, OperationFailedError
 from monitor.metrics import LookMetrics
+from monitor.probe import ProbeFactory
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
 from monitor.watch import HostWatch, _next_tick
@@ -88,7 +89,12 @@ class FakeRegistry:
 
 def a_host(name: str = "h", **changes: Any) -> Any:
     values = {"id": uuid7(), "name": name, "uri": f"test://{name}/", "pool": "default"}
-    return SimpleNamespace(**values | {"health": "enrolling"} | changes)
+    values |= {"health": "enrolling", "credential": None, "ssh_host_keys": ()}
+    return SimpleNamespace(**values | changes)
+
+
+def by_uri(probes: dict[str, FakeProbe]) -> ProbeFactory:
+    return lambda uri, _: probes[uri]
 
 
 def no_metrics() -> LookMetrics:
@@ -154,7 +160,7 @@ def test_a_host_that_hangs_delays_no_other() -> None:
     registry = FakeRegistry(listed=[hung, well])
     probes = {hung.uri: FakeProbe(hang), well.uri: FakeProbe()}
 
-    with running(Monitor(registry, probes.__getitem__, FAST, no_metrics())):
+    with running(Monitor(registry, by_uri(probes), FAST, no_metrics())):
         until(lambda: registry.reports_of(well) >= 5)
         assert probes[hung.uri].looks == 1
         released.set()
@@ -165,7 +171,7 @@ def test_hosts_are_watched_while_they_are_in_the_register_center() -> None:
     registry = FakeRegistry(listed=[first])
     probes = {first.uri: FakeProbe(), second.uri: FakeProbe()}
 
-    with running(Monitor(registry, probes.__getitem__, FAST, no_metrics())):
+    with running(Monitor(registry, by_uri(probes), FAST, no_metrics())):
         until(lambda: registry.reports_of(first) >= 1)
         registry.listed = [second]
         until(lambda: registry.reports_of(second) >= 1)
@@ -182,7 +188,7 @@ def test_a_host_with_a_new_address_gets_a_new_probe() -> None:
     registry = FakeRegistry(listed=[host])
     probes = {host.uri: FakeProbe(), "test://moved/": FakeProbe()}
 
-    with running(Monitor(registry, probes.__getitem__, FAST, no_metrics())):
+    with running(Monitor(registry, by_uri(probes), FAST, no_metrics())):
         until(lambda: probes[host.uri].looks >= 1)
         registry.listed = [a_host(id=host.id, uri="test://moved/")]
         until(lambda: probes["test://moved/"].looks >= 1)
@@ -192,7 +198,7 @@ def test_a_host_with_a_new_address_gets_a_new_probe() -> None:
 def test_a_monitor_that_cannot_read_the_hosts_goes_on_with_those_it_has() -> None:
     host = a_host()
     registry = FakeRegistry(listed=[host])
-    monitor = Monitor(registry, lambda _: FakeProbe(), FAST, no_metrics())
+    monitor = Monitor(registry, lambda *_: FakeProbe(), FAST, no_metrics())
     monitor.follow_hosts()
 
     registry.away = True

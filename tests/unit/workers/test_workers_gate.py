@@ -10,10 +10,25 @@ from typing import Any
 import pytest
 
 from hypervisor import HostUnreachableError, OperationFailedError
+from registry import HostAccess, uuid7
 from workers.errors import HostBusyError
 from workers.gate import Gate
 
-ONE, OTHER = "qemu+tcp://one/system", "qemu+tcp://other/system"
+
+def a_host(name: str) -> HostAccess:
+    return HostAccess(
+        id=uuid7(),
+        name=name,
+        uri=f"qemu+tcp://{name}/system",
+        domain_type="qemu",
+        pool="default",
+        network="default",
+        base_volume=None,
+        memory_backing_mib=None,
+    )
+
+
+ONE, OTHER = a_host("one"), a_host("other")
 
 
 class Clock:
@@ -28,7 +43,7 @@ class AnyHosts:
     """Lends a driver that no test here calls."""
 
     @contextmanager
-    def use(self, uri: str) -> Iterator[Any]:
+    def use(self, host: HostAccess) -> Iterator[Any]:
         yield object()
 
 
@@ -125,7 +140,7 @@ def test_who_waits_for_a_lane_learns_at_once_that_the_host_fell_silent(clock: Cl
         with suppress(HostUnreachableError), gate.enter(ONE):
             inside.set()
             assert fall_silent.wait(30)
-            raise HostUnreachableError(ONE, "no answer within 10 s")
+            raise HostUnreachableError(ONE.uri, "no answer within 10 s")
 
     def second() -> None:
         try:
@@ -181,6 +196,6 @@ def test_lanes_hold_when_many_threads_come_at_once(gate: Gate) -> None:
     assert 1 <= most <= 2
 
 
-def go_silent(gate: Gate, uri: str) -> None:
-    with pytest.raises(HostUnreachableError), gate.enter(uri):
-        raise HostUnreachableError(uri, "no answer within 10 s")
+def go_silent(gate: Gate, host: HostAccess) -> None:
+    with pytest.raises(HostUnreachableError), gate.enter(host):
+        raise HostUnreachableError(host.uri, "no answer within 10 s")

@@ -1,0 +1,167 @@
+"""Open a host with what opens it, and say in plain words why it does not. Child process only.
+
+libssh, with which libvirt speaks SSH, also reads the configuration and the known hosts of
+the machine and of the user. Either can make it take any key, or one that nobody gave us;
+so each time it is first asked to take a key that is nobody's, and has to refuse.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from typing import Final
+
+import libvirt
+
+from hypervisor.credential import NO_FILE, Credential, is_ssh, known_hosts, ssh_uri, tls_uri
+from hypervisor.errors import HostUnreachableError
+
+#: Whose private half nobody has: its 32 bytes are a hash.
+_NOBODYS_KEY: Final = (
+    b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + hashlib.sha256(b"no host has this key").digest()
+)
+_NOBODYS_LINE: Final = "ssh-ed25519 " + base64.b64encode(_NOBODYS_KEY).decode()
+_DIFFERS: Final = "HOST KEY VERIFICATION FAILED"
+_FINGERPRINT: Final = re.compile(r"\b[0-9a-f]{2}(?::[0-9a-f]{2}){31}\b")
+_LOGGED: Final = re.compile(r"Certificate check failed (.*)")
+_LOG_READ_BYTES: Final = 4096
+
+
+def open_host(uri: str, credential: Credential | None) -> libvirt.virConnect:
+    """Return a connection.
+
+    Raises
+    ------
+    HostUnreachableError
+        With a reason that says what to do, where it is the credential's or the host key's.
+    libvirt.libvirtError
+        Whatever else.
+    """
+    if credential is None:
+        return libvirt.open(uri)
+    if is_ssh(uri):
+        return _open_ssh(uri, credential)
+    said_before = _log_length()
+    try:
+        return libvirt.open(tls_uri(uri, credential))
+    except libvirt.libvirtError as error:
+        reason = _tls_reason(str(error), credential, _logged_since(said_before))
+        raise HostUnreachableError(uri, reason) from error
+
+
+def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
+    shown = _key_shown(uri)
+    if not credential.ssh_host_keys:
+        raise HostUnreachableError(
+            uri,
+            f"it shows the SSH host key {shown}, and none is on record. Compare it on the host"
+            " itself (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then give that file's"
+            " content: fuga host set HOST --ssh-host-key 'ssh-ed25519 …'",
+        )
+    with _in_memory(known_hosts(uri, credential.ssh_host_keys)) as path:
+        target = ssh_uri(uri, known_hosts=path, key_file=f"{credential.folder}/id")
+        try:
+            return libvirt.open(target)
+        except libvirt.libvirtError as error:
+            text = str(error)
+            if _DIFFERS in text:
+                known = ", ".join(_fingerprint_of(key) for key in credential.ssh_host_keys)
+                raise HostUnreachableError(
+                    uri,
+                    f"it shows the SSH host key {_shown_in(text)}, and on record is {known}: it"
+                    " was installed anew, or another machine answers in its place. If its new key"
+                    " is this one (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the host"
+                    " itself): fuga host set HOST --ssh-host-key 'ssh-ed25519 …'",
+                ) from error
+            if "Access denied" in text:
+                raise HostUnreachableError(
+                    uri,
+                    f"it does not take the key of credential {credential.name}: its public half,"
+                    " id.pub, belongs into authorized_keys of the user there. A key with a"
+                    " passphrase cannot be used",
+                ) from error
+            raise
+
+
+def _key_shown(uri: str) -> str:
+    """Return the fingerprint of the key that a host shows, without proving anything to it.
+
+    It must not be taken for a known one.
+    """
+    with _in_memory(known_hosts(uri, (_NOBODYS_LINE,))) as path:
+        try:
+            libvirt.open(ssh_uri(uri, known_hosts=path, key_file=NO_FILE)).close()
+        except libvirt.libvirtError as error:
+            if _DIFFERS in str(error):
+                return _shown_in(str(error))
+            if NO_FILE not in str(error):
+                raise
+    raise HostUnreachableError(
+        uri,
+        "not opened: on this machine SSH takes any host key, or has one of this host from"
+        " elsewhere. Take StrictHostKeyChecking out of /etc/ssh/ssh_config and ~/.ssh/config of"
+        " the user that runs this, and the host out of /etc/ssh/ssh_known_hosts",
+    )
+
+
+def _tls_reason(text: str, credential: Credential, logged: str) -> str:
+    if "verify peer" in text:
+        said = _LOGGED.findall(logged)
+        why = said[-1] if said else "of another authority, out of date, or of another name"
+        return (
+            f"its certificate is refused: {why} cacert.pem of credential {credential.name} must"
+            " hold the authority of the host's certificate, and that must name the address in"
+            " the host's URI"
+        )
+    if "TLS confirmation" in text:
+        return (
+            f"it refuses clientcert.pem of credential {credential.name}: the authority of that"
+            " must be in the cacert.pem of the host's libvirtd, which may also list the clients"
+            " it lets in (tls_allowed_dn_list)"
+        )
+    return text
+
+
+def _log_length() -> int | None:
+    """How much libvirt has logged to our standard error; None if it is no file."""
+    status = os.fstat(2)
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _logged_since(length: int | None) -> str:
+    """Read the details that libvirt logs and keeps out of its errors."""
+    if length is None:
+        return ""
+    try:
+        return os.pread(2, _LOG_READ_BYTES, length).decode(errors="replace")
+    except OSError:  # open for writing alone
+        return ""
+
+
+def _shown_in(text: str) -> str:
+    found = _FINGERPRINT.search(text)
+    return _as_openssh_says(bytes.fromhex(found[0].replace(":", ""))) if found else "(unknown)"
+
+
+def _fingerprint_of(key: str) -> str:
+    return _as_openssh_says(hashlib.sha256(base64.b64decode(key.split()[1])).digest())
+
+
+def _as_openssh_says(digest: bytes) -> str:
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+@contextlib.contextmanager
+def _in_memory(text: str) -> Iterator[str]:
+    """Lend a file without a name, under a path that this process alone can open."""
+    descriptor = os.memfd_create("known_hosts")
+    try:
+        os.write(descriptor, text.encode())
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,189 @@
+"""Real hosts are opened by a credential that fits, and say in plain words why by no other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hypervisor import HostConnection, HostUnreachableError
+from registry import HostCredentials
+from tests.lab_opened import (
+    PATIENCE_S,
+    OpenedLab,
+    connect,
+    opened_lab,
+    other_authority,
+    run,
+    write_credential,
+)
+from tests.tcp_relay import relay_to
+
+pytestmark = [pytest.mark.qemu, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenedLab]:
+    with opened_lab(tmp_path_factory.mktemp("opened"), 1) as lab:
+        lab.ssh(1, "start")
+        yield lab
+
+
+@pytest.fixture
+def store(tmp_path: Path, lab: OpenedLab) -> HostCredentials:
+    """Credentials `site` and `ssh`, which open the host, in a folder of an awkward name."""
+    store = HostCredentials(tmp_path / "host & credentials;?#%20")
+    lab.write_tls(store, "site")
+    lab.write_ssh(store, "ssh", 1)
+    return store
+
+
+def hostname(connection: HostConnection) -> str:
+    with connection:
+        return connection.report("default").hostname
+
+
+def reason(store: HostCredentials, connection: HostConnection) -> str:
+    with connection, pytest.raises(HostUnreachableError) as caught:
+        connection.report("default")
+    assert str(store.folder) not in str(caught.value)
+    return caught.value.reason
+
+
+def test_certificates_and_keys_that_fit_open_the_host(
+    lab: OpenedLab, store: HostCredentials
+) -> None:
+    assert hostname(connect(store, lab.tls_uri(1), "site")) == "labhost1"
+    ssh = connect(store, lab.ssh_uri(1), "ssh", (lab.host_key(1),))
+    assert hostname(ssh) == "labhost1"
+
+
+def test_a_host_of_another_authority_is_not_spoken_to(
+    lab: OpenedLab, store: HostCredentials, tmp_path: Path
+) -> None:
+    lab.write_tls(store, "foreign", other_authority(tmp_path / "pki"))
+
+    why = reason(store, connect(store, lab.tls_uri(1), "foreign"))
+
+    assert "its certificate is refused" in why
+    assert "known issuer" in why
+    assert "cacert.pem of credential foreign" in why
+
+
+def test_a_host_of_another_name_is_not_spoken_to(lab: OpenedLab, store: HostCredentials) -> None:
+    with relay_to(lab.address(1), 16514) as port:
+        why = reason(store, connect(store, f"qemu+tls://127.0.0.1:{port}/system", "site"))
+
+    assert "its certificate is refused" in why
+    assert "does not match the hostname 127.0.0.1" in why
+
+
+def test_a_client_of_another_authority_learns_that_the_host_refuses_it(
+    lab: OpenedLab, store: HostCredentials, tmp_path: Path
+) -> None:
+    other = other_authority(tmp_path / "pki") / "client"
+    both = (lab.pki / "ca.pem").read_bytes() + (other / "cacert.pem").read_bytes()
+    files = {name: (other / name).read_bytes() for name in ("clientcert.pem", "clientkey.pem")}
+    write_credential(store, "refused", {"cacert.pem": both, **files})
+
+    why = reason(store, connect(store, lab.tls_uri(1), "refused"))
+
+    assert "it refuses clientcert.pem of credential refused" in why
+
+
+def test_a_host_whose_ssh_key_is_not_on_record_is_not_spoken_to(
+    lab: OpenedLab, store: HostCredentials
+) -> None:
+    why = reason(store, connect(store, lab.ssh_uri(1), "ssh"))
+
+    assert "none is on record" in why
+    assert fingerprint(lab.ssh_folder(1) / "host.pub") in why
+    assert "fuga host set HOST --ssh-host-key" in why
+
+
+def test_a_host_whose_ssh_key_has_changed_is_not_spoken_to(
+    lab: OpenedLab, store: HostCredentials
+) -> None:
+    known, known_as = lab.host_key(1), fingerprint(lab.ssh_folder(1) / "host.pub")
+    lab.ssh(1, "new-key")
+
+    why = reason(store, connect(store, lab.ssh_uri(1), "ssh", (known,)))
+
+    assert f"on record is {known_as}" in why
+    assert fingerprint(lab.ssh_folder(1) / "host.pub") in why
+    both = connect(store, lab.ssh_uri(1), "ssh", (known, lab.host_key(1)))
+    assert hostname(both) == "labhost1"
+
+
+def test_a_key_that_the_host_does_not_take_is_told_so(
+    lab: OpenedLab, store: HostCredentials, tmp_path: Path
+) -> None:
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "id")
+    write_credential(store, "stranger", {"id": (tmp_path / "id").read_bytes()})
+
+    why = reason(store, connect(store, lab.ssh_uri(1), "stranger", (lab.host_key(1),)))
+
+    assert "it does not take the key of credential stranger" in why
+
+
+def test_a_frozen_ssh_server_holds_nobody_longer_than_the_deadline(
+    lab: OpenedLab, store: HostCredentials
+) -> None:
+    lab.ssh(1, "freeze")
+    try:
+        with (
+            connect(store, lab.ssh_uri(1), "ssh", (lab.host_key(1),)) as connection,
+            pytest.raises(HostUnreachableError, match="no answer within"),
+        ):
+            connection.report("default", deadline_s=4.0)
+        assert connection._child is None  # it was killed: nothing waits for the host any more
+    finally:
+        lab.ssh(1, "thaw")
+    thawed = connect(store, lab.ssh_uri(1), "ssh", (lab.host_key(1),))
+    assert hostname(thawed) == "labhost1"
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("ssh_config", "Host *\n  StrictHostKeyChecking no\n"),
+        ("ssh_known_hosts", "[{address}]:2222 {key}\n"),
+    ],
+    ids=["a configuration that checks nothing", "a key from elsewhere"],
+)
+def test_what_the_machine_knows_of_ssh_lets_no_host_in(
+    lab: OpenedLab, store: HostCredentials, file: str, content: str
+) -> None:
+    """The machine's configuration is ours alone, in a mount namespace that ends with us."""
+    content = content.format(address=lab.address(1), key=lab.host_key(1))
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from registry import HostCredentials\n"
+        "from tests.lab_opened import connect\n"
+        "connection = connect(HostCredentials(Path(sys.argv[1])), sys.argv[2], 'ssh')\n"
+        "try:\n"
+        "    connection.report('default')\n"
+        "except Exception as error:\n"
+        "    print(error)\n"
+    )
+    script = f'mount -t tmpfs ssh /etc/ssh && printf %s "$1" >/etc/ssh/{file} && shift && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", content,
+         sys.executable, "-c", program, str(store.folder), lab.ssh_uri(1)],
+        capture_output=True, text=True, timeout=3 * PATIENCE_S, check=True,
+        cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+
+    assert "not opened: on this machine SSH takes any host key" in done.stdout
+
+
+def fingerprint(public_key: Path) -> str:
+    """Ask OpenSSH, around all of our code."""
+    done = subprocess.run(
+        ["ssh-keygen", "-lf", str(public_key)], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()[1]
