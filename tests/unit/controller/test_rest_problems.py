@@ -30,6 +30,8 @@ NEVER_MET = {
     "ClaimLostError",
     "SlotLoopPausedError",
     "HostCredentialError",
+    "SettingsError",
+    "UnknownSettingError",
 }
 
 
