@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     ready: Readiness
     metrics: Callable[[], bytes]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log what went wrong with a call; nothing, where the caller went away meanwhile."""
+        if not isinstance(sys.exception(), ConnectionError):
+            log.exception("metrics_call_failed")
 
 
 class _Ip6Server(_Server):

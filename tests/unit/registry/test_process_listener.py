@@ -9,8 +9,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from registry.process import Check, Listener, ListenerError, ProcessMetrics, listening
+from registry.process.listener import _Handler, _Server
 
 WELL = Check("database", True, "it answers")
 ILL = Check("broker", False, "it does not answer")
@@ -100,3 +102,21 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
 def test_without_an_address_nobody_listens() -> None:
     with listening(None, ProcessMetrics("monitor"), ready=list) as found:
         assert found is None
+
+
+@pytest.mark.parametrize(
+    ("error", "logged"), [(BrokenPipeError(), 0), (ConnectionResetError(), 0), (KeyError(), 1)]
+)
+def test_a_caller_that_went_away_is_no_news(
+    error: Exception, logged: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server = _Server(("127.0.0.1", 0), _Handler)
+    with capture_logs() as logs:
+        try:
+            raise error
+        except type(error):
+            server.handle_error(None, None)
+    server.server_close()
+
+    assert [each["event"] for each in logs] == ["metrics_call_failed"] * logged
+    assert capfd.readouterr().err == ""
