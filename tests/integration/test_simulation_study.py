@@ -1,0 +1,99 @@
+"""`fuga simulate` as it is typed: several runs in processes of their own, stopped and resumed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from simulation import Progress, RunFailedError, RunSpec, Study, TraceSpec, plan, simulate
+
+#: Only against a hang: processes start slowly on a busy machine.
+PATIENCE_S = 600
+
+
+def a_trace(folder: Path, requests: int = 120) -> Path:
+    path = folder / "trace.csv"
+    rows = "".join(f"{5 * n},{60 * (1 + n % 5)},t{n % 3},{1 + n % 3}\n" for n in range(requests))
+    path.write_text(f"arrival_s,lifetime_s,tenant,vcpus\n{rows}")
+    return path
+
+
+def fuga(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "controller.cli.main", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+
+def test_policies_run_side_by_side_and_end_in_a_report(tmp_path: Path) -> None:
+    trace, out = str(a_trace(tmp_path)), tmp_path / "out"
+    words = ("simulate", trace, "--hosts", "3:8c", "--policy", "first_fit,slots", "--out", str(out))
+
+    done = fuga(*words)
+    again = fuga(*words)
+    resumed = fuga(*words, "--resume", "-o", "json")
+
+    assert done.returncode == 0, done.stderr
+    assert "first_fit-seed0" in done.stdout
+    assert (out / "report.html").exists()
+    document = json.loads((out / "summary.json").read_text())
+    assert [run["name"] for run in document["runs"]] == ["first_fit-seed0", "slots-seed0"]
+    assert document["finished"]
+    assert again.returncode == 2
+    assert "name another --out, or --resume it" in again.stderr
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads(resumed.stdout)["runs"] == document["runs"]  # nothing ran again
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "name a trace"),
+        (["nowhere.csv"], "name the hosts"),
+        (["nowhere.csv", "--hosts", "1:1c"], "nowhere.csv: No such file"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(words: list[str], says: str) -> None:
+    refused = fuga("simulate", *words)
+
+    assert refused.returncode == 2
+    assert says in refused.stderr
+
+
+def test_a_study_that_is_stopped_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    base = RunSpec(
+        name="", trace=TraceSpec(path=str(a_trace(tmp_path))), hosts="3:8c", slot_length_s=10
+    )
+    specs = plan(base, policies=["first_fit", "best_fit_drfh"], seeds=1)
+    stopped = Study(specs, tmp_path / "study", jobs=1, resume=False, as_csv=False)
+
+    def stop_at_once(progress: Mapping[str, Progress]) -> None:
+        stopped.stop()
+
+    before = stopped.run(stop_at_once)
+    after = Study(specs, tmp_path / "study", jobs=2, resume=True, as_csv=False).run(lambda _: None)
+
+    assert len(before) <= 1  # the second never began
+    assert [each["finished"] for each in after] == [True, True]
+    for spec, found in zip(specs, after, strict=True):
+        alone = simulate(spec, tmp_path / "alone" / spec.name)
+        assert {**found, "timing": None} == {**alone, "timing": None}
+
+
+def test_a_run_that_fails_is_told_by_its_name(tmp_path: Path) -> None:
+    trace = a_trace(tmp_path)
+    with trace.open("a") as file:
+        file.write("1,1,late,1\n")
+    spec = RunSpec(name="run", policy="first_fit", trace=TraceSpec(path=str(trace)), hosts="3:8c")
+    study = Study([spec], tmp_path / "study", jobs=1, resume=False, as_csv=False)
+
+    with pytest.raises(RunFailedError, match=r"run: .*trace\.csv:122: arrival_s 1 is before 595"):
+        study.run(lambda _: None)
