@@ -1,0 +1,89 @@
+"""A leader that slept in the middle of a round, past its lease, writes nothing when it wakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from controller.leadership import Leadership
+from controller.policy_child import answer
+from controller.policy_process import Decision, Failure, Ideal
+from controller.round_metrics import SlotMetrics
+from controller.rounds import PolicyChoice, Slot
+from controller.slot_loop import SlotLoop
+from registry import CONTROL_LEASE, Registry
+from registry.process import ProcessMetrics
+from tests.raw_sql import RawSql
+from tests.register import a_cluster, add_request
+
+CHOICE = PolicyChoice(name="fuga", parameters={}, budget_units=10_000, decision_time_s=600)
+
+
+class Sleeper:
+    """Decides here; what happens while it is asleep happens before it answers."""
+
+    def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        self._meanwhile = meanwhile
+
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+        decision = answer("decide", data)
+        assert not isinstance(decision, Failure), decision
+        self._meanwhile()
+        return decision
+
+    def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
+        ideal = answer("ideal", (data, resource))
+        assert isinstance(ideal, Ideal)
+        return ideal
+
+
+class Centre:
+    """A control centre whose slots the test begins."""
+
+    def __init__(self, register: Registry, holder: str, decider: Sleeper) -> None:
+        self.metrics = ProcessMetrics("control")
+        self.leadership = Leadership(register, holder, 600)
+        self._loop = SlotLoop(
+            register,
+            self.leadership,
+            decider,
+            CHOICE,
+            slot_length_s=60,
+            on_committed=lambda: None,
+            metrics=SlotMetrics(self.metrics),
+        )
+
+    def slot(self, minute: int) -> None:
+        lease = self.leadership.take()
+        assert lease is not None
+        start_at = datetime(2026, 1, 1, 0, minute, tzinfo=UTC)
+        self._loop.run_slot(Slot(start_at=start_at, length_s=60), lease)
+
+    def ended(self, outcome: str) -> bool:
+        return f'fuga_slots_total{{outcome="{outcome}"}} 1.0' in self.metrics.text().decode()
+
+
+def test_a_leader_that_slept_past_its_lease_writes_nothing_when_it_wakes(
+    register: Registry, raw: RawSql
+) -> None:
+    a_cluster(register)
+    add_request(register, 2)
+    second = Centre(register, "cc-2", Sleeper())
+
+    def the_lease_runs_out_and_another_leads() -> None:
+        over = raw.before("now", "1 seconds")
+        raw.run(f"UPDATE leases SET expires_at = {over} WHERE name = ?", CONTROL_LEASE)
+        second.slot(2)
+
+    first = Centre(register, "cc-1", Sleeper(the_lease_runs_out_and_another_leads))
+
+    first.slot(1)
+
+    assert first.ended("lease_lost")
+    assert second.ended("decided")
+    assert first.leadership.lease is None
+    rounds = raw.rows("SELECT holder, epoch, placed FROM rounds")
+    assert rounds == [{"holder": "cc-2", "epoch": 2, "placed": 2}]
+    assert raw.value("SELECT count(*) FROM assignments") == 2
+    assert first.leadership.take() is None
+    assert register.check() == []
