@@ -48,10 +48,12 @@ class WaitExpiredError(CliError):
     status = ExitStatus.WAIT_EXPIRED
 
 
-_ADVICE: Final[Mapping[int, str]] = MappingProxyType(
+_ADVICE: Final[Mapping[str | None, str]] = MappingProxyType(
     {
-        401: "Set FUGA_TOKEN, or run the command where `fuga up` keeps its state (FUGA_STATE_DIR).",
-        403: "This needs another token: `--as TENANT`, or the operator's.",
+        "unauthorized": (
+            "Set FUGA_TOKEN, or run the command where `fuga up` keeps its state (FUGA_STATE_DIR)."
+        ),
+        "forbidden": "This needs another token: `--as TENANT`, or the operator's.",
     }
 )
 
@@ -63,7 +65,7 @@ def at_the_prompt(error: ApiError) -> CliError:
             advice = "Is it running? `fuga up` starts it; FUGA_URL or --url names another address."
             status = ExitStatus.UNREACHABLE
         case ProblemError():
-            advice = _ADVICE.get(error.http_status, "")
+            advice = _ADVICE.get(error.code, "")
             status = ExitStatus.BAD_INPUT if error.http_status < 500 else ExitStatus.FAILED
         case _:
             advice, status = "", ExitStatus.FAILED

@@ -58,16 +58,20 @@ def refusal(words: tuple[str, ...]) -> str | None:
 def unknown(words: list[str]) -> str | None:
     """Which of the words names no command and no option; other words may be anything."""
     command = commands()
-    for word in words:
+    rest = iter(words)
+    for word in rest:
         names: dict[str, Any] = getattr(command, "commands", {})
         if word.startswith("-") and len(word) > 1:
             option = word.split("=")[0]
-            known = {"-h", "--help", "--install-completion", "--show-completion"}
-            known |= {
-                name for each in command.params for name in (*each.opts, *each.secondary_opts)
+            if option in {"-h", "--help"}:
+                continue
+            known = {
+                name: each for each in command.params for name in (*each.opts, *each.secondary_opts)
             }
             if option not in known:
                 return option
+            if option == word and not known[option].is_flag:
+                next(rest, None)  # its value
         elif names and not PLACEHOLDER.match(word):
             if word not in names:
                 return word
@@ -174,3 +178,5 @@ def test_what_does_not_exist_is_seen_where_it_is_mentioned():
     assert unknown(["host", "add", "--netwrok"]) == "--netwrok"
     assert unknown(["host", "add", "--network"]) is None
     assert unknown(["COMMAND", "--help"]) is None
+    assert unknown(["--as", "a", "vms"]) is None
+    assert unknown(["--as", "a", "vsm"]) == "vsm"

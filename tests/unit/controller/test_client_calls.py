@@ -96,6 +96,15 @@ def test_an_error_without_a_document_still_says_something() -> None:
     assert at_the_prompt(refused.value).status == 1
 
 
+def test_who_is_above_a_quota_is_not_told_to_take_another_token() -> None:
+    def advised(code: str) -> bool:
+        problem = {"status": 403, "code": code, "title": code, "detail": "no"}
+        return "needs another token" in str(at_the_prompt(ProblemError(403, problem)))
+
+    assert advised("forbidden")
+    assert not advised("quota_exceeded")
+
+
 def test_no_more_is_read_of_a_list_than_is_wanted() -> None:
     page = {"items": [{"number": 9}, {"number": 8}], "next": "more"}
     wire = Wire(httpx.Response(200, json=page))
