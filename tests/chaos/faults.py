@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 import redis
 
 from lab.errors import LabError
+from tests.chaos.processes import WAIT_S
 from tests.chaos.site import LEASE_S, Site
 from tests.running import TimedOutError, eventually
-
-WAIT_S = 180.0
 
 
 class Fault(ABC):

@@ -9,7 +9,7 @@ import httpx
 from tests.chaos.site import Site
 from tests.running import TimedOutError, eventually
 
-HEAL_S = 300.0
+HEAL_S = 600.0
 
 # A guest that went off stays off until its tenant starts it.
 _UNDER_WAY = (

@@ -15,7 +15,7 @@ from tests.running import eventually
 
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
-WAIT_S = 180.0
+WAIT_S = 600.0
 
 
 def _end_with_parent() -> None:

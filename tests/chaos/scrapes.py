@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from tests.chaos.processes import WAIT_S
 from tests.chaos.tenants import Record
 from tests.running import eventually
 
@@ -49,13 +50,13 @@ class Scrapes:
         begun = {name: passes + 1 for name, passes in self._passes.items()}
         eventually(
             lambda: all(self._passes[name] > passes for name, passes in begun.items()),
-            within_s=180,
+            within_s=WAIT_S,
         )
 
     def end(self) -> None:
         self.stop.set()
         for thread in self._threads:
-            thread.join(180)
+            thread.join(WAIT_S)
         for client in self._clients.values():
             client.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from tests.chaos import look
+from tests.chaos.processes import WAIT_S
 from tests.chaos.tenants import Record
 
 _EVERY_S = 1.0
@@ -30,7 +31,7 @@ class Watch:
 
     def end(self) -> None:
         self.stop.set()
-        self._thread.join(180)
+        self._thread.join(WAIT_S)
 
     def _run(self) -> None:
         while not self.stop.wait(_EVERY_S):

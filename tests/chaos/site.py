@@ -20,7 +20,7 @@ from celery import Celery
 from lab import cluster
 from lab.cluster import LabHost
 from registry import Registry, upgrade
-from tests.chaos.processes import Managed, fuga_command, inherited
+from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
 from tests.chaos.servers import Postgres, Redis
 from tests.kill_nine import kill_everything
 from tests.lab_hosts import guest_dir
@@ -147,7 +147,7 @@ class Site:
         for process in self.processes.values():
             process.wait_until_ready()
         self._fill_register(lab_hosts)
-        eventually(self.all_up, within_s=180)
+        eventually(self.all_up, within_s=WAIT_S)
 
     def all_up(self) -> bool:
         return self.tried_sql("SELECT count(*) FROM hosts WHERE health = 'up'") == [

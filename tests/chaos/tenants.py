@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from tests.chaos.processes import WAIT_S
 from tests.chaos.site import TENANTS, TYPES, Site
 
 MAX_VCPUS_EACH = 6  #: a little more, all together, than the hosts have
@@ -158,7 +159,7 @@ class Load:
         """Ask for nothing new, and wait for every answer that is due."""
         self.stop.set()
         for thread in self._threads:
-            thread.join(180)
+            thread.join(WAIT_S)
             assert not thread.is_alive(), f"tenant {thread.name} still waits for an answer"
 
     def start_what_is_off(self) -> None:
