@@ -18,7 +18,7 @@ from registry.avoidance import BUILD_AVOID_S, avoid
 from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.errors import ClaimLostError
-from registry.events import event_row, record
+from registry.events import assignment_row, event_row, record
 from registry.guest_access import access_of
 from registry.image_copies import image_on_host, lacks_image
 from registry.lifecycle import (
@@ -381,17 +381,16 @@ def _record(
     actor: str,
     reason: str | None = None,
 ) -> None:
-    history = event_row(
+    history = assignment_row(
         now,
         actor,
-        "assignment_state",
-        "assignment",
         row.id,
+        vm_id=row.vm_id,
         tenant=row.tenant,
         change=(AssignmentState(row.state), after),
         event=event,
         reason=reason,
-        data={"vm": str(row.vm_id), "host": row.host_name},
+        host=row.host_name,
     )
     record(connection, [history])
 

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, select, update
 
 from registry.addresses import free_addresses
 from registry.bulk import chunks
-from registry.events import event_row, record
+from registry.events import assignment_row, event_row, record
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     VM_DESIRED_TRANSITIONS,
@@ -90,16 +90,14 @@ def delete_vms(
             if ends != held:
                 changes[ends].append(row.assignment_id)
                 history.append(
-                    event_row(
+                    assignment_row(
                         now,
                         actor,
-                        "assignment_state",
-                        "assignment",
                         row.assignment_id,
+                        vm_id=row.id,
                         tenant=row.tenant,
                         change=(held, ends),
                         event=event,
-                        data={"vm": str(row.id)},
                     )
                 )
         gone[deleted_at].append(row.id)

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
+from uuid import UUID
 
 from sqlalchemy import Connection, Row, insert, select
 
 from registry.audited import note_subject
 from registry.clock import db_now
 from registry.engine import Database, retried
+from registry.lifecycle import AssignmentEvent, AssignmentState
 from registry.locks import has_one_writer
 from registry.names import check_int
 from registry.pages import check_limit
@@ -55,6 +57,33 @@ def event_row(
         "reason": reason,
         "data": dict(data or {}),
     }
+
+
+def assignment_row(
+    now: datetime,
+    actor: str,
+    assignment_id: UUID,
+    *,
+    vm_id: UUID,
+    tenant: str,
+    change: tuple[AssignmentState | None, AssignmentState],
+    event: AssignmentEvent | None,
+    reason: str | None = None,
+    host: str | None = None,
+) -> dict[str, Any]:
+    """Return the row of an assignment whose state changed."""
+    return event_row(
+        now,
+        actor,
+        "assignment_state",
+        "assignment",
+        assignment_id,
+        tenant=tenant,
+        change=change,
+        event=event,
+        reason=reason,
+        data={"vm": str(vm_id)} | ({} if host is None else {"host": host}),
+    )
 
 
 def record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:

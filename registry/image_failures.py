@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, or_, select, update
 
 from registry.avoidance import avoid
-from registry.events import event_row, record
+from registry.events import assignment_row, record
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     AssignmentEvent,
@@ -79,17 +79,15 @@ def give_up_builds(
         )
         connection.execute(update(vms).where(vms.c.id == row.vm_id).values(last_error=reason))
         history.append(
-            event_row(
+            assignment_row(
                 now,
                 actor,
-                "assignment_state",
-                "assignment",
                 row.id,
+                vm_id=row.vm_id,
                 tenant=row.tenant,
                 change=(before, after),
                 event=event,
                 reason=reason,
-                data={"vm": str(row.vm_id)},
             )
         )
     record(connection, history)

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, insert, select, update
 
 from registry.drift import Drift, find_drift, note_leftovers, note_strangers
-from registry.events import event_row, record
+from registry.events import assignment_row, event_row, record
 from registry.fences import change_fence, fence_row, is_being_fenced
 from registry.image_copies import disk_of_copies, note_missing
 from registry.lifecycle import (
@@ -344,17 +344,16 @@ def _withdraw_reserved(connection: Connection, host: Host, *, now: datetime, act
         .values(state=after.value, released_at=now)
     )
     history = [
-        event_row(
+        assignment_row(
             now,
             actor,
-            "assignment_state",
-            "assignment",
             row.id,
+            vm_id=row.vm_id,
             tenant=row.tenant,
             change=(before, after),
             event=event,
             reason=f"host {host.name} is down and nobody had claimed it",
-            data={"vm": str(row.vm_id), "host": host.name},
+            host=host.name,
         )
         for row in rows
     ]
