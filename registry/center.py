@@ -35,6 +35,7 @@ from registry.ssh_keys import SshKeys
 from registry.tenants import Tenants
 from registry.tokens import Tokens
 from registry.upgrade import check_schema, check_schema_serves, head_revision
+from registry.vm_groups import VmGroups
 from registry.vm_types import VmTypes
 from registry.vms import Vms
 
@@ -61,6 +62,7 @@ class Registry:
         self.quotas = Quotas(database)
         self.requests = Requests(database)
         self.vms = Vms(database)
+        self.vm_groups = VmGroups(database)
         self.assignments = Assignments(database)
         self.power = PowerSteps(database)
         self.console_reads = ConsoleReads(database)

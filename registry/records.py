@@ -606,6 +606,21 @@ class SpreadView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VmGroup:
+    """VMs of a tenant that keep apart or together."""
+
+    id: UUID
+    name: str
+    tenant: str
+    rule: Literal["anti_affinity", "affinity"]
+    soft: bool  #: only as far as there is room
+    requests: tuple[str, ...]  #: names of its members that are not over
+    vms: int  #: of its members, placed or not
+    hosts: Mapping[str, int]  #: how many of them have their place where
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VmGroupView:
     """VMs that keep apart or together, as a round sees them."""
 

@@ -30,6 +30,7 @@ from controller.cli import (
     rounds,
     tenants,
     tokens,
+    vm_groups,
 )
 from controller.cli.errors import CliError, at_the_prompt
 from controller.cli.session import AsOption, Common, OutputOption, UrlOption
@@ -63,6 +64,7 @@ _LOOK, _MANAGE = "Decisions", "Operators"
 app.command(rich_help_panel=_ASK)(requests.request)
 app.command(rich_help_panel=_ASK)(requests.requests)
 app.command(rich_help_panel=_ASK)(requests.vms)
+app.command("vm-groups", rich_help_panel=_ASK)(vm_groups.vm_groups)
 app.command(rich_help_panel=_ASK)(changes.scale)
 app.command(rich_help_panel=_ASK)(changes.label)
 app.command(rich_help_panel=_ASK)(changes.extend)

@@ -917,6 +917,20 @@ class VmExplanation(TypedDict):
     vm: str
 
 
+class VmGroup(TypedDict):
+    """VMs of a tenant that keep apart or together."""
+
+    created_at: str
+    hosts: dict[str, int]
+    id: str
+    name: str
+    requests: list[str]
+    rule: Literal["anti_affinity", "affinity"]
+    soft: bool
+    tenant: str
+    vms: int
+
+
 VmObserved: TypeAlias = Literal["absent", "running", "stopped", "lost"]
 
 

@@ -43,6 +43,7 @@ from controller.rest.routers import (
     ssh_keys,
     tenants,
     tokens,
+    vm_groups,
     vm_types,
     vms,
 )
@@ -131,6 +132,7 @@ def create_app(
     for module in (
         requests,
         vms,
+        vm_groups,
         consoles,
         power,
         vm_types,

@@ -544,6 +544,12 @@ class ConsoleTyped(BaseModel):
     )
 
 
+class VmGroupsQuery(PageQuery):
+    """Which groups of VMs."""
+
+    tenant: Name | None = None
+
+
 class SshKeysQuery(PageQuery):
     """Which public keys."""
 

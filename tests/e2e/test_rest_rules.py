@@ -108,3 +108,27 @@ def test_rules_that_cannot_be_kept_are_refused(api: Api):
     assert "asked for is anti-affinity" in problem["detail"]
     assert places(the_problem(unknown, 422, "invalid")) == ["#/rules/near"]
     assert places(the_problem(spread, 422, "invalid")) == ["#/rules/spread"]
+
+
+def test_groups_of_vms_are_listed_with_their_requests_and_hosts(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1")
+    ask(api, 2, {"anti_affinity": {"group": "web", "soft": True}}, name="web")
+    ask(api, 1, {"affinity": {"group": "cache"}}, name="cache")
+    gone = ask(api, 1, {"affinity": {"group": "gone"}}, name="gone")
+    api.tenant_a.delete(f"/v1/requests/{gone['id']}")
+    run_slot(api.registry, decider, 1)
+
+    web, cache = api.tenant_a.get("/v1/vm-groups").json()["items"]
+
+    assert (web["name"], web["tenant"], web["rule"], web["soft"]) == (
+        "web",
+        "a",
+        "anti_affinity",
+        True,
+    )
+    assert (web["requests"], web["vms"], web["hosts"]) == (["web"], 2, {"h1": 2})
+    assert (cache["rule"], cache["soft"], cache["vms"]) == ("affinity", False, 1)
+    assert api.tenant_b.get("/v1/vm-groups").json()["items"] == []
+    first = api.operator.get("/v1/vm-groups", params={"limit": 1}).json()
+    rest = api.operator.get("/v1/vm-groups", params={"cursor": first["next"]}).json()
+    assert [each["name"] for each in first["items"] + rest["items"]] == ["web", "cache"]

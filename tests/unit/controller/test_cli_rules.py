@@ -98,3 +98,22 @@ def test_capacity_says_how_many_fit_and_what_ends_first(api: HttpApi, fuga: Fuga
     assert "2 of 3 hosts" in out
     [asked] = api.calls("GET", "/v1/capacity")
     assert asked.query == {"vm_type": "small", "forbids": "old", "anti_affinity": "web"}
+
+
+def test_groups_of_vms_are_a_table(api: HttpApi, fuga: Fuga) -> None:
+    group = {
+        "name": "web",
+        "tenant": "a",
+        "rule": "anti_affinity",
+        "soft": True,
+        "requests": ["web", "more"],
+        "vms": 4,
+        "hosts": {"h1": 2, "h2": 1},
+    }
+    api.on_list("/v1/vm-groups", group)
+
+    told = fuga("vm-groups").out
+
+    assert "anti-affinity, soft" in told
+    assert "web, more" in told
+    assert "h1 (2), h2" in told
