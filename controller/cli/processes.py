@@ -12,6 +12,7 @@ import typer
 
 from controller.cli.config import ConfigOption
 from controller.cli.doctor import load_settings
+from controller.cli.errors import CliError
 
 db = typer.Typer(name="db", no_args_is_help=True, help="The register center's database.")
 
@@ -55,6 +56,39 @@ def upgrade(config: ConfigOption = None) -> None:
 
     revision = upgrade_database(load_settings().resolved_database_url())
     typer.echo(f"the database is at revision {revision}")
+
+
+@db.command()
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="To be made; not there yet.")],
+) -> None:
+    """Write the whole database into a file, while fuga runs."""
+    from registry.backup import BackupError  # noqa: PLC0415
+    from registry.backup import backup as make_backup  # noqa: PLC0415
+
+    try:
+        make_backup(load_settings().resolved_database_url(), file)
+    except BackupError as error:
+        raise CliError(str(error)) from None
+    typer.echo(f"{file}: {file.stat().st_size} bytes, with all that secrets are checked against")
+
+
+@db.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Of `fuga db backup`.")],
+) -> None:
+    """Put a backup into an empty database. No process of fuga may run meanwhile."""
+    from registry.backup import BackupError  # noqa: PLC0415
+    from registry.backup import restore as put_back  # noqa: PLC0415
+
+    try:
+        put_back(load_settings().resolved_database_url(), file)
+    except BackupError as error:
+        raise CliError(str(error)) from None
+    typer.echo(
+        "restored. Now: `fuga db upgrade`; start the monitor, then the rest; `fuga doctor`;"
+        " `fuga token list`, since tokens revoked after the backup are good again"
+    )
 
 
 @db.command("token")
