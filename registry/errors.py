@@ -214,10 +214,14 @@ class SlotLoopPausedError(RegistryError):
 class SchemaOutdatedError(RegistryError):
     """The database is older or newer than this code."""
 
-    def __init__(self, found: str | None, expected: str) -> None:
+    def __init__(self, found: str | None, expected: str, *, newer: bool = False) -> None:
+        todo = (
+            "a newer fuga upgraded it; start that one here, too"
+            if newer
+            else "run `fuga db upgrade`"
+        )
         super().__init__(
-            f"the database is at revision {found or 'none'}, this code needs {expected}:"
-            " run `fuga db upgrade`"
+            f"the database is at revision {found or 'none'}, this code needs {expected}: {todo}"
         )
         self.found = found
         self.expected = expected

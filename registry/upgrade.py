@@ -46,7 +46,8 @@ def check_schema(connection: Connection) -> None:
     found = MigrationContext.configure(connection).get_current_revision()
     expected = head_revision()
     if found != expected:
-        raise SchemaOutdatedError(found, expected)
+        newer = found is not None and found not in _revisions()
+        raise SchemaOutdatedError(found, expected, newer=newer)
 
 
 def check_schema_serves(connection: Connection) -> None:

@@ -140,32 +140,28 @@ def test_without_a_database_there_is_nothing_to_back_up(tmp_path: Path) -> None:
 
 @pytest.mark.postgresql
 def test_missing_programs_are_named(
-    register_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if register_url.startswith("sqlite"):
-        pytest.skip("SQLite needs none")
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(BackupError, match="pg_dump is not installed"):
-        backup(register_url, tmp_path / "file")
+        backup(postgres.url("postgres"), tmp_path / "file")
+    assert not (tmp_path / "file").exists()
 
 
 @pytest.mark.sqlite
 def test_the_commands_do_the_same_and_say_what_to_do_next(
-    register: Registry, register_url: str, tmp_path: Path
+    upgraded_database: Path, tmp_path: Path
 ) -> None:
-    add_tenant(register, "kept")
     file, runner = tmp_path / "file", CliRunner()
-    there = {"FUGA_DATABASE_URL": register_url}
+    there = {"FUGA_DATABASE_URL": f"sqlite:///{upgraded_database}"}
     elsewhere = {"FUGA_DATABASE_URL": f"sqlite:///{tmp_path}/elsewhere/fuga.db"}
-    if not register_url.startswith("sqlite"):
-        pytest.skip("the same commands")
 
     made = runner.invoke(db, ["backup", str(file)], env=there)
     put = runner.invoke(db, ["restore", str(file)], env=elsewhere)
+    again = runner.invoke(db, ["restore", str(file)], env=elsewhere)
 
     assert (made.exit_code, put.exit_code) == (0, 0), made.output + put.output
     assert str(file) in made.output
     assert "fuga token list" in put.output
-    again = runner.invoke(db, ["restore", str(file)], env=elsewhere)
     assert again.exit_code != 0

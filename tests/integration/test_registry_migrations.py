@@ -148,6 +148,13 @@ def test_a_database_of_another_revision_is_refused(register_url: str, raw: RawSq
         Registry.connect(register_url)
 
 
+def test_a_database_of_a_newer_version_is_said_to_be_one(register_url: str, raw: RawSql) -> None:
+    raw.run("UPDATE alembic_version SET version_num = '9999'")
+
+    with pytest.raises(SchemaOutdatedError, match=r"9999.*a newer fuga upgraded it"):
+        Registry.connect(register_url)
+
+
 @pytest.mark.sqlite
 def test_an_upgrade_that_fails_halfway_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "fuga.db"
