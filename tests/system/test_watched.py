@@ -88,12 +88,16 @@ def test_one_request_is_followed_through_all_logs(fuga: RunningFuga) -> None:
         found = [each for each in lines(fuga, process) if each.get("request_id") == request_id]
         return [each for each in found if each["event"] == event]
 
-    [accepted] = about("api", "request_accepted")
-    placed = about("control", "request_placed")
-    built = about("worker", "build_ended")
+    def ended_well() -> list[dict[str, Any]]:
+        return [each for each in about("worker", "build_ended") if each["outcome"] == "done"]
+
+    # What is logged of a step comes after the step that `--wait` saw.
+    eventually(lambda: len({each["vm_id"] for each in ended_well()}) == 2)
+    eventually(lambda: sum(each["vms"] for each in about("control", "request_placed")) >= 2)
+    [accepted] = eventually(lambda: about("api", "request_accepted"))
+    placed, built = about("control", "request_placed"), ended_well()
     assert accepted["http_request_id"]
     assignments = {each for line in placed for each in line["assignments"]}
-    assert {each["assignment_id"] for each in built} == assignments
-    assert len(assignments) == 2
-    assert {each["round"] for each in built} == {each["round"] for each in placed}
+    assert {each["assignment_id"] for each in built} <= assignments
+    assert {each["round"] for each in built} <= {each["round"] for each in placed}
     assert all(each["vm_id"] and each["host"] and each["task"] for each in built)
