@@ -41,7 +41,7 @@ class TlsApi:
 
     def client(self, authority: Authority) -> closing[Client]:
         connection = Connection(url=self.url, token=self.token, ca=str(authority.certificate))
-        return closing(Client(connection, retry_after_s=()))
+        return closing(Client(connection))
 
     def shown(self) -> int:
         """The number of the certificate that a new connection is shown."""

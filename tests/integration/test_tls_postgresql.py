@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import pytest
 
 from registry import Registry, RegistryUnavailableError, upgrade
 from tests.certificates import Authority
+from tests.ports import a_quiet_port
 from tests.postgres import _FAST, SERVER_USER, postgres_server, why_not
 from tests.raw_sql import raw_sql
 
@@ -66,8 +66,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServer]:
         if os.geteuid() == 0:
             account = pwd.getpwnam(SERVER_USER)
             os.chown(shared / "server.key", account.pw_uid, account.pw_gid)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = int(free.getsockname()[1])
+        port = a_quiet_port()
         options = (
             f"{_FAST.replace('listen_addresses=', 'listen_addresses=127.0.0.1')} -c port={port}"
             f" -c ssl=on -c hba_file={rules} -c ssl_cert_file={shared}/server.pem"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pydantic import SecretStr
 
 from registry import SharedSettings, celery_config
 from tests.certificates import Authority
+from tests.ports import a_quiet_port
 from tests.running import eventually
 
 pytestmark = [
@@ -67,8 +67,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsRedis]:
     pair = ours.server()
     users = folder / "users.acl"
     users.write_text(f"user default off\nuser fuga on >{PASSWORD} ~* &* +@all -@dangerous +info\n")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
+    port = a_quiet_port()
     command = [
         "redis-server", "--port", "0", "--bind", "127.0.0.1", "--tls-port", str(port),
         "--tls-cert-file", str(pair.certificate), "--tls-key-file", str(pair.key),
