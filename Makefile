@@ -1,6 +1,7 @@
 # make install system packages and .venv; the command is then .venv/bin/fuga
 # make up      install, then fuga: API, control centre, monitor, worker, 8 hosts
 # make test    install, then every suite, real guests included
+# make distribution  build Debian's image and log in to a VM of it (root, many minutes)
 # make lint    ruff, mypy, import contracts
 # make api-docs  write docs/openapi.json, docs/api-problems.md and the types of the client
 # make bench   speed and fairness, each beside a baseline (ARGS="--only scan,slot --full")
@@ -8,7 +9,7 @@
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install install-tests up test lint api-docs bench chaos lab lock clean help
+.PHONY: install install-tests up test distribution lint api-docs bench chaos lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -31,6 +32,10 @@ up: install
 
 test: install-tests
 	@$(PY) scripts/run_tests.py $(ARGS)
+
+distribution: install-tests
+	@lab/scripts/build-distribution build/distribution
+	@FUGA_TEST_DISTRIBUTION=build/distribution $(PY) -m pytest -q tests/distribution $(ARGS)
 
 lint: install
 	@.venv/bin/ruff check .
