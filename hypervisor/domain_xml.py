@@ -128,6 +128,11 @@ def pool_path(xml: str) -> str | None:
     return from_host(xml).findtext("target/path")
 
 
+def machine_uuid(capabilities: str) -> str | None:
+    """Return the number of the machine that a host's capabilities name, if they do."""
+    return from_host(capabilities).findtext("host/uuid")
+
+
 def from_host(xml: str) -> ET.Element:
     """Parse what libvirt wrote."""
     return ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD

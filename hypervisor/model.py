@@ -56,6 +56,7 @@ class DomainSeen:
     memory_used_mib: int | None = None  #: resident memory, where the driver tells
     disk_gib: int = 0  #: virtual size of its disks, rounded up, where the driver tells
     run: int | None = None  #: another number after each start; None: it is off
+    off_reason: str | None = None  #: of a stopped one: guest, hand, crash or host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,7 @@ class HostReport:
     disk_used_gib: int | None
     domains: tuple[DomainSeen, ...]
     volumes: tuple[VolumeSeen, ...]
+    machine_uuid: str | None = None  #: as the host's libvirt tells it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,16 @@ _STATES: Final[Mapping[int, DomainState]] = {
 }
 
 
+#: Why a domain is off. What libvirt has forgotten was on when the host, or libvirt, went off.
+_OFF_REASONS: Final[Mapping[int, str]] = {
+    libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN: "host",
+    libvirt.VIR_DOMAIN_SHUTOFF_DAEMON: "host",
+    libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: "guest",
+    libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: "hand",
+    libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: "crash",
+}
+
+
 def state_of(state: int) -> DomainState:
     """Map libvirt's state; whatever is neither paused nor off counts as running."""
     return _STATES.get(state, DomainState.RUNNING)
@@ -33,6 +43,7 @@ class Surveyor:
     def __init__(self, uri: str) -> None:
         self._guests = GuestStatistics(uri)
         self._counters: tuple[int, int] | None = None  #: busy, all; nanoseconds
+        self._machine: tuple[libvirt.virConnect, str | None] | None = None
 
     def report(self, conn: libvirt.virConnect, pool: str) -> HostReport:
         """Look at everything. Raises libvirtError, or OperationFailedError: pool not active."""
@@ -55,11 +66,20 @@ class Surveyor:
             disk_used_gib=-(-used // _GIB),
             domains=tuple(_domains(conn, self._guests.read(), capacities)),
             volumes=volumes,
+            machine_uuid=self._machine_uuid(conn),
         )
 
     def domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> DomainSeen:
         """One domain. Its disks' sizes are left to the report."""
         return _seen(conn, domain, {}, {})
+
+    def _machine_uuid(self, conn: libvirt.virConnect) -> str | None:
+        """Read it once per connection: it cannot change, and its document is long."""
+        if conn.getType() == "TEST":
+            return None  # another one whenever its world begins anew
+        if self._machine is None or self._machine[0] is not conn:
+            self._machine = (conn, domain_xml.machine_uuid(conn.getCapabilities()))
+        return self._machine[1]
 
     def _busy_percent(self, conn: libvirt.virConnect) -> float | None:
         try:
@@ -117,13 +137,15 @@ def _seen(
     capacities: Mapping[tuple[str, str], int],
 ) -> DomainSeen:
     parsed = domain_xml.parse(domain.XMLDesc(0))
-    state, _, _, _, cpu_time_ns = domain.info()
+    number, _, _, _, cpu_time_ns = domain.info()
+    state = state_of(number)
+    off = state is DomainState.STOPPED
     rss_kib = values.get("balloon.rss")
     disk_bytes = sum(_disk_bytes(conn, disk, values, capacities) for disk in parsed.disks)
     return DomainSeen(
         uuid=parsed.uuid,
         name=parsed.name,
-        state=state_of(state),
+        state=state,
         vcpus=parsed.vcpus,
         memory_mib=parsed.memory_mib,
         mark=parsed.mark,
@@ -131,6 +153,7 @@ def _seen(
         memory_used_mib=None if rss_kib is None else rss_kib >> 10,
         disk_gib=-(-disk_bytes // _GIB),
         run=None if domain.ID() == -1 else domain.ID(),
+        off_reason=_OFF_REASONS.get(domain.state()[1]) if off else None,
     )
 
 

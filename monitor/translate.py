@@ -38,6 +38,7 @@ def to_report(
         disk_used_gib=seen.disk_used_gib,
         domains=tuple(_to_domain(domain) for domain in seen.domains),
         volumes=tuple(volume.name for volume in seen.volumes),
+        machine_uuid=seen.machine_uuid,
         started_at=started_at,
         polled_at=polled_at,
         took_ms=took_ms,
@@ -57,6 +58,7 @@ def _to_domain(domain: DomainSeen) -> DomainReport:
         generation=domain.mark.generation if domain.mark and assignment_id else None,
         cpu_time_ns=domain.cpu_time_ns,
         memory_used_mib=domain.memory_used_mib,
+        off_reason=domain.off_reason,
     )
 
 

@@ -13,7 +13,7 @@ from monitor.metrics import MISSED, NOT_RECORDED, LookMetrics
 from monitor.probe import HostProbe
 from monitor.settings import MonitorSettings
 from monitor.translate import to_report
-from registry import Host, Registry
+from registry import AnotherMachineError, Host, Registry
 
 log: Final = structlog.get_logger(__name__)
 
@@ -82,7 +82,15 @@ class HostWatch:
             begun = time.monotonic()
             try:
                 seen = self._probe.report(self.host.pool)
-            except HypervisorError as error:
+                took_ms = round((time.monotonic() - begun) * 1000)
+                report = to_report(
+                    seen,
+                    started_at=started_at,
+                    polled_at=self._registry.now(),
+                    took_ms=took_ms,
+                )
+                host = self._registry.hosts.record_report(self.host.id, report)
+            except (HypervisorError, AnotherMachineError) as error:
                 if self._stop.is_set():
                     return  # nobody asks any more
                 host = self._registry.hosts.record_miss(
@@ -94,14 +102,6 @@ class HostWatch:
                 self._metrics.look(MISSED)
                 bound.warning("look_missed", misses=host.missed_polls, error=str(error))
             else:
-                took_ms = round((time.monotonic() - begun) * 1000)
-                report = to_report(
-                    seen,
-                    started_at=started_at,
-                    polled_at=self._registry.now(),
-                    took_ms=took_ms,
-                )
-                host = self._registry.hosts.record_report(self.host.id, report)
                 self._metrics.answered(took_ms / 1000)
                 bound.debug("looked", took_ms=took_ms, domains=len(report.domains))
         except Exception:

@@ -8,6 +8,7 @@ from registry.console_reads import READ_CONSOLE, ConsoleAnswer
 from registry.console_sessions import MAX_TYPED_BYTES, ConsoleOutput
 from registry.console_states import ConsoleSession
 from registry.errors import (
+    AnotherMachineError,
     CapacityExceededError,
     ClaimLostError,
     ConflictError,
@@ -72,6 +73,7 @@ from registry.logs import configure_logging
 from registry.pages import Page
 from registry.power import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from registry.preconditions import only_if
+from registry.reconciliation import Answer, Difference
 from registry.records import (
     Accounts,
     AuditEntry,
@@ -93,6 +95,7 @@ from registry.records import (
     GuestNetwork,
     Host,
     HostAccess,
+    HostDifference,
     HostReport,
     HostView,
     IdempotencyKey,
@@ -165,6 +168,8 @@ __all__ = [
     "VMS",
     "ZONE_LABEL",
     "Accounts",
+    "AnotherMachineError",
+    "Answer",
     "AssignmentEvent",
     "AssignmentState",
     "AuditEntry",
@@ -189,6 +194,7 @@ __all__ = [
     "CopyRemoval",
     "CopyState",
     "CredentialFiles",
+    "Difference",
     "DomainReport",
     "Due",
     "DuplicateError",
@@ -206,6 +212,7 @@ __all__ = [
     "HostAdminEvent",
     "HostCredentialError",
     "HostCredentials",
+    "HostDifference",
     "HostHealth",
     "HostHealthEvent",
     "HostReport",

@@ -11,6 +11,7 @@ from registry.clock import db_now
 from registry.console_holds import ConsoleHolds
 from registry.console_reads import ConsoleReads
 from registry.console_sessions import ConsoleSessions
+from registry.differences import Differences
 from registry.doctor import check
 from registry.engine import Database, database_at
 from registry.errors import SchemaOutdatedError
@@ -52,6 +53,7 @@ class Registry:
         self.resources = Resources(database)
         self.hosts = Hosts(database)
         self.fencing = Fencing(database)
+        self.differences = Differences(database)
         self.vm_types = VmTypes(database)
         self.images = Images(database)
         self.image_copies = ImageCopies(database)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, exists, insert, select
 
 from registry.bulk import chunks
 from registry.events import event_row, record
 from registry.ids import uuid7
 from registry.lifecycle import AssignmentState
+from registry.reconciliation import STRANGE, Difference, Known, whose
 from registry.records import DomainReport, Host, HostReport
 from registry.schema import assignments, leftovers, strangers
 
@@ -27,9 +28,17 @@ _VOLUME: Final = re.compile(
 class Drift:
     """What one look found that no assignment of the host stands for."""
 
+    of_domains: Mapping[UUID, Difference]  #: by UUID
+    of_volumes: Mapping[str, tuple[Difference, UUID]]  #: by name, with the assignment
     strangers: tuple[DomainReport, ...]  #: not ours to touch; they hold capacity
     domains: tuple[DomainReport, ...]  #: leftovers: of assignments that are released
     volumes: tuple[tuple[str, UUID], ...]  #: leftovers: name, assignment
+
+
+def assignment_of_volume(name: str) -> UUID | None:
+    """Return the assignment that a volume's name says it is of."""
+    match = _VOLUME.fullmatch(name)
+    return UUID(match[1]) if match else None
 
 
 def find_drift(connection: Connection, report: HostReport, live: Container[UUID]) -> Drift:
@@ -42,45 +51,66 @@ def find_drift(connection: Connection, report: HostReport, live: Container[UUID]
     that we are not sure of is destroyed. What was released after the look began
     is neither: it may be gone by now.
     """
-    marked = {
-        domain.assignment_id: domain
+    volumes = {name: key for name in report.volumes if (key := assignment_of_volume(name))}
+    marks = {*volumes.values()} | {
+        domain.assignment_id for domain in report.domains if domain.assignment_id is not None
+    }
+    known = _known(connection, {mark for mark in marks if mark not in live})
+    of_domains = {
+        domain.uuid: difference
         for domain in report.domains
-        if domain.assignment_id is not None and domain.assignment_id not in live
+        if (difference := whose(domain.assignment_id, live, known, report.started_at))
     }
-    volumes = {
-        name: UUID(match[1])
-        for name in report.volumes
-        if (match := _VOLUME.fullmatch(name)) and UUID(match[1]) not in live
+    of_volumes = {
+        name: (difference, key)
+        for name, key in volumes.items()
+        if (difference := whose(key, live, known, report.started_at))
     }
-    known = _released_at(connection, {*marked, *volumes.values()})
-    over = {key for key, at in known.items() if at is not None and at < report.started_at}
-    strange = {key for key in marked if key not in known or known[key] is None}
     return Drift(
+        of_domains=of_domains,
+        of_volumes=of_volumes,
         strangers=tuple(
+            domain for domain in report.domains if of_domains.get(domain.uuid) in STRANGE
+        ),
+        domains=tuple(
             domain
             for domain in report.domains
-            if domain.assignment_id is None or domain.assignment_id in strange
+            if domain.uuid in of_domains and of_domains[domain.uuid] not in STRANGE
         ),
-        domains=tuple(domain for key, domain in marked.items() if key in over),
-        volumes=tuple((name, key) for name, key in volumes.items() if key in over),
+        volumes=tuple(
+            (name, key) for name, (what, key) in of_volumes.items() if what not in STRANGE
+        ),
     )
 
 
-def _released_at(connection: Connection, keys: Collection[UUID]) -> dict[UUID, datetime | None]:
-    """Return when each assignment was released; None: it is not, no entry: it is unknown."""
-    found: dict[UUID, datetime | None] = {}
+def _known(connection: Connection, keys: Collection[UUID]) -> dict[UUID, Known]:
+    """Return what is known of assignments; no entry: nothing."""
+    found: dict[UUID, Known] = {}
+    younger = assignments.alias("younger")
+    placed_anew = exists().where(
+        younger.c.vm_id == assignments.c.vm_id,
+        younger.c.generation > assignments.c.generation,
+        younger.c.state != AssignmentState.RELEASED.value,
+    )
     for some in chunks(sorted(keys)):
-        query = select(assignments.c.id, assignments.c.state, assignments.c.released_at)
+        query = select(
+            assignments.c.id,
+            assignments.c.state,
+            assignments.c.released_at,
+            placed_anew.label("placed_anew"),
+        )
         for row in connection.execute(query.where(assignments.c.id.in_(some))):
             released = row.state == AssignmentState.RELEASED.value
-            found[row.id] = row.released_at if released else None
+            found[row.id] = Known(
+                released_at=row.released_at if released else None, placed_anew=row.placed_anew
+            )
     return found
 
 
 def note_strangers(
     connection: Connection,
     host: Host,
-    found: Collection[DomainReport],
+    drift: Drift,
     *,
     now: datetime,
     actor: str,
@@ -89,7 +119,7 @@ def note_strangers(
     known = set(
         connection.scalars(select(strangers.c.domain_uuid).where(strangers.c.host_id == host.id))
     )
-    present = {domain.uuid: domain for domain in found}
+    present = {domain.uuid: domain for domain in drift.strangers}
     gone = known - present.keys()
     if gone:
         connection.execute(
@@ -127,6 +157,7 @@ def note_strangers(
                 "vcpus": domain.vcpus,
                 "memory_mib": domain.memory_mib,
                 "disk_gib": domain.disk_gib,
+                "difference": drift.of_domains[domain.uuid].value,
             },
         )
         for domain in new
@@ -135,20 +166,34 @@ def note_strangers(
 
 
 def note_leftovers(
-    connection: Connection, host: Host, drift: Drift, *, now: datetime, actor: str
+    connection: Connection,
+    host: Host,
+    report: HostReport,
+    drift: Drift,
+    *,
+    now: datetime,
+    actor: str,
 ) -> None:
-    """Keep `leftovers` what this look found of ours and no assignment needs."""
+    """Keep `leftovers` what this look found of ours and no assignment needs.
+
+    What an operator wants removed stays in it until it is gone.
+    """
     found: dict[tuple[str, str], tuple[UUID | None, UUID]] = {}
+    states = {domain.name: domain.state for domain in drift.domains}
     for domain in drift.domains:
         assert domain.assignment_id is not None  # noqa: S101 - a leftover carries a mark
         found["domain", domain.name] = (domain.uuid, domain.assignment_id)
     for name, key in drift.volumes:
         found["volume", name] = (None, key)
-    known = {
-        (row.kind, row.name): row.id
-        for row in connection.execute(select(leftovers).where(leftovers.c.host_id == host.id))
-    }
-    gone = [known[key] for key in known.keys() - found.keys()]
+    there = {("domain", domain.name) for domain in report.domains}
+    there |= {("volume", name) for name in report.volumes}
+    known = {}
+    gone = []
+    for row in connection.execute(select(leftovers).where(leftovers.c.host_id == host.id)):
+        what = (row.kind, row.name)
+        known[what] = row.id
+        if what not in found and (row.asked_by is None or what not in there):
+            gone.append(row.id)
     if gone:
         connection.execute(delete(leftovers).where(leftovers.c.id.in_(gone)))
     new = sorted(found.keys() - known.keys())
@@ -181,6 +226,7 @@ def note_leftovers(
                 "kind": kind,
                 "leftover": name,
                 "assignment": str(found[kind, name][1]),
+                "state": states.get(name) if kind == "domain" else None,
             },
         )
         for kind, name in new

@@ -30,6 +30,17 @@ class DuplicateError(RegistryError):
         self.value = str(value)
 
 
+class AnotherMachineError(RegistryError):
+    """A machine answered at a host's address that is not the host."""
+
+    def __init__(self, host: str, known: str | None, found: str | None) -> None:
+        super().__init__(
+            f"another machine answers as host {host}: {found} instead of {known}, without"
+            " anything of ours; `fuga doctor --hosts` tells what to do"
+        )
+        self.host = host
+
+
 class InvalidError(RegistryError):
     """A value is outside what is allowed."""
 

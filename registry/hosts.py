@@ -13,7 +13,13 @@ from sqlalchemy.exc import IntegrityError
 
 from registry.clock import db_now
 from registry.engine import Database, retried
-from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
+from registry.errors import (
+    AnotherMachineError,
+    ConflictError,
+    DuplicateError,
+    InvalidError,
+    NotFoundError,
+)
 from registry.events import event_row, record
 from registry.fences import fences_of
 from registry.host_fields import (
@@ -93,7 +99,7 @@ class Hosts:
                 data={"name": new.name, "uri": new.uri},
             )
             record(connection, [history])
-            return _get(connection, key)
+            return host_of(connection, key)
 
     def list(
         self,
@@ -126,7 +132,7 @@ class Hosts:
     def get(self, name: str) -> Host:
         """Return the host of that name (a retired one if no other has it)."""
         with self._database.read() as connection:
-            return _get(connection, _id_of(connection, name))
+            return host_of(connection, host_id_of(connection, name))
 
     @retried
     def apply(
@@ -142,7 +148,7 @@ class Hosts:
             If the host is retired.
         """
         with self._database.write() as connection:
-            key = _id_of(connection, name)
+            key = host_id_of(connection, name)
             lock_hosts(connection, key)
             row = connection.execute(select(hosts.c.admin).where(hosts.c.id == key)).one()
             before = HostAdmin(row.admin)
@@ -163,7 +169,7 @@ class Hosts:
                     data={"name": name},
                 )
                 record(connection, [history])
-            return _get(connection, key)
+            return host_of(connection, key)
 
     @retried
     def update(
@@ -187,9 +193,9 @@ class Hosts:
         empty fence target is none.
         """
         with self._database.write() as connection:
-            key = _id_of(connection, name)
+            key = host_id_of(connection, name)
             lock_hosts(connection, key)
-            before = _get(connection, key)
+            before = host_of(connection, key)
             if before.admin == HostAdmin.RETIRED:
                 raise ConflictError(f"host {name} is retired")
             names = resource_names(connection)
@@ -229,7 +235,7 @@ class Hosts:
                 )
             if labels is not None or ratios:
                 refresh_ratios(connection, [key])
-            after = _get(connection, key)
+            after = host_of(connection, key)
             if after != before:
                 now = db_now(connection)
                 data = {"name": name, **values, "inventories": changes}
@@ -273,15 +279,23 @@ class Hosts:
 
     @retried
     def record_report(self, host_id: UUID, report: HostReport, *, actor: str = "monitor") -> Host:
-        """Write what the monitor saw on a host; see `reports.record_report`."""
+        """Write what the monitor saw on a host; see `reports.record_report`.
+
+        Raises
+        ------
+        AnotherMachineError
+            If the machine that answered is another one, without anything of the host's.
+        """
         with self._database.write() as connection:
             lock_hosts(connection, host_id)
-            before = _get(connection, host_id)
+            before = host_of(connection, host_id)
             now = db_now(connection)
-            record_report(connection, before, report, now=now, actor=actor)
-            after = _get(connection, host_id)
+            accepted = record_report(connection, before, report, now=now, actor=actor)
+            after = host_of(connection, host_id)
             record(connection, shrunk_rows(now, actor, before, after))
-            return after
+        if not accepted:
+            raise AnotherMachineError(after.name, before.machine_uuid, report.machine_uuid)
+        return after
 
     @retried
     def record_miss(
@@ -296,7 +310,7 @@ class Hosts:
         """Write that a poll of a host failed; see `reports.record_miss`."""
         with self._database.write() as connection:
             lock_hosts(connection, host_id)
-            host = _get(connection, host_id)
+            host = host_of(connection, host_id)
             record_miss(
                 connection,
                 host,
@@ -306,7 +320,7 @@ class Hosts:
                 now=db_now(connection),
                 actor=actor,
             )
-            return _get(connection, host_id)
+            return host_of(connection, host_id)
 
     def latest_report(self, name: str) -> HostReport:
         """Return what the monitor saw of a host last; `NotFoundError` if it never answered."""
@@ -363,7 +377,8 @@ def shrunk_rows(now: datetime, actor: str, before: Host, after: Host) -> list[di
     ]
 
 
-def _id_of(connection: Connection, name: str) -> UUID:
+def host_id_of(connection: Connection, name: str) -> UUID:
+    """Return the id of the host of that name (a retired one if no other has it)."""
     retired = hosts.c.admin == HostAdmin.RETIRED.value
     query = (
         select(hosts.c.id)
@@ -377,7 +392,8 @@ def _id_of(connection: Connection, name: str) -> UUID:
     return found
 
 
-def _get(connection: Connection, key: UUID) -> Host:
+def host_of(connection: Connection, key: UUID) -> Host:
+    """Return a host, or raise `NotFoundError`."""
     row = connection.execute(select(hosts).where(hosts.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("host", key)
@@ -439,6 +455,8 @@ def _to_host(row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None) -
         fence_target=row.fence_target,
         fence=fence,
         returning_since=row.returning_since,
+        machine_uuid=row.machine_uuid,
+        found_machine_uuid=row.found_machine_uuid,
     )
 
 

@@ -118,6 +118,7 @@ class AssignmentEvent(StrEnum):
     DELETE_REQUESTED = "delete_requested"
     WITHDRAWN = "withdrawn"  #: its host went down before anybody touched it
     PROVEN_ABSENT = "proven_absent"
+    MISSING = "missing"  #: its host is up and has no such domain: it is to be built anew
     FENCED = "fenced"  #: its host is proven to be off: whatever it had there does not run
 
 
@@ -363,6 +364,7 @@ ASSIGNMENT_TRANSITIONS: Final[Mapping[tuple[AssignmentState, AssignmentEvent], A
             # Its worker died before the resume: another one finishes, or fails to.
             (AssignmentState.ACTIVE, AssignmentEvent.RECLAIMED): AssignmentState.ACTIVE,
             (AssignmentState.ACTIVE, AssignmentEvent.FAILED): AssignmentState.QUARANTINED,
+            (AssignmentState.ACTIVE, AssignmentEvent.MISSING): AssignmentState.QUARANTINED,
             (AssignmentState.ACTIVE, AssignmentEvent.DELETE_REQUESTED): AssignmentState.RELEASING,
             # The worker that creates learns late that the VM was deleted meanwhile.
             (AssignmentState.RELEASING, AssignmentEvent.STARTED): AssignmentState.RELEASING,

@@ -228,19 +228,22 @@ def power_event(
     )
 
 
-def stop_again(connection: Connection, keys: Collection[UUID], *, now: datetime) -> None:
-    """Stop VMs that were seen to run although they are to be stopped."""
+def switch_again(
+    connection: Connection, keys: Collection[UUID], desired: VmDesired, *, now: datetime
+) -> None:
+    """Have VMs be as their tenant wants them, after they were seen to be otherwise."""
     which = and_(
         vms.c.id.in_(list(keys)),
-        vms.c.desired == VmDesired.STOPPED.value,
+        vms.c.desired == desired.value,
         power_actions.c.vm_id.is_(None),
     )
+    event = PowerEvent.START if desired == VmDesired.RUNNING else PowerEvent.STOP
     history: list[dict[str, Any]] = []
     for row in connection.execute(power_rows(which)).all():
         history += _write(
             connection,
             row,
-            PowerEvent.STOP,
+            event,
             timeout_s=SHUTDOWN_TIMEOUT_S,
             now=now,
             actor="monitor",

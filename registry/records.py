@@ -22,6 +22,7 @@ from registry.lifecycle import (
     VmDesired,
     VmObserved,
 )
+from registry.reconciliation import Answer, Difference
 from registry.subnets import Subnet
 
 Role = Literal["operator", "tenant"]
@@ -110,6 +111,8 @@ class Host:
     fence_target: str | None = None  #: what the fencing command is told
     fence: Fence | None = None  #: while it is down, and asked to be proven off
     returning_since: datetime | None = None  #: it answers, and is not yet clear of leftovers
+    machine_uuid: str | None = None  #: of the machine, as its libvirt tells it
+    found_machine_uuid: str | None = None  #: of another one that answers in its place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +150,7 @@ class DomainReport:
     generation: int | None = None
     cpu_time_ns: int | None = None
     memory_used_mib: int | None = None
+    off_reason: str | None = None  #: of a stopped one: guest, hand, crash or host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +167,23 @@ class HostReport:
     started_at: datetime
     polled_at: datetime
     took_ms: int
+    machine_uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDifference:
+    """One thing in which a host differs from the ledger, and what is done about it."""
+
+    host: str
+    difference: Difference
+    subject: str  #: a VM's id, or the name of a domain, volume, resource or machine
+    what: str
+    answer: Answer
+    action: str
+    why: str
+    on_word: str | None  #: what is done if an operator says so
+    assignment_id: UUID | None = None
+    vm_uuid: UUID | None = None  #: of a domain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -940,3 +961,4 @@ class Leftover:
     vm_uuid: UUID | None
     name: str
     assignment_id: UUID | None
+    asked: bool = False  #: by an operator, whatever the ledger knows of it

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -30,8 +31,11 @@ from registry.lifecycle import (
     next_state,
 )
 from registry.locks import lock_vms_on
-from registry.power import drop_power, stop_again
+from registry.machines import is_same_machine
+from registry.missing import clear_missing, is_rebuilt
+from registry.power import drop_power, switch_again
 from registry.progress import recompute
+from registry.reconciliation import DECIDED, Difference, LedgerVm, fate_of
 from registry.records import DomainReport, Host, HostReport
 from registry.schema import (
     assignments,
@@ -43,6 +47,10 @@ from registry.schema import (
     vms,
 )
 
+#: A worker switches the VM to what its tenant wants.
+_SWITCHED: Final = (Difference.VM_LOST_POWER, Difference.VM_CRASHED, Difference.VM_RUNS)
+_DOMAIN_FIELDS: Final = tuple(field.name for field in fields(DomainReport))
+_REPORT_FIELDS: Final = tuple(field.name for field in fields(HostReport))
 _BEING_FENCED: Final = "it answers, and is being fenced: it stays down until that is over"
 _SEEN: Final = {
     "running": VmObservedEvent.SEEN_RUNNING,
@@ -53,23 +61,28 @@ _SEEN: Final = {
 
 def record_report(
     connection: Connection, host: Host, report: HostReport, *, now: datetime, actor: str
-) -> None:
-    """Write one look at a host. A look older than the last one changes nothing."""
+) -> bool:
+    """Write one look at a host. A look older than the last one changes nothing.
+
+    False: another machine answered in its place, and nothing else is written.
+    """
     if host.admin == HostAdmin.RETIRED:
-        return
+        return True
     if host.last_polled_at is not None and report.polled_at < host.last_polled_at:
-        return
+        return True
     fence = fence_row(connection, host.id)
     if is_being_fenced(fence, now):
         _say(connection, host, _BEING_FENCED)  # nothing may begin there until it is over
-        return
+        return True
+    lock_vms_on(connection, host.id)
+    live = live_assignments(connection, host.id)
+    if not is_same_machine(connection, host, report, live, now=now, actor=actor):
+        return False
     connection.execute(
         update(hosts)
         .where(hosts.c.id == host.id)
         .values(last_polled_at=report.polled_at, last_error=None, missed_polls=0)
     )
-    lock_vms_on(connection, host.id)
-    live = _live_assignments(connection, host.id)
     drift = find_drift(connection, report, live)
     _take_back(connection, host, fence, drift, now=now, actor=actor)
     _observe_vms(connection, host, report, live, now=now, actor=actor)
@@ -77,14 +90,15 @@ def record_report(
     foreign = foreign_amounts(drift.strangers)
     foreign["disk_gib"] += disk_of_copies(connection, host.id)
     _write_inventories(connection, host, report, foreign)
-    note_strangers(connection, host, drift.strangers, now=now, actor=actor)
-    note_leftovers(connection, host, drift, now=now, actor=actor)
+    note_strangers(connection, host, drift, now=now, actor=actor)
+    note_leftovers(connection, host, report, drift, now=now, actor=actor)
     stored = {"report": _to_json(report), "polled_at": report.polled_at}
     changed = connection.execute(
         update(host_reports).where(host_reports.c.host_id == host.id).values(**stored)
     ).rowcount
     if not changed:
         connection.execute(insert(host_reports).values(host_id=host.id, **stored))
+    return True
 
 
 def record_miss(
@@ -240,7 +254,8 @@ def foreign_amounts(others: Collection[DomainReport]) -> dict[str, int]:
     }
 
 
-def _live_assignments(connection: Connection, host_id: UUID) -> dict[UUID, Any]:
+def live_assignments(connection: Connection, host_id: UUID) -> dict[UUID, Row[Any]]:
+    """Return the unreleased assignments of a host, with what is wanted and known of their VMs."""
     query = (
         select(
             assignments.c.id,
@@ -250,6 +265,7 @@ def _live_assignments(connection: Connection, host_id: UUID) -> dict[UUID, Any]:
             vms.c.observed,
             vms.c.desired,
             vms.c.switched_at,
+            vms.c.name.label("vm_name"),
             tenants.c.name.label("tenant"),
         )
         .select_from(assignments)
@@ -258,7 +274,15 @@ def _live_assignments(connection: Connection, host_id: UUID) -> dict[UUID, Any]:
         .where(assignments.c.host_id == host_id, unreleased)
         .order_by(assignments.c.id)
     )
-    return {row.id: row for row in connection.execute(query)}
+    rows: Sequence[Any] = connection.execute(query).all()
+    return {row.id: row for row in rows}
+
+
+def settled_before(row: Row[Any], report: HostReport) -> bool:
+    """Tell whether a look shows what became of an active VM: nobody switched it since it began."""
+    if row.switched_at is not None and row.switched_at >= report.started_at:
+        return False
+    return row.activated_at is not None and bool(row.activated_at < report.started_at)
 
 
 def _observe_vms(
@@ -276,26 +300,36 @@ def _observe_vms(
         if domain.assignment_id is not None
     }
     history = []
-    to_stop = []
+    to_switch: dict[VmDesired, list[UUID]] = {VmDesired.RUNNING: [], VmDesired.STOPPED: []}
+    to_clear = []
     for row in live.values():
         if row.state != AssignmentState.ACTIVE.value:
             continue
-        if row.switched_at is not None and row.switched_at >= report.started_at:
-            continue  # a worker knows better: it was on or off after this look began
         domain = seen.get(row.id)
         event = VmObservedEvent.MISSING if domain is None else _SEEN[domain.state]
-        # What this look did not see running may have been started after it began.
-        before_the_look = row.activated_at is not None and row.activated_at < report.started_at
-        if event != VmObservedEvent.SEEN_RUNNING and not before_the_look:
+        settled = settled_before(row, report)
+        switched = row.switched_at is not None and row.switched_at >= report.started_at
+        # A worker knows better what it switched since; what was not seen to run may
+        # have been started after the look began.
+        if switched or (event != VmObservedEvent.SEEN_RUNNING and not settled):
             continue
         before = VmObserved(row.observed)
         after = next_state(VM_OBSERVED_TRANSITIONS, before, event)
+        vm = LedgerVm(
+            desired=VmDesired(row.desired),
+            observed=before,
+            started_at=row.switched_at or row.activated_at,
+        )
+        fate = fate_of(vm, domain, report.started_at)
+        if fate == Difference.VM_MISSING and is_rebuilt(host, row):
+            to_clear.append(row)
         if after == before:
             continue
         connection.execute(update(vms).where(vms.c.id == row.vm_id).values(observed=after.value))
-        if after == VmObserved.RUNNING and row.desired == VmDesired.STOPPED.value:
-            to_stop.append(row.vm_id)
+        if fate in _SWITCHED:
+            to_switch[vm.desired].append(row.vm_id)
         missing = event == VmObservedEvent.MISSING
+        reason = None if fate is None else f"{DECIDED[fate].why}: {DECIDED[fate].action}"
         history.append(
             event_row(
                 now,
@@ -306,12 +340,14 @@ def _observe_vms(
                 tenant=row.tenant,
                 change=(before, after),
                 event=event,
-                reason=f"host {host.name} knows no such domain" if missing else None,
+                reason=f"host {host.name} knows no such domain" if missing else reason,
                 data={"host": host.name, "assignment": str(row.id)},
             )
         )
     record(connection, history)
-    stop_again(connection, to_stop, now=now)
+    for desired, keys in to_switch.items():
+        switch_again(connection, keys, desired, now=now)
+    clear_missing(connection, host, to_clear, now=now, actor=actor)
 
 
 def _withdraw_reserved(connection: Connection, host: Host, *, now: datetime, actor: str) -> None:
@@ -387,6 +423,7 @@ def _to_json(report: HostReport) -> dict[str, Any]:
                 "generation": domain.generation,
                 "cpu_time_ns": domain.cpu_time_ns,
                 "memory_used_mib": domain.memory_used_mib,
+                "off_reason": domain.off_reason,
             }
             for domain in report.domains
         ],
@@ -394,23 +431,22 @@ def _to_json(report: HostReport) -> dict[str, Any]:
         "started_at": report.started_at.isoformat(),
         "polled_at": report.polled_at.isoformat(),
         "took_ms": report.took_ms,
+        "machine_uuid": report.machine_uuid,
     }
 
 
 def _from_json(stored: Mapping[str, Any]) -> HostReport:
+    """Read a report back; what a later version added to it is left out."""
     domains = tuple(
         DomainReport(
-            **(
-                each
-                | {
-                    "uuid": UUID(each["uuid"]),
-                    "assignment_id": UUID(each["assignment_id"]) if each["assignment_id"] else None,
-                }
-            )
+            **{name: each[name] for name in _DOMAIN_FIELDS if name in each}
+            | {
+                "uuid": UUID(each["uuid"]),
+                "assignment_id": UUID(each["assignment_id"]) if each["assignment_id"] else None,
+            }
         )
         for each in stored["domains"]
     )
     times = {key: datetime.fromisoformat(stored[key]) for key in ("started_at", "polled_at")}
-    return HostReport(
-        **(dict(stored) | times | {"domains": domains, "volumes": tuple(stored["volumes"])})
-    )
+    kept = {name: stored[name] for name in _REPORT_FIELDS if name in stored}
+    return HostReport(**(kept | times | {"domains": domains, "volumes": tuple(stored["volumes"])}))

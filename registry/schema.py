@@ -113,6 +113,9 @@ hosts = Table(
     Column("created_at", UtcDateTime, nullable=False),
     Column("fence_target", Text),
     Column("returning_since", UtcDateTime),
+    # Of the machine that is the host, and of another one that answers in its place.
+    Column("machine_uuid", String(36)),
+    Column("found_machine_uuid", String(36)),
     _one_of("admin", HostAdmin),
     _one_of("health", HostHealth),
     CheckConstraint("max_builds >= 1", name="max_builds_positive"),
@@ -210,6 +213,7 @@ leftovers = Table(
     Column("claim_until", UtcDateTime),
     Column("sent_at", UtcDateTime),
     Column("found_at", UtcDateTime, nullable=False),
+    Column("asked_by", Text),  # of what goes on an operator's word alone
     UniqueConstraint("host_id", "kind", "name"),
     CheckConstraint("kind IN ('domain', 'volume')", name="kind_known"),
 )

@@ -184,6 +184,7 @@ def claim_leftover(
         vm_uuid=row.vm_uuid,
         name=row.name,
         assignment_id=row.assignment_id,
+        asked=row.asked_by is not None,
     )
 
 

@@ -83,8 +83,9 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
     """Remove a domain or volume of ours that no assignment needs any more.
 
     Released is final, so nothing can come to need it meanwhile. What carries the
-    mark of an assignment that this register center never knew is left alone: it
-    may be a running VM of another installation, or from before a backup was restored.
+    mark of an assignment that this register center never knew is left alone, unless
+    an operator asked: it may be a running VM of another installation, or younger than
+    the backup that was restored.
     """
     leftover = _claim_leftover(leftover_id, context)
     if leftover is None:
@@ -113,7 +114,7 @@ def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | Non
     leftover = assignments.claim_leftover(leftover_id, context.owner, context.lease_s)
     if leftover is None or leftover.assignment_id is None:
         return None
-    if assignments.state(leftover.assignment_id) is None:
+    if not leftover.asked and assignments.state(leftover.assignment_id) is None:
         log.warning("leftover_unknown", host=leftover.host.name, name=leftover.name)
         return None
     return leftover

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
 from controller.cli.config import ConfigOption
 from controller.cli.credentials import FILE_NAME
+from controller.cli.differences import tell_differences
 from controller.cli.encryption import encryption
 from controller.cli.errors import BadInputError, CliError
 from controller.cli.output import Column, field, print_json, print_table
@@ -62,8 +63,24 @@ def _load(settings: type[S]) -> S:
 
 
 @with_session
-def doctor(session: Session, config: ConfigOption = None) -> None:
+def doctor(
+    session: Session,
+    config: ConfigOption = None,
+    *,
+    hosts: Annotated[
+        bool, typer.Option("--hosts", help="Where hosts are not as the ledger says; a dry run.")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="With --hosts: ask about what needs your word.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --repair: do it all.")] = False,
+) -> None:
     """Print the settings in force and what is wrong with them, the database and the hosts."""
+    if repair and not hosts:
+        raise BadInputError("--repair is about hosts: `fuga doctor --hosts --repair`")
+    if hosts:
+        tell_differences(session, repair=repair, yes=yes)
+        return
     settings = load_settings()
     rows = list(_settings(settings, os.environ))
     findings = [

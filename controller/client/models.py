@@ -11,6 +11,9 @@ class Alive(TypedDict):
     status: NotRequired[Literal["ok"]]
 
 
+Answer: TypeAlias = Literal["repair", "note", "ask"]
+
+
 AssignmentState: TypeAlias = Literal[
     "reserved", "creating", "active", "releasing", "released", "quarantined"
 ]
@@ -91,6 +94,24 @@ class ConsoleTyped(TypedDict):
 CopyState: TypeAlias = Literal["absent", "uploading", "present", "failed", "removing"]
 
 
+Difference: TypeAlias = Literal[
+    "vm_missing",
+    "vm_lost_power",
+    "vm_crashed",
+    "vm_crashes",
+    "vm_stopped",
+    "vm_runs",
+    "stranger",
+    "unknown_mark",
+    "wrong_host",
+    "older_generation",
+    "leftover",
+    "capacity_shrank",
+    "another_machine",
+    "silent",
+]
+
+
 class DomainReport(TypedDict):
     """One domain as the monitor saw it. Without an ``assignment_id`` it is a stranger."""
 
@@ -101,6 +122,7 @@ class DomainReport(TypedDict):
     memory_mib: int
     memory_used_mib: NotRequired[int | None]
     name: str
+    off_reason: NotRequired[str | None]
     state: str
     uuid: str
     vcpus: int
@@ -176,6 +198,7 @@ class Host(TypedDict):
     failed_builds: NotRequired[int]
     fence: NotRequired[Fence | None]
     fence_target: NotRequired[str | None]
+    found_machine_uuid: NotRequired[str | None]
     health: HostHealth
     held_back_until: str | None
     id: str
@@ -183,6 +206,7 @@ class Host(TypedDict):
     labels: list[str]
     last_error: str | None
     last_polled_at: str | None
+    machine_uuid: NotRequired[str | None]
     max_builds: int
     memory_backing_mib: int | None
     missed_polls: int
@@ -224,6 +248,21 @@ class HostClass(TypedDict):
     runs_out_first: str | None
 
 
+class HostDifference(TypedDict):
+    """One thing in which a host differs from the ledger, and what is done about it."""
+
+    action: str
+    answer: Answer
+    assignment_id: NotRequired[str | None]
+    difference: Difference
+    host: str
+    on_word: str | None
+    subject: str
+    vm_uuid: NotRequired[str | None]
+    what: str
+    why: str
+
+
 HostHealth: TypeAlias = Literal["enrolling", "up", "unreachable", "down"]
 
 
@@ -255,6 +294,7 @@ class HostReport(TypedDict):
     disk_used_gib: int | None
     domains: list[DomainReport]
     hostname: str
+    machine_uuid: NotRequired[str | None]
     memory_used_mib: int | None
     polled_at: str
     started_at: str
@@ -503,6 +543,13 @@ class Ready(TypedDict):
     last_round: int | None
     last_round_age_s: float | None
     status: NotRequired[Literal["ok"]]
+
+
+class RepairInput(TypedDict):
+    """Which difference of a host."""
+
+    difference: Difference
+    subject: str
 
 
 class ReplayResult(TypedDict):

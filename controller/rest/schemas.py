@@ -22,6 +22,7 @@ from registry import (
     MAX_TTL_S,
     MAX_TYPED_BYTES,
     ConsoleSession,
+    Difference,
     Event,
     ImageCopy,
     MembershipRule,
@@ -370,6 +371,13 @@ class FenceInput(Input):
         description="You have made sure that it is off, and that it stays off until it is "
         "switched on: no command is run.",
     )
+
+
+class RepairInput(Input):
+    """Which difference of a host."""
+
+    difference: Annotated[Difference, Field(strict=False)]
+    subject: Annotated[str, Field(pattern=r"^[ -~]{1,255}$")]
 
 
 class SshKeyInput(Input):

@@ -44,6 +44,7 @@ _ASSIGNMENT = _steps("""
     creating     delete_requested  releasing
     active       reclaimed         active
     active       failed            quarantined
+    active       missing           quarantined
     active       delete_requested  releasing
     quarantined  delete_requested  releasing
     quarantined  proven_absent     released

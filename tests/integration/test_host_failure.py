@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab import cluster
-from registry import HostHealth
-from tests.integration.worker_site import Site, domain_states, open_site
+from registry import Difference, Event, HostHealth
+from tests.integration.worker_site import Site, domain_states, open_site, virsh
 from tests.lab_hosts import LabCluster, lab_cluster  # noqa: F401
 from tests.register import take_lease
 from tests.running import eventually
@@ -82,3 +82,42 @@ def test_a_host_that_is_cut_off_is_fenced_and_its_vm_runs_once_elsewhere(
 
 def health(site: Site, name: str) -> HostHealth:
     return site.registry.hosts.get(name).health
+
+
+def test_vms_start_again_with_their_host_and_what_is_gone_from_it_is_told(
+    site: Site, lab: LabCluster
+) -> None:
+    host = lab.hosts[0]
+    site.add_host(host, reported=False)
+    site.start("monitor", **MONITOR)
+    site.start("workers")
+    eventually(lambda: health(site, host.name) == HostHealth.UP)
+    site.request(host, count=2)
+    eventually(site.all_run)
+    kept, gone = site.vms()
+
+    lab.fault(1, "power-off")
+    eventually(lambda: health(site, host.name) == HostHealth.DOWN)
+    lab.restore()
+    eventually(lambda: [event.event for event in power_events(site)].count("start") == 2)
+    eventually(site.all_run)
+    assert set(domain_states(host.uri).values()) == {"running"}
+
+    virsh(host.uri, "destroy", str(gone.id))
+    virsh(host.uri, "undefine", str(gone.id))
+    eventually(site.registry.differences.list)
+    [difference] = site.registry.differences.list()
+    assert (difference.difference, difference.subject) == ("vm_missing", str(gone.id))
+    site.registry.differences.repair(host.name, Difference.VM_MISSING, str(gone.id), actor="ops")
+    eventually(lambda: site.sweep() or site.registry.vms.get(gone.id).host is None)
+    site.place_again(gone.request_id, host)
+    eventually(site.all_run)
+
+    assert domain_states(host.uri) == {str(kept.id): "running", str(gone.id): "running"}
+    assert site.registry.differences.list() == ()
+    site.delete_all()
+    eventually(site.all_gone)
+
+
+def power_events(site: Site) -> tuple[Event, ...]:
+    return site.registry.events.list(kind="vm_power", limit=500)

@@ -47,13 +47,13 @@ GRIDS = {
     lost     running       stopped       absent       lost     absent
     """,
     "ASSIGNMENT": """
-              claimed  reclaimed started failed      delete_requested withdrawn proven_absent fenced
-    reserved  creating -         -         -           released         released  -        released
-    creating  -        creating  active    quarantined releasing        -         -        released
-    active    -        active    -         quarantined releasing        -         -        released
-    releasing -        -         releasing releasing   releasing        -         released released
-    released  -        -         -         -           -                -         -        -
-    quarantined -      -         -         quarantined releasing        -         released released
+            claimed reclaimed started failed delete_requested withdrawn proven_absent fenced missing
+    reserved creating - - - released released - released -
+    creating - creating active quarantined releasing - - released -
+    active - active - quarantined releasing - - released quarantined
+    releasing - - releasing releasing releasing - released released -
+    released - - - - - - - - -
+    quarantined - - - quarantined releasing - released released -
     """,
     "HOST_ADMIN": """
                  activate  drain     maintain     retire

@@ -1,0 +1,211 @@
+"""What may differ between the ledger and a host, and what is done about each: one table, no SQL.
+
+`whose` and `fate_of` name the difference; `DECIDED` has the answer. The
+monitor's look acts on them as it is written down, and `fuga doctor --hosts` shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Protocol
+from uuid import UUID
+
+from registry.lifecycle import VmDesired, VmObserved
+
+#: A crash so soon after a start is not answered by another start.
+CRASHES_S: Final = 600.0
+
+
+class DomainSeen(Protocol):
+    """What a look shows of a domain."""
+
+    @property
+    def state(self) -> str:
+        """Running, paused or stopped."""
+
+    @property
+    def off_reason(self) -> str | None:
+        """Of a stopped one: guest, hand, crash or host."""
+
+
+class Difference(StrEnum):
+    """How a host and the ledger differ."""
+
+    VM_MISSING = "vm_missing"
+    VM_LOST_POWER = "vm_lost_power"
+    VM_CRASHED = "vm_crashed"
+    VM_CRASHES = "vm_crashes"
+    VM_STOPPED = "vm_stopped"
+    VM_RUNS = "vm_runs"
+    STRANGER = "stranger"
+    UNKNOWN_MARK = "unknown_mark"
+    WRONG_HOST = "wrong_host"
+    OLDER_GENERATION = "older_generation"
+    LEFTOVER = "leftover"
+    CAPACITY_SHRANK = "capacity_shrank"
+    ANOTHER_MACHINE = "another_machine"
+    SILENT = "silent"
+
+
+class Answer(StrEnum):
+    """What kind of answer a difference has."""
+
+    REPAIR = "repair"  #: done without asking
+    NOTE = "note"  #: an event, and nothing else
+    ASK = "ask"  #: nothing is done without an operator's word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What is done about a difference, and why so."""
+
+    answer: Answer
+    action: str
+    why: str
+    on_word: str | None = None  #: what an operator may have done about it
+
+
+DECIDED: Final[Mapping[Difference, Decision]] = MappingProxyType(
+    {
+        Difference.VM_MISSING: Decision(
+            answer=Answer.ASK,
+            action="the VM is lost, its place is kept",
+            why="its disk may still be there, and only its tenant knows what that is worth",
+            on_word="its place is cleared and the next round decides it anew, with an empty disk",
+        ),
+        Difference.VM_LOST_POWER: Decision(
+            answer=Answer.REPAIR,
+            action="a worker starts it again",
+            why="its host rebooted or its libvirt lost it; its tenant wants it to run",
+        ),
+        Difference.VM_CRASHED: Decision(
+            answer=Answer.REPAIR,
+            action="a worker starts it again",
+            why="its QEMU ended by itself; its tenant wants it to run",
+        ),
+        Difference.VM_CRASHES: Decision(
+            answer=Answer.NOTE,
+            action="it stays stopped until its tenant starts it",
+            why="it crashed within ten minutes of its start",
+        ),
+        Difference.VM_STOPPED: Decision(
+            answer=Answer.NOTE,
+            action="it stays stopped and keeps its place until its tenant starts it",
+            why="its guest powered off, or somebody stopped it on its host",
+        ),
+        Difference.VM_RUNS: Decision(
+            answer=Answer.REPAIR,
+            action="a worker stops it",
+            why="its tenant stopped it, and somebody started it on its host",
+        ),
+        Difference.STRANGER: Decision(
+            answer=Answer.NOTE,
+            action="it is left alone, and what it holds is not offered",
+            why="it is not ours",
+        ),
+        Difference.UNKNOWN_MARK: Decision(
+            answer=Answer.ASK,
+            action="it is left alone, and what it holds is not offered",
+            why="it is another fuga's, or younger than the backup that was restored",
+            on_word="a worker removes it and its disk",
+        ),
+        Difference.WRONG_HOST: Decision(
+            answer=Answer.ASK,
+            action="it is left alone, and what it holds is not offered",
+            why="the ledger has this VM on another host: somebody moved or copied it",
+            on_word="a worker removes it and its disk here, if the VM runs where the ledger says",
+        ),
+        Difference.OLDER_GENERATION: Decision(
+            answer=Answer.REPAIR,
+            action="a worker removes it",
+            why="the VM has been placed anew since",
+        ),
+        Difference.LEFTOVER: Decision(
+            answer=Answer.REPAIR,
+            action="a worker removes it",
+            why="its assignment is released",
+        ),
+        Difference.CAPACITY_SHRANK: Decision(
+            answer=Answer.NOTE,
+            action="no VM is placed there; those that are there run on",
+            why="less is offered than is committed",
+        ),
+        Difference.ANOTHER_MACHINE: Decision(
+            answer=Answer.ASK,
+            action="it counts as not answering, and nothing on it is touched",
+            why="another machine answers at its address, without anything of ours: the host was"
+            " built anew, or the address leads elsewhere and its VMs still run",
+            on_word="it is taken for the host: its VMs are lost, and new ones may come",
+        ),
+        Difference.SILENT: Decision(
+            answer=Answer.NOTE,
+            action="its VMs wait, or are placed elsewhere once it is fenced, as its label"
+            " on_failure= says",
+            why="it does not answer, so what is there is not known",
+        ),
+    }
+)
+#: What carries a mark and is counted as a stranger's all the same.
+STRANGE: Final = (Difference.STRANGER, Difference.UNKNOWN_MARK, Difference.WRONG_HOST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the ledger knows of an assignment that is not one of the host's."""
+
+    released_at: datetime | None  #: None: it is unreleased, on another host
+    placed_anew: bool  #: its VM has a younger assignment that is unreleased
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerVm:
+    """What the ledger says of a VM that is active on a host."""
+
+    desired: VmDesired
+    observed: VmObserved
+    started_at: datetime | None  #: it was last switched on, or built
+    being_started: bool = False
+
+
+def whose(
+    assignment_id: UUID | None,
+    live: Container[UUID],
+    known: Mapping[UUID, Known],
+    look_began_at: datetime,
+) -> Difference | None:
+    """Name what a domain or volume with this mark is; None: it belongs there, or nothing is sure.
+
+    What was released after the look began may be gone by now.
+    """
+    if assignment_id is None:
+        return Difference.STRANGER
+    if assignment_id in live:
+        return None
+    found = known.get(assignment_id)
+    if found is None:
+        return Difference.UNKNOWN_MARK
+    if found.released_at is None:
+        return Difference.WRONG_HOST
+    if found.released_at >= look_began_at:
+        return None
+    return Difference.OLDER_GENERATION if found.placed_anew else Difference.LEFTOVER
+
+
+def fate_of(vm: LedgerVm, domain: DomainSeen | None, look_began_at: datetime) -> Difference | None:
+    """Name how an active VM's domain differs from what its tenant wants; None: it does not."""
+    if domain is None:
+        return Difference.VM_MISSING
+    if domain.state == "running":
+        return Difference.VM_RUNS if vm.desired == VmDesired.STOPPED else None
+    if domain.state != "stopped" or vm.desired != VmDesired.RUNNING:
+        return None
+    if vm.observed == VmObserved.STOPPED and not vm.being_started:
+        return Difference.VM_STOPPED  # it was off before, whatever its host says of it now
+    if domain.off_reason == "crash":
+        lived_s = (look_began_at - (vm.started_at or look_began_at)).total_seconds()
+        return Difference.VM_CRASHES if lived_s < CRASHES_S else Difference.VM_CRASHED
+    return Difference.VM_LOST_POWER if domain.off_reason == "host" else Difference.VM_STOPPED

@@ -1,0 +1,265 @@
+"""Differences between hosts and the ledger are answered, shown, and repaired on a word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from registry import (
+    AnotherMachineError,
+    AssignmentState,
+    Build,
+    ConflictError,
+    Difference,
+    Host,
+    Registry,
+    VmDesiredEvent,
+)
+from tests.register import (
+    ACTOR,
+    a_cluster,
+    a_domain,
+    a_report,
+    a_stranger,
+    add_host,
+    add_request,
+    place,
+    remove_vm,
+)
+
+
+@pytest.fixture
+def host(register: Registry) -> Host:
+    return a_cluster(register)[0]
+
+
+@pytest.fixture
+def build(register: Registry, host: Host) -> Build:
+    """One VM that runs on h1."""
+    (key,) = place(register, add_request(register), host).assignment_ids
+    found = register.assignments.claim_build(key, "w1", 60)
+    assert found is not None
+    register.assignments.activate(found.claim)
+    register.assignments.mark_running(found.claim)
+    return found
+
+
+def look(
+    register: Registry,
+    *domains: Any,
+    name: str = "h1",
+    machine: str | None = None,
+    **fields: Any,
+) -> Host:
+    """Let the monitor look at a host, after whatever happened before."""
+    report = replace(
+        a_report(*domains, **fields),
+        started_at=register.now(),
+        polled_at=register.now(),
+        machine_uuid=machine,
+    )
+    return register.hosts.record_report(register.hosts.get(name).id, report)
+
+
+def found(register: Registry, host: str | None = None) -> list[tuple[str, str]]:
+    return [(each.difference, each.answer) for each in register.differences.list(host)]
+
+
+def tasks(register: Registry) -> list[str]:
+    return [due.task for due in register.assignments.due(resend_after_s=0)]
+
+
+def volume(key: UUID) -> str:
+    return f"fuga-{key}.qcow2"
+
+
+def test_a_host_that_is_as_the_ledger_says_has_no_difference(
+    register: Registry, build: Build
+) -> None:
+    look(register, a_domain(build))
+
+    assert found(register) == []
+
+
+def test_a_vm_that_lost_its_power_with_its_host_is_started_again(
+    register: Registry, build: Build
+) -> None:
+    look(register, a_domain(build, "stopped", off_reason="host"))
+
+    vm = register.vms.get(build.vm_id)
+    assert vm.observed == "stopped"
+    assert vm.power is not None
+    assert vm.power.state == "starting"
+    assert tasks(register) == ["workers.switch_power"]
+    assert found(register, "h1") == [("vm_lost_power", "repair")]
+    event = register.events.list(kind="vm_observed", subject_id=str(build.vm_id))[-1]
+    assert "rebooted" in (event.reason or "")
+    assert register.check() == []
+
+
+def test_a_guest_that_powered_itself_off_stays_so_also_when_its_host_reboots(
+    register: Registry, build: Build
+) -> None:
+    look(register, a_domain(build, "stopped", off_reason="guest"))
+    look(register, a_domain(build, "stopped", off_reason="host"))
+
+    assert register.vms.get(build.vm_id).power is None
+    assert found(register) == [("vm_stopped", "note")]
+
+
+def test_a_vm_that_its_tenant_stopped_is_not_started_with_its_host(
+    register: Registry, build: Build
+) -> None:
+    register.vms.switch(build.vm_id, VmDesiredEvent.STOP, actor=ACTOR)
+
+    look(register, a_domain(build, "stopped", off_reason="host"))
+
+    power = register.vms.get(build.vm_id).power
+    assert power is not None
+    assert power.state == "stopping"
+
+
+def test_a_missing_vm_stays_lost_until_an_operator_has_it_built_anew(
+    register: Registry, build: Build
+) -> None:
+    key = build.claim.assignment_id
+    look(register)
+    assert found(register) == [("vm_missing", "ask")]
+    assert tasks(register) == []
+
+    register.differences.repair("h1", Difference.VM_MISSING, str(build.vm_id), actor="ops")
+
+    assert register.assignments.state(key) == AssignmentState.QUARANTINED
+    assert tasks(register) == ["workers.delete_vm"]
+    remove_vm(register, key)
+    vm = register.vms.get(build.vm_id)
+    assert (vm.observed, vm.host) == ("absent", None)
+    assert "lost" in (vm.last_error or "")
+    assert found(register) == []
+    (event,) = register.events.list(kind="repair_asked")
+    assert (event.actor, event.data["difference"]) == ("ops", "vm_missing")
+    assert register.check() == []
+
+
+def test_a_label_has_missing_vms_built_anew_without_asking(
+    register: Registry, build: Build
+) -> None:
+    look(register)
+    register.hosts.update("h1", labels=["on_missing=rebuild"], actor=ACTOR)
+    assert found(register) == [("vm_missing", "repair")]
+
+    look(register)
+
+    assert register.assignments.state(build.claim.assignment_id) == AssignmentState.QUARANTINED
+    assert tasks(register) == ["workers.delete_vm"]
+    assert register.check() == []
+
+
+def test_a_stranger_is_left_alone_and_no_word_changes_that(register: Registry, host: Host) -> None:
+    look(register, a_stranger("theirs"))
+
+    assert found(register) == [("stranger", "note")]
+    with pytest.raises(ConflictError, match="left alone"):
+        register.differences.repair("h1", Difference.STRANGER, "theirs", actor="ops")
+    with pytest.raises(ConflictError, match="no difference"):
+        register.differences.repair("h1", Difference.STRANGER, "gone", actor="ops")
+
+
+def test_what_this_register_does_not_know_goes_on_an_operators_word(
+    register: Registry, host: Host
+) -> None:
+    key = uuid4()
+    theirs = a_stranger("fuga-x", assignment_id=key, generation=1)
+    look(register, theirs, volumes=(volume(key),))
+    assert found(register) == [("unknown_mark", "ask"), ("unknown_mark", "ask")]
+
+    register.differences.repair("h1", Difference.UNKNOWN_MARK, "fuga-x", actor="ops")
+    look(register, theirs, volumes=(volume(key),))
+
+    [due] = register.assignments.due(resend_after_s=0)
+    left = register.assignments.claim_leftover(due.id, "w1", 60)
+    assert left is not None
+    assert (left.name, left.assignment_id, left.asked) == ("fuga-x", key, True)
+    look(register)
+    assert tasks(register) == []
+
+
+def test_a_vm_on_the_wrong_host_goes_only_while_it_runs_on_the_right_one(
+    register: Registry, build: Build
+) -> None:
+    add_host(register, "h2")
+    look(register, a_domain(build), name="h2")
+    look(register)
+    name = f"fuga-{build.vm_id}"
+    assert found(register, "h2") == [("wrong_host", "ask")]
+
+    with pytest.raises(ConflictError, match="the only one"):
+        register.differences.repair("h2", Difference.WRONG_HOST, name, actor="ops")
+    look(register, a_domain(build))
+    register.differences.repair("h2", Difference.WRONG_HOST, name, actor="ops")
+
+    assert tasks(register) == ["workers.remove_leftover"]
+    assert register.assignments.state(build.claim.assignment_id) == AssignmentState.ACTIVE
+
+
+def test_leftovers_are_told_from_older_generations(register: Registry, build: Build) -> None:
+    register.vms.delete(build.vm_id, actor=ACTOR)
+    remove_vm(register, build.claim.assignment_id)
+
+    look(register, a_domain(build), volumes=(volume(build.claim.assignment_id),))
+
+    assert found(register) == [("leftover", "repair"), ("leftover", "repair")]
+
+
+def test_a_host_that_shrank_below_what_is_committed_is_told(
+    register: Registry, build: Build
+) -> None:
+    look(register, a_domain(build), memory_mib=1024)
+
+    assert found(register) == [("capacity_shrank", "note")]
+
+
+def test_of_a_silent_host_nothing_is_said_but_that(register: Registry, build: Build) -> None:
+    host = register.hosts.get("h1")
+    register.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=9)
+
+    assert found(register) == [("silent", "note")]
+
+
+def test_another_machine_in_a_hosts_place_is_not_believed_until_an_operator_does(
+    register: Registry, build: Build
+) -> None:
+    look(register, a_domain(build), machine="one")
+
+    for _ in range(2):
+        with pytest.raises(AnotherMachineError, match="two instead of one"):
+            look(register, machine="two")
+
+    assert register.vms.get(build.vm_id).observed == "running"
+    assert found(register) == [("another_machine", "ask")]
+    assert len(register.events.list(kind="another_machine")) == 1
+    register.differences.repair("h1", Difference.ANOTHER_MACHINE, "two", actor="ops")
+    assert look(register, machine="two").machine_uuid == "two"
+    assert register.vms.get(build.vm_id).observed == "lost"
+    assert found(register) == [("vm_missing", "ask")]
+
+
+def test_another_number_of_a_machine_with_our_vms_is_only_told(
+    register: Registry, build: Build
+) -> None:
+    look(register, a_domain(build), machine="one")
+
+    host = look(register, a_domain(build), machine="two")
+
+    assert (host.machine_uuid, host.found_machine_uuid) == ("two", None)
+    assert len(register.events.list(kind="machine_changed")) == 1
+    assert found(register) == []
+
+
+def test_a_host_that_holds_nothing_may_be_built_anew(register: Registry, host: Host) -> None:
+    look(register, machine="one")
+
+    assert look(register, machine="two").machine_uuid == "two"

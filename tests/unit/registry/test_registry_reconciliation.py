@@ -1,0 +1,96 @@
+"""Every difference has one name and one answer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from uuid import UUID, uuid4
+
+import pytest
+
+from registry.lifecycle import VmDesired, VmObserved
+from registry.reconciliation import (
+    DECIDED,
+    Answer,
+    Difference,
+    Known,
+    LedgerVm,
+    fate_of,
+    whose,
+)
+
+LOOK = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+BEFORE, AFTER = LOOK - timedelta(seconds=1), LOOK + timedelta(seconds=1)
+HERE, THERE = uuid4(), uuid4()
+
+
+def test_every_difference_is_decided() -> None:
+    assert set(DECIDED) == set(Difference)
+    for decision in DECIDED.values():
+        assert (decision.on_word is not None) == (decision.answer is Answer.ASK)
+
+
+@pytest.mark.parametrize(
+    ("mark", "known", "expected"),
+    [
+        (None, None, Difference.STRANGER),
+        (HERE, None, None),
+        (THERE, None, Difference.UNKNOWN_MARK),
+        (THERE, Known(released_at=None, placed_anew=False), Difference.WRONG_HOST),
+        (THERE, Known(released_at=BEFORE, placed_anew=False), Difference.LEFTOVER),
+        (THERE, Known(released_at=BEFORE, placed_anew=True), Difference.OLDER_GENERATION),
+        (THERE, Known(released_at=LOOK, placed_anew=False), None),
+        (THERE, Known(released_at=AFTER, placed_anew=True), None),
+    ],
+)
+def test_a_domain_is_what_its_mark_says(
+    mark: UUID | None, known: Known | None, expected: Difference | None
+) -> None:
+    ledger = {} if known is None else {THERE: known}
+
+    assert whose(mark, {HERE}, ledger, LOOK) == expected
+
+
+RUNS, STOPPED, LOST = VmObserved.RUNNING, VmObserved.STOPPED, VmObserved.LOST
+
+
+@pytest.mark.parametrize(
+    ("desired", "observed", "state", "off_reason", "expected"),
+    [
+        ("running", RUNS, "running", None, None),
+        ("stopped", STOPPED, "running", None, Difference.VM_RUNS),
+        ("running", RUNS, None, None, Difference.VM_MISSING),
+        ("stopped", STOPPED, None, None, Difference.VM_MISSING),
+        ("running", RUNS, "paused", None, None),
+        ("stopped", RUNS, "stopped", "host", None),
+        ("running", RUNS, "stopped", "host", Difference.VM_LOST_POWER),
+        ("running", LOST, "stopped", "host", Difference.VM_LOST_POWER),
+        ("running", STOPPED, "stopped", "host", Difference.VM_STOPPED),
+        ("running", RUNS, "stopped", "guest", Difference.VM_STOPPED),
+        ("running", RUNS, "stopped", "hand", Difference.VM_STOPPED),
+        ("running", RUNS, "stopped", None, Difference.VM_STOPPED),
+    ],
+)
+def test_a_vm_is_judged_by_what_its_tenant_wants_and_why_it_is_off(
+    desired: str,
+    observed: VmObserved,
+    state: str | None,
+    off_reason: str | None,
+    expected: Difference | None,
+) -> None:
+    vm = LedgerVm(desired=VmDesired(desired), observed=observed, started_at=BEFORE)
+    domain = None if state is None else SimpleNamespace(state=state, off_reason=off_reason)
+
+    assert fate_of(vm, domain, LOOK) == expected
+
+
+@pytest.mark.parametrize(
+    ("lived_s", "expected"), [(599, Difference.VM_CRASHES), (600, Difference.VM_CRASHED)]
+)
+def test_a_vm_that_crashes_soon_after_its_start_is_not_started_over_and_over(
+    lived_s: int, expected: Difference
+) -> None:
+    started_at = LOOK - timedelta(seconds=lived_s)
+    vm = LedgerVm(desired=VmDesired.RUNNING, observed=RUNS, started_at=started_at)
+
+    assert fate_of(vm, SimpleNamespace(state="stopped", off_reason="crash"), LOOK) == expected
