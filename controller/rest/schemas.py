@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from controller.standings import Effect, Standing
 from registry import (
@@ -84,6 +84,16 @@ SshHostKeys = Annotated[
 ]
 UserDataText = Annotated[str, StringConstraints(pattern=BASE64_PATTERN, max_length=87_384)]
 Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
+
+#: A number would be one to Pydantic, too, and a year 0001 east of Greenwich is before all time.
+MomentText = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]"
+        r"(\.[0-9]{1,6})?(Z|[+-][01][0-9]:[0-5][0-9])$",
+        max_length=40,
+    ),
+]
 
 LabelKey = Annotated[str, StringConstraints(pattern=KEY_PATTERN, max_length=63)]
 LabelValue = Annotated[str, StringConstraints(pattern=VALUE_PATTERN, max_length=63)]
@@ -641,8 +651,8 @@ class AuditQuery(PageQuery):
     request_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] | None = Field(
         None, description="The `X-Request-Id` of the answer."
     )
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
+    since: MomentText | None = None
+    until: MomentText | None = Field(None, description="Only before it.")
 
 
 class PageOf(BaseModel, Generic[T]):
