@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 
 from controller.rest.problems import MEDIA_TYPE
 from controller.rest.schemas import ProblemDocument
-from controller.rest.versions import UPDATES, VERSIONED
+from controller.rest.versions import UPDATES, versioned_at
 
 SCHEMA_REF: Final = "#/components/schemas/"
 DESCRIPTION: Final = """\
@@ -87,13 +87,14 @@ def _add_problem_schema(schemas: dict[str, Any]) -> None:
 
 def _add_versions(template: str, method: str, operation: dict[str, Any]) -> None:
     """Tell of `ETag` and `If-Match` where things have versions."""
-    collection, _, below = template.removeprefix("/v1/").partition("/")
-    if collection not in VERSIONED or not below.startswith("{"):
+    collection, _, thing = template.removeprefix("/v1/").partition("/")
+    _, slash, below = thing.partition("/")
+    if not thing.startswith("{") or versioned_at(collection, slash + below) is None:
         return
     if method.upper() in UPDATES:
         operation.setdefault("parameters", []).append(_IF_MATCH)
         operation["responses"] |= {str(k): v for k, v in problems(412).items()}
-    elif method == "get" and "/" not in below:
+    elif method == "get" and not slash:
         operation["responses"]["200"]["headers"] = {"ETag": _ETAG}
 
 

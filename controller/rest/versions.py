@@ -71,14 +71,7 @@ VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
             lambda registry, key: registry.vms.get(key),
             key_of=UUID,
             observed=frozenset(
-                {
-                    "host",
-                    "observed",
-                    "assignment_id",
-                    "assignment_state",
-                    "round",
-                    "waits_for_image",
-                }
+                {"host", "observed", "assignment_id", "assignment_state", "round"}
                 | {"generation", "last_error", "power", "deleted_at", "waits_for_image"}
             ),
         ),
@@ -87,6 +80,11 @@ VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
 
 #: Collections whose things are only made and ended, or set whole whatever they were.
 UNVERSIONED: Final = frozenset({"images", "label-ratios", "resources", "ssh-keys", "tokens"})
+
+
+def versioned_at(collection: str, below: str = "") -> Versioned | None:
+    """Return whose version a path is judged by: the thing's, but not for sessions beside it."""
+    return None if below.startswith("/console") else VERSIONED.get(collection)
 
 
 class Versions:
@@ -123,7 +121,7 @@ class Versions:
         self, found: re.Match[str] | None, given: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         wanted = tags(given)
-        versioned = VERSIONED.get(found[1]) if found is not None else None
+        versioned = versioned_at(found[1], found[3] or "") if found is not None else None
         if found is None or versioned is None or scope["method"] == "POST":
             raise HeaderError("If-Match", given, "nothing here: this has no version")
         key = _key(versioned, found[2])
