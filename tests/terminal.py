@@ -23,8 +23,10 @@ class Terminal:
         self._master, self._slave = os.openpty()
         self.before = self.settings()
         self.shown = b""
+        # As at a terminal, though the tests run in the background of a script.
+        hearing_ctrl_c = ["env", "--default-signal=INT"]
         self._process = subprocess.Popen(
-            [FUGA, *words],
+            [*hearing_ctrl_c, FUGA, *words],
             env=dict(env),
             stdin=self._slave,
             stdout=self._slave,

@@ -30,6 +30,7 @@ NEVER_MET = {
     "ClaimLostError",
     "SlotLoopPausedError",
     "HostCredentialError",
+    "AnotherMachineError",
     "SettingsError",
     "UnknownSettingError",
 }
