@@ -74,6 +74,8 @@ def record_report(
     if is_being_fenced(fence, now):
         _say(connection, host, _BEING_FENCED)  # nothing may begin there until it is over
         return True
+    if fence is not None and fence.fenced_at is not None and report.started_at <= fence.fenced_at:
+        return True  # what was released since would be taken for nobody's leftover
     lock_vms_on(connection, host.id)
     live = live_assignments(connection, host.id)
     if not is_same_machine(connection, host, report, live, now=now, actor=actor):

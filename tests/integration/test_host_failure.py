@@ -101,7 +101,7 @@ def test_vms_start_again_with_their_host_and_what_is_gone_from_it_is_told(
     lab.restore()
     eventually(lambda: [event.event for event in power_events(site)].count("start") >= 2)
     eventually(site.all_run)
-    assert set(domain_states(host.uri).values()) == {"running"}
+    eventually(lambda: set(domain_states(host.uri).values()) == {"running"})
 
     virsh(host.uri, "undefine", str(gone.id))
     virsh(host.uri, "destroy", str(gone.id))  # in this order it is gone at once
