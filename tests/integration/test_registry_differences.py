@@ -55,12 +55,8 @@ def look(
     **fields: Any,
 ) -> Host:
     """Let the monitor look at a host, after whatever happened before."""
-    report = replace(
-        a_report(*domains, **fields),
-        started_at=register.now(),
-        polled_at=register.now(),
-        machine_uuid=machine,
-    )
+    seen = a_report(*domains, started_at=register.now(), **fields)
+    report = replace(seen, machine_uuid=machine)
     return register.hosts.record_report(register.hosts.get(name).id, report)
 
 
