@@ -17,6 +17,8 @@ class MonitorSettings(SharedSettings):
         8, description="After it a look counts as missed and its child process is killed."
     )
     unreachable_after: PositiveInt = Field(
-        3, description="Misses in a row that make a host unreachable."
+        3,
+        description="Misses in a row that make a host unreachable; several monitors' looks at the "
+        "same time are one.",
     )
     down_after: PositiveInt = Field(10, description="Misses in a row that make a host down.")

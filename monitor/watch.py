@@ -20,6 +20,9 @@ log: Final = structlog.get_logger(__name__)
 #: Of the interval, when the next look begins. The rest is for the look itself,
 #: so that the report before it does not outgrow the interval meanwhile.
 _CADENCE: Final = 0.75
+#: Of the time between two looks of one monitor. Misses that are nearer to each other are
+#: of several monitors, and count once; the rest allows for looks that begin late.
+_APART: Final = 0.8
 
 
 class HostWatch:
@@ -98,6 +101,8 @@ class HostWatch:
                     str(error),
                     unreachable_after=self._settings.unreachable_after,
                     down_after=self._settings.down_after,
+                    started_at=started_at,
+                    apart_s=self._settings.poll_interval_s * _CADENCE * _APART,
                 )
                 self._metrics.look(MISSED)
                 bound.warning("look_missed", misses=host.missed_polls, error=str(error))

@@ -305,9 +305,14 @@ class Hosts:
         *,
         unreachable_after: int,
         down_after: int,
+        started_at: datetime | None = None,
+        apart_s: float = 0.0,
         actor: str = "monitor",
     ) -> Host:
-        """Write that a poll of a host failed; see `reports.record_miss`."""
+        """Write that a poll of a host, begun at ``started_at``, failed.
+
+        See `reports.record_miss`.
+        """
         with self._database.write() as connection:
             lock_hosts(connection, host_id)
             host = host_of(connection, host_id)
@@ -317,6 +322,8 @@ class Hosts:
                 error,
                 unreachable_after=unreachable_after,
                 down_after=down_after,
+                started_at=started_at,
+                apart_s=apart_s,
                 now=db_now(connection),
                 actor=actor,
             )

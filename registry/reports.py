@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -110,17 +110,31 @@ def record_miss(
     *,
     unreachable_after: int,
     down_after: int,
+    started_at: datetime | None,
+    apart_s: float,
     now: datetime,
     actor: str,
 ) -> None:
-    """Write that a poll failed. After so many in a row the host is unreachable, then down."""
+    """Write that a poll failed. After so many in a row the host is unreachable, then down.
+
+    Several monitors look at the same host. Of looks that began within ``apart_s``
+    of each other one is counted, whoever took them; one that began before the
+    host last answered another monitor is not.
+    """
     if host.admin == HostAdmin.RETIRED:
+        return
+    if started_at is not None and not _is_counted(connection, host, started_at, apart_s):
         return
     missed = host.missed_polls + 1
     connection.execute(
         update(hosts)
         .where(hosts.c.id == host.id)
-        .values(last_error=error, missed_polls=missed, returning_since=None)
+        .values(
+            last_error=error,
+            missed_polls=missed,
+            last_missed_at=started_at or now,
+            returning_since=None,
+        )
     )
     event = None
     if missed >= down_after:
@@ -131,6 +145,14 @@ def record_miss(
         after = _change_health(connection, host, event, error, now=now, actor=actor)
         if after == HostHealth.DOWN:
             _withdraw_reserved(connection, host, now=now, actor=actor)
+
+
+def _is_counted(connection: Connection, host: Host, began_at: datetime, apart_s: float) -> bool:
+    if host.last_polled_at is not None and began_at < host.last_polled_at:
+        return False
+    query = select(hosts.c.last_missed_at).where(hosts.c.id == host.id)
+    counted_at = connection.scalars(query).one()
+    return counted_at is None or began_at >= counted_at + timedelta(seconds=apart_s)
 
 
 def latest_reports(connection: Connection) -> Mapping[UUID, HostReport]:

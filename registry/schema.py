@@ -108,6 +108,7 @@ hosts = Table(
     Column("last_polled_at", UtcDateTime),
     Column("last_error", Text),
     Column("missed_polls", Integer, nullable=False, server_default="0"),
+    Column("last_missed_at", UtcDateTime),
     Column("failed_builds", Integer, nullable=False, server_default="0"),
     Column("held_back_until", UtcDateTime),
     Column("created_at", UtcDateTime, nullable=False),

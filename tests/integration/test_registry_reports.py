@@ -116,6 +116,46 @@ def test_missed_polls_make_a_host_unreachable_then_down_and_a_report_brings_it_b
     assert changes[1].reason == "timeout"
 
 
+def test_misses_of_several_monitors_count_as_those_of_one(register: Registry, host: Host) -> None:
+    begun = register.now() + timedelta(minutes=1)
+
+    def missed_after(seconds: float) -> int:
+        after = register.hosts.record_miss(
+            host.id,
+            "timeout",
+            unreachable_after=2,
+            down_after=9,
+            started_at=begun + timedelta(seconds=seconds),
+            apart_s=6,
+        )
+        return after.missed_polls
+
+    # Two monitors look every 7.5 s, a third one's look took so long that it is written late.
+    counted = [missed_after(seconds) for seconds in (0, 2, 7.5, 9.5, 5, 14.9, 17)]
+
+    assert counted == [1, 1, 2, 2, 2, 3, 3]
+    changes = register.events.list(kind="host_health", subject_id=str(host.id))
+    assert [event.to_state for event in changes] == ["up", "unreachable"]
+
+
+def test_a_miss_of_a_look_that_began_before_the_host_answered_another_monitor_is_not_counted(
+    register: Registry, host: Host
+) -> None:
+    answered = register.hosts.record_report(host.id, a_report())
+    assert answered.last_polled_at is not None
+
+    after = register.hosts.record_miss(
+        host.id,
+        "timeout",
+        unreachable_after=1,
+        down_after=9,
+        started_at=answered.last_polled_at - timedelta(seconds=8),
+        apart_s=6,
+    )
+
+    assert after == answered
+
+
 def test_a_report_that_arrives_late_changes_nothing(register: Registry, host: Host) -> None:
     before = register.hosts.record_report(host.id, a_report(vcpus=8))
 

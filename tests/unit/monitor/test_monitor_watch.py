@@ -79,7 +79,7 @@ class FakeRegistry:
         self.reports.append((host_id, report))
         return SimpleNamespace(health="up", missed_polls=0)
 
-    def record_miss(self, host_id: UUID, error: str, **_: int) -> Any:
+    def record_miss(self, host_id: UUID, error: str, **_: Any) -> Any:
         self.misses.append((host_id, error))
         return SimpleNamespace(health="enrolling", missed_polls=len(self.misses))
 
