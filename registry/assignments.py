@@ -20,7 +20,7 @@ from registry.engine import Database, retried
 from registry.errors import ClaimLostError
 from registry.events import assignment_row, event_row, record
 from registry.guest_access import access_of
-from registry.image_copies import image_on_host, lacks_image
+from registry.images_on_hosts import image_on_host, lacks_image
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     VM_OBSERVED_TRANSITIONS,

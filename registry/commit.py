@@ -23,9 +23,9 @@ from registry.avoidance import avoid
 from registry.bulk import chunks
 from registry.clock import db_now
 from registry.cluster import at_once, ever_placed, waiting_vms
-from registry.events import event_row, record
+from registry.events import assignment_row, record
 from registry.ids import uuid7
-from registry.image_copies import want_copies, without_room
+from registry.images_on_hosts import want_copies, without_room
 from registry.leases import CONTROL_LEASE, check_epoch
 from registry.lifecycle import FINISHED, AssignmentState
 from registry.locks import lock_vms
@@ -324,15 +324,15 @@ def _insert_assignments(
         placed = update(vms).where(vms.c.id.in_(some))
         connection.execute(placed.values(generation=vms.c.generation + 1))
     history = [
-        event_row(
+        assignment_row(
             now,
             ACTOR,
-            "assignment_state",
-            "assignment",
             row["id"],
+            vm_id=vm.id,
             tenant=vm.tenant,
             change=(None, AssignmentState.RESERVED),
-            data={"vm": str(vm.id), "host": names[host_id], "round": number},
+            host=names[host_id],
+            placed_by=number,
         )
         for row, (vm, host_id) in zip(rows, chosen, strict=True)
     ]

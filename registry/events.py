@@ -67,11 +67,13 @@ def assignment_row(
     vm_id: UUID,
     tenant: str,
     change: tuple[AssignmentState | None, AssignmentState],
-    event: AssignmentEvent | None,
+    event: AssignmentEvent | None = None,
     reason: str | None = None,
     host: str | None = None,
+    placed_by: int | None = None,
 ) -> dict[str, Any]:
-    """Return the row of an assignment whose state changed."""
+    """Return the row of an assignment whose state changed; ``placed_by`` is a round's number."""
+    told = {"vm": str(vm_id), "host": host, "round": placed_by}
     return event_row(
         now,
         actor,
@@ -82,7 +84,7 @@ def assignment_row(
         change=change,
         event=event,
         reason=reason,
-        data={"vm": str(vm_id)} | ({} if host is None else {"host": host}),
+        data={key: value for key, value in told.items() if value is not None},
     )
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from registry.addresses import free_addresses
 from registry.bulk import chunks
-from registry.events import event_row, record
+from registry.events import assignment_row, event_row, record
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     FENCE_TRANSITIONS,
@@ -144,17 +144,16 @@ def release_all(
     for row in rows:
         before, event = AssignmentState(row.state), AssignmentEvent.FENCED
         history.append(
-            event_row(
+            assignment_row(
                 now,
                 actor,
-                "assignment_state",
-                "assignment",
                 row.id,
+                vm_id=row.vm_id,
                 tenant=row.tenant,
                 change=(before, next_state(ASSIGNMENT_TRANSITIONS, before, event)),
                 event=event,
                 reason=reason,
-                data={"vm": str(row.vm_id), "host": host_name},
+                host=host_name,
             )
         )
         was = VmObserved(row.observed)

@@ -1,37 +1,31 @@
-"""Copies of images on hosts: wanted by rounds, brought there once, counted as disk in use.
+"""Copies of images in the hands of workers: brought to hosts, lost there, and removed.
 
-A copy is wanted from the commit of the first VM of its image on a host. A worker
-that claims it uploads to a volume whose name no other attempt uses, and only the
-name of an attempt that ended well is ever handed to a build: a volume that an
-attempt left half written is never taken for the image. Builds of VMs that wait for
-a copy are not sent to workers at all, so they hold no thread and no claim.
+A worker that claims a copy uploads to a volume whose name no other attempt uses, and
+only the name of an attempt that ended well is ever handed to a build: a volume that
+an attempt left half written is never taken for the image.
 
 Whoever changes a copy holds the lock of its host.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func, select, update
+from sqlalchemy import Connection, Row, delete, func, select, update
 
 from registry.access import HOST_COLUMNS, OUT_OF_REACH, to_access
-from registry.bulk import chunks, insert_if_absent
 from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.errors import ClaimLostError
 from registry.events import event_row, record
-from registry.ids import uuid7
 from registry.image_failures import give_up_builds
-from registry.images import disk_gib_of, to_image
+from registry.images import to_image
+from registry.images_on_hosts import COUNTED, count_disk
 from registry.lifecycle import COPY_TRANSITIONS, CopyEvent, CopyState, next_state
 from registry.locks import lock_hosts
 from registry.records import (
-    BuildImage,
     CopyClaim,
     CopyRemoval,
     Host,
@@ -39,13 +33,10 @@ from registry.records import (
     Image,
     Upload,
 )
-from registry.schema import hosts, image_copies, images, inventories, request_images
+from registry.schema import hosts, image_copies, images
 
 #: Attempts in a row that may end for a passing reason before a copy counts as failed.
 MAX_INTERRUPTIONS: Final = 5
-_DISK: Final = "disk_gib"
-#: Of the disk they are counted on nothing is left by the others.
-_COUNTED: Final = tuple(state.value for state in CopyState if state != CopyState.FAILED)
 _UNCLAIMED: Final[dict[str, Any]] = {
     "claim_token": None,
     "claim_owner": None,
@@ -191,7 +182,7 @@ class ImageCopies:
             row = _ours(connection, claim, CopyState.REMOVING)
             connection.execute(delete(image_copies).where(image_copies.c.id == row.id))
             if row.counted:
-                _count_disk(connection, row.host_id, -row.disk_gib)
+                count_disk(connection, row.host_id, -row.disk_gib)
             image = _image_of(connection, row)
             history = event_row(
                 db_now(connection),
@@ -210,162 +201,6 @@ class ImageCopies:
             row = _ours(connection, claim, CopyState.REMOVING)
             now = db_now(connection)
             _set(connection, row.id, sent_at=now, last_error=error or row.last_error, **_UNCLAIMED)
-
-
-# ---- rounds -------------------------------------------------------------------
-
-
-def without_room(
-    connection: Connection,
-    chosen: Sequence[tuple[Any, UUID]],
-    amounts: Mapping[UUID, Mapping[str, int]],
-) -> set[tuple[UUID, UUID]]:
-    """Return which (image, host) pairs a round may not bring about: their host's disk is too full.
-
-    A copy takes disk beside the VMs that rest on it. Policies do not count it,
-    since most hosts have it already; so it is checked here, with the hosts locked.
-    """
-    missing = _not_counted(connection, _pairs(chosen))
-    if not missing:
-        return set()
-    planned: defaultdict[UUID, int] = defaultdict(int)
-    for vm, host_id in chosen:
-        planned[host_id] += amounts[vm.vm_type_id].get(_DISK, 0)
-    extra: defaultdict[UUID, int] = defaultdict(int)
-    for (_, host_id), gib in missing.items():
-        extra[host_id] += gib
-    full = set()
-    for some in chunks(sorted(extra)):
-        query = select(inventories).where(
-            inventories.c.host_id.in_(some), inventories.c.resource == _DISK
-        )
-        for row in connection.execute(query):
-            offered = (row.override if row.override is not None else row.detected) or 0
-            offered -= row.reserved + row.foreign_amount + extra[row.host_id]
-            capacity = max(0, offered * row.ratio_thousandths // 1000)
-            if row.committed + planned[row.host_id] > capacity:
-                full.add(row.host_id)
-    return {(image_id, host_id) for image_id, host_id in missing if host_id in full}
-
-
-def want_copies(
-    connection: Connection, chosen: Sequence[tuple[Any, UUID]], *, now: datetime, actor: str
-) -> None:
-    """Have the images of these (VM, host) pairs brought to their hosts, unless they are there."""
-    history: list[dict[str, Any]] = []
-    missing = _not_counted(connection, _pairs(chosen))
-    for (image_id, host_id), gib in sorted(missing.items(), key=lambda each: each[0][::-1]):
-        made = insert_if_absent(
-            connection,
-            image_copies,
-            id=uuid7(),
-            host_id=host_id,
-            image_id=image_id,
-            state=CopyState.ABSENT.value,
-            disk_gib=gib,
-            created_at=now,
-        )
-        before: CopyState | None = None
-        if not made:
-            before = CopyState.FAILED
-            connection.execute(
-                update(image_copies)
-                .where(image_copies.c.host_id == host_id, image_copies.c.image_id == image_id)
-                .values(
-                    state=next_state(COPY_TRANSITIONS, before, CopyEvent.WANTED).value,
-                    interruptions=0,
-                    sent_at=None,
-                )
-            )
-        _count_disk(connection, host_id, gib)
-        history.append(
-            event_row(
-                now,
-                actor,
-                "image_copy_state",
-                "image",
-                image_id,
-                change=(before, CopyState.ABSENT),
-                event=CopyEvent.WANTED,
-                data={"host": str(host_id)},
-            )
-        )
-    record(connection, history)
-
-
-def _pairs(chosen: Iterable[tuple[Any, UUID]]) -> set[tuple[UUID, UUID]]:
-    return {(vm.image_id, host_id) for vm, host_id in chosen if vm.image_id is not None}
-
-
-def _not_counted(
-    connection: Connection, pairs: Collection[tuple[UUID, UUID]]
-) -> dict[tuple[UUID, UUID], int]:
-    """Return those pairs whose copy takes no disk yet, and what it will take."""
-    missing = set(pairs)
-    for some in chunks(sorted({host_id for _, host_id in pairs})):
-        query = select(image_copies.c.image_id, image_copies.c.host_id).where(
-            image_copies.c.host_id.in_(some), image_copies.c.state.in_(_COUNTED)
-        )
-        missing -= {(row.image_id, row.host_id) for row in connection.execute(query)}
-    sizes: dict[UUID, int] = {}
-    for some in chunks(sorted({image_id for image_id, _ in missing})):
-        known = select(images.c.id, images.c.size_bytes).where(images.c.id.in_(some))
-        sizes |= {row.id: disk_gib_of(row.size_bytes) for row in connection.execute(known)}
-    return {(image_id, host_id): sizes[image_id] for image_id, host_id in missing}
-
-
-# ---- builds -------------------------------------------------------------------
-
-
-def lacks_image(host_id: ColumnElement[Any], request_id: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition: the request has an image that is not on the host."""
-    # Two levels down nothing is correlated unasked: a copy on any host would do.
-    there = (
-        select(image_copies.c.id)
-        .where(
-            image_copies.c.image_id == request_images.c.image_id,
-            image_copies.c.host_id == host_id,
-            image_copies.c.state == CopyState.PRESENT.value,
-        )
-        .correlate_except(image_copies)
-    )
-    return (
-        select(request_images.c.request_id)
-        .where(request_images.c.request_id == request_id, ~there.exists())
-        .exists()
-    )
-
-
-def image_on_host(connection: Connection, request_id: UUID, host_id: UUID) -> BuildImage | None:
-    """Return the image of a request as it lies on a host; None: it has none."""
-    row = connection.execute(
-        select(images, image_copies.c.volume)
-        .join(request_images, request_images.c.image_id == images.c.id)
-        .join(
-            image_copies,
-            and_(image_copies.c.image_id == images.c.id, image_copies.c.host_id == host_id),
-        )
-        .where(request_images.c.request_id == request_id)
-    ).one_or_none()
-    if row is None:
-        return None
-    return BuildImage(
-        reference=to_image(row).reference,
-        format=row.format,
-        seed_kind=row.seed_kind,
-        volume=row.volume,
-    )
-
-
-# ---- reports ------------------------------------------------------------------
-
-
-def disk_of_copies(connection: Connection, host_id: UUID) -> int:
-    """Return what copies of images take of a host's disk, in GiB."""
-    query = select(func.coalesce(func.sum(image_copies.c.disk_gib), 0)).where(
-        image_copies.c.host_id == host_id, image_copies.c.state.in_(_COUNTED)
-    )
-    return int(connection.execute(query).scalar_one())
 
 
 def note_missing(
@@ -405,7 +240,7 @@ def note_missing(
 _SELECT: Final = (
     select(
         image_copies,
-        image_copies.c.state.in_(_COUNTED).label("counted"),
+        image_copies.c.state.in_(COUNTED).label("counted"),
         *(column for column in HOST_COLUMNS if column.key != "host_id"),
     )
     .select_from(image_copies)
@@ -510,7 +345,7 @@ def _give_up(connection: Connection, row: Row[Any], error: str, now: datetime) -
         last_error=error,
         uploaded_bytes=0,
     )
-    _count_disk(connection, row.host_id, -row.disk_gib)
+    count_disk(connection, row.host_id, -row.disk_gib)
     give_up_builds(
         connection,
         row.host_id,
@@ -547,13 +382,3 @@ def _record(
 
 def _set(connection: Connection, key: UUID, **values: Any) -> None:
     connection.execute(update(image_copies).where(image_copies.c.id == key).values(**values))
-
-
-def _count_disk(connection: Connection, host_id: UUID, gib: int) -> None:
-    """Have a host offer so much less disk for VMs; `reports` sets the same sum anew."""
-    amount = inventories.c.foreign_amount + gib
-    connection.execute(
-        update(inventories)
-        .where(inventories.c.host_id == host_id, inventories.c.resource == _DISK)
-        .values(foreign_amount=case((amount > 0, amount), else_=0))
-    )

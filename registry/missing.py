@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, update
 
-from registry.events import event_row, record
+from registry.events import assignment_row, record
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     AssignmentEvent,
@@ -44,17 +44,16 @@ def clear_missing(
         )
         connection.execute(update(vms).where(vms.c.id == row.vm_id).values(last_error=reason))
         history.append(
-            event_row(
+            assignment_row(
                 now,
                 actor,
-                "assignment_state",
-                "assignment",
                 row.id,
+                vm_id=row.vm_id,
                 tenant=row.tenant,
                 change=(before, after),
                 event=event,
                 reason=reason,
-                data={"vm": str(row.vm_id), "host": host.name},
+                host=host.name,
             )
         )
     record(connection, history)

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, Row, insert, select, update
 from registry.drift import Drift, find_drift, note_leftovers, note_strangers
 from registry.events import assignment_row, event_row, record
 from registry.fences import change_fence, fence_row, is_being_fenced
-from registry.image_copies import disk_of_copies, note_missing
+from registry.image_copies import note_missing
+from registry.images_on_hosts import disk_of_copies
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     HOST_HEALTH_TRANSITIONS,

@@ -12,8 +12,8 @@ from registry.access import HOST_COLUMNS, OUT_OF_REACH, to_access
 from registry.console_states import forget_silent
 from registry.events import event_row, record
 from registry.fencing import FENCE_HOST, due_fences
-from registry.image_copies import lacks_image
 from registry.image_imports import due_imports
+from registry.images_on_hosts import lacks_image
 from registry.lifecycle import AssignmentState, CopyState, HostAdmin, VmObserved
 from registry.power_steps import due_power
 from registry.records import Due, Leftover
