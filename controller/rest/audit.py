@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from controller.rest.auth import READING
 from controller.rest.limits import address_of
 from controller.rest.paths import PROTECTED_PREFIX, is_protected
-from registry import REFUSED, AuditedCall, Registry, RegistryError, audited
+from registry import AuditedCall, Registry, RegistryError, audited
 
 MAX_PATH: Final = 500
 MAX_SUBJECT: Final = 64
@@ -24,8 +24,10 @@ TOO_MANY: Final = 429
 #: Of calls that are refused because there are too many, one gets a row in so long.
 TOLD_EVERY_S: Final = 60.0
 MAX_KEYS: Final = 10_000
-#: Each key that is pressed at a console. That it was opened is in the audit, and refusals are.
+#: Each key that is pressed at a console. That it was opened is in the audit.
 TYPING: Final = re.compile(r"/v1/vms/[^/]+/console/sessions/[^/]+/input/[^/]+")
+#: How typing ends while a session goes on: typed, or the console does not take more now.
+TYPED: Final = frozenset({200, 409})
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +55,7 @@ class AuditTrail:
         async def finish(status: int | None) -> None:
             nonlocal finished
             finished = True
-            if typing and status not in REFUSED:
+            if typing and status in TYPED:
                 return
             _complete(call, scope)
             # A context of its own: what the call's writes rest on is not for this one.

@@ -164,14 +164,23 @@ def test_a_tenant_types_on_its_console_and_reads_the_answer(api: Api, vm: str):
     assert base64.b64encode(b"hello").decode() not in str(audited)
 
 
-def test_a_key_that_may_not_be_pressed_is_in_the_audit(api: Api, vm: str):
-    path = f"/v1/vms/{vm}/console/sessions/{uuid.uuid4()}/input/1"
+def test_keys_that_are_refused_are_in_the_audit(api: Api, vm: str):
+    tenant = served_to(api, api.tenant_a, queue=Attaching(api.registry))
+    other = served_to(api, api.tenant_b)
     stranger = a_client(create_app(api.registry), token="not-a-token")
+    sessions = f"/v1/vms/{vm}/console/sessions"
+    path = f"{sessions}/{tenant.post(sessions, json={}).json()['id']}"
+    assert tenant.delete(path).status_code == 204
 
-    the_problem(stranger.put(path, json=typed(b"x")), 401, "unauthorized")
+    the_problem(stranger.put(f"{path}/input/1", json=typed(b"x")), 401, "unauthorized")
+    the_problem(other.put(f"{path}/input/1", json=typed(b"x")), 404, "not_found")
+    the_problem(tenant.put(f"{path}/input/0", json=typed(b"x")), 422, "invalid")
+    # A key that was under way when the console was let go is part of the session that was.
+    the_problem(tenant.put(f"{path}/input/1", json=typed(b"x")), 409, "conflict")
 
-    [refused] = api.operator.get("/v1/audit", params={"refused": "true"}).json()["items"]
-    assert (refused["method"], refused["status"]) == ("PUT", 401)
+    audited = api.operator.get("/v1/audit", params={"method": "PUT"}).json()["items"]
+    assert [each["status"] for each in audited] == [422, 404, 401]  # the latest first
+    assert [each["tenant"] for each in audited] == ["a", "b", None]
 
 
 def test_a_console_is_held_by_one_until_another_takes_it(api: Api, vm: str):
