@@ -12,6 +12,7 @@ mechanisms   divisible mechanisms beside DRF on one pool
 psdsf        PS-DSF to a residual of Theorem 1, beside DRFH and the published procedure
 hierarchies  MCH beside H-DRF on binary trees, and a plot
 registry     the register center on SQLite and on PostgreSQL
+api          requests accepted a second by two processes, beside a bare endpoint
 simulate     events per second of the simulator, beside a plain event loop
 properties   which properties of fairness hold, by search for counter-examples
 
@@ -42,6 +43,7 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     "psdsf": ("psdsf", ["--quick"], []),
     "hierarchies": ("hierarchies", ["--jobs", "64,128,256"], ["--jobs", "64,128,256,512,1024"]),
     "registry": ("registry", ["--vms", "3000", "--hosts", "300", "--repeats", "2"], []),
+    "api": ("api", [], ["--before", "0,5000,50000", "--connections", "8,32,128"]),
     "simulate": (
         "simulate",
         ["--requests", "2000"],

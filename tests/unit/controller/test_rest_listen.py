@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import pytest
@@ -13,6 +14,28 @@ from controller.rest.server import listen_on
 def test_it_listens_on_a_free_port():
     with listen_on("127.0.0.1:0") as listener:
         assert listener.getsockname()[1] > 0
+
+
+async def no_delay_of_a_connection(listener: socket.socket) -> int:
+    """What asyncio, below the server, makes of one that comes in."""
+    accepted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def note(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = writer.get_extra_info("socket")
+        accepted.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async with await asyncio.start_server(note, sock=listener):
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        no_delay = await accepted
+        writer.close()
+        await writer.wait_closed()
+        return no_delay
+
+
+def test_answers_do_not_wait_for_more_to_send():
+    with listen_on("127.0.0.1:0") as listener:
+        assert asyncio.run(no_delay_of_a_connection(listener))
 
 
 def test_an_address_in_use_is_said_with_what_to_do():

@@ -1,0 +1,251 @@
+"""Print how many requests for VMs two API processes accept in a second, and how long one waits.
+
+    python -m benchmarks.api [--seconds 5] [--before 0,5000] [--connections 8,32]
+
+Two processes of `fuga api` on a PostgreSQL of their own (fsync on), and callers who share
+the same processors: each connection asks for a VM with an Idempotency-Key of its own, waits
+for the answer, and asks again. Beside it, in the same run and by the same callers, a bare
+endpoint of the same framework in two processes: it reads the same body by the same model
+and answers 201, and there is nobody to know, nothing to write and nothing to log. ``of
+bare`` is the ratio of requests a second. Growth shows in the rows: more connections, and
+more requests in the register center before. ``ms of CPU`` is the processor time of all
+that takes part, PostgreSQL and callers included, for one request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from fastapi import FastAPI
+
+from controller.rest.schemas import RequestInput
+from controller.rest.server import listen_on
+from registry import Registry, upgrade
+from tests.chaos.processes import Managed, fuga_command, inherited
+from tests.ports import a_quiet_port
+from tests.postgres import DURABLE, postgres_server, why_not
+from tests.register import add_request, add_tenant, add_vm_type
+
+PROCESSES: Final = 2
+TENANTS: Final = ("a", "b", "c", "d")
+#: What two processes should accept at least: a second, and of the bare endpoint.
+TARGET_PER_S: Final = 250
+TARGET_OF_BARE: Final = 0.4
+BODY: Final = json.dumps({"vm_type": "small", "count": 1}).encode()
+READY: Final = "api_started"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the callers saw."""
+
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    cpu_ms: float
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    arguments.add_argument("--before", default="0,5000", help="requests that are there before")
+    arguments.add_argument("--connections", default="8,32", help="callers at a time")
+    arguments.add_argument("--bare", type=int, help=argparse.SUPPRESS)  # serve it at this port
+    given = arguments.parse_args(argv)
+    if given.bare is not None:
+        serve_bare(given.bare)
+        return
+    if reason := why_not():
+        print(f"not here: {reason}")
+        return
+    connections = [int(number) for number in given.connections.split(",")]
+    print(
+        f"{PROCESSES} processes, {given.seconds:g} s each; at least {TARGET_PER_S}/s"
+        f" and {TARGET_OF_BARE} of bare are wanted"
+    )
+    print(
+        f"{'endpoint':<12}{'before':>9}{'callers':>9}{'per second':>12}{'of bare':>9}"
+        f"{'p50 ms':>9}{'p99 ms':>9}{'ms of CPU':>11}"
+    )
+    bare: dict[int, float] = {}
+    with tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder:
+        with bare_served(Path(folder)) as ports:
+            for callers in connections:
+                seen = measured(ports, ["-"], callers, given.seconds)
+                bare[callers] = seen.per_s
+                show("bare", 0, callers, seen, None)
+        for before in (int(number) for number in given.before.split(",")):
+            with fuga_served(Path(folder), before) as (ports, tokens):
+                for callers in connections:
+                    seen = measured(ports, tokens, callers, given.seconds)
+                    show("fuga api", before, callers, seen, seen.per_s / bare[callers])
+
+
+def show(name: str, before: int, callers: int, seen: Measured, of_bare: float | None) -> None:
+    ratio = "-" if of_bare is None else f"{of_bare:.2f}"
+    print(
+        f"{name:<12}{before:>9,}{callers:>9}{seen.per_s:>12,.0f}{ratio:>9}"
+        f"{seen.p50_ms:>9.1f}{seen.p99_ms:>9.1f}{seen.cpu_ms:>11.2f}",
+        flush=True,
+    )
+
+
+def serve_bare(port: int) -> None:
+    """Serve the endpoint to compare with, until killed."""
+    app = FastAPI(docs_url=None, redoc_url=None)
+
+    @app.post("/v1/requests", status_code=201)
+    def ask_for_vms(body: RequestInput) -> dict[str, str]:
+        return {"id": str(uuid.uuid4()), "vm_type": body.vm_type}
+
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off")
+    listener = listen_on(f"127.0.0.1:{port}")
+    print(READY, flush=True)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+@contextmanager
+def bare_served(folder: Path) -> Iterator[list[int]]:
+    """Serve it in as many processes as the API; gives their ports."""
+    ports = [a_quiet_port() for _ in range(PROCESSES)]
+    processes = [
+        Managed(
+            f"bare-{port}",
+            [sys.executable, "-m", "benchmarks.api", "--bare", str(port)],
+            folder / f"bare-{port}.log",
+            env=inherited(),
+            ready=READY,
+        )
+        for port in ports
+    ]
+    with _running(processes):
+        yield ports
+
+
+@contextmanager
+def fuga_served(folder: Path, before: int) -> Iterator[tuple[list[int], list[str]]]:
+    """Serve the API with so many requests already there; gives ports and tenants' tokens."""
+    with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
+        upgrade(url)
+        registry = Registry.connect(url)
+        add_vm_type(registry)
+        tokens = []
+        for tenant in TENANTS:
+            add_tenant(registry, tenant)
+            _, secret = registry.tokens.create("tenant", tenant, f"bench-{tenant}", actor="cli")
+            tokens.append(secret)
+        for number in range(before):
+            add_request(registry, tenant=TENANTS[number % len(TENANTS)])
+        registry.close()
+        ports = [a_quiet_port() for _ in range(PROCESSES)]
+        env = {
+            **inherited(),
+            "FUGA_STATE_DIR": str(folder),
+            "FUGA_DATABASE_URL": url,
+            "FUGA_RATE_LIMIT_PER_S": "0",  # four tenants ask as often as hundreds would
+            "FUGA_METRICS_LISTEN": "127.0.0.1:0",
+        }
+        processes = [
+            Managed(
+                f"api-{port}",
+                fuga_command("api"),
+                folder / f"api-{port}.log",
+                env={**env, "FUGA_LISTEN": f"127.0.0.1:{port}"},
+                ready=READY,
+            )
+            for port in ports
+        ]
+        with _running(processes):
+            yield ports, tokens
+
+
+@contextmanager
+def _running(processes: Sequence[Managed]) -> Iterator[None]:
+    try:
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.wait_until_ready()
+        yield
+    finally:
+        for process in processes:
+            process.close()
+
+
+def measured(ports: Sequence[int], tokens: Sequence[str], callers: int, seconds: float) -> Measured:
+    """Let so many callers ask for so long, after a short while that does not count."""
+    asyncio.run(_ask(ports, tokens, callers, min(1.0, seconds / 5)))
+    cpu = _machine_cpu_s()
+    started = time.perf_counter()
+    times = asyncio.run(_ask(ports, tokens, callers, seconds))
+    took = time.perf_counter() - started
+    cpu = _machine_cpu_s() - cpu
+    centiles = statistics.quantiles(times, n=100)
+    return Measured(
+        per_s=len(times) / took,
+        p50_ms=centiles[49] * 1e3,
+        p99_ms=centiles[98] * 1e3,
+        cpu_ms=cpu / len(times) * 1e3,
+    )
+
+
+async def _ask(
+    ports: Sequence[int], tokens: Sequence[str], callers: int, seconds: float
+) -> list[float]:
+    until = time.perf_counter() + seconds
+    each = (
+        _caller(ports[number % len(ports)], tokens[number % len(tokens)], until)
+        for number in range(callers)
+    )
+    return [took for times in await asyncio.gather(*each) for took in times]
+
+
+async def _caller(port: int, token: str, until: float) -> list[float]:
+    """Ask again and again on one connection; return what each answer took."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = (
+        f"POST /v1/requests HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\nIdempotency-Key: "
+    ).encode()
+    times = []
+    while (started := time.perf_counter()) < until:
+        writer.write(head + uuid.uuid4().hex.encode() + b"\r\n\r\n" + BODY)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        length = next(
+            int(line.partition(b":")[2])
+            for line in answer.split(b"\r\n")
+            if line.lower().startswith(b"content-length:")
+        )
+        body = await reader.readexactly(length)
+        if b" 201 " not in answer.partition(b"\r\n")[0]:
+            raise RuntimeError(f"not accepted: {answer.decode()}{body.decode()}")
+        times.append(time.perf_counter() - started)
+    writer.close()
+    await writer.wait_closed()
+    return times
+
+
+def _machine_cpu_s() -> float:
+    """Return what all processors worked so far, in seconds."""
+    user, nice, system = Path("/proc/stat").read_text().split()[1:4]
+    return (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()
