@@ -1,0 +1,147 @@
+"""What each phase of a round takes: by the clock, and of the processor in every process of it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Engine, event
+
+from controller.policy_process import Decision, Ideal, PolicyProcess
+from registry import ClusterView, CommittedRound, Lease, Registry, RoundCommit, RoundSummary
+
+T = TypeVar("T")
+PHASES: Final = ("read", "solve", "check", "bound", "commit", "record")
+#: Statements of a commit that write what was decided and why, not what is so.
+_RECORD: Final = re.compile(
+    r"\s*(INSERT INTO (rounds|round_inputs|events)\b|UPDATE requests SET waiting)"
+)
+
+
+@dataclass(slots=True)
+class Taken:
+    """Seconds of a phase."""
+
+    clock: float = 0.0
+    ours: float = 0.0  #: of the processor, in the control centre and its policy's process
+    database: float = 0.0  #: of the processor, in PostgreSQL
+
+    @property
+    def processor(self) -> float:
+        return self.ours + self.database
+
+
+@dataclass
+class Meter:
+    """Adds what passes to the phase that is on."""
+
+    postmaster: int
+    taken: dict[str, Taken] = field(default_factory=lambda: defaultdict(Taken))
+    _phase: str | None = None
+    _last: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def switch(self, phase: str | None) -> str | None:
+        """Begin a phase, which ends the one before; return that."""
+        now = (time.perf_counter(), _ours(), _of_children(self.postmaster))
+        before = self._phase
+        if before is not None:
+            taken = self.taken[before]
+            taken.clock += now[0] - self._last[0]
+            taken.ours += now[1] - self._last[1]
+            taken.database += now[2] - self._last[2]
+        self._phase, self._last = phase, now
+        return before
+
+    @contextmanager
+    def measuring(self, phase: str) -> Iterator[None]:
+        """Measure this block, which begins in a phase: a commit's record apart from it."""
+        stack: list[str | None] = []
+
+        def before(_: Any, __: Any, statement: str, *___: Any) -> None:
+            stack.append(self.switch("record") if _RECORD.match(statement) else None)
+
+        def after(*_: Any) -> None:
+            previous = stack.pop()
+            if previous is not None:
+                self.switch(previous)
+
+        event.listen(Engine, "before_cursor_execute", before)
+        event.listen(Engine, "after_cursor_execute", after)
+        self.taken.clear()
+        self.switch(phase)
+        try:
+            yield
+        finally:
+            self.switch(None)
+            event.remove(Engine, "before_cursor_execute", before)
+            event.remove(Engine, "after_cursor_execute", after)
+
+
+@dataclass(frozen=True)
+class MeteredStore:
+    """The register center as a round sees it; tells the meter where the round is.
+
+    What comes between is counted too: rows to arrays with the read, the
+    encoding of inputs and the reasons of who waits with the record.
+    """
+
+    registry: Registry
+    meter: Meter
+
+    def read_cluster(self, lease: Lease) -> ClusterView:
+        self.meter.switch("read")
+        return self.registry.rounds.read_cluster(lease)
+
+    def last(self) -> RoundSummary | None:
+        self.meter.switch("record")
+        return self.registry.rounds.last()
+
+    def commit_round(self, commit: RoundCommit) -> CommittedRound:
+        return self._then("commit", lambda: self.registry.rounds.commit_round(commit), "record")
+
+    def _then(self, phase: str, work: Callable[[], T], after: str) -> T:
+        self.meter.switch(phase)
+        done = work()
+        self.meter.switch(after)
+        return done
+
+
+@dataclass(frozen=True)
+class MeteredDecider:
+    """The policy's process; tells the meter likewise."""
+
+    process: PolicyProcess
+    meter: Meter
+
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+        self.meter.switch("solve")
+        decision = self.process.decide(data, policy=policy, deadline_s=deadline_s)
+        self.meter.switch("check")
+        return decision
+
+    def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
+        self.meter.switch("bound")
+        ideal = self.process.ideal(data, resource=resource, deadline_s=deadline_s)
+        self.meter.switch("record")
+        return ideal
+
+
+def _ours() -> float:
+    return time.process_time() + _of_children("self")
+
+
+def _of_children(parent: int | str) -> float:
+    """Return the seconds of the processor that the children of a process, still there, have had."""
+    task = Path(f"/proc/{parent}").resolve()
+    nanoseconds = 0
+    for child in (task / "task" / task.name / "children").read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            for thread in Path(f"/proc/{child}/task").iterdir():
+                nanoseconds += int((thread / "schedstat").read_text().split()[0])
+    return nanoseconds / 1e9
