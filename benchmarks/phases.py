@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -41,14 +42,22 @@ class Taken:
 class Meter:
     """Adds what passes to the phase that is on."""
 
-    postmaster: int
+    postmaster: InitVar[int]
     taken: dict[str, Taken] = field(default_factory=lambda: defaultdict(Taken))
     _phase: str | None = None
     _last: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
+    def __post_init__(self, postmaster: int) -> None:
+        self._policy = _Children(os.getpid())
+        self._database = _Children(postmaster)
+
     def switch(self, phase: str | None) -> str | None:
         """Begin a phase, which ends the one before; return that."""
-        now = (time.perf_counter(), _ours(), _of_children(self.postmaster))
+        now = (
+            time.perf_counter(),
+            time.process_time() + self._policy.seconds(),
+            self._database.seconds(),
+        )
         before = self._phase
         if before is not None:
             taken = self.taken[before]
@@ -132,16 +141,27 @@ class MeteredDecider:
         return ideal
 
 
-def _ours() -> float:
-    return time.process_time() + _of_children("self")
+class _Children:
+    """The processes that a process started: what they have had of the processor.
 
+    Those that end take what they had with them, so it is added up as it grows.
+    """
 
-def _of_children(parent: int | str) -> float:
-    """Return the seconds of the processor that the children of a process, still there, have had."""
-    task = Path(f"/proc/{parent}").resolve()
-    nanoseconds = 0
-    for child in (task / "task" / task.name / "children").read_text().split():
-        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-            for thread in Path(f"/proc/{child}/task").iterdir():
-                nanoseconds += int((thread / "schedstat").read_text().split()[0])
-    return nanoseconds / 1e9
+    def __init__(self, parent: int) -> None:
+        self._parent = Path(f"/proc/{parent}/task/{parent}/children")
+        self._had: dict[str, int] = {}
+        self._seconds = 0.0
+
+    def seconds(self) -> float:
+        """Return the seconds of the processor since the first look."""
+        now: dict[str, int] = {}
+        for child in self._parent.read_text().split():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+                now[child] = sum(
+                    int((thread / "schedstat").read_text().split()[0])
+                    for thread in Path(f"/proc/{child}/task").iterdir()
+                )
+        grown = (ns - self._had.get(child, 0) for child, ns in now.items())
+        self._seconds += sum(max(0, each) for each in grown) / 1e9
+        self._had = now
+        return self._seconds
