@@ -29,12 +29,14 @@ class Dispatcher:
         *,
         interval_s: float,
         resend_after_s: float,
+        build_timeout_s: float,
         on_sent: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._registry = registry
         self._queue = queue
         self._interval_s = interval_s
         self._resend_after_s = resend_after_s
+        self._build_timeout_s = build_timeout_s
         self._on_sent = on_sent
         self._nudged = threading.Event()
 
@@ -53,6 +55,9 @@ class Dispatcher:
             self._on_sent(task.task)
         if due:
             log.debug("swept", sent=len(due))
+        overdue = self._registry.assignments.end_overdue(self._build_timeout_s)
+        if overdue:
+            log.warning("builds_overdue", assignments=[str(key) for key in overdue])
         return len(due)
 
     def run(self, stop: threading.Event) -> None:

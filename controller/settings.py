@@ -52,6 +52,11 @@ class ControllerSettings(SharedSettings):
     resend_after_s: PositiveFloat = Field(
         10, description="A task that nobody picked up is sent again after this long."
     )
+    build_timeout_s: PositiveFloat = Field(
+        600,
+        description="After it a VM that is not started is given up on its host and, once proven "
+        "absent there, decided again.",
+    )
     seed: NonNegativeInt | None = Field(
         None, description="Of every round; by default each round is seeded by its slot's start."
     )

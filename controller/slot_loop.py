@@ -193,6 +193,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         CeleryQueue(settings, resend_after_s=settings.resend_after_s),
         interval_s=settings.sweep_interval_s,
         resend_after_s=settings.resend_after_s,
+        build_timeout_s=settings.build_timeout_s,
         on_sent=slot_metrics.sent,
     )
     purger = Purger(

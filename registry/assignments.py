@@ -6,6 +6,7 @@ another token, so every later call of the former owner finds that it lost.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -32,6 +33,7 @@ from registry.lifecycle import (
     next_state,
 )
 from registry.locks import has_one_writer, lock_hosts, lock_vms
+from registry.overdue import is_overdue, overdue_builds
 from registry.power import drop_power
 from registry.progress import recompute
 from registry.records import Build, Claim, Due, Leftover, Removal
@@ -120,6 +122,8 @@ class Assignments:
                 return None
             after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
             claim = _take(connection, row, state=after, owner=owner, now=now, lease_s=lease_s)
+            if before == AssignmentState.RESERVED:
+                _set(connection, row.id, build_began_at=now)
             _record(connection, row, after, event, now=now, actor=owner)
             # Of its type: the overhead that the assignment holds is not the guest's.
             amounts = connection.execute(
@@ -215,17 +219,61 @@ class Assignments:
             if (transient and attempts < MAX_ATTEMPTS) or settled:
                 _set(connection, row.id, sent_at=now, **values)
                 return
-            event = AssignmentEvent.FAILED
-            after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
+            after = next_state(ASSIGNMENT_TRANSITIONS, before, AssignmentEvent.FAILED)
             if after == before:  # a removal goes on, later
                 _set(connection, row.id, sent_at=now, **values)
                 return
-            _set(connection, row.id, state=after.value, sent_at=None, **values)
-            _record(connection, row, after, event, now=now, actor=row.claim_owner, reason=error)
-            _avoid(connection, row, now, build_avoid_s)
-            recompute(
-                connection, [row.request_id], now=now, actor=row.claim_owner, reason="build failed"
+            _quarantine(
+                connection,
+                row,
+                values,
+                now=now,
+                actor=row.claim_owner,
+                reason=error,
+                build_avoid_s=build_avoid_s,
             )
+
+    @retried
+    def end_overdue(
+        self,
+        build_timeout_s: float,
+        *,
+        actor: str = "control",
+        build_avoid_s: float = BUILD_AVOID_S,
+    ) -> tuple[UUID, ...]:
+        """End builds that began longer ago and started no domain; return which.
+
+        Whoever is at one loses it, and finds out with the next step. It ends as any
+        build that failed: quarantined, until its domain is proven absent.
+        """
+        with self._database.write() as connection:
+            found = overdue_builds(connection, build_timeout_s, now=db_now(connection))
+            if not found:
+                return ()
+            lock_hosts(connection, *{row.host_id for row in found})
+            lock_vms(connection, vms.c.id.in_([row.vm_id for row in found]))
+            now = db_now(connection)
+            reason = f"its build took longer than {build_timeout_s:g} s"
+            ended = []
+            for key in sorted(row.id for row in found):
+                row = connection.execute(_SELECT.where(assignments.c.id == key)).one_or_none()
+                if row is None or not is_overdue(row, build_timeout_s, now):
+                    continue
+                connection.execute(
+                    update(vms).where(vms.c.id == row.vm_id).values(last_error=reason)
+                )
+                values = {"attempts": row.attempts + 1, "last_error": reason, **_UNCLAIMED}
+                _quarantine(
+                    connection,
+                    row,
+                    values,
+                    now=now,
+                    actor=actor,
+                    reason=reason,
+                    build_avoid_s=build_avoid_s,
+                )
+                ended.append(row.id)
+        return tuple(ended)
 
     # ---- removing -----------------------------------------------------------
 
@@ -415,6 +463,25 @@ def _observe(
         data={"host": row.host_name, "assignment": str(row.id)},
     )
     record(connection, [history])
+
+
+def _quarantine(
+    connection: Connection,
+    row: Row[Any],
+    values: Mapping[str, Any],
+    *,
+    now: datetime,
+    actor: str,
+    reason: str,
+    build_avoid_s: float,
+) -> None:
+    """Write that a build failed for good, with ``values`` of its assignment."""
+    event = AssignmentEvent.FAILED
+    after = next_state(ASSIGNMENT_TRANSITIONS, AssignmentState(row.state), event)
+    _set(connection, row.id, state=after.value, sent_at=None, **values)
+    _record(connection, row, after, event, now=now, actor=actor, reason=reason)
+    _avoid(connection, row, now, build_avoid_s)
+    recompute(connection, [row.request_id], now=now, actor=actor, reason="build failed")
 
 
 def _avoid(connection: Connection, row: Row[Any], now: datetime, build_avoid_s: float) -> None:

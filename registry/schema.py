@@ -638,6 +638,7 @@ assignments = Table(
     Column("last_error", Text),
     Column("sent_at", UtcDateTime),
     Column("created_at", UtcDateTime, nullable=False),
+    Column("build_began_at", UtcDateTime),
     Column("activated_at", UtcDateTime),
     Column("released_at", UtcDateTime),
     _one_of("state", AssignmentState),

@@ -53,6 +53,9 @@ class Clock:
     def hold_back_ends(self) -> None:
         self._shift("hosts", "held_back_until", 10_000)
 
+    def builds_last(self) -> None:
+        self._shift("assignments", "build_began_at", 1000)
+
     def avoiding_ends(self) -> None:
         self._shift("build_failures", "avoid_until", 10_000)
 
@@ -272,6 +275,64 @@ def test_a_failed_build_keeps_its_capacity_until_its_absence_is_proven(
     again = place(register, request, register.hosts.get("h1"), 1, lease)
     assert claimed(register, again.assignment_ids[0]).generation == 2
     assert register.check() == []
+
+
+def test_a_build_that_takes_too_long_is_ended_and_decided_again_elsewhere(
+    register: Registry, assignments: tuple[UUID, ...], clock: Clock
+) -> None:
+    build = claimed(register, assignments[0])
+    assert register.assignments.end_overdue(900) == ()
+    clock.builds_last()
+    younger = claimed(register, assignments[1])
+
+    assert register.assignments.end_overdue(900) == (assignments[0],)
+
+    assert state_of(register, assignments[0]) == AssignmentState.QUARANTINED
+    assert state_of(register, assignments[1]) == AssignmentState.CREATING
+    with pytest.raises(ClaimLostError, match="nobody has it, and it is quarantined"):
+        register.assignments.extend(build.claim, 60)
+    register.assignments.extend(younger.claim, 60)
+    [told] = [
+        event
+        for event in register.events.list(subject_id=str(assignments[0]))
+        if event.to_state == "quarantined"
+    ]
+    assert (told.actor, told.reason) == ("control", "its build took longer than 900 s")
+    assert register.vms.get(build.vm_id).last_error == told.reason
+    lease = take_lease(register)
+    assert register.rounds.read_cluster(lease).requests == ()  # its absence is not proven
+    assert (DELETE, assignments[0]) in [(due.task, due.id) for due in register.assignments.due()]
+    removal = register.assignments.claim_removal(assignments[0], "w2", 60)
+    assert removal is not None
+    register.assignments.release(removal.claim)
+    view = register.rounds.read_cluster(lease)
+    assert (view.requests[0].count, view.requests[0].avoid) == (1, (build.host.id,))
+    assert not view.hosts[0].accepts  # held back
+    assert register.check() == []
+
+
+def test_the_time_of_a_build_goes_on_whoever_takes_it_up_again(
+    register: Registry, assignments: tuple[UUID, ...], clock: Clock
+) -> None:
+    build = claimed(register, assignments[0])
+    register.assignments.fail(build.claim, "no answer", transient=True)
+    clock.builds_last()
+    claimed(register, assignments[0], "w2")
+
+    assert register.assignments.end_overdue(900) == (assignments[0],)
+    assert register.assignments.end_overdue(900) == ()
+
+
+def test_what_is_started_or_not_begun_is_no_overdue_build(
+    register: Registry, assignments: tuple[UUID, ...], clock: Clock
+) -> None:
+    started = claimed(register, assignments[0])
+    register.assignments.activate(started.claim)
+    deleted = claimed(register, assignments[1])
+    delete_vm_of(register, deleted)
+    clock.builds_last()
+
+    assert register.assignments.end_overdue(0.001) == ()
 
 
 def test_a_host_that_fails_builds_is_held_back_longer_each_time(

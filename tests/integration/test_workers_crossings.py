@@ -17,6 +17,7 @@ from tests.integration.workers_world import (
     World,
     eventually,
 )
+from tests.raw_sql import RawSql
 from workers import builds, removals
 from workers.context import Outcome
 
@@ -230,6 +231,25 @@ def test_a_worker_that_wakes_after_its_vm_was_built_anew_leaves_that_one_alone(
     assert outcome == Outcome.CLAIM_LOST
     # The first attempt may have been started, paused, before it was removed.
     world.assert_runs_once(second[0], starts=2 if (step, when) == ("start_paused", "after") else 1)
+
+
+@pytest.mark.parametrize("step", STEPS_BEFORE_ACTIVE)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_build_that_is_ended_as_too_long_around_a_step_leaves_nothing(
+    world: World, raw: RawSql, step: str, when: str
+) -> None:
+    assignment_id = world.request()
+
+    def end() -> None:
+        raw.run(f"UPDATE assignments SET build_began_at = {raw.before('now', '1000 seconds')}")
+        assert world.registry.assignments.end_overdue(900) == (assignment_id,)
+        assert world.committed()["vcpus"] == 1
+
+    getattr(world.host, when)(step, end)
+
+    assert builds.create(assignment_id, world.worker()) == Outcome.CLAIM_LOST
+
+    world.assert_nothing_is_left(assignment_id)
 
 
 @pytest.mark.parametrize("step", STEPS_BEFORE_ACTIVE)

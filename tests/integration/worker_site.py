@@ -28,6 +28,7 @@ from registry import (
     upgrade,
 )
 from registry.settings import SharedSettings, celery_config
+from tests.raw_sql import raw_sql
 from tests.register import add_request, add_tenant, add_vm_type, place
 
 LEASE_S = 2.0
@@ -143,6 +144,21 @@ class Site:
         """Send what is due, as the control centre does."""
         for due in self.registry.assignments.due(resend_after_s=1):
             self._app.send_task(due.task, args=[str(due.id)])
+
+    def let_builds_last(self, seconds: int) -> None:
+        """Let every build have begun so long ago."""
+        with raw_sql(self.settings.resolved_database_url()) as raw:
+            began_at = raw.before("now", f"{seconds} seconds")
+            raw.run(f"UPDATE assignments SET build_began_at = {began_at}")
+
+    def committed(self, host: LabHost) -> int:
+        """Return how many vCPUs a host's assignments hold."""
+        [vcpus] = [
+            each.committed
+            for each in self.registry.hosts.get(host.name).inventories
+            if each.resource == "vcpus"
+        ]
+        return vcpus
 
     def vms(self) -> list[Vm]:
         return list(self.registry.vms.list(limit=500).items)
