@@ -33,6 +33,7 @@ from controller.cli import (
     vm_groups,
 )
 from controller.cli.errors import CliError, at_the_prompt
+from controller.cli.reproduce import reproduce_command
 from controller.cli.session import AsOption, Common, OutputOption, UrlOption
 from controller.cli.simulate import simulate_command
 from controller.cli.solve import solve_command
@@ -82,6 +83,7 @@ app.command(rich_help_panel=_LOOK)(rounds.replay)
 app.command(rich_help_panel=_LOOK)(rounds.events)
 app.command("solve", rich_help_panel=_LOOK)(solve_command)
 app.command("simulate", rich_help_panel=_LOOK)(simulate_command)
+app.command("reproduce", rich_help_panel=_LOOK)(reproduce_command)
 app.command(rich_help_panel=_MANAGE)(pause.pause)
 app.command(rich_help_panel=_MANAGE)(pause.resume)
 app.add_typer(hosts.app, rich_help_panel=_MANAGE)

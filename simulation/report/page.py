@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any, Final
 
 from simulation.report.data import one_of_each, runs_in
 from simulation.report.plots import Plot, plots_of
+from simulation.report.saving import file_name, save_plot
 from simulation.report.style import Palette
 from simulation.summary import MEASURES
 
@@ -190,13 +189,7 @@ def _about_plots(comparison: Mapping[str, Any]) -> str:
 
 
 def _plot_section(plot: Plot, folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"[^\w.-]", "_", plot.name)
-    buffer = io.StringIO()
-    plot.figure.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = buffer.getvalue()
-    (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
-    plot.figure.savefig(folder / f"{name}.png", dpi=150, metadata={"Software": None})
+    svg, name = save_plot(plot, folder), file_name(plot)
     inline = svg[svg.index("<svg") :].replace(
         "<svg ", f'<svg role="img" aria-label="{escape(plot.title)}" ', 1
     )

@@ -1,0 +1,26 @@
+"""Tables and figures of the papers, computed anew and judged beside what is printed."""
+
+from simulation.reproduction.catalog import EVERYTHING, ITEMS, items_named
+from simulation.reproduction.model import Item, Outcome, Setup, Verdict
+from simulation.reproduction.running import (
+    DOCUMENT,
+    Finished,
+    run_item,
+    run_items,
+    summary_of,
+)
+
+__all__ = [
+    "DOCUMENT",
+    "EVERYTHING",
+    "ITEMS",
+    "Finished",
+    "Item",
+    "Outcome",
+    "Setup",
+    "Verdict",
+    "items_named",
+    "run_item",
+    "run_items",
+    "summary_of",
+]

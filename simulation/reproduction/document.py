@@ -1,0 +1,112 @@
+"""What was reproduced, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from simulation.reproduction.model import Paper
+
+_HEAD: Final = """\
+# Reproduction
+
+Tables and figures of the papers, computed by the mechanisms, policies and the simulator of this
+repository, beside what the papers print. This page is written by the command that computes them:
+
+```console
+{command}
+```
+
+`fuga reproduce --list` names them all; `fuga reproduce NAME` runs one. Data (CSV), plot (SVG, PNG)
+and verdict (JSON) of each are in a folder of its name.
+
+A figure **agrees** when every number is as near to the paper's as was set beforehand, and all that
+the paper says of the figure holds; it **agrees in direction** when all that is said holds but a
+number is further off, or no number of the paper is at hand; else it **differs**. Worked examples,
+which nothing excuses, are marked exact: if one of them is off, the command ends with status 1.
+"""
+
+
+def document_of(items: Sequence[Mapping[str, Any]], command: Sequence[str]) -> str:
+    """Return the page about items, as `running.told_of` tells them, and how it was made."""
+    parts = [_HEAD.format(command=f"$ {' '.join(command)}"), _overview(items)]
+    for paper, theirs in groupby(items, key=lambda item: item["paper"]):
+        parts.append(f"## {Paper(paper).name.replace('PSDSF', 'PS-DSF')}\n\n{paper}.")
+        parts += [_section(item) for item in theirs]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _overview(items: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
+    for item in items:
+        near = sum(each["agrees"] for each in item["numbers"])
+        held = sum(each["holds"] for each in item["statements"])
+        rows.append(
+            (
+                f"[`{item['name']}`](#{item['name']})",
+                item["shows"],
+                item["verdict"],
+                f"{near} of {len(item['numbers'])}" if item["numbers"] else "–",
+                f"{held} of {len(item['statements'])}" if item["statements"] else "–",
+            )
+        )
+    return _table(("item", "what it shows", "verdict", "numbers near", "statements held"), rows)
+
+
+def _section(item: Mapping[str, Any]) -> str:
+    parts = [
+        f"### {item['name']}",
+        f"{item['place']}: {item['shows']}. Verdict: **{item['verdict']}**.",
+    ]
+    if item["instead"]:
+        parts.append(f"Instead of inputs that are not public: {item['instead']}.")
+    if item["numbers"]:
+        parts.append(
+            _table(
+                ("number", "paper", "ours", "difference", "within", ""),
+                [
+                    (
+                        f"{each['what']}{_unit(each['unit'])}",
+                        _number(each["paper"]),
+                        _number(each["ours"]),
+                        _number(each["difference"], signed=True),
+                        _number(each["within"]),
+                        _mark(each),
+                    )
+                    for each in item["numbers"]
+                ],
+            )
+        )
+    if item["statements"]:
+        parts.append(
+            "\n".join(
+                f"- {'Holds' if each['holds'] else 'Does not hold'}: {each['says']}. "
+                f"Ours: {each['found']}."
+                for each in item["statements"]
+            )
+        )
+    if item["why"]:
+        parts.append(f"Why: {item['why']}")
+    return "\n\n".join(parts)
+
+
+def _mark(number: Mapping[str, Any]) -> str:
+    agrees = "agrees" if number["agrees"] else "**differs**"
+    return f"exact, {agrees}" if number["exact"] else agrees
+
+
+def _unit(unit: str) -> str:
+    return f" ({unit})" if unit else ""
+
+
+def _number(value: float, *, signed: bool = False) -> str:
+    if signed and abs(value) < 1e-9:
+        return "0"
+    text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"+{text}" if signed and value > 0 else text
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

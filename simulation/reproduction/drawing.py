@@ -1,0 +1,88 @@
+"""Plots of reproduced figures: bars of shares, and lines over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simulation.report.plots import Plot
+from simulation.report.style import Palette, new_figure
+
+Line = tuple[npt.ArrayLike, npt.ArrayLike]
+
+
+def bars(
+    title: str,
+    reading: str,
+    groups: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    *,
+    over: str,
+    unit: str,
+) -> Callable[[], Plot]:
+    """Return what draws groups of bars, one of each series in every group."""
+
+    def draw() -> Plot:
+        figure, (axis,) = new_figure()
+        palette = Palette([(name, name) for name in series])
+        width = 0.8 / len(series)
+        at = np.arange(len(groups), dtype=np.float64)
+        for place, (name, values) in enumerate(series.items()):
+            axis.bar(
+                at + place * width, values, width=width, color=palette.colour(name), label=name
+            )
+        axis.set_xticks(at + 0.4 - width / 2, groups)
+        axis.set_xlabel(over)
+        axis.set_ylabel(unit)
+        _legend(axis, len(series))
+        return Plot("plot", title, reading, figure)
+
+    return draw
+
+
+def lines(
+    title: str,
+    reading: str,
+    panels: Mapping[str, Mapping[str, Line]],
+    *,
+    over: str,
+    steps: bool = False,
+    marks: bool = False,
+    logarithmic: bool = False,
+) -> Callable[[], Plot]:
+    """Return what draws one panel below the other; a panel's name is its axis with its unit."""
+
+    def draw() -> Plot:
+        figure, axes = new_figure(height=0.8 + 2.3 * len(panels), rows=len(panels))
+        names = dict.fromkeys(name for panel in panels.values() for name in panel)
+        palette = Palette([(name, name) for name in names])
+        for axis, (unit, panel) in zip(axes, panels.items(), strict=True):
+            for name, (x, y) in panel.items():
+                more: dict[str, Any] = {"drawstyle": "steps-post"} if steps else {}
+                axis.plot(x, y, **palette.line(name), **more, marker="o" if marks else None)
+            axis.set_ylabel(unit)
+            if logarithmic:
+                axis.set_xscale("log")
+                axis.set_yscale("log")
+            else:
+                axis.set_ylim(bottom=0)
+            _legend(axis, len(panel))
+        axes[-1].set_xlabel(over)
+        return Plot("plot", title, reading, figure)
+
+    return draw
+
+
+def _legend(axis: Any, names: int) -> None:
+    """Tell the colours above the axis, where no line is."""
+    axis.legend(
+        frameon=False,
+        fontsize=8,
+        ncols=min(names, 6),
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        borderaxespad=0.2,
+    )

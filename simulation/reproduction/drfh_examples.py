@@ -1,0 +1,209 @@
+"""DRFH, Fig. 1 to 4: why one pool is not many servers, and what equal global shares do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from placement import DivisibleProblem, Division
+from placement.mechanisms.levels import shapes
+from simulation.reproduction.drawing import bars
+from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Table
+from simulation.reproduction.problems import a_problem, a_round, divided, placed, vms_of
+
+_RESOURCES: Final = ("cpu", "memory")
+#: Fig. 1: CPUs and GB of two servers; Ghodsi et al. have the same 9 CPUs and 18 GB in one.
+_FIG_1_SERVERS: Final = ((1, 14), (8, 4))
+_FIG_1_DEMANDS: Final = ((1, 4), (3, 1))
+#: Fig. 2: two servers, and the tasks of two users.
+_SERVERS: Final = ((2.0, 12.0), (12.0, 2.0))
+_DEMANDS: Final = ((0.2, 1.0), (1.0, 0.2))
+#: The same in whole units, five to one.
+_UNITS: Final = 5
+
+
+def _two_servers() -> DivisibleProblem:
+    return a_problem(_RESOURCES, _SERVERS, _DEMANDS)
+
+
+def _fig1(setup: Setup) -> Outcome:
+    del setup  # small enough for every run
+    pool = divided("drf", a_problem(_RESOURCES, [(9, 18)], _FIG_1_DEMANDS))
+    snapshot = a_round(_RESOURCES, np.array(_FIG_1_SERVERS), _FIG_1_DEMANDS[:1], 10)
+    fitting = float(vms_of(snapshot, placed("best_fit_drfh", snapshot)).sum())
+    numbers = (
+        _exact("tasks of user 1 when all is one pool", 3, pool.totals[0]),
+        _exact("tasks of user 2 when all is one pool", 2, pool.totals[1]),
+        _exact("tasks of user 1 that fit on the two servers, alone there", 2, fitting),
+    )
+    return Outcome(
+        numbers=numbers,
+        tables=(_table(numbers),),
+        draw=bars(
+            "Tasks of user 1 in a pool, and on servers",
+            "The pool promises a task that no server has room for.",
+            ("share of the pool by DRF", "alone on the servers"),
+            {"tasks of user 1": (float(pool.totals[0]), fitting)},
+            over="9 CPUs and 18 GB (as one, as two servers)",
+            unit="tasks (number)",
+        ),
+    )
+
+
+def _fig2(setup: Setup) -> Outcome:
+    del setup
+    problem = _two_servers()
+    shape, unit = shapes(problem.demand, problem.pool)
+    share = problem.capacity / problem.pool
+    numbers = (
+        _exact("part of all CPUs on server 1", 1 / 7, share[0, 0], "of the pool"),
+        _exact("part of all memory on server 1", 6 / 7, share[0, 1], "of the pool"),
+        _exact("dominant demand of user 1", 1 / 14, unit[0], "of the pool"),
+        _exact("dominant demand of user 2", 1 / 14, unit[1], "of the pool"),
+        _exact("CPU demand of user 1, normalised", 1 / 5, shape[0, 0], ""),
+        _exact("memory demand of user 1, normalised", 1, shape[0, 1], ""),
+        _exact("CPU demand of user 2, normalised", 1, shape[1, 0], ""),
+        _exact("memory demand of user 2, normalised", 1 / 5, shape[1, 1], ""),
+    )
+    return Outcome(
+        numbers=numbers,
+        tables=(_table(numbers),),
+        draw=bars(
+            "Two servers that two users share",
+            "Each server has most of what one of the users wants most.",
+            ("server 1", "server 2"),
+            {name: (100 * share[:, r]).tolist() for r, name in enumerate(_RESOURCES)},
+            over="server (number)",
+            unit="capacity (% of the pool)",
+        ),
+    )
+
+
+def _fig3(setup: Setup) -> Outcome:
+    del setup
+    problem = _two_servers()
+    division = divided("per_server_drf", problem)
+    numbers = (*_tasks(division, ((5, 1), (1, 5))), *_shares(division, 3 / 7))
+    return _two_users(
+        problem,
+        division,
+        numbers,
+        "DRF on each server by itself",
+        "Either user has the same share, and much of both servers is left over.",
+    )
+
+
+def _fig4(setup: Setup) -> Outcome:
+    del setup
+    problem = _two_servers()
+    division = divided("drfh", problem)
+    whole = a_round(
+        _RESOURCES,
+        np.array(_SERVERS, dtype=np.int64) * _UNITS,
+        [[round(_UNITS * part) for part in row] for row in _DEMANDS],
+        50,
+    )
+    given = vms_of(whole, placed("best_fit_drfh", whole))
+    numbers = (
+        *_tasks(division, ((10, 0), (0, 10))),
+        *_shares(division, 5 / 7),
+        _exact("whole tasks of user 1 by Best-Fit", 10, float(given[0].sum())),
+        _exact("whole tasks of user 2 by Best-Fit", 10, float(given[1].sum())),
+    )
+    return _two_users(
+        problem,
+        division,
+        numbers,
+        "DRFH: each server to the user whom it suits",
+        "Shares are as equal as in Fig. 3 and two thirds larger.",
+    )
+
+
+def _two_users(
+    problem: DivisibleProblem,
+    division: Division,
+    numbers: tuple[Number, ...],
+    title: str,
+    reading: str,
+) -> Outcome:
+    use = np.einsum("nk,nr->nkr", division.tasks, problem.demand) / problem.capacity
+    places = [f"server {k + 1}, {name}" for k in range(2) for name in _RESOURCES]
+    return Outcome(
+        numbers=numbers,
+        tables=(
+            _table(numbers),
+            Table(
+                name="tasks",
+                columns=("user", "server", "tasks"),
+                rows=[(i + 1, k + 1, float(division.tasks[i, k])) for i in (0, 1) for k in (0, 1)],
+            ),
+        ),
+        draw=bars(
+            title,
+            reading,
+            places,
+            {f"user {user + 1}": (100 * use[user]).ravel().tolist() for user in (0, 1)},
+            over="server and resource (name)",
+            unit="in use (% of the server)",
+        ),
+    )
+
+
+def _tasks(division: Division, expected: tuple[tuple[int, ...], ...]) -> tuple[Number, ...]:
+    return tuple(
+        _exact(f"tasks of user {i + 1} on server {k + 1}", tasks, division.tasks[i, k])
+        for i, row in enumerate(expected)
+        for k, tasks in enumerate(row)
+    )
+
+
+def _shares(division: Division, expected: float) -> tuple[Number, ...]:
+    return tuple(
+        _exact(f"global dominant share of user {i + 1}", expected, share, "of the pool")
+        for i, share in enumerate(division.details["dominant_shares"])
+    )
+
+
+def _exact(what: str, paper: float, ours: float, unit: str = "tasks") -> Number:
+    return Number(what=what, paper=paper, ours=float(ours), unit=unit, within=1e-6, exact=True)
+
+
+def _table(numbers: tuple[Number, ...]) -> Table:
+    return Table(
+        name="numbers",
+        columns=("what", "paper", "ours", "unit"),
+        rows=[(each.what, each.paper, each.ours, each.unit) for each in numbers],
+    )
+
+
+ITEMS: Final = (
+    Item(
+        name="drfh-fig1",
+        paper=Paper.DRFH,
+        place="Fig. 1",
+        shows="DRF on the sum of all servers promises tasks that fit on none of them",
+        run=_fig1,
+    ),
+    Item(
+        name="drfh-fig2",
+        paper=Paper.DRFH,
+        place="Fig. 2",
+        shows="two servers and two users: shares, dominant and normalised demands",
+        run=_fig2,
+    ),
+    Item(
+        name="drfh-fig3",
+        paper=Paper.DRFH,
+        place="Fig. 3",
+        shows="the naive extension, DRF on each server, on the example of Fig. 2",
+        run=_fig3,
+    ),
+    Item(
+        name="drfh-fig4",
+        paper=Paper.DRFH,
+        place="Fig. 4",
+        shows="DRFH on the example of Fig. 2, divisible and by Best-Fit in whole tasks",
+        run=_fig4,
+    ),
+)

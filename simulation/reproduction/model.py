@@ -1,0 +1,135 @@
+"""What a table or figure of a paper says, what we found, and how far the two are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar
+
+from simulation.report.plots import Plot
+
+Cell: TypeAlias = str | float | int | None
+Made = TypeVar("Made")
+
+
+class Paper(StrEnum):
+    """A paper that reports results, as items cite it."""
+
+    FUGA = (
+        "X. Xu, H. Yu, A Game Theory Approach to Fair and Efficient Resource Allocation in Cloud "
+        "Computing, Mathematical Problems in Engineering, 2014"
+    )
+    DRFH = (
+        "W. Wang, B. Li, B. Liang, Dominant Resource Fairness in Cloud Computing Systems with "
+        "Heterogeneous Servers, INFOCOM 2014 (and IEEE TPDS 2015)"
+    )
+    PSDSF = (
+        "J. Khamse-Ashari, I. Lambadaris, G. Kesidis, B. Urgaonkar, Y. Zhao, Per-Server "
+        "Dominant-Share Fairness (PS-DSF), 2016"
+    )
+    MCH = (
+        "Low Complexity Hierarchical Scheduling for Diverse Datacenter Jobs, IEEE Communications "
+        "Letters, 2019"
+    )
+
+
+class Verdict(StrEnum):
+    """How a figure compares."""
+
+    AGREES = "agrees"  #: all its numbers, and all that it says
+    DIRECTION = "agrees in direction"  #: all that it says, not all numbers, or it has none
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number of the paper beside the one that was computed."""
+
+    what: str
+    paper: float
+    ours: float
+    unit: str
+    within: float  #: how far apart they may be, set before either was looked at
+    exact: bool = False  #: there is no excuse for another: nothing in it was measured or replaced
+
+    @property
+    def agrees(self) -> bool:
+        """Whether ours is near enough."""
+        return abs(self.ours - self.paper) <= self.within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What the paper says of its figure without a number, and whether it holds of ours."""
+
+    says: str
+    found: str  #: the numbers that it was judged by
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Columns of data behind a figure, with units in their names."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of an item."""
+
+    numbers: tuple[Number, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    tables: tuple[Table, ...] = ()
+    draw: Callable[[], Plot]  #: called when the plot is wanted: matplotlib is slow to import
+    why: str = ""  #: why numbers or statements may differ, told where they do
+
+    @property
+    def verdict(self) -> Verdict:
+        """The one word."""
+        if not all(each.holds for each in self.statements):
+            return Verdict.DIFFERS
+        if all(each.agrees for each in self.numbers):
+            return Verdict.AGREES if self.numbers else Verdict.DIRECTION
+        return Verdict.DIRECTION if self.statements else Verdict.DIFFERS
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a number that must agree exactly does not."""
+        return any(each.exact and not each.agrees for each in self.numbers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """How a run was asked for, and what items share: figures of one simulation run it once."""
+
+    quick: bool = False
+    seed: int = 0
+    tell: Callable[[float], None] = lambda _: None  #: told which part of an item is done
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def shared(self, key: str, make: Callable[[], Made]) -> Made:
+        """Return what was made under a key, made now if it was not."""
+        if key not in self.made:
+            self.made[key] = make()
+        found: Made = self.made[key]
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A table or figure that reports a result."""
+
+    name: str  #: as in `fuga reproduce NAME`
+    paper: Paper
+    place: str  #: in the paper, as "Fig. 5"
+    shows: str
+    run: Callable[[Setup], Outcome]
+    instead: str = ""  #: what stands in for inputs that are not public
+    is_timed: bool = False  #: measures this machine: no two runs are the same
+
+
+Items: TypeAlias = Mapping[str, Item]

@@ -1,0 +1,104 @@
+"""Servers and users of worked examples, as mechanisms and policies see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from placement import (
+    Allocation,
+    DivisibleProblem,
+    Division,
+    IntArray,
+    Snapshot,
+    TenantTree,
+    check_allocation,
+    check_division,
+    decide,
+    mechanism_by_name,
+    policy_by_name,
+)
+
+Rows = Sequence[Sequence[float]]
+
+
+def a_problem(
+    resources: tuple[str, ...],
+    servers: Rows,
+    demands: Rows,
+    *,
+    weight: Sequence[float] | None = None,
+    eligible: Sequence[Sequence[int]] | None = None,
+    speed: Rows | None = None,
+    count: Sequence[float] | None = None,
+    tree: TenantTree | None = None,
+) -> DivisibleProblem:
+    """Return servers (or classes of them, whole) and users of a task each, unbounded by default."""
+    capacity = np.array(servers, dtype=np.float64)
+    demand = np.array(demands, dtype=np.float64)
+    shape = (len(demand), len(capacity))
+    return DivisibleProblem(
+        resources=resources,
+        capacity=capacity,
+        free=capacity.copy(),
+        hosts=np.ones(shape[1], dtype=np.int64),
+        demand=demand,
+        speed=np.ones(shape) if speed is None else np.array(speed, dtype=np.float64),
+        eligible=np.ones(shape, dtype=np.bool_) if eligible is None else np.array(eligible) > 0,
+        count=np.full(shape[0], np.inf) if count is None else np.array(count, dtype=np.float64),
+        weight=np.ones(shape[0]) if weight is None else np.array(weight, dtype=np.float64),
+        held=np.zeros_like(demand),
+        tree=tree,
+    )
+
+
+def divided(name: str, problem: DivisibleProblem, **parameters: object) -> Division:
+    """Return what a mechanism answers, checked by independent code."""
+    division = mechanism_by_name(name, parameters).divide(problem, np.random.default_rng(0))
+    check_division(problem, division)
+    return division
+
+
+def a_round(
+    resources: tuple[str, ...],
+    servers: IntArray,
+    demands: Sequence[Sequence[int]],
+    count: int | Sequence[int],
+    tenant: Sequence[int] | None = None,
+) -> Snapshot:
+    """Return empty hosts, and requests in order; by default each of a tenant of its own."""
+    capacity, demand = np.array(servers, dtype=np.int64), np.array(demands, dtype=np.int64)
+    requests = len(demand)
+    asking = np.arange(requests) if tenant is None else np.array(tenant, dtype=np.int64)
+    tenants = int(asking.max(initial=-1)) + 1
+    return Snapshot(
+        resources=resources,
+        capacity=capacity,
+        free=capacity.copy(),
+        host_class=np.zeros(len(capacity), dtype=np.int64),
+        eligible=np.ones((requests, 1), dtype=np.bool_),
+        demand=demand,
+        count=np.broadcast_to(np.array(count, dtype=np.int64), (requests,)).copy(),
+        min_count=np.ones(requests, dtype=np.int64),
+        tenant=asking,
+        age=np.zeros(requests, dtype=np.int64),
+        weight=np.ones(tenants),
+        held=np.zeros((tenants, len(resources)), dtype=np.int64),
+    )
+
+
+def placed(name: str, snapshot: Snapshot, *, seed: int = 0, **parameters: object) -> Allocation:
+    """Return what a policy places, decided as rounds are and checked by independent code."""
+    policy = policy_by_name(name, parameters)
+    allocation = decide(snapshot, policy, seed=seed, budget_units=None)
+    check_allocation(snapshot, allocation)
+    return allocation
+
+
+def vms_of(snapshot: Snapshot, allocation: Allocation) -> IntArray:
+    """Return VMs by request and host, shape (Q, H)."""
+    vms = np.zeros((len(snapshot.count), len(snapshot.capacity)), dtype=np.int64)
+    requests, hosts, counts = allocation.placed.T
+    vms[requests, hosts] = counts
+    return vms

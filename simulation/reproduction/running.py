@@ -1,0 +1,123 @@
+"""Items run one after the other, each with its data, plot and verdict in a folder of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from simulation.report.saving import save_plot
+from simulation.reproduction.document import document_of
+from simulation.reproduction.model import Item, Outcome, Setup, Table, Verdict
+
+VERDICT: Final = "verdict.json"
+SUMMARY: Final = "summary.json"
+DOCUMENT: Final = "reproduction.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What came of an item, in JSON values, and how long it took."""
+
+    told: Mapping[str, Any]
+    seconds: float
+    is_wrong: bool
+
+
+def run_item(item: Item, setup: Setup, folder: Path) -> Finished:
+    """Run an item and write its files to a folder."""
+    started = time.perf_counter()
+    outcome = item.run(setup)
+    folder.mkdir(parents=True, exist_ok=True)
+    for table in outcome.tables:
+        _write_table(table, folder / f"{table.name}.csv")
+    save_plot(outcome.draw(), folder)
+    told = told_of(item, outcome, setup)
+    (folder / VERDICT).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    return Finished(told=told, seconds=time.perf_counter() - started, is_wrong=outcome.is_wrong)
+
+
+def run_items(
+    items: Sequence[Item],
+    setup: Setup,
+    out: Path,
+    *,
+    command: Sequence[str],
+    begins: Callable[[Item], Callable[[float], None]],
+    ended: Callable[[Finished], None],
+) -> list[Finished]:
+    """Run items in order, and write what they say together whenever one has ended.
+
+    Parameters
+    ----------
+    command : sequence of str
+        What somebody typed for this, told in the page.
+    begins : callable
+        Told which item begins; what it returns is told which part of it is done.
+    """
+    finished: list[Finished] = []
+    for item in items:
+        finished.append(run_item(item, replace(setup, tell=begins(item)), out / item.name))
+        ended(finished[-1])
+        summary = summary_of(finished, setup)
+        (out / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        page = document_of([each.told for each in finished], command)
+        (out / DOCUMENT).write_text(page, "utf-8")
+    return finished
+
+
+def summary_of(finished: Sequence[Finished], setup: Setup) -> dict[str, Any]:
+    """Return what all items said, in JSON values."""
+    verdicts = [each.told["verdict"] for each in finished]
+    return {
+        "quick": setup.quick,
+        "seed": setup.seed,
+        "verdicts": {each.value: verdicts.count(each.value) for each in Verdict},
+        "wrong": [each.told["name"] for each in finished if each.is_wrong],
+        "items": [{**each.told, "seconds": each.seconds} for each in finished],
+    }
+
+
+def told_of(item: Item, outcome: Outcome, setup: Setup) -> dict[str, Any]:
+    """Return an item and its outcome in JSON values."""
+    verdict = outcome.verdict
+    return {
+        "name": item.name,
+        "paper": item.paper.value,
+        "place": item.place,
+        "shows": item.shows,
+        "instead": item.instead,
+        "timed": item.is_timed,
+        "quick": setup.quick,
+        "seed": setup.seed,
+        "verdict": verdict.value,
+        "numbers": [
+            {
+                "what": each.what,
+                "paper": each.paper,
+                "ours": each.ours,
+                "difference": each.ours - each.paper,
+                "unit": each.unit,
+                "within": each.within,
+                "exact": each.exact,
+                "agrees": each.agrees,
+            }
+            for each in outcome.numbers
+        ],
+        "statements": [
+            {"says": each.says, "found": each.found, "holds": each.holds}
+            for each in outcome.statements
+        ],
+        "why": "" if verdict is Verdict.AGREES else outcome.why,
+    }
+
+
+def _write_table(table: Table, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table.columns)
+        writer.writerows(table.rows)

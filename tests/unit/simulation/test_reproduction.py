@@ -1,0 +1,182 @@
+"""Tables and figures of the papers: what they find, how they are judged, what they write."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from simulation.errors import InputError
+from simulation.reproduction import ITEMS, Finished, Outcome, Setup, Verdict, items_named, run_items
+from simulation.reproduction.model import Number, Statement
+from simulation.reproduction.running import SUMMARY, VERDICT
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reproduction.md"
+#: Items that nothing excuses: every number of theirs is a worked example.
+WORKED = (
+    "fuga-fig2",
+    "drfh-fig1",
+    "drfh-fig2",
+    "drfh-fig3",
+    "drfh-fig4",
+    "psdsf-fig1",
+    "psdsf-fig2",
+    "psdsf-fig4",
+    "psdsf-table3",
+    "psdsf-table4",
+    "psdsf-fig6",
+    "mch-fig4",
+)
+
+
+def all_quick(out: Path) -> list[Finished]:
+    return run_items(
+        items_named(["all"]),
+        Setup(quick=True),
+        out,
+        command=["fuga", "reproduce", "all", "--quick"],
+        begins=lambda item: lambda part: None,
+        ended=lambda each: None,
+    )
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Finished]]:
+    out = tmp_path_factory.mktemp("quick")
+    return out, {each.told["name"]: each for each in all_quick(out)}
+
+
+def a_number(ours: float, **changes: object) -> Number:
+    told = {"what": "x", "paper": 1.0, "unit": "", "within": 0.1, "exact": False}
+    return Number(ours=ours, **{**told, **changes})  # type: ignore[arg-type]
+
+
+def an_outcome(*numbers: Number, holds: bool | None = None) -> Outcome:
+    statements = () if holds is None else (Statement(says="x", found="y", holds=holds),)
+
+    def draw() -> None:
+        raise AssertionError
+
+    return Outcome(numbers=numbers, statements=statements, draw=draw)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [
+        (an_outcome(a_number(1.05)), Verdict.AGREES),
+        (an_outcome(a_number(1.05), holds=True), Verdict.AGREES),
+        (an_outcome(a_number(1.05), holds=False), Verdict.DIFFERS),
+        (an_outcome(a_number(1.2), holds=True), Verdict.DIRECTION),
+        (an_outcome(a_number(1.2)), Verdict.DIFFERS),
+        (an_outcome(holds=True), Verdict.DIRECTION),
+        (an_outcome(holds=False), Verdict.DIFFERS),
+    ],
+)
+def test_the_verdict_follows_from_numbers_and_statements(
+    outcome: Outcome, verdict: Verdict
+) -> None:
+    assert outcome.verdict is verdict
+
+
+def test_only_a_number_that_must_agree_makes_an_outcome_wrong() -> None:
+    assert an_outcome(a_number(1.2, exact=True)).is_wrong
+    assert not an_outcome(a_number(1.2)).is_wrong
+    assert not an_outcome(a_number(1.05, exact=True)).is_wrong
+
+
+def test_every_item_of_the_quick_run_has_data_a_plot_and_a_verdict(
+    quick: tuple[Path, dict[str, Finished]],
+) -> None:
+    out, finished = quick
+
+    assert list(finished) == list(ITEMS)
+    for name, each in finished.items():
+        told = json.loads((out / name / VERDICT).read_text())
+        assert told == each.told
+        assert told["verdict"] in set(Verdict)
+        assert told["numbers"] or told["statements"], name
+        assert told["verdict"] == "agrees" or told["why"], name
+        assert {"plot.svg", "plot.png", VERDICT} < {path.name for path in (out / name).iterdir()}
+        for table in (out / name).glob("*.csv"):
+            assert len(table.read_text().splitlines()) > 1, table
+    summary = json.loads((out / SUMMARY).read_text())
+    assert sum(summary["verdicts"].values()) == len(ITEMS)
+    assert summary["wrong"] == []
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_worked_examples_are_the_papers_to_the_digit(
+    quick: tuple[Path, dict[str, Finished]], name: str
+) -> None:
+    told = quick[1][name].told
+
+    assert told["verdict"] == "agrees"
+    assert all(each["exact"] for each in told["numbers"])
+
+
+def test_a_printed_number_that_no_formula_gives_is_told_as_such(
+    quick: tuple[Path, dict[str, Finished]],
+) -> None:
+    share, tree = (quick[1][name].told for name in ("psdsf-fig3", "fuga-fig3"))
+
+    off = [each for each in share["numbers"] if not each["agrees"]]
+    assert [(each["paper"], round(9 * each["ours"], 6)) for each in off] == [(1, 8)]
+    assert share["verdict"] == "agrees in direction"
+    assert tree["verdict"] == "differs"
+    assert tree["statements"][1]["found"].startswith("(a, f)")
+
+
+def test_the_same_seed_gives_the_same_files_but_for_what_is_timed(
+    quick: tuple[Path, dict[str, Finished]], tmp_path: Path
+) -> None:
+    out, _ = quick
+
+    all_quick(tmp_path)
+
+    for name, item in ITEMS.items():
+        if not item.is_timed:
+            for path in sorted((out / name).iterdir()):
+                assert (tmp_path / name / path.name).read_bytes() == path.read_bytes(), path
+
+
+def test_the_page_has_a_section_and_a_verdict_for_every_item() -> None:
+    text = DOCUMENT.read_text("utf-8")
+    sections = dict(re.findall(r"^### (\S+)\n\n(.*)$", text, re.MULTILINE))
+    rows = re.findall(r"^\| \[`(\S+)`\]", text, re.MULTILINE)
+
+    assert list(sections) == rows == list(ITEMS)
+    for name, item in ITEMS.items():
+        assert sections[name].startswith(f"{item.place}: {item.shows}. Verdict: **")
+    assert "--quick" not in text
+
+
+def test_the_page_says_of_worked_examples_what_is_computed(
+    quick: tuple[Path, dict[str, Finished]],
+) -> None:
+    text, page = DOCUMENT.read_text("utf-8"), (quick[0] / "reproduction.md").read_text("utf-8")
+
+    for name in WORKED:
+        told, computed = (
+            re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", each, re.MULTILINE | re.DOTALL)
+            for each in (text, page)
+        )
+        assert told is not None
+        assert computed is not None
+        assert told[1].strip() == computed[1].strip()
+
+
+def test_plots_name_the_units_of_their_axes() -> None:
+    for name in ("drfh-fig4", "psdsf-fig6", "mch-fig4"):
+        plot = ITEMS[name].run(Setup(quick=True)).draw()
+
+        assert plot.reading.endswith(".")
+        for axis in plot.figure.axes:
+            assert "(" in axis.get_ylabel()
+        assert "(" in plot.figure.axes[-1].get_xlabel()
+
+
+def test_an_unknown_name_is_told_with_those_that_are_near() -> None:
+    with pytest.raises(InputError, match="near are drfh-fig1"):
+        items_named(["drfh-fig1x"])
