@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from controller.standings import standings
-from registry import AssignmentState, HostAdmin, Registry, RequestState
+from registry import AssignmentState, FenceState, HostAdmin, Registry, RequestState
 from registry.fleet import Fleet, FleetHost
 
 log: Final = structlog.get_logger(__name__)
@@ -33,6 +33,7 @@ _OPEN_REQUESTS: Final = (
     RequestState.PARTLY_PLACED,
     RequestState.PLACED,
 )
+_FENCE_STATES: Final = tuple(state for state in FenceState if state != FenceState.IDLE)
 #: name: what it says, and its labels
 _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "register_reachable": ("1 if the last read of the database succeeded.", ()),
@@ -56,6 +57,10 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "host_poll_age_seconds": ("Since a host's last report; only in a small pool.", ("host",)),
     "poll_age_max_seconds": ("Since the oldest last report of an active host.", ("zone",)),
     "hosts": ("Hosts that are not retired.", ("admin", "health")),
+    "fences": (
+        "Hosts that are down and to be switched off, by how far it came.",
+        ("state",),
+    ),
     "hosts_held_back": ("Hosts that get no VMs for a while: builds failed there.", ()),
     "hosts_over_capacity": ("Hosts that shrank below what they hold.", ()),
     "leftovers": ("Domains and volumes of ours that nothing needs, not removed yet.", ()),
@@ -177,6 +182,8 @@ def _tell_hosts(found: Mapping[str, GaugeMetricFamily], fleet: Fleet, most: int)
         found["committed"].add_metric((zone, resource), committed)
     for zone, age_s in ages.items():
         found["poll_age_max_seconds"].add_metric((zone,), age_s)
+    for fence_state in _FENCE_STATES:
+        found["fences"].add_metric((fence_state,), fleet.fences.get(fence_state, 0))
     found["hosts_held_back"].add_metric((), sum(host.held_back for host in fleet.hosts))
     found["hosts_over_capacity"].add_metric((), sum(map(_holds_too_much, fleet.hosts)))
 

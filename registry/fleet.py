@@ -20,6 +20,7 @@ from registry.rules import zone_of
 from registry.schema import (
     assignments,
     events,
+    host_fences,
     hosts,
     inventories,
     leases,
@@ -77,6 +78,7 @@ class Fleet:
     assignments: Mapping[str, int]  #: unreleased ones, by state
     task_ages_s: Mapping[str, float]  #: of the oldest in each state that a worker has to end
     hosts: tuple[FleetHost, ...]
+    fences: Mapping[str, int]  #: hosts that are or were to be switched off, by how far it came
     leftovers: int
     strangers: int
     lease: Lease | None
@@ -95,6 +97,7 @@ def read_fleet(connection: Connection) -> Fleet:
         assignments=_assignments(connection),
         task_ages_s=_task_ages_s(connection, now),
         hosts=_hosts(connection, now),
+        fences=_fences(connection),
         leftovers=_number(connection, leftovers),
         strangers=_number(connection, strangers),
         lease=_lease(connection),
@@ -116,6 +119,11 @@ def _requests(connection: Connection) -> dict[str, int]:
 def _assignments(connection: Connection) -> dict[str, int]:
     query = select(assignments.c.state, func.count()).where(unreleased)
     return dict(connection.execute(query.group_by(assignments.c.state)).all())
+
+
+def _fences(connection: Connection) -> dict[str, int]:
+    query = select(host_fences.c.state, func.count()).group_by(host_fences.c.state)
+    return dict(connection.execute(query).all())
 
 
 def _waiting(connection: Connection) -> dict[str, int]:

@@ -99,6 +99,18 @@ def test_ages_are_those_of_the_states_and_not_of_the_rows(register: Registry, ra
     assert found["lease_held", "cc-1"] == 0
 
 
+def test_how_far_the_fencing_of_hosts_has_come_is_told(register: Registry) -> None:
+    host, *_ = a_cluster(register)
+    assert told(collector(register))["fences", "asked"] == 0
+    register.hosts.update(host.name, fence_target="7", actor="cli")
+    register.hosts.record_miss(host.id, "silent", unreachable_after=1, down_after=1)
+    register.fencing.ask(host.name, actor="cli")
+
+    found = told(collector(register))
+
+    assert (found["fences", "asked"], found["fences", "fenced"]) == (1, 0)
+
+
 def test_a_large_pool_is_told_by_zone_and_its_largest_tenants(register: Registry) -> None:
     host, *_ = a_cluster(register, hosts=2)
     place(register, add_request(register, tenant="b"), host)
