@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab import cluster
 from tests.chaos import report
-from tests.chaos.faults import KINDS, schedule
+from tests.chaos.faults import KINDS, batches, schedule
 from tests.chaos.run import run
 from tests.chaos.site import running_site
 
@@ -19,7 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--faults", type=int, default=len(KINDS), help="per seed")
     parser.add_argument("--seeds", default="1", help="one or more, separated by commas")
     parser.add_argument("--hosts", type=int, default=5)
-    parser.add_argument("--fsync", action="store_true", help="PostgreSQL with fsync on")
+    parser.add_argument("--at-once", type=int, default=5, help="faults that strike together")
+    parser.add_argument("--no-fsync", action="store_true", help="PostgreSQL with fsync off")
     parser.add_argument("--only", default="", help="faults whose kind contains this")
     parser.add_argument("--logs", type=Path, help="folder that keeps the processes' logs")
     options = parser.parse_args(arguments)
@@ -27,15 +28,16 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no real hosts here: {reason}")
     # Ended like by Ctrl-C: whatever runs is taken down first.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    print(f"PostgreSQL with fsync {'on' if options.fsync else 'off'}, {options.hosts} hosts")
+    fsync = "off" if options.no_fsync else "on"
+    print(f"PostgreSQL with fsync {fsync}, {options.hosts} hosts, {options.at_once} faults at once")
     findings = 0
     for seed in map(int, options.seeds.split(",")):
         kinds = [kind for kind in KINDS if options.only in kind.kind]
         logs = options.logs / str(seed) if options.logs else None
-        with running_site(hosts=options.hosts, fsync=options.fsync, keep=logs) as site:
+        with running_site(hosts=options.hosts, fsync=not options.no_fsync, keep=logs) as site:
             outcome = run(
                 site,
-                schedule(options.faults, seed, kinds),
+                batches(schedule(options.faults, seed, kinds), options.at_once),
                 seed,
                 lambda line: print(line, flush=True),
             )

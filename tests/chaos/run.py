@@ -1,4 +1,4 @@
-"""One run: tenants ask, faults strike, all heals, the checker looks."""
+"""One run: tenants ask, faults strike, some at a time, all heals, the checker looks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from psycopg.rows import dict_row
 
@@ -20,17 +21,20 @@ from tests.chaos.tenants import Load, Record
 from tests.running import eventually
 
 Say = Callable[[str], None]
-_SHOWN = ("process", "point", "host", "until", "domain", "tasks", "messages", "failed_builds")
+_SHOWN = (
+    "process", "point", "host", "until", "fenced", "domain", "tasks", "messages", "failed_builds"
+)  # fmt: skip
 
 
-@dataclass
+@dataclass(frozen=True)
 class Struck:
     """A fault that happened."""
 
+    number: int
     kind: str
-    told: dict[str, object]
+    told: dict[str, Any]
     lasted_s: float
-    heal_s: float
+    heal_s: float = 0.0  #: of all that struck with it
 
 
 @dataclass
@@ -44,22 +48,20 @@ class Outcome:
     took_s: float = 0.0
 
 
-def run(site: Site, kinds: Sequence[type[Fault]], seed: int, say: Say) -> Outcome:
-    """Strike a site with these faults, one after another, and look at what is left."""
+def run(site: Site, batches: Sequence[Sequence[type[Fault]]], seed: int, say: Say) -> Outcome:
+    """Strike a site with these faults, one batch after another, and look at what is left."""
     began = time.monotonic()
     outcome = Outcome(seed)
-    record = Record(site.folder / "record.jsonl")
+    record = Record(site.record_file)
     load = Load(site, record, seed)
-    watch = Watch([host.lab.uri for host in site.hosts], record)
+    watch = Watch([host.eyes for host in site.hosts], record)
     scrapes = Scrapes(site.sockets, record)
     try:
         for each in (watch, scrapes, load):
             each.start()
-        _strike_all(site, kinds, outcome, record, scrapes, say)
+        _strike_all(site, batches, outcome, record, scrapes, say)
         load.end()
         unhealed = healing.wait_until_settled(site)
-        load.start_what_is_off()
-        unhealed += healing.wait_until_settled(site)
         watch.end()
         scrapes.end()
     finally:  # whoever takes the site down has the processor for himself
@@ -79,47 +81,57 @@ def run(site: Site, kinds: Sequence[type[Fault]], seed: int, say: Say) -> Outcom
 
 def _strike_all(
     site: Site,
-    kinds: Sequence[type[Fault]],
+    batches: Sequence[Sequence[type[Fault]]],
     outcome: Outcome,
     record: Record,
     scrapes: Scrapes,
     say: Say,
 ) -> None:
-    scrapes.catch_up()
     # Something has to be there that can be hurt.
     eventually(
         lambda: site.sql("SELECT 1 FROM vms WHERE observed = 'running' LIMIT 1"),
         within_s=healing.HEAL_S,
     )
-    for number, kind in enumerate(kinds, start=1):
-        fault = kind(site, random.Random(f"{outcome.seed} {number}"))
-        struck, unhealed = _strike(fault, record)
+    scrapes.catch_up()
+    number, of = 0, sum(map(len, batches))
+    for batch in batches:
+        striking = []
+        for kind in batch:
+            number += 1
+            fault = kind(site, random.Random(f"{outcome.seed} {number}"))
+            striking.append(site.strikers.submit(_strike, number, fault, record, scrapes))
+        struck = [each.result() for each in striking]
+        over = time.monotonic()
+        unhealed = healing.wait_until_healed(site)
         scrapes.catch_up()
-        outcome.struck.append(struck)
-        outcome.findings += [Finding("not healed", fault.kind, what) for what in unhealed]
-        say(_line(number, len(kinds), struck))
+        record.write("healed")
+        heal_s = time.monotonic() - over
+        names = " + ".join(each.kind for each in struck)
+        outcome.findings += [Finding("not healed", names, what) for what in unhealed]
+        for each in struck:
+            outcome.struck.append(replace(each, heal_s=heal_s))
+            say(_line(each, of))
+        say(f"        healed in {heal_s:.1f} s")
 
 
-def _strike(fault: Fault, record: Record) -> tuple[Struck, list[str]]:
-    record.write("strike", kind=fault.kind)
+def _strike(number: int, fault: Fault, record: Record, scrapes: Scrapes) -> Struck:
+    shown = scrapes.mark()
+    record.write("strike", fault=number, kind=fault.kind)
     began = time.monotonic()
     try:
-        told = fault.inject()
+        told = {"kind": fault.kind, **fault.inject()}
+        scrapes.wait_until_shown(told, shown)
     finally:
-        fault.lift()
-    over = time.monotonic()
-    record.write("over", kind=fault.kind, **told)
-    unhealed = healing.wait_until_healed(fault.site)
-    healed = time.monotonic()
-    record.write("healed", kind=fault.kind)
-    return Struck(fault.kind, told, lasted_s=over - began, heal_s=healed - over), unhealed
+        if not fault.site.ending.is_set():
+            fault.lift()
+    record.write("over", fault=number, **told)
+    return Struck(number, fault.kind, told, lasted_s=time.monotonic() - began)
 
 
-def _line(number: int, of: int, struck: Struck) -> str:
+def _line(struck: Struck, of: int) -> str:
     told = " ".join(f"{key}={struck.told[key]}" for key in _SHOWN if key in struck.told)
     return (
-        f"{number:3}/{of} {struck.kind:46} {told:46} lasted {struck.lasted_s:5.1f} s,"
-        f" healed in {struck.heal_s:5.1f} s"
+        f"{struck.number:3}/{of} {struck.kind:46} lasted {struck.lasted_s:5.1f} s  {told}".rstrip()
     )
 
 
@@ -128,5 +140,5 @@ def _check(site: Site, record: Record) -> list[Finding]:
         with site.postgres.connect() as connection:
             return connection.cursor(row_factory=dict_row).execute(query.encode()).fetchall()
 
-    uris = {host.name: host.lab.uri for host in site.hosts}
+    uris = {host.name: host.eyes for host in site.hosts}
     return checker.check(sql, checker.seen_by_virsh(uris), record.read())

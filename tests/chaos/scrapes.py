@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from tests.chaos import signs
 from tests.chaos.processes import WAIT_S
 from tests.chaos.tenants import Record
-from tests.running import eventually
+from tests.running import TimedOutError, eventually
 
 _EVERY_S = 0.5
-_PATIENCE_S = 2.0
+_PATIENCE_S = 3.0
+SHOWN_S = 240.0  #: a fault that no metrics tell of lasts so long
+_STARTED = "process_start_time_seconds"
 _SAMPLE = re.compile(
-    r"^(fuga_problems_total|process_start_time_seconds)(?:\{[^}]*\})? (\S+)$", re.M
+    rf"^((?:{'|'.join((*signs.FAMILIES, _STARTED))})(?:\{{[^}}]*\}})?) (\S+)$", re.M
 )
 
 
 class Scrapes:
-    """What a process told last: nothing, or when it started, whether it is ready, its problems."""
+    """What a process told last: nothing, or when it started, whether it is ready, its counts."""
 
     def __init__(self, sockets: dict[str, Path], record: Record) -> None:
         self._record = record
         self._told: dict[str, dict[str, Any]] = {}
+        self._reading = signs.Reading()
+        self._shown: list[str] = []
+        self._lock = threading.Lock()
         self._clients = {
             name: httpx.Client(
                 transport=httpx.HTTPTransport(uds=str(path)),
@@ -53,6 +61,18 @@ class Scrapes:
             within_s=WAIT_S,
         )
 
+    def mark(self) -> int:
+        """Return a place in what was shown, to look at what comes after it."""
+        return len(self._shown)
+
+    def wait_until_shown(self, fault: Mapping[str, Any], since: int) -> None:
+        """Let a fault last until metrics tell of it, or too long."""
+        with contextlib.suppress(TimedOutError):
+            eventually(
+                lambda: self.stop.is_set() or not signs.missing(fault, self._shown[since:]),
+                within_s=SHOWN_S,
+            )
+
     def end(self) -> None:
         self.stop.set()
         for thread in self._threads:
@@ -65,7 +85,9 @@ class Scrapes:
             told = _scraped(self._clients[name])
             if told != self._told.get(name):
                 self._told[name] = told
-                self._record.write("scrape", process=name, **told)
+                with self._lock:  # the record has them in the order in which they were looked at
+                    self._record.write("scrape", process=name, **told)
+                    self._shown += self._reading.note(name, told)
             self._passes[name] += 1
 
 
@@ -75,6 +97,10 @@ def _scraped(client: httpx.Client) -> dict[str, Any]:
         found = _SAMPLE.findall(client.get("/metrics").text)
     except httpx.HTTPError:
         return {"answers": False}
-    problems = sum(float(value) for name, value in found if name == "fuga_problems_total")
-    started = [value for name, value in found if name == "process_start_time_seconds"]
-    return {"answers": True, "ready": ready, "problems": problems, "started": started}
+    samples = {name: float(value) for name, value in found}
+    return {
+        "answers": True,
+        "ready": ready,
+        "started": samples.pop(_STARTED, None),
+        "samples": samples,
+    }

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import psycopg
 from celery import Celery
 
-from lab import cluster
+from lab import SCRIPTS, cluster
 from lab.cluster import LabHost
-from registry import Registry, upgrade
+from lab.errors import LabError
+from registry import HostCredentials, Registry, upgrade
 from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
 from tests.chaos.servers import Postgres, Redis
 from tests.kill_nine import kill_everything
 from tests.lab_hosts import guest_dir
+from tests.lab_opened import write_credential
 from tests.running import eventually
 
+T = TypeVar("T")
 LEASE_S = 8
 TENANTS = ("ada", "ben", "cyd")
 TYPES = {"tiny": 1, "pair": 2}
 VCPUS_PER_HOST = 3
 POOL_MIB = 48
+MOST_AT_ONCE = 8  #: faults
+REPLACED_HOSTS = 2  #: the last ones: fenced when they fail, and their VMs placed elsewhere
+_CREDENTIAL = "lab"
 _SETTINGS = {
     "FUGA_LEASE_S": str(LEASE_S),
     "FUGA_SLOT_LENGTH_S": "2",
@@ -42,8 +51,22 @@ _SETTINGS = {
     "FUGA_CALL_DEADLINE_S": "20",
     "FUGA_LOOK_DEADLINE_S": "8",
     "FUGA_SILENT_HOST_PAUSE_S": "3",
+    "FUGA_METRICS_INTERVAL_S": "0.2",
     "FUGA_POLICY": "best_fit_drfh",
 }
+# Exit status 0: the host is off, and the run's record says so. Nobody switches it on meanwhile.
+_FENCE = """#!/bin/bash
+set -euo pipefail
+. {scripts}/lib.sh
+exec 9>>{lab}/.lock
+flock 9
+if alive {lab}/hosts/$1/pid; then {scripts}/host-fault {lab} "$1" power-off; fi
+echo "{{\\"what\\": \\"switched off\\", \\"at\\": $(date +%s.%N), \\"host\\": \\"$2\\"}}" >>{record}
+"""
+
+
+class RunEndedError(AssertionError):
+    """The run is over, or was ended, before what was waited for came."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +76,9 @@ class SiteHost:
     name: str
     number: int
     lab: LabHost
+    uri: str  #: as it is registered
+    eyes: str  #: its local socket, which is there whatever becomes of its network
+    is_replaced: bool  #: its VMs are placed elsewhere when it fails
 
 
 class Site:
@@ -61,6 +87,7 @@ class Site:
     def __init__(self, folder: Path, postgres: Postgres, broker: Redis, hosts: int) -> None:
         self.folder = folder
         self.lab_dir = folder / "lab"
+        self.record_file = folder / "record.jsonl"
         self.postgres = postgres
         self.broker = broker
         self.processes: dict[str, Managed] = {}
@@ -68,21 +95,45 @@ class Site:
         self.api_urls: list[str] = []
         self.hosts: list[SiteHost] = []
         self.tokens: dict[str, str] = {}
+        self.ending = threading.Event()
+        #: Threads that outlive the processes which they start, as these end with them.
+        self.strikers = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="strike")
         self._host_count = hosts
         self._celery = Celery("chaos", broker=broker.url, set_as_current=False)
 
     # ---- what faults and waits look at ------------------------------------------
 
     def sql(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        with self.postgres.connect() as connection:
-            return connection.execute(query.encode(), parameters or None).fetchall()
+        """Read the database; one that is away is waited for."""
+
+        def read() -> tuple[list[tuple[Any, ...]]] | None:
+            try:
+                return (self._read(query, *parameters),)
+            except psycopg.OperationalError:
+                return None
+
+        return self.eventually(read)[0]
+
+    def eventually(self, look: Callable[[], T], *, within_s: float = WAIT_S) -> T:
+        """Wait for something as long as the run is not ended."""
+
+        def look_or_end() -> T:
+            if self.ending.is_set():
+                raise RunEndedError
+            return look()
+
+        return eventually(look_or_end, within_s=within_s)
 
     def tried_sql(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """The same; nothing while the database is away."""
         try:
-            return self.sql(query, *parameters)
+            return self._read(query, *parameters)
         except psycopg.OperationalError:
             return []
+
+    def _read(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        with self.postgres.connect() as connection:
+            return connection.execute(query.encode(), parameters or None).fetchall()
 
     def client(self, who: str, api: int) -> httpx.Client:
         return httpx.Client(
@@ -109,9 +160,38 @@ class Site:
     def fault(self, host: SiteHost, *action: str) -> None:
         cluster.fault(self.lab_dir, host.number, *action)
 
+    def mend(self, host: SiteHost, *action: str) -> None:
+        """End a fault of a host, which may have been switched off for it meanwhile."""
+        try:
+            self.fault(host, *action)
+        except LabError:
+            self.start_hosts()
+
     def start_hosts(self) -> list[LabHost]:
         """Start the hosts that do not run."""
-        return cluster.start_real_hosts(self._host_count, self.lab_dir, guest_dir())
+        return cluster.start_real_hosts(
+            self._host_count, self.lab_dir, guest_dir(), timeout_s=WAIT_S, transport="tls"
+        )
+
+    def switch_on_what_is_off(self) -> None:
+        """Do what operators do: a host that was fenced is switched on again by hand."""
+        if not all(host.running for host in cluster.status(self.lab_dir)):
+            self.start_hosts()
+
+    def is_fenced(self, host: SiteHost) -> bool:
+        return self.tried_sql(
+            "SELECT f.state FROM host_fences f JOIN hosts h ON h.id = f.host_id WHERE h.name = %s",
+            host.name,
+        ) == [("fenced",)]
+
+    def is_fenced_or_empty(self, host: SiteHost) -> bool:
+        """Tell whether a failed host was fenced, or holds nothing for which it would be."""
+        held = self.tried_sql(
+            "SELECT count(*) FROM assignments a JOIN hosts h ON h.id = a.host_id"
+            " WHERE h.name = %s AND a.state <> 'released'",
+            host.name,
+        )
+        return held == [(0,)] or self.is_fenced(host)
 
     def fill_pool(self, host: SiteHost) -> None:
         """Leave no byte in the pool of a host."""
@@ -144,6 +224,12 @@ class Site:
         finally:
             registry.close()
         lab_hosts = self.start_hosts()
+        client = self.lab_dir / "pki" / "client"
+        write_credential(
+            HostCredentials(self.folder / "host-credentials"),
+            _CREDENTIAL,
+            {each.name: each.read_bytes() for each in client.iterdir()},
+        )
         for process in self.processes.values():
             process.wait_until_ready()
         self._fill_register(lab_hosts)
@@ -155,12 +241,16 @@ class Site:
         ]
 
     def _make_processes(self) -> None:
+        fence = self.folder / "fence"
+        fence.write_text(_FENCE.format(scripts=SCRIPTS, lab=self.lab_dir, record=self.record_file))
+        fence.chmod(0o755)
         env = {
             **inherited(),
             **_SETTINGS,
             "FUGA_STATE_DIR": str(self.folder),
             "FUGA_DATABASE_URL": self.postgres.url,
             "FUGA_BROKER_URL": self.broker.url,
+            "FUGA_FENCE_COMMAND": json.dumps([str(fence), "{target}", "{host}"]),
         }
         ready = {
             "control": "control_centre_started",
@@ -195,8 +285,18 @@ class Site:
                 token = {"role": "tenant", "tenant": tenant, "name": f"chaos-{tenant}"}
                 self.tokens[tenant] = _post(client, "/v1/tokens", token)["secret"]
             for number, lab in enumerate(lab_hosts, start=1):
-                self.hosts.append(SiteHost(name=f"kvm-{number}", number=number, lab=lab))
+                self.hosts.append(self._host(number, lab))
                 _post(client, "/v1/hosts", _host_body(self.hosts[-1]))
+
+    def _host(self, number: int, lab: LabHost) -> SiteHost:
+        return SiteHost(
+            name=f"kvm-{number}",
+            number=number,
+            lab=lab,
+            uri=lab.uri.partition("?")[0],
+            eyes=f"qemu+unix:///system?socket={self.lab_dir}/hosts/{number}/run/libvirt-sock",
+            is_replaced=number > self._host_count - REPLACED_HOSTS,
+        )
 
     def close(self) -> None:
         for process in self.processes.values():
@@ -212,7 +312,10 @@ def _filler(host: SiteHost) -> Path:
 def _host_body(host: SiteHost) -> dict[str, Any]:
     return {
         "name": host.name,
-        "uri": host.lab.uri,
+        "uri": host.uri,
+        "credential": _CREDENTIAL,
+        "labels": ["on_failure=replace"] if host.is_replaced else [],
+        "fence_target": str(host.number),
         "domain_type": host.lab.domain_type,
         "pool": host.lab.pool,
         "network": host.lab.network,
@@ -271,6 +374,8 @@ def running_site(
         site = Site(folder, postgres, broker, hosts)
         undo.callback(cluster.stop, site.lab_dir)
         undo.callback(site.close)
+        undo.callback(site.strikers.shutdown)
+        undo.callback(site.ending.set)
         site.start()
         yield site
 

@@ -79,6 +79,51 @@ _DESIRED = _steps("""
     stopped  delete  deleted
 """)
 
+_POWER = _steps("""
+    idle           stop       stopping
+    idle           start      starting
+    idle           reboot     rebooting
+    stopping       stop       stopping
+    stopping       start      starting
+    stopping       signalled  shutting_down
+    stopping       seen_off   idle
+    shutting_down  stop       shutting_down
+    shutting_down  start      restarting
+    shutting_down  signalled  shutting_down
+    shutting_down  seen_off   idle
+    starting       stop       stopping
+    starting       start      starting
+    starting       reboot     rebooting
+    starting       seen_on    idle
+    rebooting      start      rebooting
+    rebooting      stop       stopping
+    rebooting      reboot     rebooting
+    rebooting      signalled  restarting
+    rebooting      seen_off   starting
+    rebooting      reset      idle
+    restarting     start      restarting
+    restarting     stop       shutting_down
+    restarting     reboot     restarting
+    restarting     signalled  restarting
+    restarting     seen_off   starting
+    restarting     reset      idle
+""") | _any("starting rebooting restarting", "failed", "idle")
+_POWER |= _any("stopping shutting_down starting rebooting restarting", "dropped", "idle")
+
+_FENCE = (
+    _steps("""
+    idle     asked      asked
+    failed   asked      asked
+    asked    claimed    running
+    asked    failed     failed
+    running  reclaimed  running
+    running  succeeded  fenced
+    running  failed     failed
+""")
+    | _any("asked running failed fenced", "returned", "idle")
+    | _any("idle asked running failed", "confirmed", "fenced")
+)
+
 _HEALTH = _any("enrolling unreachable down", "answered", "up") | _steps("""
     up           unanswered  unreachable
     up           given_up    down
@@ -113,6 +158,18 @@ MACHINES: Mapping[str, Machine] = {
     "desired": Machine(
         frozenset({"vm_desired"}), "SELECT id, desired FROM vms", frozenset(_DESIRED)
     ),
+    "power": Machine(
+        frozenset({"vm_power"}),
+        "SELECT v.id, coalesce(p.state, 'idle') FROM vms v"
+        " LEFT JOIN power_actions p ON p.vm_id = v.id",
+        frozenset(_POWER),
+    ),
+    "fence": Machine(
+        frozenset({"host_fence"}),
+        "SELECT h.id, coalesce(f.state, 'idle') FROM hosts h"
+        " LEFT JOIN host_fences f ON f.host_id = h.id",
+        frozenset(_FENCE),
+    ),
     "health": Machine(
         frozenset({"host_health"}), "SELECT id, health FROM hosts", frozenset(_HEALTH)
     ),
@@ -127,6 +184,8 @@ FIRST: Mapping[str, str | None] = {
     "request": None,
     "observed": "absent",
     "desired": "running",
+    "power": "idle",
+    "fence": "idle",
     "health": "enrolling",
     "admin": None,
 }

@@ -19,7 +19,8 @@ from tests.chaos.site import TENANTS, TYPES, Site
 
 MAX_VCPUS_EACH = 6  #: a little more, all together, than the hosts have
 KEPT_VCPUS_EACH = 3  #: of them, in VMs that are given back only at the end
-_PAUSE_S = (0.3, 2.0)
+_PAUSE_S = (0.5, 2.0)
+_LIVES_S = (0.5, 30.0)  #: of what is not kept; some are given back before they are built
 _AGAIN_S = 0.5
 
 
@@ -53,16 +54,18 @@ class Tenant:
     counts: Counter[str] = field(default_factory=Counter)
     held: dict[str, int] = field(default_factory=dict)  #: vCPUs by id of request
     kept: set[str] = field(default_factory=set)  #: requests that outlive the faults
+    due: dict[str, float] = field(default_factory=dict)  #: when the others are given back
     _number: int = 0
 
     def run(self) -> None:
         while not self.stop.wait(self.rng.uniform(*_PAUSE_S)):
             room = MAX_VCPUS_EACH - sum(self.held.values())
-            passing = sorted(self.held.keys() - self.kept)
-            if room > 0 and (not passing or self.rng.random() < 0.5):
+            first = min(self.due, key=self.due.__getitem__, default=None)
+            if first is not None and self.due[first] <= time.monotonic():
+                del self.due[first]
+                self.give_back(first)
+            elif room > 0:
                 self.ask(room)
-            elif passing:
-                self.give_back(self.rng.choice(passing))
 
     def ask(self, room: int) -> None:
         self._number += 1
@@ -80,6 +83,8 @@ class Tenant:
             self.held[request_id] = count * TYPES[vm_type]
             if sum(self.held[each] for each in {*self.kept, request_id}) <= KEPT_VCPUS_EACH:
                 self.kept.add(request_id)
+            else:
+                self.due[request_id] = time.monotonic() + self.rng.uniform(*_LIVES_S)
             self.record.write("accepted", id=request_id, **told)
         else:
             self.counts["refused"] += 1
@@ -101,15 +106,6 @@ class Tenant:
                 status=answer.status_code,
                 said=answer.text,
             )
-
-    def start_what_is_off(self) -> None:
-        """VMs went off with their host, and stay off until somebody wants them on."""
-        page = self._call("GET", "/v1/vms?limit=500", None, None).json()
-        for vm in page["items"]:
-            if (vm["desired"], vm["observed"]) == ("running", "stopped"):
-                answer = self._call("POST", f"/v1/vms/{vm['id']}/start", {}, None)
-                assert answer.status_code == 202, answer.text
-                self.counts["VMs started after their host was off"] += 1
 
     def _call(self, method: str, path: str, body: object, key: str | None) -> httpx.Response:
         """Call until somebody answers, each time another API."""
@@ -161,10 +157,6 @@ class Load:
         for thread in self._threads:
             thread.join(WAIT_S)
             assert not thread.is_alive(), f"tenant {thread.name} still waits for an answer"
-
-    def start_what_is_off(self) -> None:
-        for tenant in self.tenants:
-            tenant.start_what_is_off()
 
     def give_all_back(self) -> None:
         for tenant in self.tenants:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from registry import Registry
-from tests.chaos.checker import HostSeen, check
+from tests.chaos.checker import HostSeen, check, unmeasured_faults
 from tests.postgres import TEMPLATE, PostgresServer
 from tests.raw_sql import RawSql, raw_sql
 from tests.register import a_cluster, add_request, place, run_vm
@@ -340,24 +340,54 @@ def test_what_the_watch_and_the_tenants_saw(world: World) -> None:
     [
         {"kind": "leader killed", "epoch": 1},
         {"kind": "network to a host cut", "host": "h1", "until": "down"},
+        {"kind": "host powered off and on", "host": "h1", "fenced": True},
         {"kind": "pool full", "host": "h1", "failed_builds": 1},
         {"kind": "worker killed", "process": "worker-1", "pid": 4, "held": ["nobody took it"]},
     ],
     ids=lambda told: told["kind"],
 )
 def test_a_fault_of_which_nothing_tells(world: World, told: dict[str, Any]) -> None:
-    world.record += [{"what": "strike", "at": time.time()}, {"what": "over", **told}]
+    world.record += _struck(told, at=time.time())
 
     assert "invisible fault" in world.rules()
 
 
+def _struck(
+    told: dict[str, Any], scrapes: Sequence[dict[str, Any]] = (), at: float = 0.0
+) -> list[dict[str, Any]]:
+    return [
+        {"what": "strike", "fault": 1, "at": at},
+        *scrapes,
+        {"what": "over", "fault": 1, **told},
+        {"what": "healed"},
+    ]
+
+
 def _scrape(process: str, **told: Any) -> dict[str, Any]:
-    told = {"answers": True, "started": ["1"], "problems": 2.0, "ready": True} | told
+    told = {"answers": True, "started": 1.0, "samples": {}, "ready": True} | told
     return {"what": "scrape", "process": process, **told}
 
 
+def _leads(epoch: int, **told: Any) -> dict[str, Any]:
+    return _scrape("control-2", samples={"fuga_lease_epoch": float(epoch)}, **told)
+
+
 _LEADER = {"kind": "leader killed", "process": "control-1"}
+_NEXT = {"kind": "leader killed", "epoch": 0}
 _BROKER = {"kind": "redis killed"}
+_HOST = {"kind": "libvirtd killed", "host": "h1", "until": "unreachable"}
+_FENCED = {"kind": "libvirtd killed", "fenced": True}
+_FULL = {"kind": "pool full", "failed_builds": 1}
+_REPEATED = {"kind": "tasks repeated"}
+_MISSED = 'fuga_looks_total{outcome="missed"}'
+_DOWN = 'fuga_hosts{admin="active",health="down"}'
+_OFF = 'fuga_fences{state="fenced"}'
+_FAILED = 'fuga_tasks_total{outcome="failed",task="create_vm"}'
+_NOT_OURS = 'fuga_tasks_total{outcome="not_ours",task="create_vm"}'
+
+
+def _counts(*counts: dict[str, float]) -> list[dict[str, Any]]:
+    return [_scrape("api-1", samples=each) for each in counts]
 
 
 @pytest.mark.parametrize(
@@ -365,37 +395,94 @@ _BROKER = {"kind": "redis killed"}
     [
         (_LEADER, [_scrape("control-1")]),
         (_LEADER, [_scrape("control-1"), _scrape("control-2", answers=False)]),
+        (_NEXT, [_leads(1), _leads(1)]),
         (_BROKER, [_scrape("worker-1"), _scrape("worker-1")]),
+        (_HOST, _counts({_MISSED: 1}, {_MISSED: 1, _DOWN: 1})),
+        (_HOST, _counts({_MISSED: 1}, {_MISSED: 2, _DOWN: 0})),
+        (_FENCED, _counts({_OFF: 0}, {_MISSED: 1})),
+        (_FULL, _counts({_FAILED: 4}, {_FAILED: 4})),
+        (_REPEATED, _counts({_NOT_OURS: 4, _FAILED: 1}, {_NOT_OURS: 4, _FAILED: 2})),
     ],
 )
 def test_a_fault_of_which_no_metrics_tell(
-    world: World, told: dict[str, Any], scrapes: list[dict[str, Any]]
+    told: dict[str, Any], scrapes: list[dict[str, Any]]
 ) -> None:
-    world.record += [{"what": "strike", "at": 0.0}, *scrapes, {"what": "over", **told}]
+    found = list(unmeasured_faults(_struck(told, scrapes)))
 
-    assert world.rules() == {"unmeasured fault"}
+    assert [finding.rule for finding in found] == ["unmeasured fault"]
 
 
 @pytest.mark.parametrize(
     ("told", "scrapes"),
     [
         (_LEADER, [_scrape("control-1", answers=False)]),
-        (_LEADER, [_scrape("control-1"), _scrape("control-1", started=["2"])]),
-        (_BROKER, [_scrape("worker-1"), _scrape("worker-1", problems=3.0)]),
+        (_LEADER, [_scrape("control-1"), _scrape("control-1", started=2.0)]),
+        (_NEXT, [_leads(1), _leads(2)]),
         (_BROKER, [_scrape("worker-1"), _scrape("worker-1", ready=False)]),
+        (_HOST, _counts({_MISSED: 1}, {_MISSED: 2, _DOWN: 1})),
+        (_FENCED, _counts({_OFF: 1})),
+        (_FULL, _counts({_FAILED: 4}, {_FAILED: 5})),
+        (_FULL, [*_counts({_FAILED: 4}), _scrape("api-1", started=2.0, samples={_FAILED: 1})]),
+        (_REPEATED, _counts({_NOT_OURS: 4}, {_NOT_OURS: 5})),
         ({"kind": "redis emptied"}, []),
     ],
 )
-def test_a_fault_of_which_metrics_tell(
-    world: World, told: dict[str, Any], scrapes: list[dict[str, Any]]
-) -> None:
-    world.record += [{"what": "strike", "at": 0.0}, *scrapes, {"what": "over", **told}]
+def test_a_fault_of_which_metrics_tell(told: dict[str, Any], scrapes: list[dict[str, Any]]) -> None:
+    found = list(unmeasured_faults(_struck(told, scrapes)))
 
-    assert world.rules() == set()
+    assert found == []
+
+
+def test_what_metrics_tell_before_a_fault_or_after_it_healed_does_not_count() -> None:
+    record = [
+        *_counts({_MISSED: 1}, {_MISSED: 2, _DOWN: 1}),
+        *_struck(_HOST),
+        *_counts({_MISSED: 3, _DOWN: 1}),
+    ]
+
+    assert [finding.rule for finding in unmeasured_faults(record)] == ["unmeasured fault"]
+
+
+# ---- fencing -------------------------------------------------------------------------
+
+
+def _fence(world: World, *, switched_off: bool) -> None:
+    """Have h1 fenced, and what it held released, by a command that may lie."""
+    registry = world.registry
+    host = registry.hosts.get("h1")
+    registry.hosts.update("h1", labels=["on_failure=replace"], fence_target="1", actor="cli")
+    registry.hosts.record_miss(host.id, "silent", unreachable_after=1, down_after=1)
+    registry.fencing.ask("h1", actor="cli")
+    order = registry.fencing.claim(host.id, "w1", 60)
+    assert order is not None
+    if switched_off:
+        world.record.append({"what": "switched off", "host": "h1", "at": time.time()})
+    registry.fencing.succeed(order)
+    world.see(0, domains={}, volumes=frozenset())
+
+
+def test_a_host_that_was_switched_off_before_its_vms_were_taken_from_it(own_world: World) -> None:
+    _fence(own_world, switched_off=True)
+    later = {"what": "switched off", "host": "h1", "at": time.time()}  # nobody looks at that
+    own_world.record.append(later)
+
+    assert own_world.rules() == {"no reason"}  # no round has decided them again
+
+
+def test_a_host_that_was_taken_for_off_and_was_on(own_world: World) -> None:
+    _fence(own_world, switched_off=False)
+
+    assert own_world.rules() == {"no reason", "not fenced"}
+
+
+def test_vms_taken_from_a_host_that_nobody_fenced(own_world: World) -> None:
+    _fence(own_world, switched_off=True)
+    own_world.raw.run("DELETE FROM events WHERE kind = 'host_fence' AND event = 'succeeded'")
+
+    assert "not fenced" in own_world.rules()
 
 
 def test_a_fault_of_which_events_tell(own_world: World) -> None:
-    own_world.record.append({"what": "strike", "at": 0.0})
     host = own_world.registry.hosts.get("h1")
     for after in (2, 3):
         own_world.registry.hosts.record_miss(
@@ -407,11 +494,8 @@ def test_a_fault_of_which_events_tell(own_world: World) -> None:
         " 'answered', 'up', '{\"name\": \"h1\"}' FROM hosts WHERE name = 'h1'"
     )
     own_world.raw.run("UPDATE hosts SET health = 'up'")
-    own_world.record += [
-        _scrape("monitor-1"),
-        _scrape("monitor-1", problems=3.0),
-        {"what": "over", "kind": "libvirtd killed", "host": "h1", "until": "down"},
-    ]
+    seen = _counts({_MISSED: 1}, {_MISSED: 2, _DOWN: 1})
+    own_world.record += _struck(_HOST, seen)
 
     assert own_world.rules() == set()
 

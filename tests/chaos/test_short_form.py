@@ -1,0 +1,55 @@
+"""A whole site is struck where it hurts, each kind of part at least once, and nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab import cluster
+from tests.chaos import faults, report
+from tests.chaos.run import run
+from tests.chaos.site import running_site
+from tests.postgres import programs
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.qemu, pytest.mark.slow]
+
+# Those of a batch strike at once: what each waits for is most of the time that it takes.
+BATCHES = (
+    (
+        faults.WorkerStoppedInside,
+        faults.NetworkCutUntilFenced,
+        faults.LeaderPaused,
+        faults.BrokerKilled,
+        faults.ApiKilled,
+    ),
+    (
+        faults.WorkerStruck,
+        faults.DaemonFrozen,
+        faults.DatabaseCrashed,
+        faults.MonitorKilled,
+        faults.TasksRepeated,
+    ),
+    (
+        faults.TasksDelayed,
+        faults.HostPowered,
+        faults.GuestFrozen,
+        faults.PoolFull,
+    ),
+)
+SEED = 1
+
+
+def test_nothing_is_lost_whatever_is_struck(tmp_path: Path) -> None:
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed: make install installs it")
+    if reason := cluster.why_not_real():
+        pytest.skip(f"no real hosts here: {reason}")
+
+    with running_site(keep=tmp_path / "logs") as site:
+        outcome = run(site, BATCHES, SEED, print)
+
+    print(report.table(outcome))
+    assert [str(finding) for finding in outcome.findings] == []
+    assert len(outcome.struck) == sum(map(len, BATCHES))
+    assert outcome.counts["accepted"] > 0
