@@ -33,7 +33,8 @@ mount --bind "$root" "$box/src"
 mount --bind "$venv" "$box/venv"
 for folder in etc opt root srv var; do
   mkdir "$box/$folder" "$box/$folder-work"
-  mount -t overlay none -o "lowerdir=/$folder,upperdir=$box/$folder,workdir=$box/$folder-work" "/$folder"
+  layers=lowerdir=/$folder,upperdir=$box/$folder,workdir=$box/$folder-work
+  mount -t overlay none -o "$layers" "/$folder"
 done
 chmod a+x /root # the interpreter may lie below it
 mount -t tmpfs none /run
@@ -124,9 +125,8 @@ def typed() -> Iterator[str]:
                 yield SETTINGS
             if "fuga host add" in block.text:
                 yield KVM_01
-            yield block.text.replace("--credential site", f"--credential site {OF_THE_LAB}").replace(
-                "--wait", "--wait --timeout 1200"
-            )
+            told = block.text.replace("--credential site", f"--credential site {OF_THE_LAB}")
+            yield told.replace("--wait", "--wait --timeout 1200")
 
 
 @pytest.mark.qemu
