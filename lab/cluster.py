@@ -163,7 +163,7 @@ def status(directory: Path) -> list[HostStatus]:
 
 def fault(directory: Path, number: int, *action: str) -> None:
     """Make real host ``number`` (from 1) fail or recover: `scripts/host-fault` has the actions."""
-    _script("host-fault", str(directory), str(number), *action, timeout_s=60)
+    _script("host-fault", str(directory), str(number), *action, timeout_s=240)
 
 
 def _host_dir(directory: Path, number: int) -> Path:

@@ -60,19 +60,25 @@ def wait_until_healed(site: Site) -> list[str]:
 
 
 def wait_until_settled(site: Site) -> list[str]:
-    """Until nothing is under way at all, and whatever waits says why."""
+    """Until nothing is under way at all, whatever waits says why, and a new look finds no more."""
     if unwell := _wait_until_served(site):
         return unwell
-    undecided = (
-        "SELECT count(*) FROM requests WHERE state IN ('pending', 'partly_placed')"
-        " AND waiting IS NULL"
+    began_at = site.sql("SELECT clock_timestamp()")[0][0]
+    undone = (
+        "SELECT (SELECT count(*) FROM requests WHERE state IN ('pending', 'partly_placed')"
+        " AND waiting IS NULL) + (SELECT count(*) FROM leftovers)"
+        " + (SELECT count(*) FROM hosts h JOIN host_reports r ON r.host_id = h.id"
+        " WHERE h.health <> 'up' OR (r.report ->> 'started_at')::timestamptz <= %s)"
     )
     left: dict[str, str] = {}
 
     def settled() -> bool:
+        nonlocal began_at
         left.clear()
         left.update(under_way(site))
-        return not left and site.sql(undecided) == [(0,)]
+        if left:
+            began_at = site.sql("SELECT clock_timestamp()")[0][0]
+        return not left and site.sql(undone, began_at) == [(0,)]
 
     return _unless(settled, left)
 

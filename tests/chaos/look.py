@@ -6,16 +6,17 @@ import re
 import subprocess
 from pathlib import Path
 
-_VIRSH_S = 60
+_VIRSH_S = 300
+_STATE_S = 60  #: a libvirtd may be frozen
 _GUEST = re.compile(r"guest=fuga-([0-9a-f-]{36})")
 
 
-def virsh(uri: str, *words: str) -> list[str]:
+def virsh(uri: str, *words: str, within_s: float = _VIRSH_S) -> list[str]:
     done = subprocess.run(
         ["virsh", "-q", "-c", uri, *words],
         capture_output=True,
         text=True,
-        timeout=_VIRSH_S,
+        timeout=within_s,
         check=False,
     )
     if done.returncode:
@@ -58,6 +59,6 @@ def runs_on(uris: list[str], vm: str) -> list[str]:
 
 def _state(uri: str, vm: str) -> str:
     try:
-        return virsh(uri, "domstate", f"fuga-{vm}")[0]
+        return virsh(uri, "domstate", f"fuga-{vm}", within_s=_STATE_S)[0]
     except (RuntimeError, IndexError, subprocess.TimeoutExpired):
         return ""

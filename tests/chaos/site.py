@@ -135,11 +135,11 @@ class Site:
         with self.postgres.connect() as connection:
             return connection.execute(query.encode(), parameters or None).fetchall()
 
-    def client(self, who: str, api: int) -> httpx.Client:
+    def client(self, who: str, api: int, timeout_s: float = 20) -> httpx.Client:
         return httpx.Client(
             base_url=self.api_urls[api],
             headers={"Authorization": f"Bearer {self.tokens[who]}"},
-            timeout=20,
+            timeout=timeout_s,
             verify=False,  # plain HTTP: no certificates need be read each time
         )
 
@@ -276,7 +276,7 @@ class Site:
                 )
 
     def _fill_register(self, lab_hosts: list[LabHost]) -> None:
-        with self.client("operator", 0) as client:
+        with self.client("operator", 0, timeout_s=WAIT_S) as client:
             for name, vcpus in TYPES.items():
                 amounts = {"vcpus": vcpus, "memory_mib": 512 * vcpus, "disk_gib": 1}
                 _post(client, "/v1/vm-types", {"name": name, "resources": amounts})
