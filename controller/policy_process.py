@@ -21,7 +21,8 @@ from typing import IO, Any
 from controller.errors import PolicyFailedError
 
 HEADER = struct.Struct("!Q")
-_START_TIME_S = 60.0  #: for the child to import what it needs, on a machine that is busy
+#: For the child to import what it needs: who gives up on a starved machine begins anew for ever.
+_START_TIME_S = 600.0
 _CHUNK = 1 << 20
 
 

@@ -53,6 +53,7 @@ _SETTINGS = {
     "FUGA_SILENT_HOST_PAUSE_S": "3",
     "FUGA_METRICS_INTERVAL_S": "0.2",
     "FUGA_POLICY": "best_fit_drfh",
+    "FUGA_POLICY_DEADLINE_S": "20",
 }
 # Exit status 0: the host is off, and the run's record says so. Nobody switches it on meanwhile.
 _FENCE = """#!/bin/bash
