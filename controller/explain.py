@@ -16,6 +16,8 @@ from controller.obstacles import what_would_help
 from controller.round_inputs import decode_inputs
 from placement import SHARE_TOLERANCE
 from registry import (
+    CopyState,
+    ImageWait,
     Registry,
     Request,
     RequestState,
@@ -66,10 +68,11 @@ class ObstacleExplanation:
     """One reason why hosts take no VM of it; a host may have several."""
 
     kind: str
-    what: str | None  #: the label, zone, group or resource
+    what: str | None  #: the label, zone, group, resource, network or quota
     hosts: int  #: hosts that it speaks of, of all
     only: int  #: of them, those that have no other reason
-    missing: int | None  #: of a resource: what the nearest of them lacks
+    #: of a resource: what the nearest of them lacks; of a quota or addresses: what is wanting
+    missing: int | None
     only_hosts: tuple[str, ...]  #: some of them; told to operators only
 
 
@@ -133,6 +136,7 @@ class PlacedVm:
     host: str | None
     observed: str
     round: int | None
+    waits_for_image: ImageWait | None  #: None: its image is on its host, or it has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +179,7 @@ class VmExplanation:
     phase: str | None  #: game, remainder, gang, held, fallback or the policy's name
     utilities: tuple[WeighedCombination, ...]
     message: str
+    waits_for_image: ImageWait | None = None  #: None: its image is on its host, or it has none
 
 
 def explain_request(registry: Registry, request_id: UUID, *, operator: bool) -> RequestExplanation:
@@ -202,7 +207,12 @@ def explain_request(registry: Registry, request_id: UUID, *, operator: bool) -> 
         order=_place_in_line(registry, request, operator=operator) if waiting else None,
         vms=tuple(
             PlacedVm(
-                vm=vm.id, name=vm.name, host=vm.host, observed=vm.observed.value, round=vm.round
+                vm=vm.id,
+                name=vm.name,
+                host=vm.host,
+                observed=vm.observed.value,
+                round=vm.round,
+                waits_for_image=vm.waits_for_image,
             )
             for vm in _vms(registry, request_id)
         ),
@@ -231,8 +241,12 @@ def explain_vm(registry: Registry, vm_id: UUID, *, operator: bool) -> VmExplanat
             utilities=(),
             message="it has no host yet; `fuga explain` of its request tells what it waits for",
         )
-    record = registry.rounds.get(vm.round)
-    return _placed(vm, record)
+    placed = _placed(vm, registry.rounds.get(vm.round))
+    image = vm.waits_for_image
+    if image is None:
+        return placed
+    message = f"{placed.message}; it is built there once {image.image} is: {_how_far(image)}"
+    return replace(placed, waits_for_image=image, message=message)
 
 
 def _waiting(request: Request, *, operator: bool) -> WaitingExplanation:
@@ -298,6 +312,14 @@ def _while_paused(waiting: WaitingExplanation, status: SlotLoopStatus) -> Waitin
         message=f"no slot is decided now, the operator says: {status.reason}; {waiting.message}",
         paused=PauseExplanation(since=status.changed_at, reason=status.reason),
     )
+
+
+def _how_far(image: ImageWait) -> str:
+    if image.state is CopyState.UPLOADING:
+        return f"{image.uploaded_bytes} of {image.size_bytes} bytes came so far"
+    if image.state is CopyState.FAILED:
+        return "it could not be brought there, and this VM is decided again"
+    return "it is not on its way yet"
 
 
 def _share(share: Mapping[str, float] | None) -> ShareExplanation | None:

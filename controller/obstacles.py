@@ -6,13 +6,17 @@ what would take a VM if that one thing changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
+from controller.snapshots import Names
 from placement import Allocation, BoolArray, Snapshot
+from placement.allowances import Rooms
+from placement.reasons import still_needed
 from placement.shortage import free_after
 from registry import ZONE_LABEL, ClusterView, RequestView, VmGroupView, zone_of
 
@@ -27,10 +31,11 @@ class Obstacle:
     """One reason why hosts do not take a VM of a request."""
 
     kind: str  #: a resource, or closed, label, forbidden_label, zone, ... (`Obstacles.of`)
-    what: str | None  #: the label, zone, group or resource
+    what: str | None  #: the label, zone, group, resource, network or quota
     hosts: int  #: that it keeps the request from
     only: int  #: of them, those that nothing else keeps it from
-    missing: int | None = None  #: of a resource, what the nearest of them lacks
+    #: of a resource, what the nearest of them lacks; of a quota or addresses, what is wanting
+    missing: int | None = None
     only_hosts: tuple[str, ...] = field(default=())  #: some of them by name, for operators
 
     def document(self) -> dict[str, Any]:
@@ -45,17 +50,40 @@ class Obstacle:
         }
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Against:
+    """One reason, with the hosts, shape (H,), that it speaks of."""
+
+    kind: str
+    what: str | None
+    hosts: BoolArray
+    missing: int | None = None
+
+
 class Obstacles:
     """Looks at the hosts of a round as it left them.
 
     Requests that ask alike share one look.
     """
 
-    def __init__(self, view: ClusterView, snapshot: Snapshot, allocation: Allocation) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        snapshot: Snapshot,
+        allocation: Allocation,
+        names: Names,
+        rooms: Rooms,
+    ) -> None:
         self._view = view
         self._snapshot = snapshot
+        self._names = names
+        self._rooms = rooms
+        self._left_out: Counter[int] = Counter()
+        for left in allocation.left_out:
+            self._left_out[left.request] += left.count
         self._free = free_after(snapshot, allocation)
         self._accepts = np.array([host.accepts for host in view.hosts], dtype=np.bool_)
+        self._all_hosts = np.ones(len(view.hosts), dtype=np.bool_)
         self._index = {host.id: index for index, host in enumerate(view.hosts)}
         self._row = {request.id: row for row, request in enumerate(view.requests)}
         self._labels: dict[tuple[str, ...], list[int]] = {}
@@ -78,97 +106,127 @@ class Obstacles:
 
         Kinds: ``closed`` (takes no VMs now), ``label`` and ``forbidden_label``,
         ``zone`` and ``no_zone``, ``not_named``, ``closed_to_it`` (its builds failed
-        there, or its network is not there), ``anti_affinity``, ``affinity``,
-        ``zone_full``, ``held_back``, and ``resource``. Empty for what is beyond
-        `MOST_LOOKED_AT`.
+        there), ``network`` (is not there), ``anti_affinity``, ``affinity``,
+        ``zone_full``, ``held_back``, and ``resource``; ``no_address`` and ``quota``
+        keep it from all hosts alike. Empty for what is beyond `MOST_LOOKED_AT`.
         """
         request = self._view.requests[row]
         groups = [group for group in self._groups.get(request.id, ()) if group.hard]
+        everywhere = tuple(self._everywhere(row, request))
         key = (
             request.demand,
             request.requires,
             request.rules,
             request.hosts,
-            request.avoid,
+            request.failed_on,
+            request.network,
+            everywhere,
             tuple(group.id for group in groups),
             request.id if request.spread is not None or self._held else None,
         )
         if key not in self._seen:
             if len(self._seen) >= MOST_LOOKED_AT:
                 return ()
-            self._seen[key] = self._look(row, request, groups)
+            self._seen[key] = self._look(row, request, groups, everywhere)
         return self._seen[key]
 
     def _look(
-        self, row: int, request: RequestView, groups: list[VmGroupView]
+        self,
+        row: int,
+        request: RequestView,
+        groups: list[VmGroupView],
+        more: tuple[tuple[str, str, int], ...],
     ) -> tuple[Obstacle, ...]:
         found = [
-            (kind, what, mask)
-            for kind, what, mask in self._masks(row, request, groups)
-            if mask.any()
+            each
+            for each in (
+                *self._by_its_rules(request),
+                *self._by_what_is_there(row, request, groups),
+                *(_Against(kind, what, self._all_hosts, missing) for kind, what, missing in more),
+            )
+            if each.hosts.any()
         ]
-        against = np.zeros(len(self._accepts), dtype=np.int64)
-        for _, _, mask in found:
-            against += mask
+        number = np.zeros(len(self._accepts), dtype=np.int64)
+        for each in found:
+            number += each.hosts
         return tuple(
-            self._obstacle(kind, what, mask, mask & (against == 1), request)
-            for kind, what, mask in found
+            self._obstacle(each, each.hosts & (number == 1), request.demand) for each in found
         )
 
-    def _obstacle(
-        self, kind: str, what: str | None, mask: BoolArray, only: BoolArray, request: RequestView
-    ) -> Obstacle:
-        missing = None
-        if kind == "resource" and what is not None:
-            resource = self._snapshot.resources.index(what)
-            short = request.demand[resource] - self._free[:, resource]
-            missing = int(short[only if only.any() else mask].min())
+    def _everywhere(self, row: int, request: RequestView) -> Iterator[tuple[str, str, int]]:
+        """Yield what keeps one more VM, or a gang, from every host, and how much is wanting."""
+        left_out = self._left_out[row]
+        needed = still_needed(self._snapshot, row, left_out) if left_out else 1
+        short, network = request.short, request.network
+        if short is not None and network is not None and network.left is not None:
+            # Those with an address go first: the next lacks one once they are placed.
+            left = network.left if request.shut_out else 0
+            if (request.shut_out or not left_out) and left < needed:
+                yield "no_address", network.network, needed - left
+        for each in self._rooms.over(row, needed):
+            owner, name, _, _ = self._names.quotas[each]
+            resource = self._snapshot.allowances[each].resource
+            amount = 1 if resource is None else request.demand[resource]
+            yield "quota", f"{name} of {owner}", needed * amount - self._rooms.left[each]
+
+    def _obstacle(self, against: _Against, only: BoolArray, demand: tuple[int, ...]) -> Obstacle:
+        missing = against.missing
+        if against.kind == "resource" and against.what is not None:
+            resource = self._snapshot.resources.index(against.what)
+            short = demand[resource] - self._free[:, resource]
+            missing = int(short[only if only.any() else against.hosts].min())
         names = [self._view.hosts[index].name for index in np.flatnonzero(only)[:_HOSTS_NAMED]]
         return Obstacle(
-            kind=kind,
-            what=what,
-            hosts=int(mask.sum()),
+            kind=against.kind,
+            what=against.what,
+            hosts=int(against.hosts.sum()),
             only=int(only.sum()),
             missing=missing,
             only_hosts=tuple(names),
         )
 
-    def _masks(
-        self, row: int, request: RequestView, groups: list[VmGroupView]
-    ) -> Iterator[tuple[str, str | None, BoolArray]]:
-        """Yield each reason with the hosts, shape (H,), that it speaks of."""
+    def _by_its_rules(self, request: RequestView) -> Iterator[_Against]:
+        """Yield what its own words keep it from, and hosts that are closed to all."""
         rules = request.rules
-        yield "closed", None, ~self._accepts
+        yield _Against("closed", None, ~self._accepts)
         for label in request.requires:
-            yield "label", label, ~self._carrying(label)
+            yield _Against("label", label, ~self._carrying(label))
         for label in rules.forbids:
-            yield "forbidden_label", label, self._carrying(label)
+            yield _Against("forbidden_label", label, self._carrying(label))
         if rules.zone is not None:
-            yield "zone", rules.zone, ~self._carrying(f"{ZONE_LABEL}{rules.zone}")
+            yield _Against("zone", rules.zone, ~self._carrying(f"{ZONE_LABEL}{rules.zone}"))
         if rules.spread is not None:
-            yield "no_zone", None, self._where(lambda labels: zone_of(labels) is None)
+            yield _Against("no_zone", None, self._where(lambda labels: zone_of(labels) is None))
         if request.hosts is not None:
             named = set(request.hosts)
             listed = [host.name not in named for host in self._view.hosts]
-            yield "not_named", None, np.array(listed, dtype=np.bool_)
-        if request.avoid:
-            yield "closed_to_it", None, self._among(request.avoid)
+            yield _Against("not_named", None, np.array(listed, dtype=np.bool_))
+
+    def _by_what_is_there(
+        self, row: int, request: RequestView, groups: list[VmGroupView]
+    ) -> Iterator[_Against]:
+        """Yield what hosts do not have, or have too much of."""
+        if request.failed_on:
+            yield _Against("closed_to_it", None, self._among(request.failed_on))
+        if request.network is not None:
+            network = request.network
+            yield _Against("network", network.network, self._among(network.without))
         for group in groups:
             there = self._among(group.hosts)
             for member in group.requests:
                 there[[host for host, _ in self._placed.get(self._row[member], ())]] = True
             if group.apart:
-                yield "anti_affinity", group.name, there
+                yield _Against("anti_affinity", group.name, there)
             elif there.any():
-                yield "affinity", group.name, ~there
+                yield _Against("affinity", group.name, ~there)
         if request.spread is not None:
-            yield "zone_full", None, self._full_zones(row, request)
+            yield _Against("zone_full", None, self._full_zones(row, request))
         held = np.zeros(len(self._accepts), dtype=np.bool_)
         held[[host for host, holders in self._held.items() if row not in holders]] = True
-        yield "held_back", None, held
+        yield _Against("held_back", None, held)
         short = self._free < np.array(request.demand, dtype=np.int64)
         for resource, name in enumerate(self._snapshot.resources):
-            yield "resource", name, short[:, resource]
+            yield _Against("resource", name, short[:, resource])
 
     def _where(self, condition: Callable[[tuple[str, ...]], bool]) -> BoolArray:
         """Return the hosts whose labels meet a condition; hosts labelled alike are asked once."""
@@ -181,7 +239,7 @@ class Obstacles:
     def _carrying(self, label: str) -> BoolArray:
         return self._where(lambda labels: label in labels)
 
-    def _among(self, hosts: tuple[Any, ...]) -> BoolArray:
+    def _among(self, hosts: Iterable[Any]) -> BoolArray:
         mask = np.zeros(len(self._accepts), dtype=np.bool_)
         mask[[self._index[host] for host in hosts if host in self._index]] = True
         return mask
@@ -205,8 +263,10 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "zone": "room on {hosts} outside zone {what}",
     "no_zone": "room on {hosts} in no zone",
     "not_named": "room on {hosts} besides those that it names",
-    "closed_to_it": "room on {hosts} where VMs of it could not be built lately, or which its "
-    "network does not reach",
+    "closed_to_it": "room on {hosts} where VMs of it could not be built lately",
+    "network": "room on {hosts} that network {what} does not reach",
+    "no_address": "{missing} more of the addresses of network {what}: there is room on {hosts}",
+    "quota": "{missing} more in the quota on {what}: there is room on {hosts}",
     "anti_affinity": "room on {hosts} with a VM of group {what}",
     "affinity": "room on {hosts} apart from group {what}",
     "zone_full": "room on {hosts} in zones with their part of its VMs",

@@ -17,7 +17,7 @@ from controller.policy_process import Decision, Ideal
 from controller.round_inputs import RoundInputs, allocation_of
 from controller.snapshots import Names, to_snapshot
 from controller.version import engine_version
-from controller.waiting import waiting_requests, with_networks
+from controller.waiting import waiting_requests
 from controller.zones import NamedPolicy, ZoneInputs, zones_of
 from placement import (
     FALLBACK,
@@ -201,12 +201,8 @@ def run_round(
                 for request, host, count in decided.allocation.placed.tolist()
             ),
             host_versions={host.id: host.version for host in view.hosts},
-            waiting=with_networks(
-                waiting_requests(
-                    slot.start_at, view, snapshot, decided.allocation, names, shares=shares
-                ),
-                view.requests,
-                slot.start_at,
+            waiting=waiting_requests(
+                slot.start_at, view, snapshot, decided.allocation, names, shares=shares
             ),
             group_shares=_group_shares(snapshot, decided.allocation, names, ideal),
         )

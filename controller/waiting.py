@@ -14,7 +14,7 @@ from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.allowances import Rooms, rooms_after
 from placement.reasons import how_many_fit, still_needed
 from placement.shortage import free_after
-from registry import ClusterView, RequestView, Waiting
+from registry import ClusterView, Waiting
 
 
 def waiting_requests(
@@ -32,15 +32,27 @@ def waiting_requests(
     Requests alike in demand and eligibility share one look at the hosts. Of a gang
     it is told how many VMs fit and how many are needed, of who starves which
     hosts are held back for it. ``shares``, one for each tenant, are those of the
-    round: whose is above the fair one is told so.
+    round: whose is above the fair one is told so. What wants for an address or for its
+    network is told so where that alone keeps all of it back, or all else is placed.
     """
-    obstacles = Obstacles(view, snapshot, allocation)
     seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
     free = free_after(snapshot, allocation)
     rooms = rooms_after(snapshot, allocation.placed)
+    obstacles = Obstacles(view, snapshot, allocation, names, rooms)
     held: dict[int, list[str]] = {}
     for request, host in allocation.details.get("holding", ()):
         held.setdefault(request, []).append(names.hosts[host][1])
+
+    def in_short(request: int) -> dict[str, Any]:
+        detail: dict[str, Any] = {
+            "slot_start_at": slot_start_at.isoformat(),
+            "obstacles": [each.document() for each in obstacles.of(request)],
+        }
+        share = shares[snapshot.tenant[request]]
+        if share["target"] is not None:
+            detail["share"] = {"held": share["after"], "fair": share["target"]}
+        return detail
+
     waiting = {}
     for request, parts in _by_request(allocation.left_out).items():
         key = (snapshot.demand[request].tobytes(), snapshot.eligible[request].tobytes())
@@ -49,16 +61,10 @@ def waiting_requests(
             seen[key] = shortages(snapshot, allocation, request)
         short = seen[key] if reasons != {Reason.QUOTA} else ()
         count = sum(part.count for part in parts)
-        detail: dict[str, Any] = {
-            "slot_start_at": slot_start_at.isoformat(),
-            "shortages": [
-                _shortage_document(shortage, snapshot.resources, names) for shortage in short
-            ],
-        }
-        detail["obstacles"] = [each.document() for each in obstacles.of(request)]
-        share = shares[snapshot.tenant[request]]
-        if share["target"] is not None:
-            detail["share"] = {"held": share["after"], "fair": share["target"]}
+        detail = in_short(request)
+        detail["shortages"] = [
+            _shortage_document(shortage, snapshot.resources, names) for shortage in short
+        ]
         needed = still_needed(snapshot, request, count)
         if needed > 1:
             fit = how_many_fit(snapshot, request, free)
@@ -72,24 +78,12 @@ def waiting_requests(
         waiting[UUID(names.requests[request][0])] = Waiting(
             count=count, reason=parts[0].reason.value, detail=detail
         )
+    for row, asked in enumerate(view.requests):
+        if asked.short is not None and (asked.shut_out or asked.id not in waiting):
+            # The policy saw that no host takes it, or nothing of what was kept from it.
+            detail = {**in_short(row), **asked.short.detail}
+            waiting[asked.id] = replace(asked.short, detail=detail)
     return waiting
-
-
-def with_networks(
-    waiting: Mapping[UUID, Waiting], requests: Sequence[RequestView], slot_start_at: datetime
-) -> dict[UUID, Waiting]:
-    """Return why requests wait, those included that want for an address or for their network.
-
-    Where that alone keeps all of a request back, it is the reason; the policy only saw
-    that no host takes it.
-    """
-    told = dict(waiting)
-    for request in requests:
-        short = request.short
-        if short is not None and (short.count == request.count or request.id not in told):
-            detail = {"slot_start_at": slot_start_at.isoformat(), **short.detail}
-            told[request.id] = replace(short, detail=detail)
-    return told
 
 
 def _by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:

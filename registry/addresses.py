@@ -151,19 +151,21 @@ def limits(
 
 def within(view: RequestView, limit: NetworkLimit, everywhere: Sequence[UUID]) -> RequestView:
     """Return a request as its network lets it be placed now, with what it is short of."""
+    view = replace(view, network=limit)
     detail: dict[str, Any] = {"network": limit.network}
     if limit.left is not None and limit.left < view.count:
         detail |= {"addresses_left": limit.left}
         short = Waiting(count=view.count - limit.left, reason=NO_ADDRESS, detail=detail)
         if limit.left < view.min_count:
-            return replace(view, avoid=tuple(everywhere), short=replace(short, count=view.count))
+            short = replace(short, count=view.count)
+            return replace(view, avoid=tuple(everywhere), short=short, shut_out=True)
         view = replace(view, count=limit.left, short=short)
     if limit.without:
         avoid = tuple(sorted({*view.avoid, *limit.without}))
         view = replace(view, avoid=avoid)
         if limit.without.issuperset(everywhere):
             short = Waiting(count=view.count, reason=NO_NETWORK, detail=detail)
-            view = replace(view, short=short)
+            view = replace(view, short=short, shut_out=True)
     return view
 
 

@@ -292,6 +292,7 @@ def _requests(
             requires=tuple(row.requires),
             hosts=tuple(row.hosts) if row.hosts is not None else None,
             avoid=tuple(avoid[row.id]),
+            failed_on=tuple(avoid[row.id]),
             age=row.rounds_waited,
             created_at=row.created_at,
             rules=rules_of(row, groups.get(row.id, {})),

@@ -666,12 +666,15 @@ class RequestView:
     min_count: int
     requires: tuple[str, ...]
     hosts: tuple[str, ...] | None
-    avoid: tuple[UUID, ...]  #: hosts where its builds failed lately
+    avoid: tuple[UUID, ...]  #: hosts closed to it: of `failed_on`, and what its network closes
     age: int  #: rounds in which it waited
     created_at: datetime
     short: Waiting | None = None  #: of those that wait for an address or their network
     rules: Rules = Rules()
     spread: SpreadView | None = None  #: of a request that is spread over zones
+    failed_on: tuple[UUID, ...] = ()  #: hosts where its builds failed, or its image had no room
+    network: NetworkLimit | None = None
+    shut_out: bool = False  #: its network lets none of its VMs be placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

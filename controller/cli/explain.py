@@ -9,6 +9,7 @@ import typer
 
 from controller.cli.completion import complete_target
 from controller.cli.output import Column, clock, field, print_json, print_table
+from controller.cli.requests import image_wait
 from controller.cli.session import Session, with_session
 
 
@@ -78,7 +79,9 @@ def _request(explanation: Mapping[str, Any]) -> None:
                 typer.echo(f"  {sentence}")
     if explanation.get("vms"):
         typer.echo("")
-        columns = (field("name"), field("host"), field("observed"), field("round", right=True))
+        columns = [field("name"), field("host"), field("observed"), field("round", right=True)]
+        if any(vm["waits_for_image"] for vm in explanation["vms"]):
+            columns.append(Column("waits for", _image_wait))
         print_table(columns, explanation["vms"], empty="")
 
 
@@ -87,11 +90,16 @@ def _obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:
         Column("kept from hosts by", _named),
         field("hosts", right=True),
         field("only", "by nothing else", right=True),
-        field("missing", "missing there", right=True),
+        field("missing", right=True),
     ]
     if any(each["only_hosts"] for each in obstacles):  # told to operators
         columns.append(Column("such as", lambda row: ", ".join(row["only_hosts"])))
     print_table(columns, obstacles, empty="")
+
+
+def _image_wait(vm: Mapping[str, Any]) -> str:
+    image = vm["waits_for_image"]
+    return f"{image['image']}: {image_wait(image)}" if image else "-"
 
 
 def _named(obstacle: Mapping[str, Any]) -> str:

@@ -473,6 +473,7 @@ class PlacedVm(TypedDict):
     observed: str
     round: int | None
     vm: str
+    waits_for_image: ImageWait | None
 
 
 class Power(TypedDict):
@@ -962,6 +963,7 @@ class VmExplanation(TypedDict):
     slot_start_at: str | None
     utilities: list[WeighedCombination]
     vm: str
+    waits_for_image: NotRequired[ImageWait | None]
 
 
 class VmGroup(TypedDict):

@@ -11,6 +11,7 @@ import pytest
 from controller.policy_process import PolicyProcess
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
+from tests.integration.test_registry_images import add_image, upload_of
 from tests.register import add_host, add_tenant, add_vm_type
 
 
@@ -86,6 +87,78 @@ def test_groups_and_spreads_are_reasons_too(api: Api, decider: PolicyProcess):
     assert told["anti_affinity"][:3] == ("anti_affinity", "web", 2)
     told = {each[0]: each for each in counted(explain(api.tenant_a, together))}
     assert told["affinity"][:3] == ("affinity", "cache", 1)
+
+
+def test_networks_and_quotas_are_reasons_too(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "reached")
+    add_host(api.registry, "not-reached")
+    add_host(api.registry, "reached-and-full", vcpus=1)
+    two_addresses = {"cidr": "10.0.0.0/29", "excluded": ["10.0.0.3-10.0.0.6"]}
+    hosts = {"reached": {"name": "lan"}, "reached-and-full": {"name": "lan"}}
+    network = {"name": "lan", "hosts": hosts, "subnet": two_addresses}
+    assert api.operator.post("/v1/networks", json=network).status_code == 201
+    ask(api, 1, hosts=["reached-and-full"])
+    some, none = ask(api, 3, network="lan"), ask(api, 2, min_count=2, network="lan")
+    run_slot(api.registry, decider, 1)
+    run_slot(api.registry, decider, 2)
+
+    waiting = explain(api.operator, some)
+    assert (waiting["reason"], waiting["count"]) == ("no_address", 1)
+    assert waiting["share"]["held"] > 0
+    assert counted(waiting) == [
+        ("network", "lan", 1, 0, None),
+        ("resource", "vcpus", 1, 0, 1),
+        ("no_address", "lan", 3, 1, 1),
+    ]
+    assert waiting["would_help"] == [
+        "1 more of the addresses of network lan: there is room on 1 host"
+    ]
+    waiting = explain(api.tenant_a, none)
+    assert (waiting["reason"], waiting["count"]) == ("no_address", 2)
+    assert counted(waiting)[-1] == ("no_address", "lan", 3, 1, 2)
+    assert all(each["only_hosts"] == [] for each in waiting["obstacles"])
+
+    quota = {"limits": {"vms": 4, "vcpus": 4}, "over_quota": "wait"}
+    assert api.operator.patch("/v1/tenants/a/quota", json=quota).status_code == 200
+    beyond = ask(api, 2)
+    run_slot(api.registry, decider, 3)
+
+    waiting = explain(api.tenant_a, beyond)
+    assert (waiting["reason"], waiting["count"]) == ("quota", 1)
+    assert counted(waiting) == [
+        ("resource", "vcpus", 1, 0, 1),
+        ("quota", "vcpus of a", 3, 0, 1),
+        ("quota", "vms of a", 3, 0, 1),
+    ]
+    api.operator.patch("/v1/tenants/a/quota", json={"limits": {"vcpus": None}})
+    run_slot(api.registry, decider, 4)
+    waiting = explain(api.tenant_a, beyond)
+    assert counted(waiting)[-1] == ("quota", "vms of a", 3, 2, 1)
+    assert waiting["would_help"] == ["1 more in the quota on vms of a: there is room on 2 hosts"]
+
+
+def test_a_vm_whose_image_is_not_on_its_host_says_so(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1")
+    image = add_image(api.registry)
+    request = ask(api, 1, image="debian")
+    run_slot(api.registry, decider)
+    path = f"/v1/requests/{request}/explanation"
+
+    [vm] = api.tenant_a.get(path).json()["vms"]
+    before = api.tenant_a.get(f"/v1/vms/{vm['vm']}/explanation").json()
+    upload = upload_of(api.registry)
+    api.registry.image_copies.begin(upload.claim, upload.volume)
+    api.registry.image_copies.progress(upload.claim, 1000, 60)
+    during = api.tenant_a.get(f"/v1/vms/{vm['vm']}/explanation").json()
+    api.registry.image_copies.uploaded(upload.claim)
+    after = api.tenant_a.get(f"/v1/vms/{vm['vm']}/explanation").json()
+
+    assert (vm["host"], vm["waits_for_image"]["image"]) == ("h1", image.reference)
+    assert before["message"].endswith("built there once debian:1 is: it is not on its way yet")
+    assert f"1000 of {image.size_bytes} bytes came so far" in during["message"]
+    assert during["waits_for_image"]["state"] == "uploading"
+    assert (after["waits_for_image"], "debian" in after["message"]) == (None, False)
+    assert api.tenant_a.get(path).json()["vms"][0]["waits_for_image"] is None
 
 
 def test_a_tenant_is_told_nothing_of_others(api: Api, decider: PolicyProcess):

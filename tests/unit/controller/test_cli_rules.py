@@ -62,11 +62,25 @@ def test_what_keeps_a_request_from_hosts_is_a_table(api: HttpApi, fuga: Fuga) ->
                 {**obstacle, "kind": "anti_affinity", "what": "web"},
                 {**obstacle, "kind": "closed", "what": None, "only_hosts": ["kvm-07"]},
                 {**obstacle, "kind": "resource", "what": "vcpus", "missing": 3},
+                {**obstacle, "kind": "quota", "what": "vms of a", "missing": 1},
             ],
             "would_help": ["room on 1 host with a VM of group web"],
         },
         "order": 1,
-        "vms": [],
+        "vms": [
+            {
+                "name": "web-1",
+                "host": "kvm-07",
+                "observed": "absent",
+                "round": 1,
+                "waits_for_image": {
+                    "image": "debian:1",
+                    "state": "uploading",
+                    "uploaded_bytes": 1,
+                    "size_bytes": 4,
+                },
+            }
+        ],
     }
     api.on("GET", f"/v1/requests/{REQUEST_ID}/explanation", explanation)
 
@@ -74,6 +88,8 @@ def test_what_keeps_a_request_from_hosts_is_a_table(api: HttpApi, fuga: Fuga) ->
 
     assert "anti affinity web" in out
     assert "too little vcpus" in out
+    assert "quota vms of a" in out
+    assert "debian:1: image 25%" in out
     assert "kvm-07" in out
     assert "  room on 1 host with a VM of group web" in out.splitlines()
 
