@@ -16,7 +16,7 @@ from tests.chaos.processes import WAIT_S
 from tests.chaos.tenants import Record
 from tests.running import TimedOutError, eventually
 
-_EVERY_S = 0.5
+_EVERY_S = 1.0
 _PATIENCE_S = 5.0
 SHOWN_S = 240.0  #: a fault that no metrics tell of lasts so long
 _STARTED = "process_start_time_seconds"

@@ -17,8 +17,8 @@ import httpx
 from tests.chaos.processes import WAIT_S
 from tests.chaos.site import TENANTS, TYPES, Site
 
-MAX_VCPUS_EACH = 6  #: a little more, all together, than the hosts have
-KEPT_VCPUS_EACH = 3  #: of them, in VMs that are given back only at the end
+MAX_VCPUS_EACH = 4  #: a little more, all together, than the hosts have
+KEPT_VCPUS_EACH = 2  #: of them, in VMs that are given back only at the end
 _PAUSE_S = (0.5, 2.0)
 _LIVES_S = (0.5, 30.0)  #: of what is not kept; some are given back before they are built
 _AGAIN_S = 0.5
