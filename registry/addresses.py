@@ -15,7 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
 
-from registry.bulk import chunks
+from registry.bulk import chunks, update_rows
 from registry.locks import has_one_writer
 from registry.records import GuestNetwork, NetworkLimit, NetworkSource, RequestView, Waiting
 from registry.schema import (
@@ -52,6 +52,9 @@ def give_macs(connection: Connection, vm_ids: Sequence[UUID], network_id: UUID |
 
 def give_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[UUID]:
     """Give these VMs addresses where their network has a subnet; return those that got none."""
+    with_subnets = connection.scalars(select(networks.c.id).where(networks.c.cidr.is_not(None)))
+    if not with_subnets.all():
+        return frozenset()
     wanting: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for some in chunks(list(vm_ids)):
         query = (
@@ -80,15 +83,11 @@ def give_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[
         if not has_one_writer(connection):
             free = free.with_for_update(skip_locked=True)
         found = connection.scalars(free).all()
-        for vm_id, address in zip(waiting, found, strict=False):
-            connection.execute(
-                update(network_addresses)
-                .where(
-                    network_addresses.c.network_id == network_id,
-                    network_addresses.c.address == address,
-                )
-                .values(vm_id=vm_id)
-            )
+        given = [
+            {"network_id": network_id, "address": address, "vm_id": vm_id}
+            for vm_id, address in zip(waiting, found, strict=False)
+        ]
+        update_rows(connection, network_addresses, given, keys=("network_id", "address"))
         without.update(waiting[len(found) :])
     return frozenset(without)
 

@@ -1,11 +1,16 @@
-"""Statements over many rows, and inserts that may find their row there."""
+"""Statements over many rows, and inserts that may find their row there.
+
+On PostgreSQL many rows travel as one array for each column: a single statement, for
+which triggers of statements run once, and which neither SQLAlchemy nor the server
+has to read value by value. SQLite, which is in our process, is told row by row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Connection, String, Table, bindparam, insert, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 T = TypeVar("T")
@@ -28,3 +33,76 @@ def insert_if_absent(connection: Connection, table: Table, **values: Any) -> boo
     statement: Any = make(table).values(**values).on_conflict_do_nothing()
     counted = statement.execution_options(preserve_rowcount=True)
     return bool(connection.execute(counted).rowcount)
+
+
+def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows, all of which name the same columns."""
+    if not rows:
+        return
+    if connection.dialect.name == "sqlite" or len(rows) == 1:
+        connection.execute(insert(table), list(rows))
+        return
+    columns = list(rows[0])
+    source, parameters = _unnested(connection, table, rows, columns)
+    names = ", ".join(columns)
+    connection.exec_driver_sql(
+        f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {source}",  # noqa: S608
+        parameters,
+    )
+
+
+def update_rows(
+    connection: Connection,
+    table: Table,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    keys: Sequence[str] = ("id",),
+    raised: Sequence[str] = (),
+) -> None:
+    """Set columns of the rows that have these keys; all of ``rows`` name the same columns.
+
+    One is added to the columns that are ``raised``. Who locks in an order has done so.
+    """
+    if not rows:
+        return
+    columns = [name for name in rows[0] if name not in keys]
+    if connection.dialect.name == "sqlite" or len(rows) == 1:
+        # SQLAlchemy keeps the names of columns for itself.
+        statement = update(table).where(*(table.c[key] == bindparam(f"of_{key}") for key in keys))
+        changes: dict[str, Any] = {name: bindparam(f"new_{name}") for name in columns}
+        changes |= {name: table.c[name] + 1 for name in raised}
+        connection.execute(
+            statement.values(changes),
+            [
+                {f"of_{key}": row[key] for key in keys}
+                | {f"new_{name}": row[name] for name in columns}
+                for row in rows
+            ],
+        )
+        return
+    source, parameters = _unnested(connection, table, rows, [*keys, *columns])
+    changed = [f"{name} = given.{name}" for name in columns]
+    changed += [f"{name} = {table.name}.{name} + 1" for name in raised]
+    same = " AND ".join(f"{table.name}.{key} = given.{key}" for key in keys)
+    connection.exec_driver_sql(
+        f"UPDATE {table.name} SET {', '.join(changed)} FROM {source} WHERE {same}",  # noqa: S608
+        parameters,
+    )
+
+
+def _unnested(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
+) -> tuple[str, dict[str, Any]]:
+    """Return the rows as a source of that order for PostgreSQL, called given, and parameters."""
+    arrays, parameters = [], {}
+    for name in columns:
+        values = [row[name] for row in rows]
+        kind = table.c[name].type
+        process = kind.dialect_impl(connection.dialect).bind_processor(connection.dialect)
+        if process is not None:
+            values = [process(value) for value in values]
+        # An array of text with a collation of its own has no name.
+        element = "text" if isinstance(kind, String) else kind.compile(connection.dialect)
+        arrays.append(f"%({name})b::{element}[]")
+        parameters[name] = values
+    return f"unnest({', '.join(arrays)}) AS given ({', '.join(columns)})", parameters

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, Text, and_, cast, func, select
 
 from registry.addresses import limits, within
 from registry.bulk import chunks
@@ -119,7 +120,7 @@ def _hosts(connection: Connection, axis: Sequence[str], now: datetime) -> tuple[
         inventories.c.capacity,
         inventories.c.committed,
     )
-    for host_id, resource, offers, holds in connection.execute(offered):
+    for host_id, resource, offers, holds in connection.execute(offered).all():
         capacity[host_id][resource] = offers
         committed[host_id][resource] = holds
     query = (
@@ -129,12 +130,16 @@ def _hosts(connection: Connection, axis: Sequence[str], now: datetime) -> tuple[
             hosts.c.version,
             hosts.c.admin,
             hosts.c.health,
-            hosts.c.labels,
+            cast(hosts.c.labels, Text).label("labels"),
             hosts.c.held_back_until,
         )
         .where(hosts.c.admin != HostAdmin.RETIRED.value)
         .order_by(hosts.c.name)
     )
+    labels_of: dict[str, tuple[str, ...]] = {}  # most hosts are labelled alike
+    rows = connection.execute(query).all()
+    for text in {row.labels for row in rows}:
+        labels_of[text] = tuple(json.loads(text))
     return tuple(
         HostView(
             id=row.id,
@@ -145,11 +150,11 @@ def _hosts(connection: Connection, axis: Sequence[str], now: datetime) -> tuple[
                 and row.health == HostHealth.UP.value
                 and (row.held_back_until is None or row.held_back_until <= now)
             ),
-            labels=tuple(row.labels),
+            labels=labels_of[row.labels],
             capacity=_vector(capacity[row.id], axis),
             committed=_vector(committed[row.id], axis),
         )
-        for row in connection.execute(query)
+        for row in rows
     )
 
 

@@ -16,11 +16,11 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, select, update
+from sqlalchemy import Connection, and_, func, insert, select
 
 from registry.addresses import NO_ADDRESS, free_addresses, give_addresses
 from registry.avoidance import avoid
-from registry.bulk import chunks
+from registry.bulk import chunks, insert_rows, update_rows
 from registry.clock import db_now
 from registry.cluster import at_once, ever_placed, waiting_vms
 from registry.events import assignment_row, record
@@ -306,7 +306,7 @@ def _insert_assignments(
         }
         for vm, host_id in chosen
     ]
-    connection.execute(insert(assignments), rows)
+    insert_rows(connection, assignments, rows)
     holds = [
         {
             "assignment_id": row["id"],
@@ -319,10 +319,10 @@ def _insert_assignments(
     ]
     # By host and resource: every writer locks inventories in this order.
     holds.sort(key=lambda each: (each["host_id"], each["resource"]))
-    connection.execute(insert(assignment_resources), holds)
-    for some in chunks([vm.id for vm, _ in chosen]):
-        placed = update(vms).where(vms.c.id.in_(some))
-        connection.execute(placed.values(generation=vms.c.generation + 1))
+    insert_rows(connection, assignment_resources, holds)
+    update_rows(
+        connection, vms, [{"id": vm.id, "generation": vm.generation + 1} for vm, _ in chosen]
+    )
     history = [
         assignment_row(
             now,
@@ -387,18 +387,8 @@ def _write_waiting(
                 detail["dropped"] = moved[row.id]
             since = before.since if before is not None else now
             stored = replace(waiting, count=count, round=number, since=since, detail=detail)
-            changes.append({"key": row.id, "why": to_json(stored)})
-    if changes:
-        connection.execute(
-            update(requests)
-            .where(requests.c.id == bindparam("key"))
-            .values(
-                waiting=bindparam("why"),
-                rounds_waited=requests.c.rounds_waited + 1,
-                updated_at=now,
-            ),
-            changes,
-        )
+            changes.append({"id": row.id, "waiting": to_json(stored), "updated_at": now})
+    update_rows(connection, requests, changes, raised=["rounds_waited"])
 
 
 def _count_waiting(request_ids: Sequence[UUID]) -> Any:

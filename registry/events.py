@@ -8,9 +8,10 @@ from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, select
 
 from registry.audited import note_subject
+from registry.bulk import insert_rows
 from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.lifecycle import AssignmentEvent, AssignmentState
@@ -92,7 +93,7 @@ def record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows that `event_row` made."""
     if rows:
         note_subject(rows[0]["subject_id"])
-        connection.execute(insert(events), list(rows))
+        insert_rows(connection, events, rows)
 
 
 class Events:

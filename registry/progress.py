@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, and_, bindparam, case, func, select, update
+from sqlalchemy import Connection, Row, Select, and_, case, func, select, update
 
-from registry.bulk import chunks
+from registry.bulk import chunks, update_rows
 from registry.events import event_row, record
 from registry.guest_access import forget_user_data
 from registry.lifecycle import (
@@ -112,7 +112,7 @@ def recompute(
             after = next_state(REQUEST_TRANSITIONS, before, happened)
             if after == before:
                 continue
-            changes.append({"key": row.request_id, "after": after.value})
+            changes.append({"id": row.request_id, "state": after.value, "updated_at": now})
             history.append(
                 event_row(
                     now,
@@ -132,11 +132,6 @@ def recompute(
             update(requests).where(requests.c.id.in_(some)).values(waiting=None, rounds_waited=0)
         )
     if changes:
-        connection.execute(
-            update(requests)
-            .where(requests.c.id == bindparam("key"))
-            .values(state=bindparam("after"), updated_at=now),
-            changes,
-        )
+        update_rows(connection, requests, changes)
         record(connection, history)
-        forget_user_data(connection, (each["key"] for each in changes if each["after"] in FINISHED))
+        forget_user_data(connection, (each["id"] for each in changes if each["state"] in FINISHED))

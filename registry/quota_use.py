@@ -29,7 +29,7 @@ from registry.schema import (
     unreleased,
     vms,
 )
-from registry.tenant_tree import below, path_of
+from registry.tenant_tree import below, paths_of
 
 #: Amounts by resource; the number of VMs is under `VMS`.
 Amounts = Mapping[str, int]
@@ -56,7 +56,7 @@ def lock_limited(connection: Connection, askers: Iterable[UUID]) -> Mapping[UUID
     wanted = sorted(set(askers))
     locked: set[UUID] = set()
     while True:
-        paths = {asker: path_of(connection, asker) for asker in wanted}
+        paths = paths_of(connection, wanted)
         limited = limits_of(connection, (key for path in paths.values() for key in path))
         depth = {key: len(path) - at for path in paths.values() for at, key in enumerate(path)}
         missing = set(limited) - locked

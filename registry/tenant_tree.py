@@ -7,11 +7,13 @@ changes make a circle together.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection, select
 
+from registry.bulk import chunks
 from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.locks import take_turns
 from registry.names import look_up
@@ -63,10 +65,29 @@ def lock_tree(connection: Connection) -> None:
 
 def path_of(connection: Connection, key: UUID) -> tuple[UUID, ...]:
     """Return a tenant or group and all groups above it, the nearest first."""
-    path = [key]
-    while (parent := _parent(connection, path[-1])) is not None:
-        path.append(parent)
-    return tuple(path)
+    return paths_of(connection, [key])[key]
+
+
+def paths_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tuple[UUID, ...]]:
+    """Return for tenants and groups each and all groups above it, the nearest first.
+
+    All parents are asked for together, level by level.
+    """
+    parents: dict[UUID, UUID | None] = {}
+    level: Collection[UUID] = set(keys)
+    while level:
+        for some in chunks(sorted(level)):
+            query = select(tenants.c.id, tenants.c.parent_id).where(tenants.c.id.in_(some))
+            parents.update((row.id, row.parent_id) for row in connection.execute(query).all())
+        above = {parents.get(key) for key in level}
+        level = {parent for parent in above if parent is not None and parent not in parents}
+    paths = {}
+    for key in keys:
+        path = [key]
+        while (parent := parents.get(path[-1])) is not None:
+            path.append(parent)
+        paths[key] = tuple(path)
+    return paths
 
 
 def below(connection: Connection, key: UUID) -> tuple[UUID, ...]:
@@ -110,10 +131,6 @@ def _find(connection: Connection, name: str, *, locked: bool = False) -> tuple[U
     if found is None:
         raise NotFoundError("tenant", name)
     return found.id, found.is_group
-
-
-def _parent(connection: Connection, key: UUID) -> UUID | None:
-    return connection.execute(select(tenants.c.parent_id).where(tenants.c.id == key)).scalar()
 
 
 def _height(connection: Connection, key: UUID) -> int:
