@@ -24,6 +24,7 @@ from registry.bulk import chunks, insert_rows, update_rows
 from registry.clock import db_now
 from registry.cluster import at_once, ever_placed, waiting_vms
 from registry.events import assignment_row, record
+from registry.faults import checkpoint
 from registry.ids import uuid7
 from registry.images_on_hosts import want_copies, without_room
 from registry.leases import CONTROL_LEASE, check_epoch
@@ -59,6 +60,7 @@ ACTOR: Final = "control"
 
 def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     """Write the round and what of it still holds."""
+    checkpoint("round.before_commit")
     check_epoch(connection, CONTROL_LEASE, commit.holder, commit.epoch, until_commit=True)
     check_not_paused(connection, until_commit=True)
     now = db_now(connection)
@@ -79,6 +81,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     want_copies(connection, chosen, now=now, actor=ACTOR)
     number = _insert_round(connection, commit, now, len(chosen), dropped)
     keys = _insert_assignments(connection, chosen, number, now)
+    checkpoint("round.in_commit")
     touched = {part.request_id for part in commit.placements}
     recompute(connection, touched, now=now, actor=ACTOR, reason=f"round {number}")
     reasons = {request_id: GROUP_MOVED for request_id, _ in against_rules}

@@ -32,7 +32,7 @@ MAX_OVERFLOW: Final = 40
 STATEMENT_TIMEOUT_S: Final = 60
 CONNECT_TIMEOUT_S: Final = 10
 #: A client that was stopped inside a transaction must not hold its locks for good.
-IDLE_TIMEOUT_S: Final = 60
+IDLE_TIMEOUT_S: Final = 30
 
 #: What the triggers say begins with one of these.
 OVER_CAPACITY = "ledger: over capacity"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 from sqlalchemy import Connection, select, update
 
@@ -10,11 +11,15 @@ from registry.bulk import insert_if_absent
 from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.errors import LeaseLostError, StaleEpochError
+from registry.locks import let_go_when_idle
 from registry.records import Lease
 from registry.schema import leases
 
 #: the control centre's: its epoch is named by every commit of a round
 CONTROL_LEASE = "control"
+#: How long at most a lease's row stays locked by a process that was stopped meanwhile,
+#: beyond the lease itself. Many times what one that runs takes between two statements.
+IDLE_S: Final = 10.0
 
 
 class Leases:
@@ -31,6 +36,7 @@ class Leases:
         no two holders, and no two reigns of one, ever share an epoch.
         """
         with self._database.write() as connection:
+            let_go_when_idle(connection, IDLE_S)
             first = insert_if_absent(
                 connection, leases, name=name, holder=holder, epoch=1, expires_at=db_now(connection)
             )
@@ -91,6 +97,7 @@ class Leases:
 
 
 def _lock(connection: Connection, name: str) -> None:
+    let_go_when_idle(connection, IDLE_S)
     connection.execute(select(leases.c.name).where(leases.c.name == name).with_for_update())
 
 
@@ -100,7 +107,8 @@ def check_epoch(
     """Raise `StaleEpochError` unless that holder has the lease now, in that epoch.
 
     With ``until_commit`` the row is locked, so nobody takes the lease over
-    before this transaction is over.
+    before this transaction is over; which it is, taken back, soon after the lease
+    is, should this process be stopped in the middle of it.
     """
     query = select(leases).where(leases.c.name == name)
     if until_commit:
@@ -110,5 +118,8 @@ def check_epoch(
         raise StaleEpochError(holder, epoch, "nobody ever held it")
     if row.holder != holder or row.epoch != epoch:
         raise StaleEpochError(holder, epoch, f"epoch {row.epoch} is {row.holder}'s")
-    if row.expires_at <= db_now(connection):
+    left_s = (row.expires_at - db_now(connection)).total_seconds()
+    if left_s <= 0:
         raise StaleEpochError(holder, epoch, f"it expired at {row.expires_at.isoformat()}")
+    if until_commit:
+        let_go_when_idle(connection, max(left_s, IDLE_S))

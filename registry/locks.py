@@ -86,6 +86,19 @@ def take_turns(connection: Connection, what: str) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(zlib.crc32(what.encode()))))
 
 
+def let_go_when_idle(connection: Connection, after_s: float) -> None:
+    """Take this transaction back once its process said nothing for so long.
+
+    A process that is stopped with locks in hand must not keep others waiting for
+    longer than it takes to know that it is.
+    """
+    if not has_one_writer(connection):
+        after_ms = f"{max(1, int(after_s * 1000))}ms"
+        connection.execute(
+            select(func.set_config("idle_in_transaction_session_timeout", after_ms, True))
+        )
+
+
 def _lock(connection: Connection, query: Select[Any], of: Any = None) -> Collection[UUID] | None:
     if has_one_writer(connection):
         return None
