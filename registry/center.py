@@ -35,7 +35,7 @@ from registry.slot_loop import SlotLoopSwitch
 from registry.ssh_keys import SshKeys
 from registry.tenants import Tenants
 from registry.tokens import Tokens
-from registry.upgrade import check_schema, check_schema_serves, head_revision
+from registry.upgrade import check_schema, head_revision
 from registry.vm_groups import VmGroups
 from registry.vm_types import VmTypes
 from registry.vms import Vms
@@ -81,7 +81,7 @@ class Registry:
 
     @classmethod
     def connect(cls, database_url: str) -> Registry:
-        """Open a database whose schema is current, or raise `SchemaOutdatedError`."""
+        """Open a database whose schema this code can use, or raise `SchemaOutdatedError`."""
         url = database_at(database_url)
         if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
             # SQLite would create an empty file, which hides a wrong path.
@@ -105,9 +105,9 @@ class Registry:
             return db_now(connection)
 
     def check_schema(self) -> None:
-        """Raise unless the database answers, with a schema that a running process can use."""
+        """Raise unless the database answers, with a schema that this code can use."""
         with self._database.read() as connection:
-            check_schema_serves(connection)
+            check_schema(connection)
 
     def fleet(self) -> Fleet:
         """Return what metrics tell of everything there is, in one read."""

@@ -225,14 +225,13 @@ class SlotLoopPausedError(RegistryError):
 class SchemaOutdatedError(RegistryError):
     """The database is older or newer than this code."""
 
-    def __init__(self, found: str | None, expected: str, *, newer: bool = False) -> None:
-        todo = (
-            "a newer fuga upgraded it; start that one here, too"
-            if newer
-            else "run `fuga db upgrade`"
-        )
+    def __init__(self, found: str | None, expected: str, *, code_since: str | None = None) -> None:
+        at = f"the database is at revision {found or 'none'}"
         super().__init__(
-            f"the database is at revision {found or 'none'}, this code needs {expected}: {todo}"
+            f"{at}, this code needs {expected}: run `fuga db upgrade`"
+            if code_since is None
+            else f"{at} and serves code that knows {code_since}, this code knows {expected} at "
+            "most: a newer fuga upgraded it; start that one here, too"
         )
         self.found = found
         self.expected = expected

@@ -87,6 +87,9 @@ resources = Table(
     Column("overhead_per_vm", BigInteger, nullable=False, server_default="0"),
 )
 
+#: One row: the revision that code has to know to be served by this schema.
+schema_serves = Table("schema_serves", metadata, Column("code_since", String(32), primary_key=True))
+
 hosts = Table(
     "hosts",
     metadata,

@@ -10,11 +10,12 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, inspect, select
 
 from registry.engine import available, database_at, make_engine
 from registry.errors import SchemaOutdatedError
 from registry.locks import take_turns
+from registry.schema import schema_serves
 
 
 def alembic_config(connection: Connection | None = None) -> Config:
@@ -42,30 +43,35 @@ def _revisions() -> frozenset[str]:
 
 
 def check_schema(connection: Connection) -> None:
-    """Raise `SchemaOutdatedError` unless the schema is what this code needs."""
-    found = MigrationContext.configure(connection).get_current_revision()
-    expected = head_revision()
-    if found != expected:
-        newer = found is not None and found not in _revisions()
-        raise SchemaOutdatedError(found, expected, newer=newer)
+    """Raise `SchemaOutdatedError` unless this code can use the schema.
 
-
-def check_schema_serves(connection: Connection) -> None:
-    """Raise `SchemaOutdatedError` if a running process cannot go on with this schema.
-
-    Older than it needs is too old. One that it does not know is newer: the database
-    was upgraded while the process runs, and it goes on until it is replaced.
+    Older than it needs is too old. A revision that it does not know is newer: revisions
+    only add, as a rule, and those that take something away say in the database which
+    code it serves from then on.
     """
     found = MigrationContext.configure(connection).get_current_revision()
-    if found != head_revision() and (found is None or found in _revisions()):
-        raise SchemaOutdatedError(found, head_revision())
+    head = head_revision()
+    if found == head:
+        return
+    if found is None or found in _revisions():
+        raise SchemaOutdatedError(found, head)
+    since = _code_since(connection)
+    if since not in _revisions():
+        raise SchemaOutdatedError(found, head, code_since=since or found)
+
+
+def _code_since(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(schema_serves.name):
+        return None
+    return connection.scalars(select(schema_serves.c.code_since)).one_or_none()
 
 
 def upgrade(database_url: str) -> str:
     """Bring the database to head, creating SQLite's file; return the revision.
 
     All revisions run in one transaction, on PostgreSQL as well: a failed upgrade
-    leaves the database as it was. Two at once take turns.
+    leaves the database as it was. Two at once take turns. A database that is newer
+    than this code, and serves it, is left as it is.
     """
     url = database_at(database_url)
     if url.get_backend_name() == "sqlite" and url.database:
@@ -74,6 +80,10 @@ def upgrade(database_url: str) -> str:
     try:
         with available(), engine.begin() as connection:
             take_turns(connection, "upgrade")
+            found = MigrationContext.configure(connection).get_current_revision()
+            if found is not None and found not in _revisions():
+                check_schema(connection)
+                return found
             command.upgrade(alembic_config(connection), "head")
     finally:
         engine.dispose()

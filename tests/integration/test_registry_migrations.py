@@ -20,6 +20,7 @@ from registry.schema import metadata
 from registry.upgrade import alembic_config, head_revision
 from tests.postgres import PostgresServer
 from tests.raw_sql import RawSql, raw_sql
+from tests.register import a_cluster, add_request, place
 
 
 def test_the_models_and_the_migrated_database_do_not_differ(register_url: str) -> None:
@@ -148,11 +149,38 @@ def test_a_database_of_another_revision_is_refused(register_url: str, raw: RawSq
         Registry.connect(register_url)
 
 
-def test_a_database_of_a_newer_version_is_said_to_be_one(register_url: str, raw: RawSql) -> None:
+def test_a_database_of_a_newer_version_that_only_added_serves_this_one(
+    register_url: str, raw: RawSql
+) -> None:
+    raw.run("CREATE TABLE of_tomorrow (id integer)")
+    raw.run("ALTER TABLE hosts ADD COLUMN of_tomorrow text")
     raw.run("UPDATE alembic_version SET version_num = '9999'")
 
+    registry = Registry.connect(register_url)
+
+    registry.check_schema()
+    [host] = a_cluster(registry)
+    assert place(registry, add_request(registry, 2), host, 2).assignment_ids
+    assert registry.check() == []
+    registry.close()
+    assert upgrade(register_url) == "9999"
+
+
+def test_a_newer_database_that_does_not_serve_this_code_says_so_also_while_it_runs(
+    register_url: str, raw: RawSql
+) -> None:
+    running = Registry.connect(register_url)
+    raw.run("UPDATE alembic_version SET version_num = '9999'")
+    raw.run("UPDATE schema_serves SET code_since = '9990'")
+
+    for call in (Registry.connect, upgrade, lambda _: running.check_schema()):
+        with pytest.raises(SchemaOutdatedError, match=r"9999.* knows 9990.*a newer fuga upgraded"):
+            call(register_url)
+
+    raw.run("DROP TABLE schema_serves")
     with pytest.raises(SchemaOutdatedError, match=r"9999.*a newer fuga upgraded it"):
-        Registry.connect(register_url)
+        running.check_schema()
+    running.close()
 
 
 @pytest.mark.sqlite
