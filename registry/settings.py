@@ -134,6 +134,9 @@ def celery_config(settings: SharedSettings) -> dict[str, Any]:
         "task_acks_late": True,
         "worker_prefetch_multiplier": 1,
         "broker_connection_retry_on_startup": True,
+        # For good: after Celery's own hundred tries a worker would end.
+        "broker_connection_max_retries": None,
+        "broker_channel_error_retry": True,
         "task_default_queue": "fuga",
         "worker_hijack_root_logger": False,
     }

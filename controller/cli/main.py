@@ -113,6 +113,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _end(at_the_prompt(error))
     except CliError as error:
         _end(error)
+    except Exception as error:
+        from registry import RegistryError  # noqa: PLC0415 - slow to import, and seldom needed
+
+        if not isinstance(error, RegistryError):
+            raise
+        _end(CliError(str(error)))
 
 
 def _end(error: CliError) -> NoReturn:

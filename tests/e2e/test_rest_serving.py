@@ -17,12 +17,8 @@ import pytest
 
 from registry import Registry
 from tests.e2e.conftest import a_token
+from tests.ports import a_quiet_port
 from tests.running import eventually
-
-
-def a_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def environment(folder: Path, database_url: str, port: int) -> dict[str, str]:
@@ -70,7 +66,7 @@ def test_it_serves_until_it_is_told_to_end_and_ends_well(
     registry = Registry.connect(register_url)
     headers = {"Authorization": f"Bearer {a_token(registry, None)}"}
     registry.close()
-    port = a_free_port()
+    port = a_quiet_port()
     url = f"http://127.0.0.1:{port}"
 
     with a_process(environment(tmp_path, register_url, port)) as process:
@@ -108,7 +104,7 @@ def test_an_address_in_use_is_said_in_one_line(register_url: str, tmp_path: Path
 def test_a_database_that_was_never_upgraded_is_said_with_what_to_run(tmp_path: Path):
     done = subprocess.run(
         COMMAND,
-        env=environment(tmp_path, f"sqlite:///{tmp_path / 'none.db'}", a_free_port()),
+        env=environment(tmp_path, f"sqlite:///{tmp_path / 'none.db'}", a_quiet_port()),
         capture_output=True,
         text=True,
         check=False,

@@ -86,6 +86,13 @@ def test_a_broker_of_the_operator_needs_no_folders(
     assert not (tmp_path / ".fuga").exists()
 
 
+def test_a_worker_never_gives_up_on_its_broker(tmp_path: Path) -> None:
+    config = celery_config(SharedSettings())
+
+    assert config["broker_connection_max_retries"] is None
+    assert config["broker_channel_error_retry"] is True
+
+
 def test_tasks_are_json_without_results(tmp_path: Path) -> None:
     config = celery_config(SharedSettings())
 
