@@ -108,6 +108,21 @@ def test_units_and_containers_start_commands_that_there_are() -> None:
     assert counts == {"upgrade": 1, "api": 2, "control": 2, "worker": 3, "monitor": 2}
 
 
+def test_what_the_compose_file_mounts_is_there_and_its_processes_find_it() -> None:
+    document = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    named = set(document["volumes"])
+
+    for service in document["services"].values():
+        for source, target, *_ in (each.split(":") for each in service.get("volumes", ())):
+            assert source in named or (DEPLOY / source).is_file(), source
+            assert target.startswith("/")
+        if service["image"] == "fuga":
+            targets = {each.split(":")[1] for each in service["volumes"]}
+            assert service["environment"]["FUGA_CONFIG"] in targets
+            assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+            assert set(service["depends_on"]) <= set(document["services"])
+
+
 def test_each_alert_says_in_the_guide_what_to_do() -> None:
     guide = anchors(ROOT / "docs" / "operations.md")
 
