@@ -9,6 +9,7 @@ from registry.console_sessions import MAX_TYPED_BYTES, ConsoleOutput
 from registry.console_states import ConsoleSession
 from registry.errors import (
     AnotherMachineError,
+    AnsweredBeforeError,
     CapacityExceededError,
     ClaimLostError,
     ConflictError,
@@ -170,6 +171,7 @@ __all__ = [
     "Accounts",
     "AnotherMachineError",
     "Answer",
+    "AnsweredBeforeError",
     "AssignmentEvent",
     "AssignmentState",
     "AuditEntry",

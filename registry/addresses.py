@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
 
-from registry.bulk import chunks, update_rows
+from registry.bulk import chunks, each, insert_absent, update_rows
 from registry.locks import has_one_writer
 from registry.records import GuestNetwork, NetworkLimit, NetworkSource, RequestView, Waiting
 from registry.schema import (
@@ -36,18 +36,15 @@ NO_NETWORK: Final = "network_missing"
 def give_macs(connection: Connection, vm_ids: Sequence[UUID], network_id: UUID | None) -> None:
     """Give new VMs their interfaces, each with a MAC address that no other VM ever had."""
     for some in chunks(vm_ids):
-        macs: dict[str, None] = {}
-        while missing := len(some) - len(macs):
-            fresh = dict.fromkeys(_random_mac() for _ in range(missing))
-            known = connection.scalars(
-                select(interfaces.c.mac).where(interfaces.c.mac.in_(list(fresh)))
-            ).all()
-            macs |= {mac: None for mac in fresh if mac not in known}
-        rows = [
-            {"vm_id": vm_id, "mac": mac, "network_id": network_id}
-            for vm_id, mac in zip(some, macs, strict=True)
-        ]
-        connection.execute(insert(interfaces), rows)
+        missing = list(some)
+        while missing:
+            rows = [
+                {"vm_id": vm_id, "mac": _random_mac(), "network_id": network_id}
+                for vm_id in missing
+            ]
+            fresh = insert_absent(connection, interfaces, "mac").returning(interfaces.c.vm_id)
+            given = set(connection.scalars(fresh, each(rows)))
+            missing = [vm_id for vm_id in missing if vm_id not in given]
 
 
 def give_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[UUID]:

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, insert
 
-from registry.clock import db_now
+from registry.clock import UtcNow
 from registry.schema import audit
+
+#: Status, route, subject.
+Ending = tuple[int | None, str | None, str | None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,8 +36,10 @@ class AuditedCall:
     tenant: str | None = None  #: None: an operator, or nobody
     route: str | None = None  #: the path's template
     subject: str | None = None  #: id of what it is about
+    status: int | None = None  #: of the answer, where one is committed with the row
     row: int | None = None  #: of the audit, once one is committed
     written: int | None = None  #: of the audit, by the transaction under way
+    ending_written: Ending | None = None  #: with that row
 
     def values(self) -> dict[str, Any]:
         """Return what the audit keeps of it."""
@@ -48,9 +53,19 @@ class AuditedCall:
             "path": self.path,
             "route": self.route,
             "subject": self.subject,
+            "status": self.status,
         }
 
+    def ending(self, status: int | None) -> Ending:
+        """Return what is known at the end."""
+        return status, self.route, self.subject
 
+    def is_told(self, status: int | None) -> bool:
+        """Whether the row says already that the call ended like this."""
+        return self.row is not None and self.ending_written == self.ending(status)
+
+
+_INSERT: Final = insert(audit).values(at=UtcNow()).returning(audit.c.id)
 _call: ContextVar[AuditedCall | None] = ContextVar("call", default=None)
 
 
@@ -64,13 +79,20 @@ def audited(call: AuditedCall) -> Iterator[None]:
         _call.reset(token)
 
 
+def forget_intent() -> None:
+    """Forget what a transaction that was taken back said of the call; another begins."""
+    call = _call.get()
+    if call is not None and call.row is None:
+        call.subject = call.status = None
+
+
 def write_intent(connection: Connection) -> None:
     """Write the call's row in this transaction, unless one is committed already."""
     call = _call.get()
     if call is None or call.token is None or call.row is not None:
         return
-    row = {"at": db_now(connection), **call.values()}
-    call.written = connection.execute(insert(audit).values(row).returning(audit.c.id)).scalar_one()
+    call.ending_written = call.ending(call.status)
+    call.written = connection.execute(_INSERT, call.values()).scalar_one()
 
 
 def intent_committed() -> None:
@@ -85,3 +107,10 @@ def note_subject(subject_id: str) -> None:
     call = _call.get()
     if call is not None and call.subject is None:
         call.subject = subject_id
+
+
+def note_status(status: int) -> None:
+    """Tell how the call will be answered, where the answer is kept by this transaction."""
+    call = _call.get()
+    if call is not None:
+        call.status = status

@@ -29,10 +29,19 @@ def insert_if_absent(connection: Connection, table: Table, **values: Any) -> boo
 
     An insert that fails would end the transaction on PostgreSQL.
     """
+    counted = insert_absent(connection, table).execution_options(preserve_rowcount=True)
+    return bool(connection.execute(counted, values).rowcount)
+
+
+def insert_absent(connection: Connection, table: Table, *unique: str) -> Any:
+    """Return a statement that inserts rows unless a key, or that of some columns, is there."""
     make = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    statement: Any = make(table).values(**values).on_conflict_do_nothing()
-    counted = statement.execution_options(preserve_rowcount=True)
-    return bool(connection.execute(counted).rowcount)
+    return make(table).on_conflict_do_nothing(index_elements=unique or None)
+
+
+def each(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return rows as a statement is best given them: a single one, as is usual, alone."""
+    return rows[0] if len(rows) == 1 else list(rows)
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -40,7 +49,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
     if not rows:
         return
     if connection.dialect.name == "sqlite" or len(rows) == 1:
-        connection.execute(insert(table), list(rows))
+        connection.execute(insert(table), each(rows))
         return
     columns = list(rows[0])
     source, parameters = _unnested(connection, table, rows, columns)

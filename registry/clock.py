@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, DateTime, Dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
 # clock_timestamp() moves on while a transaction waits for a lock; now() does not.
@@ -44,3 +46,21 @@ def db_now(connection: Connection) -> datetime:
         return datetime.fromisoformat(value).replace(tzinfo=UTC)
     found: datetime = value
     return found.astimezone(UTC)
+
+
+class UtcNow(FunctionElement[datetime]):
+    """The same inside of a statement, where it costs no statement of its own."""
+
+    type = UtcDateTime()
+    inherit_cache = True
+
+
+@compiles(UtcNow, "postgresql")
+def _on_postgresql(_element: UtcNow, _compiler: Any, **_: Any) -> str:
+    return "clock_timestamp()"
+
+
+@compiles(UtcNow, "sqlite")
+def _on_sqlite(_element: UtcNow, _compiler: Any, **_: Any) -> str:
+    # As wide as what `UtcDateTime` writes, so that it sorts among it.
+    return "strftime('%Y-%m-%d %H:%M:%f000', 'now')"

@@ -237,6 +237,16 @@ class SchemaOutdatedError(RegistryError):
         self.expected = expected
 
 
+class AnsweredBeforeError(RegistryError):
+    """A call with this key was answered: that answer is to be given again."""
+
+    def __init__(self, key: str, status: int, body: str) -> None:
+        super().__init__(f"Idempotency-Key {key!r} was answered {status} before")
+        self.key = key
+        self.status = status
+        self.body = body
+
+
 class IdempotencyConflictError(RegistryError):
     """The key was used before, for another body."""
 

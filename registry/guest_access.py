@@ -53,6 +53,15 @@ def keep_access(connection: Connection, request_id: UUID, access: GuestAccess) -
     )
 
 
+def told(access: GuestAccess) -> Told:
+    """Return what may be told of what came with a request."""
+    keys = tuple(fingerprint(key) for key in access.ssh_keys)
+    if access.user_data is None:
+        return keys, None
+    sha256 = hashlib.sha256(access.user_data).hexdigest()
+    return keys, UserData(bytes=len(access.user_data), sha256=sha256)
+
+
 def told_access(connection: Connection, request_ids: Iterable[UUID]) -> Mapping[UUID, Told]:
     """Return what may be told, for those requests that came with something."""
     columns = [column for column in request_access.c if column.key != "user_data"]

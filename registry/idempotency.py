@@ -1,16 +1,27 @@
-"""Idempotency keys: a creating call that is repeated is answered as it was the first time."""
+"""Idempotency keys: a creating call that is repeated is answered as it was the first time.
+
+A creation that is one transaction claims its key inside it, and keeps its answer there
+(`claim_key`, `keep_answer`): either all of it happened, or nothing. Whoever comes with the
+same key meanwhile waits for that transaction. What takes several transactions says before
+the first that it began (`Idempotency.begin`), and after the last how it ended.
+"""
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
 
-from registry.bulk import insert_if_absent
-from registry.clock import db_now
+from registry.audited import note_status
+from registry.bulk import insert_absent
+from registry.clock import UtcNow, db_now
 from registry.engine import Database, retried
 from registry.errors import (
+    AnsweredBeforeError,
     IdempotencyConflictError,
     IdempotencyInProgressError,
     InvalidError,
@@ -22,6 +33,16 @@ KEPT = timedelta(hours=24)
 #: a first call that takes longer than this has died
 ABANDONED_AFTER = timedelta(seconds=60)
 MAX_KEY = 255
+#: How often a process deletes what is older than `KEPT`, which counts no more in any case.
+FORGET_EVERY_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A key that belongs to the transaction which claimed it."""
+
+    now: datetime
+    request_id: UUID | None  #: made by a call with this key that died before its answer was kept
 
 
 class Idempotency:
@@ -29,6 +50,7 @@ class Idempotency:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._forgot_at = float("-inf")  #: on this process's monotonic clock
 
     @retried
     def begin(self, scope: str, key: str, fingerprint: str) -> StoredAnswer | None:
@@ -42,21 +64,12 @@ class Idempotency:
             If the first call runs still. One that began more than 60 s ago and
             never ended is taken over.
         """
-        if not (1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
-            raise InvalidError("Idempotency-Key", key, f"1 to {MAX_KEY} printable characters")
+        wanted = IdempotencyKey(scope=scope, key=key, fingerprint=fingerprint)
         with self._database.write() as connection:
-            now = db_now(connection)
-            connection.execute(delete(keys).where(keys.c.first_used_at < now - KEPT))
-            if _insert(connection, scope, key, fingerprint, now):
-                return None
-            row = connection.execute(select(keys).where(*_is(scope, key)).with_for_update()).one()
-            if row.fingerprint != fingerprint:
-                raise IdempotencyConflictError(key)
-            if row.status is not None:
-                return StoredAnswer(status=row.status, body=row.body)
-            if now - row.started_at < ABANDONED_AFTER:
-                raise IdempotencyInProgressError(key, now - row.started_at)
-            connection.execute(update(keys).where(*_is(scope, key)).values(started_at=now))
+            try:
+                claim_key(connection, wanted)
+            except AnsweredBeforeError as before:
+                return StoredAnswer(status=before.status, body=before.body)
             return None
 
     @retried
@@ -79,34 +92,76 @@ class Idempotency:
                 )
             )
 
+    def forget_old(self) -> None:
+        """Delete keys that count no more, if this process did not do so lately."""
+        now = time.monotonic()
+        if now - self._forgot_at < FORGET_EVERY_S:
+            return
+        self._forgot_at = now
+        self._delete_old()
 
-def request_of_key(connection: Connection, key: IdempotencyKey) -> UUID | None:
-    """Return the request that a call with this key made before it died, if any."""
-    if _insert(connection, key.scope, key.key, key.fingerprint, db_now(connection)):
-        return None
-    row = connection.execute(select(keys).where(*_is(key.scope, key.key)).with_for_update()).one()
-    if row.fingerprint != key.fingerprint:
+    @retried
+    def _delete_old(self) -> None:
+        with self._database.write() as connection:
+            now = db_now(connection)
+            connection.execute(delete(keys).where(keys.c.first_used_at < now - KEPT))
+
+
+def claim_key(connection: Connection, key: IdempotencyKey) -> Claim:
+    """Make a key this transaction's: whoever else wants it waits until it is over.
+
+    Raises
+    ------
+    AnsweredBeforeError
+        If a call with it was answered: with that answer.
+    IdempotencyConflictError
+        If it was used for another body.
+    IdempotencyInProgressError
+        If a call that takes several transactions began and has not ended. One
+        that began more than 60 s ago is taken over.
+    """
+    if not (1 <= len(key.key) <= MAX_KEY and key.key.isascii() and key.key.isprintable()):
+        raise InvalidError("Idempotency-Key", key.key, f"1 to {MAX_KEY} printable characters")
+    fresh = {"scope": key.scope, "key": key.key, "fingerprint": key.fingerprint}
+    claim = insert_absent(connection, keys).values(started_at=UtcNow(), first_used_at=UtcNow())
+    again = select(keys, UtcNow().label("now")).where(*_is(key.scope, key.key)).with_for_update()
+    while True:
+        begun = connection.scalar(claim.returning(keys.c.started_at), fresh)
+        if begun is not None:
+            return Claim(begun, None)
+        row = connection.execute(again).one_or_none()
+        if row is not None:  # and not given back just now
+            return _claim_again(connection, key, row)
+
+
+def _claim_again(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> Claim:
+    """Claim a key that is there."""
+    taken: dict[str, Any] = {"started_at": row.now}
+    if row.now - row.first_used_at > KEPT:
+        taken |= {"first_used_at": row.now, "fingerprint": key.fingerprint}
+        taken |= {"request_id": None, "status": None, "body": None}
+    elif row.fingerprint != key.fingerprint:
         raise IdempotencyConflictError(key.key)
-    found: UUID | None = row.request_id
-    return found
+    elif row.status is not None:
+        raise AnsweredBeforeError(key.key, row.status, row.body)
+    elif row.request_id is not None:
+        return Claim(row.now, row.request_id)
+    elif row.now - row.started_at < ABANDONED_AFTER:
+        raise IdempotencyInProgressError(key.key, row.now - row.started_at)
+    connection.execute(update(keys).where(*_is(key.scope, key.key)).values(**taken))
+    return Claim(row.now, None)
 
 
-def bind_request(connection: Connection, key: IdempotencyKey, request_id: UUID) -> None:
-    """Remember, in the transaction that makes the request, that this key made it."""
-    connection.execute(update(keys).where(*_is(key.scope, key.key)).values(request_id=request_id))
+def keep_answer(
+    connection: Connection, key: IdempotencyKey, request_id: UUID, answer: StoredAnswer | None
+) -> None:
+    """Remember, in the transaction that makes a request, what made it and is answered."""
+    made: dict[str, Any] = {"request_id": request_id}
+    if answer is not None:
+        made |= {"status": answer.status, "body": answer.body}
+        note_status(answer.status)
+    connection.execute(update(keys).where(*_is(key.scope, key.key)).values(**made))
 
 
 def _is(scope: str, key: str) -> tuple[ColumnElement[bool], ...]:
     return keys.c.scope == scope, keys.c.key == key
-
-
-def _insert(connection: Connection, scope: str, key: str, fingerprint: str, now: datetime) -> bool:
-    return insert_if_absent(
-        connection,
-        keys,
-        scope=scope,
-        key=key,
-        fingerprint=fingerprint,
-        started_at=now,
-        first_used_at=now,
-    )

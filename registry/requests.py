@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, Row, select, update
 
 from registry.clock import db_now
 from registry.cluster import capacity_view
 from registry.deletion import delete_vms
 from registry.engine import Database, retried
-from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
-from registry.events import event_row, record
-from registry.expiry import expire, expired, expires_at, extend
-from registry.guest_access import NOTHING, check_access, keep_access, told_access
-from registry.hostnames import check_hostname
-from registry.idempotency import bind_request, request_of_key
-from registry.ids import uuid7
-from registry.images import image_for
-from registry.lifecycle import FINISHED, HostAdmin, RequestState, VmDesiredEvent
-from registry.names import check_int, check_labels, check_name, look_up
-from registry.networks import networks_of, put_on_network
+from registry.errors import ConflictError, InvalidError, NotFoundError
+from registry.expiry import expire, expired, extend
+from registry.guest_access import NOTHING, told_access
+from registry.idempotency import claim_key, keep_answer
+from registry.lifecycle import FINISHED, RequestState, VmDesiredEvent
+from registry.names import look_up
+from registry.networks import networks_of
+from registry.new_requests import MAX_COUNT, check_asked, make_request
 from registry.overhead import demands
-from registry.own_labels import changed_labels, check_own_labels, labelled
+from registry.own_labels import changed_labels, labelled
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.power import SHUTDOWN_TIMEOUT_S, ask_all
 from registry.progress import tally
 from registry.quotas import check_quota
-from registry.records import CapacityView, IdempotencyKey, OverQuota, Request, Rules
+from registry.records import (
+    CapacityView,
+    IdempotencyKey,
+    OverQuota,
+    Request,
+    Rules,
+    StoredAnswer,
+)
 from registry.resizing import resize
-from registry.rules import check_rules, join_groups, memberships, rules_of
-from registry.schema import hosts, images, request_images, requests, tenants, vm_types, vms
+from registry.rules import check_rules, memberships, rules_of
+from registry.schema import images, request_images, requests, tenants, vm_types, vms
 from registry.tenant_tree import asker_id
-from registry.vm_names import check_request_name, insert_vms
 from registry.vm_types import get_vm_type
 from registry.waiting import from_json
-
-MAX_COUNT = 10_000
-MAX_HOSTS = 1_000
 
 _SELECT = (
     select(
@@ -85,93 +84,56 @@ class Requests:
         rules: Rules | None = None,
         actor: str,
         idempotency: IdempotencyKey | None = None,
+        answered: Callable[[Request], StoredAnswer] | None = None,
         over_quota: OverQuota = "refuse",
     ) -> Request:
-        """Insert a request and its VMs in one transaction.
+        """Insert a request and its VMs in one transaction, with its key and its answer.
 
         The first round that places it places at least ``min_count`` VMs at once.
-        With a key that made a request before, that request is returned and
-        nothing is made: also when the first caller died before it could store
-        its answer. After ``ttl_s`` it ends by itself. ``over_quota`` counts where no
-        tenant or group says otherwise.
+        After ``ttl_s`` it ends by itself. ``over_quota`` counts where no tenant or
+        group says otherwise.
+
+        Parameters
+        ----------
+        idempotency : IdempotencyKey, optional
+            Lets this be done once; whoever comes with the same key meanwhile waits.
+            If it made a request whose answer was not kept, that one is returned.
+        answered : callable, optional
+            Says how the caller will be answered, which is kept with the key.
+
+        Raises
+        ------
+        AnsweredBeforeError
+            If a call with this key was answered: with that answer.
         """
-        check_int("count", count, 1, MAX_COUNT)
-        check_int("min_count", min_count, 1, count)
-        required = check_labels("requires", requires)
-        own = check_own_labels(labels or {})
-        access = check_access(ssh_keys, user_data)
-        rules = check_rules(rules or Rules(), count)
-        if hostname is not None:
-            hostname = check_hostname("hostname", hostname)
-        key = uuid7()
-        name = check_name("name", name if name is not None else f"req-{key.hex[-10:]}")
+        asked = check_asked(
+            tenant=tenant,
+            vm_type=vm_type,
+            count=count,
+            min_count=min_count,
+            name=name,
+            requires=requires,
+            hosts=hosts,
+            labels=labels,
+            ttl_s=ttl_s,
+            image=image,
+            network=network,
+            ssh_keys=ssh_keys,
+            user_data=user_data,
+            hostname=hostname,
+            rules=rules,
+        )
         with self._database.write() as connection:
+            claim = claim_key(connection, idempotency) if idempotency is not None else None
+            if claim is not None and claim.request_id is not None:
+                made = _get(connection, claim.request_id)
+            else:
+                now = claim.now if claim is not None else db_now(connection)
+                made = make_request(connection, asked, now=now, over_quota=over_quota, actor=actor)
             if idempotency is not None:
-                before = request_of_key(connection, idempotency)
-                if before is not None:
-                    return _get(connection, before)
-            now = db_now(connection)
-            owner = asker_id(connection, tenant)
-            wanted = get_vm_type(connection, vm_type)
-            check_quota(connection, owner, wanted.id, count, over_quota=over_quota)
-            rests_on = image_for(connection, image, wanted) if image is not None else None
-            check_request_name(connection, owner, name)
-            try:
-                connection.execute(
-                    insert(requests).values(
-                        id=key,
-                        name=name,
-                        tenant_id=owner,
-                        vm_type_id=wanted.id,
-                        count=count,
-                        min_count=min_count,
-                        requires=list(required),
-                        hosts=_check_hosts(connection, hosts),
-                        forbids=list(rules.forbids),
-                        prefers=list(rules.prefers),
-                        zone=rules.zone,
-                        spread=rules.spread,
-                        state=RequestState.PENDING.value,
-                        labels=own,
-                        expires_at=expires_at(ttl_s, now),
-                        hostname=hostname,
-                        created_at=now,
-                        updated_at=now,
-                    )
-                )
-            except IntegrityError as error:
-                raise DuplicateError("request", "name", name) from error
-            if rests_on is not None:
-                connection.execute(
-                    insert(request_images).values(request_id=key, image_id=rests_on.id)
-                )
-            keep_access(connection, key, access)
-            join_groups(connection, owner, key, rules, now)
-            if network is not None:
-                put_on_network(connection, key, network)
-            insert_vms(
-                connection, key, owner, name, count=count, labels=own, hostname=hostname, now=now
-            )
-            if idempotency is not None:
-                bind_request(connection, idempotency, key)
-            history = event_row(
-                now,
-                actor,
-                "request_created",
-                "request",
-                key,
-                tenant=tenant,
-                change=(None, RequestState.PENDING),
-                data={
-                    "name": name,
-                    "vm_type": vm_type,
-                    "count": count,
-                    "min_count": min_count,
-                    "image": rests_on.reference if rests_on is not None else None,
-                },
-            )
-            record(connection, [history])
-            return _get(connection, key)
+                answer = answered(made) if answered is not None else None
+                keep_answer(connection, idempotency, made.id, answer)
+            return made
 
     def get(self, id: UUID) -> Request:  # noqa: A002 - the contract's name
         """Return one, or raise `NotFoundError`."""
@@ -327,25 +289,6 @@ class Requests:
             now = db_now(connection)
             ask_all(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
             return _get(connection, id)
-
-
-def _check_hosts(connection: Connection, names: Sequence[str] | None) -> list[str] | None:
-    if names is None:
-        return None
-    wanted = sorted({look_up("host", name) for name in names})
-    if not 1 <= len(wanted) <= MAX_HOSTS:
-        raise InvalidError("hosts", len(wanted), f"1 to {MAX_HOSTS} names, or none for all hosts")
-    known = set(
-        connection.scalars(
-            select(hosts.c.name).where(
-                hosts.c.name.in_(wanted), hosts.c.admin != HostAdmin.RETIRED.value
-            )
-        )
-    )
-    for name in wanted:
-        if name not in known:
-            raise NotFoundError("host", name)
-    return wanted
 
 
 def _get(connection: Connection, key: UUID) -> Request:

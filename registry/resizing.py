@@ -18,7 +18,7 @@ from registry.names import check_int
 from registry.progress import recompute
 from registry.records import Request
 from registry.schema import assignments, requests, unreleased, vms
-from registry.vm_names import insert_vms
+from registry.vm_names import add_vms
 
 
 def resize(
@@ -57,16 +57,7 @@ def resize(
         raise InvalidError("remove", len(remove), allowed)
     leaving = _leaving(rows, remove, surplus)
     if surplus < 0:
-        insert_vms(
-            connection,
-            request.id,
-            owner,
-            request.name,
-            count=-surplus,
-            labels=request.labels,
-            hostname=request.hostname,
-            now=now,
-        )
+        add_vms(connection, request, owner, -surplus, now=now)
     connection.execute(
         update(requests)
         .where(requests.c.id == request.id)

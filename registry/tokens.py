@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, insert, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from registry.clock import db_now
+from registry.clock import UtcNow, db_now
 from registry.engine import Database, retried
 from registry.errors import (
     DuplicateError,
@@ -35,6 +35,11 @@ USE_TOLD_EVERY: Final = timedelta(hours=1)
 
 _SELECT = select(tokens, tenants.c.name.label("tenant")).outerjoin(
     tenants, tokens.c.tenant_id == tenants.c.id
+)
+_LIVE = _SELECT.where(
+    tokens.c.digest == bindparam("digest"),
+    tokens.c.revoked_at.is_(None),
+    or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > UtcNow()),
 )
 
 
@@ -104,13 +109,10 @@ class Tokens:
 
     def authenticate(self, secret: str) -> Token | None:
         """Return whose secret it is; None if it is nobody's, was revoked, or is over."""
-        query = _SELECT.where(tokens.c.digest == _digest(secret), tokens.c.revoked_at.is_(None))
-        with self._database.read() as connection:
-            row = connection.execute(query).one_or_none()
-            if row is None:
-                return None
-            if row.expires_at is not None and row.expires_at <= db_now(connection):
-                return None
+        with self._database.look() as connection:
+            row = connection.execute(_LIVE, {"digest": _digest(secret)}).one_or_none()
+        if row is None:
+            return None
         self._tell_use(row.id)
         return _to_token(row)
 

@@ -6,104 +6,100 @@ until the transaction is over; the database's own index refuses what goes around
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, literal, select, union_all
 
 from registry.addresses import give_macs
-from registry.bulk import chunks
+from registry.bulk import chunks, each
 from registry.errors import DuplicateError
 from registry.hostnames import numbered
 from registry.ids import uuid7
 from registry.lifecycle import FINISHED, VmDesired, VmObserved
+from registry.records import Request
 from registry.schema import request_networks, requests, vms
 
 
-def check_request_name(connection: Connection, owner: UUID, name: str) -> None:
-    """Refuse a name that a VM of the tenant has: commands take either by its name."""
-    taken = select(vms.c.id).where(
-        vms.c.tenant_id == owner, vms.c.name == name, vms.c.desired != VmDesired.DELETED.value
-    )
-    if connection.execute(taken).first() is not None:
-        raise DuplicateError("VM", "name", name)
+def numbered_names(name: str, first: int, count: int) -> list[str]:
+    """Return the names of so many VMs of a request, from a number on."""
+    return [f"{name}-{number}" for number in range(first, first + count)]
 
 
 def insert_vms(
     connection: Connection,
-    request_id: UUID,
+    request: Request,
     owner: UUID,
-    name: str,
     *,
+    first: int,
     count: int,
-    labels: Mapping[str, str],
-    hostname: str | None,
+    network_id: UUID | None,
     now: datetime,
 ) -> None:
     """Give a request more VMs, each with a MAC address on the request's network.
 
-    Numbers go on where they ended, also after deletions. The only VM that a request begins
-    with has its host name as it is, all others have it with their number.
+    Their names must be free (`check_free`). The only VM that a request begins with has
+    its host name as it is, all others have it with their number.
     """
-    last = _last_number(connection, request_id)
-    numbers = range(last + 1, last + count + 1)
-    names = [f"{name}-{number}" for number in numbers]
-    alone = last == 0 and count == 1
-    _check_free(connection, owner, names)
-    keys = [uuid7() for _ in names]
-    connection.execute(
-        insert(vms),
-        [
-            {
-                "id": key,
-                "name": each,
-                "request_id": request_id,
-                "tenant_id": owner,
-                "desired": VmDesired.RUNNING.value,
-                "observed": VmObserved.ABSENT.value,
-                "labels": dict(labels),
-                "hostname": (hostname if hostname is None or alone else numbered(hostname, number)),
-                "created_at": now,
-            }
-            for key, each, number in zip(keys, names, numbers, strict=True)
-        ],
+    hostname = request.hostname
+    alone = first == 1 and count == 1
+    keys = [uuid7() for _ in range(count)]
+    rows = [
+        {
+            "id": key,
+            "name": name,
+            "request_id": request.id,
+            "tenant_id": owner,
+            "desired": VmDesired.RUNNING.value,
+            "observed": VmObserved.ABSENT.value,
+            "labels": dict(request.labels),
+            "hostname": (hostname if hostname is None or alone else numbered(hostname, number)),
+            "created_at": now,
+        }
+        for number, (key, name) in enumerate(
+            zip(keys, numbered_names(request.name, first, count), strict=True), start=first
+        )
+    ]
+    connection.execute(insert(vms), each(rows))
+    give_macs(connection, keys, network_id)
+
+
+def add_vms(
+    connection: Connection, request: Request, owner: UUID, count: int, *, now: datetime
+) -> None:
+    """Give a request more VMs. Numbers go on where they ended, also after deletions."""
+    names = connection.scalars(select(vms.c.name).where(vms.c.request_id == request.id))
+    first = 1 + max((int(name.rpartition("-")[2]) for name in names), default=0)
+    check_free(connection, owner, numbered_names(request.name, first, count))
+    network_id = connection.scalar(
+        select(request_networks.c.network_id).where(request_networks.c.request_id == request.id)
     )
-    network = select(request_networks.c.network_id).where(
-        request_networks.c.request_id == request_id
-    )
-    give_macs(connection, keys, connection.scalars(network).one_or_none())
+    insert_vms(connection, request, owner, first=first, count=count, network_id=network_id, now=now)
 
 
-def _last_number(connection: Connection, request_id: UUID) -> int:
-    query = select(vms.c.name).where(vms.c.request_id == request_id)
-    return max((int(name.rpartition("-")[2]) for name in connection.scalars(query)), default=0)
+def check_free(
+    connection: Connection, owner: UUID, names: list[str], *, request: str | None = None
+) -> None:
+    """Refuse names for VMs, and one for their request, if commands would find another by them.
 
-
-def _check_free(connection: Connection, owner: UUID, names: list[str]) -> None:
+    That a request has no other's name is for the database's index to say.
+    """
     over = [state.value for state in FINISHED]
     for some in chunks(names):
-        taken = (
-            select(requests.c.name)
-            .where(
+        of_vms = [*some, request] if request is not None else some
+        query = union_all(
+            select(literal("request").label("kind"), requests.c.name).where(
                 requests.c.tenant_id == owner,
                 requests.c.name.in_(some),
                 requests.c.state.not_in(over),
-            )
-            .order_by(requests.c.name)
-        )
-        found = connection.scalars(taken).first()
-        if found is not None:
-            raise DuplicateError("request", "name", found)
-        held = (
-            select(vms.c.name)
-            .where(
+            ),
+            select(literal("VM").label("kind"), vms.c.name).where(
                 vms.c.tenant_id == owner,
-                vms.c.name.in_(some),
+                vms.c.name.in_(of_vms),
                 vms.c.desired != VmDesired.DELETED.value,
-            )
-            .order_by(vms.c.name)
+            ),
         )
-        found = connection.scalars(held).first()
-        if found is not None:
-            raise DuplicateError("VM", "name", found)
+        taken = [(kind, name) for kind, name in connection.execute(query)]
+        if taken:
+            kind, name = min(taken, key=lambda found: (found[1] != request, found))
+            raise DuplicateError(kind, "name", name)

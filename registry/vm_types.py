@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Row, insert, select
 from sqlalchemy.exc import IntegrityError
@@ -78,6 +79,20 @@ class VmTypes:
         """Return one, or raise `NotFoundError`."""
         with self._database.read() as connection:
             return get_vm_type(connection, name)
+
+
+def vm_type_id(connection: Connection, name: str) -> UUID:
+    """Return the id of the newest revision of a type, or raise `NotFoundError`."""
+    newest = (
+        select(vm_types.c.id)
+        .where(vm_types.c.name == look_up("VM type", name))
+        .order_by(vm_types.c.revision.desc())
+        .limit(1)
+    )
+    found: UUID | None = connection.scalar(newest)
+    if found is None:
+        raise NotFoundError("VM type", name)
+    return found
 
 
 def get_vm_type(connection: Connection, name: str) -> VmType:

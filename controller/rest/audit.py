@@ -58,6 +58,8 @@ class AuditTrail:
             if typing and status in TYPED:
                 return
             _complete(call, scope)
+            if call.is_told(status):
+                return
             # A context of its own: what the call's writes rest on is not for this one.
             await run_in_threadpool(contextvars.Context().run, self._finish, call, status)
 
@@ -109,11 +111,17 @@ def _path(scope: Scope) -> str:
     return quote(told, safe="%/?&=:@,;+!$'()*~[]")[:MAX_PATH]
 
 
+def note_route(scope: Scope) -> None:
+    """Tell which endpoint serves a call, as soon as it is known."""
+    call = scope.get("state", {}).get("audited")
+    route = getattr(scope.get("route"), "path", None)
+    if call is not None and route is not None:
+        call.route = f"{PROTECTED_PREFIX}{route}"
+
+
 def _complete(call: AuditedCall, scope: Scope) -> None:
     """Add what the router found."""
-    route = getattr(scope.get("route"), "path", None)
-    if route is not None:
-        call.route = f"{PROTECTED_PREFIX}{route}"
+    note_route(scope)
     named = list((scope.get("path_params") or {}).values())
     if named:
         call.subject = quote(str(named[-1]), safe=":", errors="replace")[:MAX_SUBJECT]

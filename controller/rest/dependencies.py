@@ -53,12 +53,13 @@ class Services:
         return self.images
 
 
-def _services(request: HttpRequest) -> Services:
+# Coroutines: what waits for nothing is not worth a thread.
+async def _services(request: HttpRequest) -> Services:
     return cast(Services, request.app.state.services)
 
 
-def _registry(request: HttpRequest) -> Registry:
-    return _services(request).registry
+async def _registry(request: HttpRequest) -> Registry:
+    return (await _services(request)).registry
 
 
 GivenServices = Annotated[Services, Depends(_services)]

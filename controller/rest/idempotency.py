@@ -17,10 +17,11 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from controller.rest.audit import note_route
 from controller.rest.auth import AnyCaller
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.problems import KINDS
-from registry import IdempotencyKey, Registry
+from registry import AnsweredBeforeError, IdempotencyKey, Registry, StoredAnswer
 
 REPLAYED_HEADER: Final = "Idempotency-Replayed"
 JSON_TYPE: Final = "application/json"
@@ -63,6 +64,7 @@ class Creation:
         key = self.key_of(body)
         if key is None:
             return _json(adapter.dump_json(create()), status)
+        self.registry.idempotency.forget_old()
         stored = self.registry.idempotency.begin(key.scope, key.key, key.fingerprint)
         if stored is not None:
             return _json(stored.body.encode(), stored.status, replayed=True)
@@ -75,6 +77,28 @@ class Creation:
         self.registry.idempotency.complete(key.scope, key.key, status, stored_body)
         return _json(adapter.dump_json(made), status)
 
+    def answer_of_one(
+        self,
+        body: BaseModel,
+        create: Callable[[IdempotencyKey | None, Callable[[T], StoredAnswer]], T],
+        *,
+        status: int,
+        adapter: TypeAdapter[T],
+    ) -> Response:
+        """The same where creating is one transaction, which keeps the key and the answer too."""
+
+        def answered(made: T) -> StoredAnswer:
+            return StoredAnswer(status=status, body=adapter.dump_json(made).decode())
+
+        key = self.key_of(body)
+        if key is not None:
+            self.registry.idempotency.forget_old()
+        try:
+            answer = answered(create(key, answered))
+        except AnsweredBeforeError as before:
+            return _json(before.body.encode(), before.status, replayed=True)
+        return _json(answer.body.encode(), answer.status)
+
     def key_of(self, body: BaseModel) -> IdempotencyKey | None:
         """Return the caller's key, bound to its scope and to what this body means."""
         if self.key is None:
@@ -85,9 +109,10 @@ class Creation:
         return IdempotencyKey(scope=self.scope, key=self.key, fingerprint=fingerprint)
 
 
-def _creation(
+async def _creation(
     request: HttpRequest, caller: AnyCaller, registry: GivenRegistry, key: KeyHeader = None
 ) -> Creation:
+    note_route(request.scope)
     return Creation(registry, caller.scope, request.url.path, key)
 
 

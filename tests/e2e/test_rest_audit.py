@@ -111,6 +111,19 @@ def test_a_call_with_a_key_has_one_row_and_its_repetition_another(api: Api):
     assert [each["status"] for each in entries(api)] == [201, 201]
 
 
+def test_a_request_with_a_key_is_committed_with_how_its_call_ended(api: Api, raw: RawSql):
+    body = {"vm_type": "small", "count": 2}
+    made = api.tenant_a.post("/v1/requests", json=body, headers={"Idempotency-Key": "k"})
+
+    (entry,) = entries(api)
+    assert (entry["status"], entry["route"], entry["subject"]) == (
+        201,
+        "/v1/requests",
+        made.json()["id"],
+    )
+    assert raw.value("SELECT count(*) FROM idempotency_keys WHERE status = 201") == 1
+
+
 def test_an_update_that_came_too_late_is_told_as_such(api: Api):
     answer = api.operator.patch(
         "/v1/tenants/a", json={"weight": 2}, headers={"If-Match": '"other"'}

@@ -13,6 +13,7 @@ from registry import (
     Registry,
     Subnet,
     VmDesired,
+    addresses,
 )
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_request, place, remove_vm, take_lease
@@ -50,6 +51,19 @@ def test_every_vm_has_a_mac_of_its_own_from_the_beginning(register: Registry, ra
     assert all(mac is not None and mac.startswith("02:") for mac in macs)
     with pytest.raises(Exception, match=r"(?i)unique"):
         raw.run(f"UPDATE interfaces SET mac = '{vms[0].mac}'")
+
+
+def test_a_mac_that_another_vm_had_is_drawn_again(
+    register: Registry, monkeypatch: pytest.MonkeyPatch
+):
+    a_cluster(register)
+    [old] = vms_of(register, add_request(register))
+    drawn = iter([old.mac, "02:00:00:00:00:01", "02:00:00:00:00:01", "02:00:00:00:00:02"])
+    monkeypatch.setattr(addresses, "_random_mac", lambda: next(drawn))
+
+    new = vms_of(register, add_request(register, 2))
+
+    assert {vm.mac for vm in new} == {"02:00:00:00:00:01", "02:00:00:00:00:02"}
 
 
 def test_a_request_that_names_no_network_gets_its_hosts_own(register: Registry):

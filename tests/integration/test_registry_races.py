@@ -18,13 +18,16 @@ import pytest
 from sqlalchemy import Connection
 
 from registry import (
+    AnsweredBeforeError,
     CapacityExceededError,
     ClaimLostError,
     HostAdminEvent,
+    IdempotencyKey,
     Placement,
     Registry,
     RegistryUnavailableError,
     StaleEpochError,
+    StoredAnswer,
 )
 from registry.engine import ClashError, retried
 from tests.raw_sql import REFUSED, RawSql, raw_sql
@@ -347,12 +350,46 @@ def test_the_same_key_used_twice_at_once_makes_one_request(
     assert "in progress" in str(second)
 
 
+def test_a_key_that_makes_two_requests_at_once_makes_one_and_both_get_its_answer(
+    register: Registry, other: Registry
+) -> None:
+    a_cluster(register)
+    fields: dict[str, Any] = {
+        "name": "web",
+        "idempotency": IdempotencyKey(scope="tenant:a", key="k", fingerprint="f"),
+        "answered": lambda made: StoredAnswer(status=201, body=str(made.id)),
+    }
+
+    with held_before_its_end(register) as start:
+        first = start(lambda: add_request(register, **fields))
+        second = outcome(lambda: add_request(other, **fields))
+
+    assert isinstance(second, AnsweredBeforeError)
+    assert second.body == str(first.result().id)
+    assert len(register.requests.list().items) == 1
+
+
 # ---- raw SQL around the code, halfway ---------------------------------------
 
 
 def wait_until_somebody_waits(raw: RawSql, who: Future[Any]) -> None:
     while not raw.value("SELECT count(*) FROM pg_locks WHERE NOT granted"):
         assert not who.done()
+
+
+@on_postgresql
+def test_a_connection_that_the_server_ended_is_not_used_again(
+    register: Registry, raw: RawSql
+) -> None:
+    a_cluster(register)
+    register.hosts.get("h1")
+
+    ended = "SELECT pid, pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
+    mine = "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    assert raw.rows(f"{ended} {mine}")
+
+    assert register.hosts.get("h1").name == "h1"
+    assert add_request(register).count == 1
 
 
 @on_postgresql

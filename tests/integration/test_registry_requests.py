@@ -8,18 +8,31 @@ from uuid import uuid4
 import pytest
 
 from registry import (
+    AnsweredBeforeError,
     DuplicateError,
     HostAdminEvent,
     IdempotencyConflictError,
+    IdempotencyInProgressError,
     IdempotencyKey,
     InvalidError,
+    MembershipRule,
+    NetworkSource,
     NotFoundError,
     Registry,
+    Request,
     RequestState,
+    Rules,
+    StoredAnswer,
     VmDesired,
     VmObserved,
 )
+from tests.builders import a_public_key
+from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_request, place, remove_vm, run_vm, take_lease
+
+
+def an_answer(made: Request) -> StoredAnswer:
+    return StoredAnswer(status=201, body=str(made.id))
 
 
 def test_a_request_comes_with_its_vms(register: Registry) -> None:
@@ -241,7 +254,6 @@ def test_a_key_that_made_a_request_makes_no_other(register: Registry) -> None:
     """As when the first caller died between the request and its answer."""
     a_cluster(register)
     key = IdempotencyKey(scope="tenant:a", key="k1", fingerprint="f")
-    register.idempotency.begin(key.scope, key.key, key.fingerprint)
     first = add_request(register, 2, name="web", idempotency=key)
 
     again = add_request(register, 2, name="web", idempotency=key)
@@ -254,13 +266,87 @@ def test_a_key_that_made_a_request_makes_no_other(register: Registry) -> None:
         )
 
 
-def test_a_key_works_without_having_begun(register: Registry) -> None:
+def test_a_request_is_kept_with_its_answer_which_is_given_again(register: Registry) -> None:
     a_cluster(register)
     key = IdempotencyKey(scope="tenant:a", key="k1", fingerprint="f")
+    first = add_request(register, idempotency=key, answered=an_answer)
 
-    first = add_request(register, idempotency=key)
+    with pytest.raises(AnsweredBeforeError) as again:
+        add_request(register, idempotency=key, answered=an_answer)
 
-    assert add_request(register, idempotency=key) == first
+    assert (again.value.status, again.value.body) == (201, str(first.id))
+    assert register.idempotency.begin(key.scope, key.key, "f") == an_answer(first)
+    assert len(register.requests.list().items) == 1
+
+
+def test_a_key_whose_call_began_in_another_way_is_in_progress(
+    register: Registry, raw: RawSql
+) -> None:
+    """As a process of the release before begins: in a transaction of its own."""
+    a_cluster(register)
+    key = IdempotencyKey(scope="tenant:a", key="k1", fingerprint="f")
+    register.idempotency.begin(key.scope, key.key, key.fingerprint)
+
+    with pytest.raises(IdempotencyInProgressError):
+        add_request(register, idempotency=key, answered=an_answer)
+
+    raw.run(f"UPDATE idempotency_keys SET started_at = {raw.before('now', '61 seconds')}")
+    made = add_request(register, idempotency=key, answered=an_answer)
+    assert register.idempotency.begin(key.scope, key.key, "f") == an_answer(made)
+
+
+def test_a_key_of_yesterday_makes_another_request(register: Registry, raw: RawSql) -> None:
+    a_cluster(register)
+    key = IdempotencyKey(scope="tenant:a", key="k1", fingerprint="f")
+    first = add_request(register, idempotency=key, answered=an_answer)
+    raw.run(f"UPDATE idempotency_keys SET first_used_at = {raw.before('now', '1441 minutes')}")
+
+    second = add_request(register, idempotency=key, answered=an_answer)
+
+    assert second.id != first.id
+    assert register.idempotency.begin(key.scope, key.key, "f") == an_answer(second)
+
+
+def test_keys_of_yesterday_are_deleted_now_and_then(register: Registry, raw: RawSql) -> None:
+    register.idempotency.begin("s", "old", "f")
+    raw.run(f"UPDATE idempotency_keys SET first_used_at = {raw.before('now', '1441 minutes')}")
+    register.idempotency.begin("s", "new", "f")
+
+    register.idempotency.forget_old()
+
+    assert [row["key"] for row in raw.rows("SELECT key FROM idempotency_keys")] == ["new"]
+
+
+def test_what_is_returned_is_what_a_reader_finds(register: Registry) -> None:
+    """A request that was just made is not read again: it has to be the same all the same."""
+    a_cluster(register, hosts=2)
+    register.networks.add("lan", default=NetworkSource(kind="bridge", name="br0"), actor=ACTOR)
+
+    everything = add_request(
+        register,
+        3,
+        min_count=2,
+        name="web",
+        requires=["ssd", "fast"],
+        hosts=["h2", "h1"],
+        labels={"for": "shop"},
+        ttl_s=3600,
+        network="lan",
+        ssh_keys=[a_public_key()],
+        user_data=b"#cloud-config",
+        hostname="web",
+        rules=Rules(
+            forbids=("slow",),
+            prefers=("near", "cheap"),
+            zone="z1",
+            anti_affinity=MembershipRule(group="web"),
+            affinity=MembershipRule(group="shop", soft=True),
+        ),
+    )
+    least = add_request(register)
+
+    assert register.requests.get(everything.id) == everything
+    assert register.requests.get(least.id) == least
 
 
 def test_a_request_that_was_refused_does_not_use_its_key_up(register: Registry) -> None:

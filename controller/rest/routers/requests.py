@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Final
 from uuid import UUID
@@ -20,7 +20,15 @@ from controller.rest.idempotency import GivenCreation
 from controller.rest.openapi import problems
 from controller.rest.schemas import PageOf, RequestChange, RequestInput, RequestsQuery
 from controller.rest.telling import told_page, told_request
-from registry import InvalidError, NotFoundError, Page, Registry, Request
+from registry import (
+    IdempotencyKey,
+    InvalidError,
+    NotFoundError,
+    Page,
+    Registry,
+    Request,
+    StoredAnswer,
+)
 
 log: Final = structlog.get_logger(__name__)
 
@@ -36,7 +44,7 @@ def ask_for_vms(
     """Ask for VMs. They are placed at the start of the next slot, as far as they fit."""
     tenant = _tenant_asked_for(body, caller)
 
-    def create() -> Request:
+    def create(key: IdempotencyKey | None, answered: Callable[[Request], StoredAnswer]) -> Request:
         try:
             made = services.registry.requests.create(
                 tenant=tenant,
@@ -55,7 +63,8 @@ def ask_for_vms(
                 image=body.image or services.default_image,
                 rules=body.rules.as_rules(),
                 actor=caller.actor,
-                idempotency=creation.key_of(body),
+                idempotency=key,
+                answered=answered,
                 over_quota=services.over_quota,
             )
         except NotFoundError as error:  # of something the body names, not of this path
@@ -64,7 +73,7 @@ def ask_for_vms(
         log.info("request_accepted", request_id=str(made.id), tenant=tenant, count=made.count)
         return made
 
-    return creation.answer(body, create, status=201, adapter=_ADAPTER)
+    return creation.answer_of_one(body, create, status=201, adapter=_ADAPTER)
 
 
 @router.get("", response_model=PageOf[Request], responses=problems(403))
