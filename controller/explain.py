@@ -34,6 +34,7 @@ _PAGE = 500
 _REASONS: Mapping[str, str] = {
     "no_host_large_enough": "no host is large enough for one of these VMs, even when empty",
     "no_eligible_host": "no host that takes VMs now fits what the request requires",
+    "failed_builds": "the hosts that would take it are held back after failed builds",
     "no_room": "every host that it may use is too full",
     "above_overload": "room is left only above the overload threshold",
     "no_slots": "room is left, but not in whole slots",
@@ -74,6 +75,7 @@ class ObstacleExplanation:
     #: of a resource: what the nearest of them lacks; of a quota or addresses: what is wanting
     missing: int | None
     only_hosts: tuple[str, ...]  #: some of them; told to operators only
+    until: str | None = None  #: of hosts held back after failed builds: tried again then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +296,7 @@ def _waiting(request: Request, *, operator: bool) -> WaitingExplanation:
                 only=each["only"],
                 missing=each["missing"],
                 only_hosts=tuple(each["only_hosts"]) if operator else (),
+                until=each.get("until"),
             )
             for each in obstacles
         ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,8 @@ from registry import ZONE_LABEL, ClusterView, RequestView, VmGroupView, zone_of
 
 #: Kinds of request that are looked at in one round: each looks at every host.
 MOST_LOOKED_AT: Final = 1_000
+#: The kind of hosts that get no VMs for a while, and the reason of who waits for them alone.
+FAILED_BUILDS: Final = "failed_builds"
 #: Names of hosts that an operator is told of one obstacle.
 _HOSTS_NAMED: Final = 5
 
@@ -37,6 +40,7 @@ class Obstacle:
     #: of a resource, what the nearest of them lacks; of a quota or addresses, what is wanting
     missing: int | None = None
     only_hosts: tuple[str, ...] = field(default=())  #: some of them by name, for operators
+    until: datetime | None = None  #: of ``failed_builds``, when the first of them is tried again
 
     def document(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -47,6 +51,7 @@ class Obstacle:
             "only": self.only,
             "missing": self.missing,
             "only_hosts": list(self.only_hosts),
+            "until": None if self.until is None else self.until.isoformat(timespec="seconds"),
         }
 
 
@@ -83,6 +88,9 @@ class Obstacles:
             self._left_out[left.request] += left.count
         self._free = free_after(snapshot, allocation)
         self._accepts = np.array([host.accepts for host in view.hosts], dtype=np.bool_)
+        self._failing = np.array(
+            [host.held_back_until is not None for host in view.hosts], dtype=np.bool_
+        )
         self._all_hosts = np.ones(len(view.hosts), dtype=np.bool_)
         self._index = {host.id: index for index, host in enumerate(view.hosts)}
         self._row = {request.id: row for row, request in enumerate(view.requests)}
@@ -104,8 +112,9 @@ class Obstacles:
     def of(self, row: int) -> tuple[Obstacle, ...]:
         """Return what keeps one more VM of a request from hosts, in a fixed order.
 
-        Kinds: ``closed`` (takes no VMs now), ``label`` and ``forbidden_label``,
-        ``zone`` and ``no_zone``, ``not_named``, ``closed_to_it`` (its builds failed
+        Kinds: ``closed`` (takes no VMs now), ``failed_builds`` (takes none for a while,
+        since builds failed there), ``label`` and ``forbidden_label``,
+        ``zone`` and ``no_zone``, ``not_named``, ``closed_to_it`` (only its builds failed
         there), ``network`` (is not there), ``anti_affinity``, ``affinity``,
         ``zone_full``, ``held_back``, and ``resource``; ``no_address`` and ``quota``
         keep it from all hosts alike. Empty for what is beyond `MOST_LOOKED_AT`.
@@ -129,6 +138,10 @@ class Obstacles:
                 return ()
             self._seen[key] = self._look(row, request, groups, everywhere)
         return self._seen[key]
+
+    def failed_builds(self, row: int) -> bool:
+        """Tell whether hosts would take a VM of a request had no builds failed there lately."""
+        return any(each.kind == FAILED_BUILDS and each.only for each in self.of(row))
 
     def _look(
         self,
@@ -183,12 +196,23 @@ class Obstacles:
             only=int(only.sum()),
             missing=missing,
             only_hosts=tuple(names),
+            until=(
+                self._tried_again(only if only.any() else against.hosts)
+                if against.kind == FAILED_BUILDS
+                else None
+            ),
         )
+
+    def _tried_again(self, hosts: BoolArray) -> datetime:
+        """Return when the first of hosts that are held back after failed builds is open again."""
+        times = (self._view.hosts[index].held_back_until for index in np.flatnonzero(hosts))
+        return min(time for time in times if time is not None)
 
     def _by_its_rules(self, request: RequestView) -> Iterator[_Against]:
         """Yield what its own words keep it from, and hosts that are closed to all."""
         rules = request.rules
-        yield _Against("closed", None, ~self._accepts)
+        yield _Against("closed", None, ~self._accepts & ~self._failing)
+        yield _Against(FAILED_BUILDS, None, self._failing)
         for label in request.requires:
             yield _Against("label", label, ~self._carrying(label))
         for label in rules.forbids:
@@ -207,7 +231,8 @@ class Obstacles:
     ) -> Iterator[_Against]:
         """Yield what hosts do not have, or have too much of."""
         if request.failed_on:
-            yield _Against("closed_to_it", None, self._among(request.failed_on))
+            there = self._among(request.failed_on) & ~self._failing
+            yield _Against("closed_to_it", None, there)
         if request.network is not None:
             network = request.network
             yield _Against("network", network.network, self._among(network.without))
@@ -258,6 +283,7 @@ class Obstacles:
 
 _SENTENCES: Final[Mapping[str, str]] = {
     "closed": "room on {hosts} taking no VMs now: closed by an operator, or not answering",
+    "failed_builds": "room on {hosts} held back after failed builds, until {until} at least",
     "label": "room on {hosts} without the label {what}",
     "forbidden_label": "room on {hosts} with the label {what}",
     "zone": "room on {hosts} outside zone {what}",
@@ -282,4 +308,9 @@ def what_would_help(obstacle: Mapping[str, Any]) -> str | None:
     number = obstacle["only"]
     hosts = "1 host" if number == 1 else f"{number} hosts"
     sentence = _SENTENCES[obstacle["kind"]]
-    return sentence.format(hosts=hosts, what=obstacle["what"], missing=obstacle["missing"])
+    return sentence.format(
+        hosts=hosts,
+        what=obstacle["what"],
+        missing=obstacle["missing"],
+        until=obstacle.get("until"),
+    )

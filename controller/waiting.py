@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from controller.obstacles import Obstacles
+from controller.obstacles import FAILED_BUILDS, Obstacles
 from controller.snapshots import Names
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.allowances import Rooms, rooms_after
@@ -33,7 +33,8 @@ def waiting_requests(
     it is told how many VMs fit and how many are needed, of who starves which
     hosts are held back for it. ``shares``, one for each tenant, are those of the
     round: whose is above the fair one is told so. What wants for an address or for its
-    network is told so where that alone keeps all of it back, or all else is placed.
+    network is told so where that alone keeps all of it back, or all else is placed; and what
+    no host takes now, where some would but for builds that failed there lately.
     """
     seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
     free = free_after(snapshot, allocation)
@@ -75,8 +76,11 @@ def waiting_requests(
             detail["holding"] = [{"host": name} for name in held[request]]
         if held_back := sum(part.count for part in parts if part.reason is Reason.HELD_BACK):
             detail["held_back"] = held_back
+        reason = parts[0].reason.value
+        if parts[0].reason is Reason.NO_ELIGIBLE_HOST and obstacles.failed_builds(request):
+            reason = FAILED_BUILDS
         waiting[UUID(names.requests[request][0])] = Waiting(
-            count=count, reason=parts[0].reason.value, detail=detail
+            count=count, reason=reason, detail=detail
         )
     for row, asked in enumerate(view.requests):
         if asked.short is not None and (asked.shut_out or asked.id not in waiting):

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Text, and_, cast, func, select
+from sqlalchemy import Connection, Row, Text, and_, cast, func, select
 
 from registry.addresses import limits, within
 from registry.bulk import chunks
@@ -145,17 +145,24 @@ def _hosts(connection: Connection, axis: Sequence[str], now: datetime) -> tuple[
             id=row.id,
             name=row.name,
             version=row.version,
-            accepts=(
-                row.admin == HostAdmin.ACTIVE.value
-                and row.health == HostHealth.UP.value
-                and (row.held_back_until is None or row.held_back_until <= now)
-            ),
+            accepts=_is_open(row) and not _is_held_back(row, now),
             labels=labels_of[row.labels],
             capacity=_vector(capacity[row.id], axis),
             committed=_vector(committed[row.id], axis),
+            held_back_until=(
+                row.held_back_until if _is_open(row) and _is_held_back(row, now) else None
+            ),
         )
         for row in rows
     )
+
+
+def _is_open(row: Row[Any]) -> bool:
+    return bool(row.admin == HostAdmin.ACTIVE.value and row.health == HostHealth.UP.value)
+
+
+def _is_held_back(row: Row[Any], now: datetime) -> bool:
+    return row.held_back_until is not None and bool(row.held_back_until > now)
 
 
 def _tenants(

@@ -574,6 +574,7 @@ class HostView:
     labels: tuple[str, ...]
     capacity: tuple[int, ...]
     committed: tuple[int, ...]
+    held_back_until: datetime | None = None  #: failed builds alone keep VMs from it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

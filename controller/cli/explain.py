@@ -92,6 +92,8 @@ def _obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:
         field("only", "by nothing else", right=True),
         field("missing", right=True),
     ]
+    if any(each.get("until") for each in obstacles):
+        columns.append(Column("tried again", lambda row: clock(row.get("until"))))
     if any(each["only_hosts"] for each in obstacles):  # told to operators
         columns.append(Column("such as", lambda row: ", ".join(row["only_hosts"])))
     print_table(columns, obstacles, empty="")

@@ -449,6 +449,7 @@ class ObstacleExplanation(TypedDict):
     missing: int | None
     only: int
     only_hosts: list[str]
+    until: NotRequired[str | None]
     what: str | None
 
 

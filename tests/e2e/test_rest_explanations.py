@@ -12,7 +12,8 @@ from controller.policy_process import PolicyProcess
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
 from tests.integration.test_registry_images import add_image, upload_of
-from tests.register import add_host, add_tenant, add_vm_type
+from tests.raw_sql import RawSql
+from tests.register import add_host, add_tenant, add_vm_type, remove_vm
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,36 @@ def test_every_reason_is_counted_over_hosts(api: Api, decider: PolicyProcess):
         "room on 1 host outside zone east",
         "1 host short of vcpus alone, the nearest by 1",
     ]
+
+
+def test_hosts_that_fail_builds_are_a_reason_of_their_own(
+    api: Api, decider: PolicyProcess, raw: RawSql
+):
+    host = add_host(api.registry, "h1")
+    failed = ask(api, 1)
+    run_slot(api.registry, decider, 1)
+    [vm] = api.registry.vms.list().items
+    assert vm.assignment_id is not None
+    build = api.registry.assignments.claim_build(vm.assignment_id, "w1", 60)
+    assert build is not None
+    api.registry.assignments.fail(build.claim, "no such pool", transient=False)
+    remove_vm(api.registry, vm.assignment_id)
+    far = "2999-01-01 00:00:00.000000" + ("" if raw.dialect == "sqlite" else "+00")
+    raw.run("UPDATE hosts SET held_back_until = ?", far)  # however long the test takes
+    another = ask(api, 1, name="another")
+
+    run_slot(api.registry, decider, 2)
+
+    for request in (failed, another):
+        waiting = explain(api.operator, request)
+        assert waiting["reason"] == "failed_builds"
+        assert counted(waiting) == [("failed_builds", None, 1, 1, None)]
+        [obstacle] = waiting["obstacles"]
+        assert obstacle["until"] == "2999-01-01T00:00:00+00:00"
+        assert obstacle["only_hosts"] == [host.name]
+        assert waiting["would_help"] == [
+            "room on 1 host held back after failed builds, until 2999-01-01T00:00:00+00:00 at least"
+        ]
 
 
 def test_groups_and_spreads_are_reasons_too(api: Api, decider: PolicyProcess):
