@@ -14,7 +14,7 @@
 
 PY := .venv/bin/python
 N ?= 3
-FAULTS ?= 24
+FAULTS ?= 25
 SEED ?= 1
 LAB_DIR ?= .fuga/lab-by-hand
 
