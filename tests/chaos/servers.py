@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -15,6 +14,7 @@ import psycopg
 import redis
 
 from tests.chaos.processes import WAIT_S, Managed, inherited
+from tests.ports import a_quiet_port
 from tests.postgres import SERVER_USER, programs
 from tests.running import eventually
 
@@ -99,9 +99,7 @@ class Redis:
     """A broker that keeps nothing on disk."""
 
     def __init__(self, log: Path) -> None:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            self._port = listener.getsockname()[1]
+        self._port = a_quiet_port()
         self.process = Managed(
             "redis",
             ["redis-server", "--port", str(self._port), "--bind", "127.0.0.1", "--save", "",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
@@ -29,6 +28,7 @@ from tests.chaos.servers import Postgres, Redis
 from tests.kill_nine import kill_everything
 from tests.lab_hosts import guest_dir
 from tests.lab_opened import write_credential
+from tests.ports import a_quiet_port
 from tests.running import eventually
 
 T = TypeVar("T")
@@ -263,7 +263,7 @@ class Site:
             for number in range(1, count + 1):
                 own = dict(env)
                 if role == "api":
-                    own["FUGA_LISTEN"] = f"127.0.0.1:{_free_port()}"
+                    own["FUGA_LISTEN"] = f"127.0.0.1:{a_quiet_port()}"
                     self.api_urls.append(f"http://{own['FUGA_LISTEN']}")
                 name = f"{role}-{number}"
                 self.sockets[name] = self.folder / f"{name}.sock"
@@ -331,13 +331,6 @@ def _post(client: httpx.Client, path: str, body: Mapping[str, Any]) -> dict[str,
     assert answer.status_code in (201, 202), f"{path}: {answer.status_code} {answer.text}"
     told: dict[str, Any] = answer.json()
     return told
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager
