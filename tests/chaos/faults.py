@@ -7,7 +7,8 @@ import json
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import redis
@@ -144,7 +145,9 @@ class _AtCheckpoint(Fault):
         mark = self.site.folder / f"struck-{time.monotonic_ns()}"
         self.process.kill()
         self.process.start(**{self.variable: self.point, "FUGA_KILL_MARK": str(mark)})
-        self.site.eventually(mark.exists)
+        self.site.eventually(lambda: mark.exists() or self.process.is_ready)
+        with self.alone():
+            self.site.eventually(mark.exists)
         held = self.site.sql(
             "SELECT id, vm_id FROM assignments WHERE claim_owner LIKE %s",
             f"%:{self.process.pid}:%",
@@ -156,13 +159,36 @@ class _AtCheckpoint(Fault):
             "held": [str(key) for pair in held for key in pair],
         }
 
+    @abstractmethod
     def choose(self) -> str:
-        return self.rng.choice(self.site.of_role(self.strikes[0]))
+        """Return the process that is to be struck."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep others from doing what it is to be struck at."""
+        return contextlib.nullcontext()
 
 
-class WorkerStruck(_AtCheckpoint):
-    kind = "worker killed inside a build or removal"
+class _WorkerAtCheckpoint(_AtCheckpoint):
     strikes = ("worker",)
+
+    def choose(self) -> str:
+        return self.rng.choice(self.site.of_role("worker"))
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        others = [self.site.processes[name] for name in self.site.of_role("worker")]
+        others.remove(self.process)
+        for each in others:
+            each.pause()
+        try:
+            yield
+        finally:
+            for each in others:
+                each.resume()
+
+
+class WorkerStruck(_WorkerAtCheckpoint):
+    kind = "worker killed inside a build or removal"
     variable = "FUGA_KILL_AT"
     points = (
         "create.after_volume",
@@ -182,11 +208,10 @@ class WorkerStruck(_AtCheckpoint):
         self.process.wait_until_ready()
 
 
-class WorkerStoppedInside(_AtCheckpoint):
+class WorkerStoppedInside(_WorkerAtCheckpoint):
     """Stopped in a build, and woken when another has taken over."""
 
     kind = "worker stopped inside a build, past its lease"
-    strikes = ("worker",)
     variable = "FUGA_STOP_AT"
     points = ("create.after_define", "create.before_resume", "create.after_activate")
 

@@ -88,10 +88,14 @@ class Managed:
             output.seek(self._began_at)
             return output.read().decode(errors="replace")
 
+    @property
+    def is_ready(self) -> bool:
+        return self._ready in self.said()
+
     def wait_until_ready(self) -> None:
         def ready() -> bool:
             assert self.running, f"{self.name} ended: {self.said()[-2000:]}"
-            return self._ready in self.said()
+            return self.is_ready
 
         eventually(ready, within_s=WAIT_S)
 
