@@ -85,7 +85,7 @@ def ask(loaded: Loaded, vms: int) -> None:
 
 
 def run_what_was_placed(loaded: Loaded) -> None:
-    """Do in bulk what workers would: every assignment is active, and every placed VM runs."""
+    """Do in bulk what workers and monitors would: placed VMs run, and every host was polled."""
     with connected(loaded.url) as connection:
         connection.execute(
             "UPDATE assignments SET state = 'active', activated_at = now() WHERE state = 'reserved'"
@@ -94,6 +94,7 @@ def run_what_was_placed(loaded: Loaded) -> None:
             "UPDATE vms SET observed = 'running' FROM assignments"
             " WHERE assignments.vm_id = vms.id AND observed = 'absent'"
         )
+        connection.execute("UPDATE hosts SET last_polled_at = now()")
     with connected(loaded.url) as connection:
         connection.autocommit = True
         connection.execute("CHECKPOINT")

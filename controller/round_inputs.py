@@ -169,7 +169,7 @@ def allocation_of(document: Mapping[str, Any]) -> Allocation:
 
 
 def _names_document(names: Names) -> dict[str, Any]:
-    document = dataclasses.asdict(names)
+    document = {field.name: getattr(names, field.name) for field in dataclasses.fields(names)}
     for name in ("groups", "quotas"):  # rounds without a tree, or quotas, keep their bytes
         if not document[name]:
             del document[name]

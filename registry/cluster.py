@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Text, and_, cast, func, select
+from sqlalchemy import Connection, and_, func, select
 
 from registry.addresses import limits, within
 from registry.bulk import chunks
 from registry.clock import db_now
+from registry.known_hosts import KnownHosts
 from registry.leases import check_epoch
-from registry.lifecycle import HostAdmin, HostHealth, RequestState, VmDesired, VmObserved
+from registry.lifecycle import HostAdmin, RequestState, VmDesired, VmObserved
 from registry.overhead import demands
 from registry.records import (
     Accounts,
     CapacityView,
     ClusterView,
     GroupView,
-    HostView,
     Lease,
     QuotaView,
     RequestView,
@@ -49,28 +48,31 @@ from registry.slot_loop import check_not_paused
 _OPEN = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 
 
-def read_cluster(connection: Connection, lease: Lease) -> ClusterView:
-    """Return what a round decides on.
+def read_cluster(connection: Connection, lease: Lease, known: KnownHosts) -> ClusterView:
+    """Return what a round decides on; of the hosts that are known what changed is read.
 
     `StaleEpochError` if the lease is not current, `SlotLoopPausedError` if nothing is
     to be decided.
     """
     check_epoch(connection, lease.name, lease.holder, lease.epoch)
     check_not_paused(connection)
-    return view_cluster(connection, lease.epoch)
+    return view_cluster(connection, lease.epoch, known)
 
 
-def view_cluster(connection: Connection, epoch: int = 0) -> ClusterView:
+def view_cluster(
+    connection: Connection, epoch: int = 0, known: KnownHosts | None = None
+) -> ClusterView:
     """Return the cluster as a round would see it, for whoever decides nothing."""
     now = db_now(connection)
     axis = resource_names(connection)
     tenants_, groups = _tenants(connection, axis)
-    waiting = _requests(connection, axis, now)
+    hosts_ = (known or KnownHosts()).read(connection, axis, now)
+    waiting = _requests(connection, axis, now, [host.id for host in hosts_])
     return ClusterView(
         epoch=epoch,
         now=now,
         resources=axis,
-        hosts=_hosts(connection, axis, now),
+        hosts=hosts_,
         tenants=tenants_,
         requests=waiting,
         groups=groups,
@@ -87,7 +89,7 @@ def capacity_view(
     return CapacityView(
         resources=axis,
         demand=_vector(demand, axis),
-        hosts=_hosts(connection, axis, db_now(connection)),
+        hosts=KnownHosts().read(connection, axis, db_now(connection)),
         apart_from=hosts_of_group(connection, tenant, rules.anti_affinity),
         together_with=hosts_of_group(connection, tenant, rules.affinity),
     )
@@ -109,60 +111,6 @@ def read_accounts(connection: Connection) -> Accounts:
 
 def _vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
     return tuple(amounts.get(name, 0) for name in axis)
-
-
-def _hosts(connection: Connection, axis: Sequence[str], now: datetime) -> tuple[HostView, ...]:
-    capacity: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
-    committed: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
-    offered = select(
-        inventories.c.host_id,
-        inventories.c.resource,
-        inventories.c.capacity,
-        inventories.c.committed,
-    )
-    for host_id, resource, offers, holds in connection.execute(offered).all():
-        capacity[host_id][resource] = offers
-        committed[host_id][resource] = holds
-    query = (
-        select(
-            hosts.c.id,
-            hosts.c.name,
-            hosts.c.version,
-            hosts.c.admin,
-            hosts.c.health,
-            cast(hosts.c.labels, Text).label("labels"),
-            hosts.c.held_back_until,
-        )
-        .where(hosts.c.admin != HostAdmin.RETIRED.value)
-        .order_by(hosts.c.name)
-    )
-    labels_of: dict[str, tuple[str, ...]] = {}  # most hosts are labelled alike
-    rows = connection.execute(query).all()
-    for text in {row.labels for row in rows}:
-        labels_of[text] = tuple(json.loads(text))
-    return tuple(
-        HostView(
-            id=row.id,
-            name=row.name,
-            version=row.version,
-            accepts=_is_open(row) and not _is_held_back(row, now),
-            labels=labels_of[row.labels],
-            capacity=_vector(capacity[row.id], axis),
-            committed=_vector(committed[row.id], axis),
-            held_back_until=(
-                row.held_back_until if _is_open(row) and _is_held_back(row, now) else None
-            ),
-        )
-        for row in rows
-    )
-
-
-def _is_open(row: Row[Any]) -> bool:
-    return bool(row.admin == HostAdmin.ACTIVE.value and row.health == HostHealth.UP.value)
-
-
-def _is_held_back(row: Row[Any], now: datetime) -> bool:
-    return row.held_back_until is not None and bool(row.held_back_until > now)
 
 
 def _tenants(
@@ -257,7 +205,7 @@ def at_once(min_count: int, waiting: int, *, begun: bool) -> int:
 
 
 def _requests(
-    connection: Connection, axis: Sequence[str], now: datetime
+    connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
 ) -> tuple[RequestView, ...]:
     counts = {
         row.request_id: row.waiting
@@ -286,9 +234,6 @@ def _requests(
         .order_by(requests.c.created_at, requests.c.id)
     ).all()
     begun = ever_placed(connection, [row.id for row in rows if row.min_count > 1])
-    everywhere = connection.scalars(
-        select(hosts.c.id).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.id)
-    ).all()
     on_networks = limits(connection, counts, everywhere, waits=waiting_vms())
     groups = memberships(connection, [row.id for row in rows if counts.get(row.id)])
     spreads = spread_views(connection, [row for row in rows if counts.get(row.id)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from sqlalchemy import Row, Select, select
@@ -10,6 +11,7 @@ from registry.cluster import read_cluster
 from registry.commit import commit_round
 from registry.engine import Database, ledger_guarded, retried
 from registry.errors import NotFoundError
+from registry.known_hosts import KnownHosts
 from registry.packing import unpack
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.records import (
@@ -31,9 +33,11 @@ class Rounds:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._known = KnownHosts()
+        self._reading = threading.Lock()
 
     def read_cluster(self, lease: Lease) -> ClusterView:
-        """Return the cluster in one consistent read.
+        """Return the cluster in one consistent read, which rests on the one before.
 
         Raises
         ------
@@ -42,8 +46,8 @@ class Rounds:
         SlotLoopPausedError
             If an operator wants nothing decided.
         """
-        with self._database.read() as connection:
-            return read_cluster(connection, lease)
+        with self._reading, self._database.read() as connection:
+            return read_cluster(connection, lease, self._known)
 
     @retried
     def commit_round(self, commit: RoundCommit) -> CommittedRound:
