@@ -42,6 +42,7 @@ from registry.faults import checkpoint
 from registry.host_credentials import CredentialFiles, HostCredentials
 from registry.host_fields import Keep
 from registry.ids import uuid7
+from registry.image_files import check_image_files, remove_files_of_removed, remove_strays
 from registry.image_store import ImageStore, Incoming, Stored
 from registry.image_urls import check_image_url
 from registry.leases import CONTROL_LEASE
@@ -312,12 +313,15 @@ __all__ = [
     "allows",
     "audited",
     "celery_config",
+    "check_image_files",
     "check_image_url",
     "check_rules",
     "check_uri",
     "checkpoint",
     "configure_logging",
     "only_if",
+    "remove_files_of_removed",
+    "remove_strays",
     "upgrade",
     "uuid7",
     "zone_of",

@@ -40,6 +40,7 @@ from registry.schema import (
     vm_groups,
     vms,
 )
+from registry.stray_addresses import check_addresses
 
 #: kinds of events that are rows of a state machine
 MACHINES: Final[Mapping[str, Mapping[Any, StrEnum]]] = {
@@ -106,6 +107,7 @@ def check(connection: Connection) -> list[str]:
         *_vms(connection),
         *_requests(connection),
         *_groups(connection),
+        *check_addresses(connection),
         *_transitions(connection),
     ]
 

@@ -101,6 +101,11 @@ class Images:
                 source=url,
             )
 
+    def by_id(self, image_id: UUID) -> Image:
+        """Return an image, removed or not."""
+        with self._database.read() as connection:
+            return _get(connection, image_id)
+
     def is_removed(self, image_id: UUID) -> bool:
         """Tell whether an image is off offer."""
         with self._database.read() as connection:

@@ -34,6 +34,7 @@ from registry.schema import (
     requests,
     vms,
 )
+from registry.stray_addresses import free_stray_addresses
 from registry.subnets import Subnet, check_subnet, parse_subnet, usable
 
 MAX_SOURCE_LENGTH: Final = 128
@@ -89,6 +90,12 @@ class Networks:
             data = {"name": name, "cidr": subnet.cidr if subnet is not None else None}
             record(connection, [event_row(now, actor, "network_added", "network", key, data=data)])
             return _get(connection, name)
+
+    @retried
+    def free_stray_addresses(self, *, actor: str) -> tuple[str, ...]:
+        """Free the addresses of VMs that do not need them; return a sentence on each."""
+        with self._database.write() as connection:
+            return tuple(free_stray_addresses(connection, actor=actor))
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Network]:
         """Return a page, by name."""

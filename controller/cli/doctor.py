@@ -6,7 +6,6 @@ import difflib
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -16,6 +15,7 @@ import typer
 from controller.cli.config import ConfigOption
 from controller.cli.credentials import FILE_NAME
 from controller.cli.differences import tell_differences
+from controller.cli.doctor_register import Finding, register_findings
 from controller.cli.encryption import encryption
 from controller.cli.errors import BadInputError, CliError
 from controller.cli.output import Column, field, print_json, print_table
@@ -34,15 +34,6 @@ if TYPE_CHECKING:
 _CERTIFICATES_LAST: Final = timedelta(days=30)
 
 S = TypeVar("S", bound="BaseSettings")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    about: str
-    well: bool
-    message: str
 
 
 def load_settings() -> ControllerSettings:
@@ -70,14 +61,22 @@ def doctor(
     hosts: Annotated[
         bool, typer.Option("--hosts", help="Where hosts are not as the ledger says; a dry run.")
     ] = False,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="With --hosts: ask about what needs your word.")
+    hashes: Annotated[
+        bool, typer.Option("--hashes", help="Read the files of images, and compare their SHA-256.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --repair: do it all.")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Delete files of no image, free stray addresses; "
+            "with --hosts: ask about what needs your word.",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --hosts --repair: do it all.")] = False,
 ) -> None:
-    """Print the settings in force and what is wrong with them, the database and the hosts."""
-    if repair and not hosts:
-        raise BadInputError("--repair is about hosts: `fuga doctor --hosts --repair`")
+    """Print the settings in force and what is wrong: with them, the database, images, hosts."""
+    if hosts and hashes:
+        raise BadInputError("--hashes is about the files of images: leave --hosts out")
     if hosts:
         tell_differences(session, repair=repair, yes=yes)
         return
@@ -85,7 +84,7 @@ def doctor(
     rows = list(_settings(settings, os.environ))
     findings = [
         *_misspelt(os.environ),
-        *_database(settings),
+        *register_findings(settings, hashes=hashes, repair=repair),
         *(Finding(*each) for each in encryption(settings, session.connection.url, os.environ)),
         *_state(settings.state_dir),
         *_host_credentials(settings.resolved_host_credentials(), datetime.now(UTC)),
@@ -164,32 +163,6 @@ def _misspelt(environ: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding(
                 "settings", False, f"environment: {name} is no setting; is {near[0]} meant?"
             )
-
-
-def _database(settings: ControllerSettings) -> Iterator[Finding]:
-    from registry import Registry, RegistryError  # noqa: PLC0415
-
-    url = settings.resolved_database_url()
-    file = settings.state_dir / "fuga.db"
-    if settings.database_url is None and not file.exists():
-        yield Finding("database", False, f"{file} is not there: `fuga up` or `fuga db upgrade`")
-        return
-    try:
-        registry = Registry.connect(url)
-        try:
-            wrong = registry.check()
-        finally:
-            registry.close()
-    except RegistryError as error:
-        yield Finding("database", False, str(error))
-        return
-    except Exception as error:  # any driver's error; the URL may hold a password: not printed
-        yield Finding("database", False, f"cannot be read: {type(error).__name__}")
-        return
-    for message in wrong:
-        yield Finding("database", False, message)
-    if not wrong:
-        yield Finding("database", True, "the ledger's sums and all states agree")
 
 
 def _state(folder: Path) -> Iterator[Finding]:

@@ -19,7 +19,14 @@ from controller.rest.errors import CertificateError, ListenError
 from controller.rest.limits import Limits, Rate
 from controller.rest.tls import Certificate, renewed_on_hangup
 from controller.settings import ControllerSettings
-from registry import DEFAULT_URI_POLICY, Registry, RegistryError, UriPolicy
+from registry import (
+    DEFAULT_URI_POLICY,
+    ImageStore,
+    Registry,
+    RegistryError,
+    UriPolicy,
+    remove_files_of_removed,
+)
 from registry.logs import configure_logging
 from registry.process import ProcessMetrics, database_check, listening
 
@@ -80,6 +87,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
                 stack.enter_context(renewed_on_hangup(context, certificate))
             elif not _is_local(listener):
                 log.warning("api_without_tls", listen=settings.listen)
+            _tidy(registry, settings.resolved_image_store())
             _run(server, listener)
     finally:
         registry.close()
@@ -134,6 +142,15 @@ def certificate_of(settings: ControllerSettings) -> Certificate | None:
 def _is_local(listener: socket.socket) -> bool:
     """Tell whether only this machine can connect."""
     return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def _tidy(registry: Registry, store: ImageStore) -> None:
+    """Delete the files that an API left which was killed while it removed an image."""
+    try:
+        for removed in remove_files_of_removed(registry.images, store):
+            log.info("image_file_removed", reason=removed.message)
+    except (RegistryError, OSError) as error:
+        log.warning("image_store_not_tidied", error=str(error))
 
 
 def _server(

@@ -15,8 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from registry import Registry
+from registry import Registry, uuid7
 from tests.e2e.conftest import a_token
+from tests.integration.test_registry_images import add_image
 from tests.ports import a_quiet_port
 from tests.running import eventually
 
@@ -65,12 +66,20 @@ def test_it_serves_until_it_is_told_to_end_and_ends_well(
 ):
     registry = Registry.connect(register_url)
     headers = {"Authorization": f"Bearer {a_token(registry, None)}"}
+    image = add_image(registry, format="raw")
+    registry.images.remove(image.reference, actor="test")
     registry.close()
     port = a_quiet_port()
     url = f"http://127.0.0.1:{port}"
+    left_by_a_killed_api = tmp_path / "images" / f"{image.id}.raw"
+    left_by_a_killed_api.parent.mkdir()
+    left_by_a_killed_api.touch()
+    unknown = left_by_a_killed_api.with_name(f"{uuid7()}.raw")
+    unknown.touch()
 
     with a_process(environment(tmp_path, register_url, port)) as process:
         eventually(lambda: answers(f"{url}/readyz"))
+        assert (left_by_a_killed_api.exists(), unknown.exists()) == (False, True)
         hosts = httpx.get(f"{url}/v1/hosts", headers=headers)
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)

@@ -107,6 +107,20 @@ def test_doctor_finds_all_well_and_shows_what_is_in_force(fuga: RunningFuga) -> 
     assert fuga.credentials()["operator"] not in json.dumps(told)
 
 
+def test_doctor_deletes_what_is_no_images_file_when_it_is_told_to(fuga: RunningFuga) -> None:
+    stray = fuga.state_dir / "images" / "00000000-0000-7000-8000-000000000000.qcow2"
+    stray.parent.mkdir(exist_ok=True)
+    stray.touch()
+
+    found = fuga.cli("doctor", check=False)
+    mended = fuga.cli("doctor", "--repair", "--hashes")
+
+    assert (found.returncode, stray.exists()) == (1, False)
+    assert f"{stray}: no image has this file; `fuga doctor --repair` deletes it" in found.stdout
+    assert f"deleted: {stray}: no image has this file" in mended.stdout
+    assert fuga.cli("doctor", "--hosts", "--hashes", check=False).returncode == 2
+
+
 def test_it_goes_on_where_it_was_and_down_ends_it_honestly(tmp_path: Path) -> None:
     fuga = RunningFuga(tmp_path / "state", arguments=("--driver", "test"))
     try:

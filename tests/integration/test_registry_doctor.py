@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry import Registry
+from registry import NetworkSource, Registry, Subnet
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_request, place, remove_vm, run_vm, take_lease
 
@@ -92,3 +92,39 @@ def test_a_trigger_that_is_missing_is_found(register: Registry, raw: RawSql) -> 
     raw.drop_trigger("ledger_commit", "assignment_resources")
 
     assert register.check() == ["the trigger ledger_commit is missing: the ledger is not guarded"]
+
+
+def test_addresses_of_vms_that_need_none_are_found_and_freed(
+    register: Registry, raw: RawSql
+) -> None:
+    [host] = a_cluster(register)
+    subnet = Subnet(cidr="10.0.0.0/29")
+    lan = NetworkSource(kind="bridge", name="br0")
+    register.networks.add("lan", actor=ACTOR, subnet=subnet, default=lan)
+    lease = take_lease(register)
+    request = add_request(register, 2, network="lan", name="web")
+    for key in place(register, request, host, 2, lease).assignment_ids:
+        run_vm(register, key)
+    gone, stays = register.vms.list(request_id=request.id).items
+    register.vms.delete(gone.id, actor=ACTOR)
+    remove_vm(register, gone.assignment_id)
+    assert register.check() == []
+    raw.run(
+        "UPDATE network_addresses SET vm_id = ? WHERE address ="
+        " (SELECT min(address) FROM network_addresses WHERE vm_id IS NULL)",
+        raw.key(gone.id),
+    )
+
+    [stray] = register.check()
+    freed = register.networks.free_stray_addresses(actor=ACTOR)
+
+    assert f"that of VM {gone.name}, which is gone; `fuga doctor --repair` frees it" in stray
+    assert [f"{each}; `fuga doctor --repair` frees it" for each in freed] == [stray]
+    assert register.check() == []
+    [event] = register.events.list(kind="stray_address_freed")
+    assert (event.subject_id, event.reason) == (str(gone.id), freed[0])
+    raw.run("UPDATE network_addresses SET vm_id = NULL")
+    assert register.check() == [
+        f"VM {stays.name} ({stays.id}) has a place and no address of network lan"
+    ]
+    assert register.networks.free_stray_addresses(actor=ACTOR) == ()

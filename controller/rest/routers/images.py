@@ -117,10 +117,9 @@ async def upload_image(
         min_memory_mib=query.min_memory_mib,
     )
     image_id = uuid7()
-    with services.image_store().receive(image_id, new.format) as incoming:
-        stored = await _receive(request, incoming, query.sha256)
+    store = services.image_store()
 
-    def add() -> Image:
+    def add(stored: Stored) -> Image:
         return services.registry.images.add(
             new,
             id=image_id,
@@ -129,14 +128,16 @@ async def upload_image(
             **dataclasses.asdict(stored),
         )
 
-    image = None
-    try:
-        image = await run_in_threadpool(add)
-    finally:
-        if image is None:
-            services.image_store().discard(image_id, new.format)
-    if image.id != image_id:  # the very same is there; should its file be lost, here it is again
-        services.image_store().put_in_place(image_id, image.id, new.format)
+    with store.receive(image_id, new.format) as incoming:
+        stored = await _receive(request, incoming, query.sha256)
+        image = None
+        try:
+            image = await run_in_threadpool(add, stored)
+        finally:
+            if image is None:
+                store.discard(image_id, new.format)
+        if image.id != image_id:  # the very same is there; if its file was lost, it is back
+            store.put_in_place(image_id, image.id, new.format)
     return image
 
 
