@@ -7,9 +7,11 @@ the same processors: each connection asks for a VM with an Idempotency-Key of it
 for the answer, and asks again. Beside it, in the same run and by the same callers, a bare
 endpoint of the same framework in two processes: it reads the same body by the same model
 and answers 201, and there is nobody to know, nothing to write and nothing to log. ``of
-bare`` is the ratio of requests a second. Growth shows in the rows: more connections, and
-more requests in the register center before. ``ms of CPU`` is the processor time of all
-that takes part, PostgreSQL and callers included, for one request.
+bare`` is the ratio of requests a second. ``one row`` is that endpoint with one statement
+besides, which writes the body to a table of the same server and waits for its disk: less
+no accepted request can cost. Growth shows in the rows: more connections, and more
+requests in the register center before. ``ms of CPU`` is the processor time for one
+request, of the API's processes, of PostgreSQL's and of the callers.
 """
 
 from __future__ import annotations
@@ -17,27 +19,29 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import statistics
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import uvicorn
 from fastapi import FastAPI
 
+from benchmarks.processor import family_cpu_s
 from controller.rest.schemas import RequestInput
 from controller.rest.server import listen_on
 from registry import Registry, upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited
 from tests.ports import a_quiet_port
-from tests.postgres import DURABLE, postgres_server, why_not
+from tests.postgres import DURABLE, PostgresServer, postgres_server, why_not
 from tests.register import add_request, add_tenant, add_vm_type
 
 PROCESSES: Final = 2
@@ -56,7 +60,17 @@ class Measured:
     per_s: float
     p50_ms: float
     p99_ms: float
-    cpu_ms: float
+    cpu_ms: tuple[float, ...]  #: of a request: API, database, callers
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is called, and the processes behind it."""
+
+    ports: Sequence[int]
+    tokens: Sequence[str]
+    processes: Sequence[int]
+    database: int | None = None  #: PostgreSQL's first process
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -66,10 +80,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
     arguments.add_argument("--before", default="0,5000", help="requests that are there before")
     arguments.add_argument("--connections", default="8,32", help="callers at a time")
-    arguments.add_argument("--bare", type=int, help=argparse.SUPPRESS)  # serve it at this port
+    # Serve it at this port, with a row in this database for each call.
+    arguments.add_argument("--bare", type=int, help=argparse.SUPPRESS)
+    arguments.add_argument("--database", help=argparse.SUPPRESS)
     given = arguments.parse_args(argv)
     if given.bare is not None:
-        serve_bare(given.bare)
+        serve_bare(given.bare, given.database)
         return
     if reason := why_not():
         print(f"not here: {reason}")
@@ -81,19 +97,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     print(
         f"{'endpoint':<12}{'before':>9}{'callers':>9}{'per second':>12}{'of bare':>9}"
-        f"{'p50 ms':>9}{'p99 ms':>9}{'ms of CPU':>11}"
+        f"{'p50 ms':>9}{'p99 ms':>9}{'ms of CPU: API, database, callers':>36}"
     )
     bare: dict[int, float] = {}
     with tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder:
-        with bare_served(Path(folder)) as ports:
+        with bare_served(Path(folder)) as served:
             for callers in connections:
-                seen = measured(ports, ["-"], callers, given.seconds)
+                seen = measured(served, callers, given.seconds)
                 bare[callers] = seen.per_s
                 show("bare", 0, callers, seen, None)
+        with one_row_served(Path(folder)) as served:
+            for callers in connections:
+                seen = measured(served, callers, given.seconds)
+                show("one row", 0, callers, seen, seen.per_s / bare[callers])
         for before in (int(number) for number in given.before.split(",")):
-            with fuga_served(Path(folder), before) as (ports, tokens):
+            with fuga_served(Path(folder), before) as served:
                 for callers in connections:
-                    seen = measured(ports, tokens, callers, given.seconds)
+                    seen = measured(served, callers, given.seconds)
                     show("fuga api", before, callers, seen, seen.per_s / bare[callers])
 
 
@@ -101,18 +121,26 @@ def show(name: str, before: int, callers: int, seen: Measured, of_bare: float | 
     ratio = "-" if of_bare is None else f"{of_bare:.2f}"
     print(
         f"{name:<12}{before:>9,}{callers:>9}{seen.per_s:>12,.0f}{ratio:>9}"
-        f"{seen.p50_ms:>9.1f}{seen.p99_ms:>9.1f}{seen.cpu_ms:>11.2f}",
+        f"{seen.p50_ms:>9.1f}{seen.p99_ms:>9.1f}{'':>12}"
+        + "".join(f"{each:>8.2f}" for each in seen.cpu_ms),
         flush=True,
     )
 
 
-def serve_bare(port: int) -> None:
-    """Serve the endpoint to compare with, until killed."""
+def serve_bare(port: int, database: str | None) -> None:
+    """Serve the endpoint to compare with, until killed; given a database, with a row a call."""
     app = FastAPI(docs_url=None, redoc_url=None)
+    own = threading.local()
 
     @app.post("/v1/requests", status_code=201)
     def ask_for_vms(body: RequestInput) -> dict[str, str]:
-        return {"id": str(uuid.uuid4()), "vm_type": body.vm_type}
+        key = uuid.uuid4()
+        if database is not None:
+            if not hasattr(own, "connection"):
+                own.connection = psycopg.connect(database, autocommit=True)
+            row = (key, body.model_dump_json())
+            own.connection.execute("INSERT INTO asked (id, body) VALUES (%s, %s)", row)
+        return {"id": str(key), "vm_type": body.vm_type}
 
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off")
     listener = listen_on(f"127.0.0.1:{port}")
@@ -121,13 +149,25 @@ def serve_bare(port: int) -> None:
 
 
 @contextmanager
-def bare_served(folder: Path) -> Iterator[list[int]]:
-    """Serve it in as many processes as the API; gives their ports."""
+def one_row_served(folder: Path) -> Iterator[Served]:
+    """Serve it with a row for each call."""
+    with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
+        plain = url.replace("postgresql+psycopg", "postgresql")
+        with psycopg.connect(plain, autocommit=True) as connection:
+            connection.execute("CREATE TABLE asked (id uuid PRIMARY KEY, body text NOT NULL)")
+        with bare_served(folder, plain) as served:
+            yield replace(served, database=_postmaster(server))
+
+
+@contextmanager
+def bare_served(folder: Path, database: str | None = None) -> Iterator[Served]:
+    """Serve it in as many processes as the API."""
+    with_rows = [] if database is None else ["--database", database]
     ports = [a_quiet_port() for _ in range(PROCESSES)]
     processes = [
         Managed(
             f"bare-{port}",
-            [sys.executable, "-m", "benchmarks.api", "--bare", str(port)],
+            [sys.executable, "-m", "benchmarks.api", "--bare", str(port), *with_rows],
             folder / f"bare-{port}.log",
             env=inherited(),
             ready=READY,
@@ -135,12 +175,12 @@ def bare_served(folder: Path) -> Iterator[list[int]]:
         for port in ports
     ]
     with _running(processes):
-        yield ports
+        yield Served(ports, ["-"], [process.pid for process in processes])
 
 
 @contextmanager
-def fuga_served(folder: Path, before: int) -> Iterator[tuple[list[int], list[str]]]:
-    """Serve the API with so many requests already there; gives ports and tenants' tokens."""
+def fuga_served(folder: Path, before: int) -> Iterator[Served]:
+    """Serve the API with so many requests already there."""
     with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
         upgrade(url)
         registry = Registry.connect(url)
@@ -172,7 +212,8 @@ def fuga_served(folder: Path, before: int) -> Iterator[tuple[list[int], list[str
             for port in ports
         ]
         with _running(processes):
-            yield ports, tokens
+            pids = [process.pid for process in processes]
+            yield Served(ports, tokens, pids, _postmaster(server))
 
 
 @contextmanager
@@ -188,20 +229,21 @@ def _running(processes: Sequence[Managed]) -> Iterator[None]:
             process.close()
 
 
-def measured(ports: Sequence[int], tokens: Sequence[str], callers: int, seconds: float) -> Measured:
+def measured(served: Served, callers: int, seconds: float) -> Measured:
     """Let so many callers ask for so long, after a short while that does not count."""
+    ports, tokens = served.ports, served.tokens
     asyncio.run(_ask(ports, tokens, callers, min(1.0, seconds / 5)))
-    cpu = _machine_cpu_s()
+    before = _cpu_s(served)
     started = time.perf_counter()
     times = asyncio.run(_ask(ports, tokens, callers, seconds))
     took = time.perf_counter() - started
-    cpu = _machine_cpu_s() - cpu
+    after = _cpu_s(served)
     centiles = statistics.quantiles(times, n=100)
     return Measured(
         per_s=len(times) / took,
         p50_ms=centiles[49] * 1e3,
         p99_ms=centiles[98] * 1e3,
-        cpu_ms=cpu / len(times) * 1e3,
+        cpu_ms=tuple((b - a) / len(times) * 1e3 for a, b in zip(before, after, strict=True)),
     )
 
 
@@ -241,10 +283,14 @@ async def _caller(port: int, token: str, until: float) -> list[float]:
     return times
 
 
-def _machine_cpu_s() -> float:
-    """Return what all processors worked so far, in seconds."""
-    user, nice, system = Path("/proc/stat").read_text().split()[1:4]
-    return (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
+def _postmaster(server: PostgresServer) -> int:
+    return int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+
+
+def _cpu_s(served: Served) -> tuple[float, float, float]:
+    """Return the processor time so far of the API, the database and of us, who call."""
+    database = 0.0 if served.database is None else family_cpu_s(served.database)
+    return sum(map(family_cpu_s, served.processes)), database, time.process_time()
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ class Registry:
 
     def now(self) -> datetime:
         """Return the database's time: the clock that judges leases."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return db_now(connection)
 
     def check_schema(self) -> None:

@@ -1,0 +1,204 @@
+"""Print how late a monitor looks at its hosts, one of which is frozen, and what it costs.
+
+    python -m benchmarks.monitor [--hosts 25,50,100,200] [--seconds 20]
+
+Each host is a libvirtd of its own with libvirt's test driver; the last one is stopped
+(SIGSTOP), so that calls to it never return. ``fuga monitor`` on a PostgreSQL of its own
+(fsync on) polls all of them each 2 s. A report of a host that answers is to get no older
+than that: ``gap`` is the time from the end of one look at a host to the end of the next,
+over all hosts but the frozen one, and ``late`` how many looks came after more than 2 s.
+``CPU s/s`` is processor time in a second, of the monitor's own process and of its
+children, one for each host, which alone call libvirt. ``bare`` is one thread that looks
+at the same hosts in turn, as often, by the same calls, without children, deadlines or a
+register center, and without the frozen host, at which it would hang for good. Count on
+80 MiB of memory for each host.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from benchmarks.processor import family_cpu_s, own_cpu_s
+from lab import cluster, driver_hosts, processes
+from lab.cluster import LabHost
+from registry import Registry, upgrade
+from tests.chaos.processes import Managed, fuga_command, inherited, state_of
+from tests.postgres import DURABLE, postgres_server, why_not
+from tests.register import add_host
+from tests.running import eventually
+
+INTERVAL_S: Final = 2.0
+#: How often the monitor looks, so that a report is renewed within the interval.
+PERIOD_S: Final = 1.5
+DEADLINE_S: Final = 1.5
+WAIT_S: Final = 300.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one number of hosts."""
+
+    gaps_s: Sequence[float]
+    own_cpu: float  #: seconds of processor time a second
+    children_cpu: float
+    bare_cpu: float
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--hosts", default="25,50,100,200", help="how many, with commas between")
+    arguments.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    arguments.add_argument("--bare", nargs="+", help=argparse.SUPPRESS)  # look at these
+    given = arguments.parse_args(argv)
+    if given.bare is not None:
+        look_bare(given.bare, given.seconds)
+        return
+    if reason := why_not():
+        print(f"not here: {reason}")
+        return
+    print(f"polled each {INTERVAL_S:g} s, one host frozen, {given.seconds:g} s each")
+    print(
+        f"{'hosts':>6}{'looks':>8}{'gap p50 s':>11}{'p99 s':>8}{'max s':>8}{'late':>6}"
+        f"{'CPU s/s: own':>14}{'children':>10}{'both':>7}{'bare':>7}"
+    )
+    with tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder:
+        lab = Path(folder) / "lab"
+        try:
+            for count in (int(number) for number in given.hosts.split(",")):
+                show(count, measured(count, lab, Path(folder), given.seconds))
+        finally:
+            _resume_all(lab)
+            cluster.stop(lab, purge=True)
+
+
+def show(count: int, seen: Measured) -> None:
+    gaps = sorted(seen.gaps_s)
+    late = sum(gap > INTERVAL_S for gap in gaps)
+    centiles = statistics.quantiles(gaps, n=100)
+    print(
+        f"{count:>6}{len(gaps):>8,}{centiles[49]:>11.2f}{centiles[98]:>8.2f}{gaps[-1]:>8.2f}"
+        f"{late:>6}{seen.own_cpu:>14.2f}{seen.children_cpu:>10.2f}"
+        f"{seen.own_cpu + seen.children_cpu:>7.2f}{seen.bare_cpu:>7.2f}",
+        flush=True,
+    )
+
+
+def measured(count: int, lab: Path, folder: Path, seconds: float) -> Measured:
+    """Watch so many hosts for so long, once each was looked at."""
+    hosts = cluster.start_test_hosts(count, lab)
+    frozen = hosts[-1]
+    daemon = processes.alive(driver_hosts.known(lab)[count - 1].daemon_pid)
+    assert daemon is not None
+    with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
+        upgrade(url)
+        registry = Registry.connect(url)
+        for host in hosts:
+            add_host(
+                registry, host.name, uri=host.uri, pool=host.pool, network=host.network, up=False
+            )
+        registry.close()
+        monitor = Managed(
+            "monitor",
+            fuga_command("monitor"),
+            folder / f"monitor-{count}.log",
+            env={
+                **inherited(),
+                "FUGA_STATE_DIR": str(folder),
+                "FUGA_DATABASE_URL": url,
+                "FUGA_POLL_INTERVAL_S": str(INTERVAL_S),
+                "FUGA_POLL_DEADLINE_S": str(DEADLINE_S),
+                "FUGA_METRICS_LISTEN": "127.0.0.1:0",
+                "FUGA_LOG_LEVEL": "debug",
+                "FUGA_LOG_FORMAT": "json",
+            },
+            ready="monitor_started",
+        )
+        monitor.start()
+        try:
+            monitor.wait_until_ready()
+            eventually(lambda: len(_looks(monitor.said())) == count, within_s=WAIT_S, every_s=1.0)
+            os.kill(daemon, signal.SIGSTOP)
+            eventually(lambda: state_of(daemon) == "T", within_s=WAIT_S)
+            time.sleep(2 * INTERVAL_S)  # the frozen one is missed by now
+            before = len(monitor.said())
+            cpu = own_cpu_s(monitor.pid), family_cpu_s(monitor.pid)
+            started = time.monotonic()
+            time.sleep(seconds)
+            took = time.monotonic() - started
+            own, both = own_cpu_s(monitor.pid) - cpu[0], family_cpu_s(monitor.pid) - cpu[1]
+            said = monitor.said()[before:]
+        finally:
+            monitor.close()
+            os.kill(daemon, signal.SIGCONT)
+    looks = _looks(said)
+    gaps = [
+        later - sooner
+        for name, ends in looks.items()
+        if name != frozen.name
+        for sooner, later in itertools.pairwise(ends)
+    ]
+    return Measured(gaps, own / took, (both - own) / took, _bare_cpu(hosts[:-1], seconds))
+
+
+def look_bare(uris: Sequence[str], seconds: float) -> None:
+    """Look at hosts in turn, as often as the monitor does, and print what it cost."""
+    from hypervisor.driver import LibvirtHost, start_event_loop  # noqa: PLC0415 - loads libvirt
+
+    start_event_loop()
+    hosts = [LibvirtHost(uri) for uri in uris]
+    for host in hosts:
+        host.perform("report", {"pool": "default-pool"})
+    cpu, started = time.process_time(), time.monotonic()
+    due = started
+    while due < started + seconds:
+        time.sleep(max(0.0, due - time.monotonic()))
+        for host in hosts:
+            host.perform("report", {"pool": "default-pool"})
+        due += PERIOD_S
+    print((time.process_time() - cpu) / (time.monotonic() - started))
+
+
+def _bare_cpu(hosts: Sequence[LabHost], seconds: float) -> float:
+    uris = [host.uri for host in hosts]
+    command = [sys.executable, "-m", "benchmarks.monitor", "--seconds", str(seconds), "--bare"]
+    done = subprocess.run([*command, *uris], check=True, stdout=subprocess.PIPE, text=True)
+    return float(done.stdout)
+
+
+def _looks(said: str) -> dict[str, list[float]]:
+    """Return when looks at each host ended, by the monitor's log."""
+    ends: defaultdict[str, list[float]] = defaultdict(list)
+    for line in said.splitlines():
+        if '"looked"' in line and line.endswith("}"):
+            told = json.loads(line)
+            ends[told["host"]].append(datetime.fromisoformat(told["timestamp"]).timestamp())
+    return ends
+
+
+def _resume_all(lab: Path) -> None:
+    """Let every daemon go on: what is stopped could not be ended."""
+    for host in driver_hosts.known(lab):
+        daemon = processes.alive(host.daemon_pid)
+        if daemon is not None:
+            os.kill(daemon, signal.SIGCONT)
+
+
+if __name__ == "__main__":
+    main()
