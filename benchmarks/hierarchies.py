@@ -28,11 +28,10 @@ from pathlib import Path
 
 import numpy as np
 
-from placement.mechanisms import MECHANISMS, DivisibleProblem, TenantTree
+from placement.mechanisms import MECHANISMS, DivisibleProblem
 from placement.mechanisms.flattening import mch_weights
+from simulation.reproduction.hierarchies import a_binary_tree, exponent, published_hdrf
 
-#: Demands of jobs in turn, in cores and GiB.
-DEMANDS = ((1.0, 4.0), (4.0, 2.0), (2.0, 8.0), (1.0, 1.0))
 NAMES = ("H-DRF as published", "hdrf", "mch", "mch_staged", "weights alone")
 PUBLISHED, MCH = NAMES[0], "mch"
 
@@ -81,39 +80,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"\nplot: {given.plot}")
 
 
-def a_binary_tree(levels: int, jobs: int, tasks: int) -> DivisibleProblem:
-    """Return a pool with room for about ``tasks`` of each job below a binary tree of groups."""
-    parents, layer = [-1], [0]
-    for _ in range(levels):
-        below = []
-        for group in layer:
-            for _ in range(2):
-                parents.append(group)
-                below.append(len(parents) - 1)
-        layer = below
-    leaves = []
-    for job in range(jobs):
-        parents.append(layer[job % len(layer)])
-        leaves.append(len(parents) - 1)
-    # Jobs of a group differ, whatever the number of groups.
-    kinds = [(job // len(layer) + job) % len(DEMANDS) for job in range(jobs)]
-    demand = np.array([DEMANDS[kind] for kind in kinds])
-    pool = demand.sum(axis=0)[None, :] * tasks
-    return DivisibleProblem(
-        resources=("cores", "memory_gib"),
-        capacity=pool,
-        free=pool.copy(),
-        hosts=np.ones(1, dtype=np.int64),
-        demand=demand,
-        speed=np.ones((jobs, 1)),
-        eligible=np.ones((jobs, 1), dtype=np.bool_),
-        count=np.full(jobs, np.inf),
-        weight=np.ones(jobs),
-        held=np.zeros_like(demand),
-        tree=TenantTree(parent=tuple(parents), weight=np.ones(len(parents)), leaf=tuple(leaves)),
-    )
-
-
 def runs(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
     """Return what is timed, by name."""
     rng = np.random.default_rng(0)
@@ -141,52 +107,6 @@ def best_of(repeats: int, run: Callable[[], object]) -> float:
         run()
         seconds.append(time.process_time() - started)
     return max(min(seconds), 1e-9)
-
-
-def published_hdrf(problem: DivisibleProblem) -> list[int]:
-    """H-DRF with the shares of the whole tree computed anew for each task."""
-    tree = problem.tree
-    assert tree is not None
-    children = tree.all_children()
-    tenant_of = {node: tenant for tenant, node in enumerate(tree.leaf)}
-    task = (problem.demand / problem.pool).tolist()
-    free = [1.0 + 1e-9] * len(problem.pool)
-    given = [0] * len(task)
-    width = range(len(free))
-    while True:
-        vectors: list[list[float]] = [[0.0] * len(free) for _ in tree.parent]
-        shares, blocked = [0.0] * len(tree.parent), [True] * len(tree.parent)
-        for node in range(len(tree.parent) - 1, -1, -1):
-            tenant = tenant_of.get(node)
-            if tenant is not None:
-                vectors[node] = [given[tenant] * part for part in task[tenant]]
-                blocked[node] = any(task[tenant][r] > free[r] for r in width)
-            else:
-                live = [child for child in children[node] if not blocked[child]]
-                blocked[node] = not live
-                f = min((shares[child] for child in live), default=np.inf)
-                for child in children[node]:
-                    scale = min(1.0, f / shares[child]) if shares[child] else 0.0
-                    for r in width:
-                        vectors[node][r] += scale * vectors[child][r]
-            shares[node] = max(vectors[node])
-        if blocked[0]:
-            return given
-        node = 0
-        while node not in tenant_of:
-            live = [child for child in children[node] if not blocked[child]]
-            node = min(live, key=shares.__getitem__)
-        tenant = tenant_of[node]
-        given[tenant] += 1
-        for r in width:
-            free[r] -= task[tenant][r]
-
-
-def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """Return the slope of a line through the points on logarithmic axes."""
-    if len(sizes) < 2:
-        return float("nan")
-    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
 def plot(path: Path, sizes: Sequence[int], seconds: dict[int, dict[str, list[float]]]) -> None:

@@ -29,6 +29,9 @@ SeedOption = Annotated[
 OutOption = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Data, plots, verdicts, reproduction.md.")
 ]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Run only what DIR does not have, run in the same way.")
+]
 
 
 def reproduce_command(
@@ -39,6 +42,7 @@ def reproduce_command(
     quick: QuickOption = False,
     seed: SeedOption = 0,
     out: OutOption = Path("reproduction-results"),
+    resume: ResumeOption = False,
     output: OutputOption = None,
 ) -> None:
     """Compute tables and figures of the papers anew, and judge them beside what is printed.
@@ -56,4 +60,4 @@ def reproduce_command(
         return
     if not names:
         raise BadInputError("name a table or figure (fuga reproduce --list), or all of them: all")
-    reproducing.reproduce(names, quick=quick, seed=seed, out=out, form=form)
+    reproducing.reproduce(names, quick=quick, seed=seed, out=out, resume=resume, form=form)

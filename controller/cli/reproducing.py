@@ -45,7 +45,7 @@ _LISTED = (
 
 
 def reproduce(
-    names: Sequence[str], *, quick: bool, seed: int, out: Path, form: OutputFormat
+    names: Sequence[str], *, quick: bool, seed: int, out: Path, resume: bool, form: OutputFormat
 ) -> None:
     """Run items and tell; errors end the command with their status."""
     try:
@@ -65,11 +65,19 @@ def reproduce(
 
     try:
         with _bar(len(items)) as begins:
-            command = ["fuga", *sys.argv[1:]]
-            run_items(items, setup, out, command=command, begins=begins, ended=ended)
+            run_items(
+                items,
+                setup,
+                out,
+                # what is resumed is what would have been found without
+                command=["fuga", *(word for word in sys.argv[1:] if word != "--resume")],
+                resume=resume,
+                begins=begins,
+                ended=ended,
+            )
     except KeyboardInterrupt:
         done = f"{len(finished)} of {len(items)} are in {out}"
-        raise CliError(f"stopped: {done}") from None
+        raise CliError(f"stopped: {done}; --resume goes on from there") from None
     except SimulationError as error:
         raise CliError(str(error)) from error
     if form is not OutputFormat.TABLE:

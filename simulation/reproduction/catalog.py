@@ -10,8 +10,13 @@ from typing import Final
 from simulation.errors import InputError
 from simulation.reproduction import (
     drfh_examples,
+    drfh_over_time,
+    drfh_trace,
+    fuga_cluster,
     fuga_example,
+    fuga_scale,
     mch_over_time,
+    mch_times,
     psdsf_examples,
     psdsf_over_time,
 )
@@ -24,10 +29,15 @@ ITEMS: Final[Items] = MappingProxyType(
         item.name: item
         for module in (
             fuga_example,
+            fuga_cluster,
+            fuga_scale,
             drfh_examples,
+            drfh_over_time,
+            drfh_trace,
             psdsf_examples,
             psdsf_over_time,
             mch_over_time,
+            mch_times,
         )
         for item in module.ITEMS
     }

@@ -61,6 +61,8 @@ def _section(item: Mapping[str, Any]) -> str:
     ]
     if item["instead"]:
         parts.append(f"Instead of inputs that are not public: {item['instead']}.")
+    if item["timed"]:
+        parts.append("Times are of the machine that this was run on.")
     if item["numbers"]:
         parts.append(
             _table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ from simulation.report.plots import Plot
 from simulation.report.style import Palette, new_figure
 
 Line = tuple[npt.ArrayLike, npt.ArrayLike]
+
+#: Of an axis over the largest value.
+_HEADROOM: Final = 1.05
 
 
 def bars(
@@ -60,15 +63,18 @@ def lines(
         names = dict.fromkeys(name for panel in panels.values() for name in panel)
         palette = Palette([(name, name) for name in names])
         for axis, (unit, panel) in zip(axes, panels.items(), strict=True):
-            for name, (x, y) in panel.items():
-                more: dict[str, Any] = {"drawstyle": "steps-post"} if steps else {}
-                axis.plot(x, y, **palette.line(name), **more, marker="o" if marks else None)
+            for place, (name, (x, y)) in enumerate(panel.items()):
+                style = palette.line(name)
+                if steps:  # lines that lie on each other: the first ones show behind the last
+                    width = 1.5 + 0.8 * (len(panel) - 1 - place)
+                    style |= {"drawstyle": "steps-post", "linewidth": width}
+                axis.plot(x, y, **style, marker="o" if marks else None)
             axis.set_ylabel(unit)
             if logarithmic:
                 axis.set_xscale("log")
                 axis.set_yscale("log")
             else:
-                axis.set_ylim(bottom=0)
+                axis.set_ylim(0, _HEADROOM * max(float(np.max(y)) for _, y in panel.values()))
             _legend(axis, len(panel))
         axes[-1].set_xlabel(over)
         return Plot("plot", title, reading, figure)

@@ -96,11 +96,6 @@ class Outcome:
             return Verdict.AGREES if self.numbers else Verdict.DIRECTION
         return Verdict.DIRECTION if self.statements else Verdict.DIFFERS
 
-    @property
-    def is_wrong(self) -> bool:
-        """Whether a number that must agree exactly does not."""
-        return any(each.exact and not each.agrees for each in self.numbers)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:

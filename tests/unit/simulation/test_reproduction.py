@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from simulation.errors import InputError
 from simulation.reproduction import ITEMS, Finished, Outcome, Setup, Verdict, items_named, run_items
 from simulation.reproduction.model import Number, Statement
-from simulation.reproduction.running import SUMMARY, VERDICT
+from simulation.reproduction.running import SUMMARY, VERDICT, told_of
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reproduction.md"
 #: Items that nothing excuses: every number of theirs is a worked example.
@@ -31,12 +32,19 @@ WORKED = (
 )
 
 
-def all_quick(out: Path) -> list[Finished]:
+#: Run twice: one of each way to find numbers.
+AGAIN = ("fuga-fig4", "fuga-fig6", "drfh-fig5", "drfh-table2", "psdsf-fig6")
+
+
+def run(
+    names: Sequence[str], out: Path, setup: Setup | None = None, *, resume: bool = False
+) -> list[Finished]:
     return run_items(
-        items_named(["all"]),
-        Setup(quick=True),
+        items_named(names),
+        setup or Setup(quick=True),
         out,
-        command=["fuga", "reproduce", "all", "--quick"],
+        command=["fuga", "reproduce", *names, "--quick"],
+        resume=resume,
         begins=lambda item: lambda part: None,
         ended=lambda each: None,
     )
@@ -45,7 +53,7 @@ def all_quick(out: Path) -> list[Finished]:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Finished]]:
     out = tmp_path_factory.mktemp("quick")
-    return out, {each.told["name"]: each for each in all_quick(out)}
+    return out, {each.told["name"]: each for each in run(["all"], out)}
 
 
 def a_number(ours: float, **changes: object) -> Number:
@@ -80,10 +88,18 @@ def test_the_verdict_follows_from_numbers_and_statements(
     assert outcome.verdict is verdict
 
 
-def test_only_a_number_that_must_agree_makes_an_outcome_wrong() -> None:
-    assert an_outcome(a_number(1.2, exact=True)).is_wrong
-    assert not an_outcome(a_number(1.2)).is_wrong
-    assert not an_outcome(a_number(1.05, exact=True)).is_wrong
+@pytest.mark.parametrize(
+    ("number", "is_wrong"),
+    [
+        (a_number(1.2, exact=True), True),
+        (a_number(1.2), False),
+        (a_number(1.05, exact=True), False),
+    ],
+)
+def test_only_a_number_that_must_agree_makes_an_item_wrong(number: Number, is_wrong: bool) -> None:
+    told = told_of(ITEMS["drfh-fig1"], an_outcome(number, holds=True), Setup())
+
+    assert Finished(told=told, seconds=0.0).is_wrong == is_wrong
 
 
 def test_every_item_of_the_quick_run_has_data_a_plot_and_a_verdict(
@@ -128,17 +144,35 @@ def test_a_printed_number_that_no_formula_gives_is_told_as_such(
     assert tree["statements"][1]["found"].startswith("(a, f)")
 
 
-def test_the_same_seed_gives_the_same_files_but_for_what_is_timed(
+def test_the_same_seed_gives_the_same_files(
     quick: tuple[Path, dict[str, Finished]], tmp_path: Path
 ) -> None:
     out, _ = quick
 
-    all_quick(tmp_path)
+    run(AGAIN, tmp_path)
 
-    for name, item in ITEMS.items():
-        if not item.is_timed:
-            for path in sorted((out / name).iterdir()):
-                assert (tmp_path / name / path.name).read_bytes() == path.read_bytes(), path
+    for name in AGAIN:
+        for path in sorted((out / name).iterdir()):
+            assert (tmp_path / name / path.name).read_bytes() == path.read_bytes(), path
+
+
+def test_what_was_run_in_the_same_way_is_taken_and_the_rest_is_run(tmp_path: Path) -> None:
+    first = run(["drfh-fig2"], tmp_path)
+    (tmp_path / "drfh-fig2" / "plot.png").unlink()
+
+    again = run(["drfh-fig1", "drfh-fig2"], tmp_path, resume=True)
+
+    assert [each.told["name"] for each in again] == ["drfh-fig1", "drfh-fig2"]
+    assert again[1].told == first[0].told
+    assert not (tmp_path / "drfh-fig2" / "plot.png").exists()
+
+
+def test_what_was_run_with_another_seed_is_run_again(tmp_path: Path) -> None:
+    run(["drfh-fig2"], tmp_path)
+
+    again = run(["drfh-fig2"], tmp_path, Setup(quick=True, seed=1), resume=True)
+
+    assert again[0].told["seed"] == 1
 
 
 def test_the_page_has_a_section_and_a_verdict_for_every_item() -> None:

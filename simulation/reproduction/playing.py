@@ -1,0 +1,138 @@
+"""Requests played through the simulator's engine in memory, for figures that go over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placement import FloatArray, IntArray
+from simulation.book import Book
+from simulation.chunks import Arrivals, Chunk
+from simulation.cluster import Cluster, SimHost
+from simulation.engine import Choice, Engine
+from simulation.wishes import Wishes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """Requests that are there as a whole."""
+
+    resources: tuple[str, ...]
+    parts: Sequence[Chunk]
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read them from their beginning."""
+        return iter(self.parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Played:
+    """What came of it: S slots, R resources, Q requests in order of arrival."""
+
+    start_s: FloatArray  #: (S,)
+    used: FloatArray  #: (S, R) part of the pool in use after the slot's round
+    shares: Mapping[str, FloatArray] = field(default_factory=dict)  #: dominant share, (S,) each
+    tenant: tuple[str, ...]  #: (Q,)
+    arrival_s: FloatArray  #: (Q,)
+    asked: IntArray  #: (Q,) VMs
+    completed: IntArray  #: (Q,) VMs that had ended by the last slot
+    last_end_s: FloatArray  #: (Q,) when the last of those ended, 0 where none has
+
+    @property
+    def took_s(self) -> FloatArray:
+        """How long each request took to complete, (Q,); NaN where it did not."""
+        took: FloatArray = np.where(
+            self.completed >= self.asked, self.last_end_s - self.arrival_s, np.nan
+        )
+        return took
+
+    def completed_of(self, tenants: Sequence[str]) -> FloatArray:
+        """Return the part of its VMs that each tenant completed; 1 for one who asked for none."""
+        place = {tenant: index for index, tenant in enumerate(tenants)}
+        of_request = np.array([place[tenant] for tenant in self.tenant], dtype=np.int64)
+        asked = np.bincount(of_request, self.asked, len(tenants))
+        done = np.bincount(of_request, self.completed, len(tenants))
+        return np.divide(done, asked, out=np.ones(len(tenants)), where=asked > 0)
+
+
+def play(
+    trace: Listed,
+    hosts: IntArray,
+    choice: Choice,
+    *,
+    slots: int,
+    leaves: Mapping[int, str] | None = None,
+    tell: Callable[[float], None] = lambda _: None,
+) -> Played:
+    """Pass slot after slot, from slot 0 on.
+
+    Parameters
+    ----------
+    hosts : ndarray of int64, shape (H, R)
+    leaves : mapping of slot to tenant, optional
+        Who gives up there what it still waits for.
+    tell : callable
+        Told which part is done.
+    """
+    engine = Engine(
+        Cluster([SimHost(name=f"h{n:05}") for n in range(len(hosts))], hosts.copy()),
+        Book(trace.resources, {}),
+        choice,
+    )
+    pool = hosts.sum(axis=0)
+    arrivals, arrived = Arrivals(trace), list[Chunk]()
+    asked = int(sum(len(chunk) for chunk in trace.parts))
+    completed, last_end_s = np.zeros(asked, dtype=np.int64), np.zeros(asked)
+    used = np.zeros((slots, len(pool)))
+    shares: list[FloatArray] = []
+    for slot in range(slots):
+        if leaves and slot in leaves:
+            _give_up(engine, leaves[slot])
+        chunks = arrivals.until(slot * choice.slot_length_s)
+        arrived += chunks
+        passed = engine.pass_to(slot, chunks)
+        for vms in passed.ended:
+            np.add.at(completed, vms.request, vms.count)
+            np.maximum.at(last_end_s, vms.request, vms.end_s)
+        used[slot] = engine.cluster.committed.sum(axis=0) / pool
+        shares.append((engine.book.held / pool).max(axis=1))
+        tell((slot + 1) / slots)
+    known = [len(chunk) for chunk in arrived]
+    names = engine.book.tenants.values
+    return Played(
+        start_s=np.arange(slots, dtype=np.float64) * choice.slot_length_s,
+        used=used,
+        shares={
+            name: np.array([each[place] if place < len(each) else 0.0 for each in shares])
+            for place, name in enumerate(names)
+        },
+        tenant=tuple(tenant for chunk in arrived for tenant in chunk.tenant),
+        arrival_s=np.concatenate([chunk.arrival_s for chunk in arrived]),
+        asked=np.concatenate([chunk.count for chunk in arrived]),
+        completed=completed[: sum(known)],
+        last_end_s=last_end_s[: sum(known)],
+    )
+
+
+def _give_up(engine: Engine, tenant: str) -> None:
+    number = engine.book.tenants.number(tenant)
+    engine.waiting = engine.waiting.where(engine.waiting.tenant != number)
+
+
+def requests(
+    rows: Sequence[tuple[float, float, str, Sequence[int], int]],
+) -> Chunk:
+    """Return requests of arrival, lifetime, tenant, demand and count, in order of arrival."""
+    ordered = sorted(rows, key=lambda row: row[0])
+    return Chunk(
+        arrival_s=np.array([row[0] for row in ordered], dtype=np.float64),
+        lifetime_s=np.array([row[1] for row in ordered], dtype=np.float64),
+        tenant=tuple(row[2] for row in ordered),
+        demand=np.array([row[3] for row in ordered], dtype=np.int64),
+        count=np.array([row[4] for row in ordered], dtype=np.int64),
+        min_count=np.ones(len(ordered), dtype=np.int64),
+        wishes=(Wishes(),) * len(ordered),
+        read=1.0,
+    )
