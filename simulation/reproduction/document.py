@@ -25,6 +25,9 @@ A figure **agrees** when every number is as near to the paper's as was set befor
 the paper says of the figure holds; it **agrees in direction** when all that is said holds but a
 number is further off, or no number of the paper is at hand; else it **differs**. Worked examples,
 which nothing excuses, are marked exact: if one of them is off, the command ends with status 1.
+
+What shows inputs alone, as Google's table of servers, has no item. Where a figure shows the setting
+of an example, its item computes what the text says of it.
 """
 
 

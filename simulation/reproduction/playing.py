@@ -33,6 +33,7 @@ class Played:
 
     start_s: FloatArray  #: (S,)
     used: FloatArray  #: (S, R) part of the pool in use after the slot's round
+    waiting: IntArray  #: (S,) VMs that the slot's round left for the next one
     shares: Mapping[str, FloatArray] = field(default_factory=dict)  #: dominant share, (S,) each
     tenant: tuple[str, ...]  #: (Q,)
     arrival_s: FloatArray  #: (Q,)
@@ -85,7 +86,7 @@ def play(
     arrivals, arrived = Arrivals(trace), list[Chunk]()
     asked = int(sum(len(chunk) for chunk in trace.parts))
     completed, last_end_s = np.zeros(asked, dtype=np.int64), np.zeros(asked)
-    used = np.zeros((slots, len(pool)))
+    used, waiting = np.zeros((slots, len(pool))), np.zeros(slots, dtype=np.int64)
     shares: list[FloatArray] = []
     for slot in range(slots):
         if leaves and slot in leaves:
@@ -97,6 +98,7 @@ def play(
             np.add.at(completed, vms.request, vms.count)
             np.maximum.at(last_end_s, vms.request, vms.end_s)
         used[slot] = engine.cluster.committed.sum(axis=0) / pool
+        waiting[slot] = engine.waiting.count.sum()
         shares.append((engine.book.held / pool).max(axis=1))
         tell((slot + 1) / slots)
     known = [len(chunk) for chunk in arrived]
@@ -104,6 +106,7 @@ def play(
     return Played(
         start_s=np.arange(slots, dtype=np.float64) * choice.slot_length_s,
         used=used,
+        waiting=waiting,
         shares={
             name: np.array([each[place] if place < len(each) else 0.0 for each in shares])
             for place, name in enumerate(names)

@@ -144,6 +144,14 @@ def test_a_printed_number_that_no_formula_gives_is_told_as_such(
     assert tree["statements"][1]["found"].startswith("(a, f)")
 
 
+def test_the_hundred_servers_have_the_papers_totals_and_hold_the_first_users_share(
+    quick: tuple[Path, dict[str, Finished]],
+) -> None:
+    totals_and_first = quick[1]["drfh-fig5"].told["numbers"][:3]
+
+    assert all(each["agrees"] for each in totals_and_first)
+
+
 def test_the_same_seed_gives_the_same_files(
     quick: tuple[Path, dict[str, Finished]], tmp_path: Path
 ) -> None:
