@@ -163,8 +163,9 @@ def _table2(setup: Setup) -> Outcome:
 
 def _fig6(setup: Setup) -> Outcome:
     played = _played(setup)
-    # Where nobody waits, use tells what was asked for.
+    # Where nobody waits, use tells what was asked for; unless that is so all day.
     busy = np.all([each.waiting > 0 for each in played.values()], axis=0)
+    busy |= not busy.any()
     used = {policy: each.used[busy].mean(axis=0) for policy, each in played.items()}
     hours = {policy: each.start_s / 3600 for policy, each in played.items()}
     return Outcome(

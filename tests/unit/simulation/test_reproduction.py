@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from simulation.errors import InputError
 from simulation.reproduction import ITEMS, Finished, Outcome, Setup, Verdict, items_named, run_items
+from simulation.reproduction.document import document_of
 from simulation.reproduction.model import Number, Statement
 from simulation.reproduction.running import SUMMARY, VERDICT, told_of
 
@@ -50,15 +52,15 @@ def run(
     )
 
 
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Finished]]:
-    out = tmp_path_factory.mktemp("quick")
-    return out, {each.told["name"]: each for each in run(["all"], out)}
+def told(name: str) -> dict[str, Any]:
+    """Run an item without its files."""
+    setup = Setup(quick=True)
+    return told_of(ITEMS[name], ITEMS[name].run(setup), setup)
 
 
 def a_number(ours: float, **changes: object) -> Number:
-    told = {"what": "x", "paper": 1.0, "unit": "", "within": 0.1, "exact": False}
-    return Number(ours=ours, **{**told, **changes})  # type: ignore[arg-type]
+    plain = {"what": "x", "paper": 1.0, "unit": "", "within": 0.1, "exact": False}
+    return Number(ours=ours, **{**plain, **changes})  # type: ignore[arg-type]
 
 
 def an_outcome(*numbers: Number, holds: bool | None = None) -> Outcome:
@@ -97,45 +99,47 @@ def test_the_verdict_follows_from_numbers_and_statements(
     ],
 )
 def test_only_a_number_that_must_agree_makes_an_item_wrong(number: Number, is_wrong: bool) -> None:
-    told = told_of(ITEMS["drfh-fig1"], an_outcome(number, holds=True), Setup())
+    found = told_of(ITEMS["drfh-fig1"], an_outcome(number, holds=True), Setup())
 
-    assert Finished(told=told, seconds=0.0).is_wrong == is_wrong
+    assert Finished(told=found, seconds=0.0).is_wrong == is_wrong
 
 
-def test_every_item_of_the_quick_run_has_data_a_plot_and_a_verdict(
-    quick: tuple[Path, dict[str, Finished]],
-) -> None:
-    out, finished = quick
+def test_all_quick_has_data_plots_and_verdicts_and_is_the_same_again(tmp_path: Path) -> None:
+    """One test, so that what takes longest runs once, whoever runs the tests side by side."""
+    out, again = tmp_path / "out", tmp_path / "again"
 
-    assert list(finished) == list(ITEMS)
-    for name, each in finished.items():
-        told = json.loads((out / name / VERDICT).read_text())
-        assert told == each.told
-        assert told["verdict"] in set(Verdict)
-        assert told["numbers"] or told["statements"], name
-        assert told["verdict"] == "agrees" or told["why"], name
+    finished = run(["all"], out)
+    run(AGAIN, again)
+
+    assert [each.told["name"] for each in finished] == list(ITEMS)
+    for each in finished:
+        name = each.told["name"]
+        found = json.loads((out / name / VERDICT).read_text())
+        assert found == each.told
+        assert found["verdict"] in set(Verdict)
+        assert found["numbers"] or found["statements"], name
+        assert found["verdict"] == "agrees" or found["why"], name
         assert {"plot.svg", "plot.png", VERDICT} < {path.name for path in (out / name).iterdir()}
         for table in (out / name).glob("*.csv"):
             assert len(table.read_text().splitlines()) > 1, table
     summary = json.loads((out / SUMMARY).read_text())
     assert sum(summary["verdicts"].values()) == len(ITEMS)
     assert summary["wrong"] == []
+    for name in AGAIN:
+        for path in sorted((out / name).iterdir()):
+            assert (again / name / path.name).read_bytes() == path.read_bytes(), path
 
 
 @pytest.mark.parametrize("name", WORKED)
-def test_worked_examples_are_the_papers_to_the_digit(
-    quick: tuple[Path, dict[str, Finished]], name: str
-) -> None:
-    told = quick[1][name].told
+def test_worked_examples_are_the_papers_to_the_digit(name: str) -> None:
+    found = told(name)
 
-    assert told["verdict"] == "agrees"
-    assert all(each["exact"] for each in told["numbers"])
+    assert found["verdict"] == "agrees"
+    assert all(each["exact"] for each in found["numbers"])
 
 
-def test_a_printed_number_that_no_formula_gives_is_told_as_such(
-    quick: tuple[Path, dict[str, Finished]],
-) -> None:
-    share, tree = (quick[1][name].told for name in ("psdsf-fig3", "fuga-fig3"))
+def test_a_printed_number_that_no_formula_gives_is_told_as_such() -> None:
+    share, tree = told("psdsf-fig3"), told("fuga-fig3")
 
     off = [each for each in share["numbers"] if not each["agrees"]]
     assert [(each["paper"], round(9 * each["ours"], 6)) for each in off] == [(1, 8)]
@@ -144,24 +148,10 @@ def test_a_printed_number_that_no_formula_gives_is_told_as_such(
     assert tree["statements"][1]["found"].startswith("(a, f)")
 
 
-def test_the_hundred_servers_have_the_papers_totals_and_hold_the_first_users_share(
-    quick: tuple[Path, dict[str, Finished]],
-) -> None:
-    totals_and_first = quick[1]["drfh-fig5"].told["numbers"][:3]
+def test_the_hundred_servers_have_the_papers_totals_and_hold_the_first_users_share() -> None:
+    totals_and_first = told("drfh-fig5")["numbers"][:3]
 
     assert all(each["agrees"] for each in totals_and_first)
-
-
-def test_the_same_seed_gives_the_same_files(
-    quick: tuple[Path, dict[str, Finished]], tmp_path: Path
-) -> None:
-    out, _ = quick
-
-    run(AGAIN, tmp_path)
-
-    for name in AGAIN:
-        for path in sorted((out / name).iterdir()):
-            assert (tmp_path / name / path.name).read_bytes() == path.read_bytes(), path
 
 
 def test_what_was_run_in_the_same_way_is_taken_and_the_rest_is_run(tmp_path: Path) -> None:
@@ -194,19 +184,17 @@ def test_the_page_has_a_section_and_a_verdict_for_every_item() -> None:
     assert "--quick" not in text
 
 
-def test_the_page_says_of_worked_examples_what_is_computed(
-    quick: tuple[Path, dict[str, Finished]],
-) -> None:
-    text, page = DOCUMENT.read_text("utf-8"), (quick[0] / "reproduction.md").read_text("utf-8")
+def test_the_page_says_of_worked_examples_what_is_computed() -> None:
+    text, page = DOCUMENT.read_text("utf-8"), document_of([told(name) for name in WORKED], ["x"])
 
     for name in WORKED:
-        told, computed = (
+        written, computed = (
             re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", each, re.MULTILINE | re.DOTALL)
             for each in (text, page)
         )
-        assert told is not None
+        assert written is not None
         assert computed is not None
-        assert told[1].strip() == computed[1].strip()
+        assert written[1].strip() == computed[1].strip()
 
 
 def test_plots_name_the_units_of_their_axes() -> None:
