@@ -27,6 +27,7 @@ from registry import (
     Vm,
     upgrade,
 )
+from registry.backup import restore
 from registry.settings import SharedSettings, celery_config
 from tests.raw_sql import raw_sql
 from tests.register import add_request, add_tenant, add_vm_type, place
@@ -82,14 +83,17 @@ class ServiceProcess:
 class Site:
     """One installation without API and control centre: the test decides and sweeps."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, backup: Path | None = None) -> None:
         self.folder = folder
         self.settings = SharedSettings(state_dir=folder, lease_s=LEASE_S)
-        url = self.settings.resolved_database_url()
-        upgrade(url)
-        self.registry = Registry.connect(url)
-        add_vm_type(self.registry, "tiny", memory_mib=1024, disk_gib=5)
-        add_tenant(self.registry)
+        self.url = self.settings.resolved_database_url()
+        if backup is not None:
+            restore(self.url, backup)
+        upgrade(self.url)
+        self.registry = Registry.connect(self.url)
+        if backup is None:
+            add_vm_type(self.registry, "tiny", memory_mib=1024, disk_gib=5)
+            add_tenant(self.registry)
         self._app = Celery("sender", set_as_current=False)
         self._app.conf.update(celery_config(self.settings))
         self._services: list[ServiceProcess] = []
@@ -147,7 +151,7 @@ class Site:
 
     def let_builds_last(self, seconds: int) -> None:
         """Let every build have begun so long ago."""
-        with raw_sql(self.settings.resolved_database_url()) as raw:
+        with raw_sql(self.url) as raw:
             began_at = raw.before("now", f"{seconds} seconds")
             raw.run(f"UPDATE assignments SET build_began_at = {began_at}")
 
@@ -207,8 +211,9 @@ class Site:
 
 
 @contextmanager
-def open_site(folder: Path) -> Iterator[Site]:
-    site = Site(folder)
+def open_site(folder: Path, *, backup: Path | None = None) -> Iterator[Site]:
+    """Open a new site, or one with what a backup has."""
+    site = Site(folder, backup=backup)
     try:
         yield site
     except BaseException:
