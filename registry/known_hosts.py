@@ -95,7 +95,7 @@ class KnownHosts:
         return tuple(self._views[key] for key in self._by_name)
 
     def _take(self, connection: Connection, floor: int | None) -> set[UUID]:
-        """Take rows that were written since; return the hosts that they are of."""
+        """Take rows that were written since; return the hosts that changed."""
         of_inventories = select(
             inventories.c.host_id,
             inventories.c.resource,
@@ -118,10 +118,12 @@ class KnownHosts:
         rows = connection.execute(of_hosts).all()
         for host_id, resource, capacity, committed in amounts:
             self._amounts[host_id][resource] = (capacity, committed)
-        for row in rows:
+        # What a poll writes to the row of its host is nothing that is read here.
+        changed = [row for row in rows if self._rows.get(row.id) != row]
+        for row in changed:
             self._rows[row.id] = row
         self.rows_read = len(amounts) + len(rows)
-        return {host_id for host_id, *_ in amounts} | {row.id for row in rows}
+        return {host_id for host_id, *_ in amounts} | {row.id for row in changed}
 
     def _view(self, key: UUID, axis: Sequence[str], now: datetime) -> None:
         row, amounts = self._rows[key], self._amounts[key]
