@@ -143,9 +143,9 @@ def test_a_site_comes_up_as_the_guide_says(tmp_path: Path) -> None:
     lab.mkdir()
 
     done = subprocess.run(
-        ["unshare", "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc",
-         "--propagation", "private", "bash", str(script), str(box), str(ROOT), sys.prefix,
-         str(lab), str(guest), str(SCRIPTS)],
+        ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--ipc",
+         "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "bash", str(script),
+         str(box), str(ROOT), sys.prefix, str(lab), str(guest), str(SCRIPTS)],
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
         env={"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "HOME": "/root", "LANG": "C.UTF-8"},
     )  # fmt: skip
