@@ -92,7 +92,7 @@ OF_THE_LAB = (
 LONG_SECTIONS = ("Upgrading while it runs", "Backing up and restoring")
 #: how often what is typed asks `fuga doctor`: of the API, the database and the broker
 DOCTORS = 2
-WHOLE = bool(os.environ.get("FUGA_TEST_WHOLE_GUIDE"))
+WHOLE = bool(os.environ.get("WHOLE_GUIDE"))
 
 
 def why_not() -> str | None:
