@@ -11,12 +11,14 @@ import contextlib
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +34,13 @@ POINTS = (
     "create.before_resume",
     "create.after_activate",
     "delete.after_destroy",
+    "upload.after_begin",
+    "upload.piece",
+    "upload.before_end",
     "random",
 )
-SETTLE_S = 150.0
+IMAGE = "lab"
+SETTLE_S = 600.0
 TYPES = ("tiny", "small", "medium")
 UNIT_OF = {"tiny": 1, "small": 1, "medium": 2}
 
@@ -91,20 +97,16 @@ def kill_everything(state_dir: Path) -> int:
     return killed
 
 
-def ask(
-    fuga: RunningFuga, tenant: str, vm_type: str, count: int, key: str
-) -> tuple[str, int] | None:
+def ask(fuga: RunningFuga, tenant: str, body: dict, key: str) -> Accepted | None:
     """Ask as a tenant does, with a key; None when nobody answered."""
     try:
         with fuga.client(tenant) as client:
-            answer = client.post(
-                "/v1/requests",
-                json={"vm_type": vm_type, "count": count},
-                headers={"Idempotency-Key": key},
-            )
+            answer = client.post("/v1/requests", json=body, headers={"Idempotency-Key": key})
     except (httpx.HTTPError, OSError):
         return None
-    return (answer.json()["id"], count) if answer.status_code == 201 else None
+    if answer.status_code != 201:
+        return None
+    return Accepted(tenant, answer.json()["id"], body["count"])
 
 
 class Scenario:
@@ -115,13 +117,16 @@ class Scenario:
         self.point = point
         self.fuga = fuga
         self.hosts = hosts
+        assert hosts[0].images_dir is not None
+        self.base = hosts[0].images_dir / "base.qcow2"
         self.mark = fuga.state_dir / f"killed-{seed}"
         self.accepted: list[Accepted] = []
-        self.retries: list[tuple[str, str, int, str]] = []
+        self.retries: list[tuple[str, dict, str]] = []
 
     def run(self) -> str:
         self.fuga.start(FUGA_KILL_AT=self.point, FUGA_KILL_MARK=str(self.mark))
         self.fuga.wait_until_served()
+        self.fuga.cli("image", "add", IMAGE, str(self.base), "--seed", "nocloud")
         self.ask_for_vms(self.rng.randint(2, 4))
         if self.point.startswith("delete"):
             self.settle()
@@ -129,8 +134,9 @@ class Scenario:
         if self.point == "random":
             time.sleep(self.rng.uniform(0.0, 7.0))
         else:
-            eventually(self.mark.exists, within_s=60)
+            eventually(self.mark.exists, within_s=SETTLE_S)
         killed = kill_everything(self.fuga.state_dir)
+        self.expire_uploads()
 
         self.fuga.start()
         self.fuga.wait_until_served()
@@ -139,6 +145,8 @@ class Scenario:
         self.check()
         running = len(self.running())
         self.delete_all()
+        eventually(self.is_free, within_s=SETTLE_S)
+        self.fuga.cli("image", "remove", IMAGE)
         eventually(self.is_empty, within_s=SETTLE_S)
         assert self.fuga.interrupt() == 0
         return f"{killed} processes killed, {running} guests ran afterwards, none left"
@@ -146,17 +154,24 @@ class Scenario:
     def ask_for_vms(self, requests: int) -> None:
         for _ in range(requests):
             tenant, vm_type = self.rng.choice("ab"), self.rng.choice(TYPES)
-            count, key = self.rng.randint(1, 3), str(uuid.UUID(int=self.rng.getrandbits(128)))
-            answer = ask(self.fuga, tenant, vm_type, count, key)
+            body = {"vm_type": vm_type, "count": self.rng.randint(1, 3)}
+            key = str(uuid.UUID(int=self.rng.getrandbits(128)))
+            if self.rng.random() < 0.5 or self.point.startswith("upload"):
+                body["image"] = IMAGE
+            answer = ask(self.fuga, tenant, body, key)
             if answer is None:
-                self.retries.append((tenant, vm_type, count, key))
+                self.retries.append((tenant, body, key))
             else:
-                self.accepted.append(Accepted(tenant, *answer))
+                self.accepted.append(answer)
 
     def retry_unanswered(self) -> None:
-        for tenant, vm_type, count, key in self.retries:
-            answer = eventually(lambda t=(tenant, vm_type, count, key): ask(self.fuga, *t))
-            self.accepted.append(Accepted(tenant, *answer))
+        for unanswered in self.retries:
+            self.accepted.append(eventually(lambda each=unanswered: ask(self.fuga, *each)))
+
+    def expire_uploads(self) -> None:
+        """Who uploaded is dead, so nobody need wait until its claim is over."""
+        with closing(sqlite3.connect(self.fuga.database)) as database, database:
+            database.execute("update image_copies set claim_until = created_at")
 
     def settle(self) -> None:
         """Until every VM that has a place runs, and whatever has none says why."""
@@ -172,7 +187,8 @@ class Scenario:
             "select count(*) from requests where state in ('pending', 'partly_placed') "
             "and waiting is null"
         )
-        return busy == [(0,)] and undecided == [(0,)]
+        on_its_way = self.fuga.sql("select count(*) from image_copies where state != 'present'")
+        return busy == undecided == on_its_way == [(0,)]
 
     def running(self) -> dict[str, str]:
         """Host name of each running domain; fails if one UUID is on two hosts."""
@@ -200,6 +216,10 @@ class Scenario:
             for (each,) in self.fuga.sql("select id from assignments where state = 'active'")
             for end in (".qcow2", "-seed.img")
         }
+        copies = self.fuga.sql("select volume, attempts from image_copies")
+        kept |= {volume for volume, _ in copies}
+        if self.point.startswith("upload"):
+            assert any(attempts > 1 for _, attempts in copies), copies
         found = Counter(name for host in self.hosts for name in volumes(host.uri))
         assert found == Counter(kept), f"volumes: {found} instead of {kept}"
         self.check_sums()
@@ -235,9 +255,11 @@ class Scenario:
                 answer = client.delete(f"/v1/requests/{told.request_id}")
                 assert answer.status_code in (202, 404, 409), answer.text
 
+    def is_free(self) -> bool:
+        return self.fuga.sql("select coalesce(sum(committed), 0) from inventories") == [(0,)]
+
     def is_empty(self) -> bool:
-        held = self.fuga.sql("select coalesce(sum(committed), 0) from inventories")
-        return held == [(0,)] and all(
+        return self.is_free() and all(
             not domains(host.uri) and not volumes(host.uri) for host in self.hosts
         )
 

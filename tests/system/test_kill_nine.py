@@ -11,7 +11,12 @@ pytestmark = [pytest.mark.qemu, pytest.mark.sqlite, pytest.mark.slow]
 
 @pytest.mark.parametrize(
     ("seed", "point"),
-    [(101, "round.after_commit"), (102, "create.before_resume"), (103, "random")],
+    [
+        (101, "round.after_commit"),
+        (102, "create.before_resume"),
+        (103, "random"),
+        (104, "upload.piece"),
+    ],
 )
 def test_nothing_is_lost_or_runs_twice_when_everything_is_killed(
     seed,
