@@ -73,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if reason := why_not():
         print(f"not here: {reason}")
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and the hosts end with us
     print(f"polled each {INTERVAL_S:g} s, one host frozen, {given.seconds:g} s each")
     print(
         f"{'hosts':>6}{'looks':>8}{'gap p50 s':>11}{'p99 s':>8}{'max s':>8}{'late':>6}"
