@@ -1,7 +1,7 @@
 """Anything may happen in any order: the register center stays well.
 
 Hypothesis drives requests, rounds, workers that die, reports, misses,
-deletions and passing time against one register center. After every step the
+fencing, deletions and passing time against one register center. After every step the
 doctor finds nothing, no VM has two places, and nothing was ever released
 without proof or before anybody claimed it.
 """
@@ -36,6 +36,7 @@ from registry import (
     Claim,
     ClaimLostError,
     ConflictError,
+    FenceOrder,
     HostAdmin,
     HostAdminEvent,
     Placement,
@@ -66,6 +67,7 @@ class Cluster(RuleBasedStateMachine):
 
     builds = Bundle("builds")
     removals = Bundle("removals")
+    orders = Bundle("orders")
     database: Callable[[], AbstractContextManager[str]]  #: a fresh one, by its URL
 
     def __init__(self) -> None:
@@ -79,6 +81,7 @@ class Cluster(RuleBasedStateMachine):
         self.lease = take_lease(self.registry)
         self.domains: dict[UUID, Build] = {}  # by assignment
         self.running: set[UUID] = set()
+        self.off: dict[UUID, Build] = {}  # likewise; of hosts that were switched off since
 
     def teardown(self) -> None:
         self.stack.close()
@@ -185,6 +188,7 @@ class Cluster(RuleBasedStateMachine):
         if build is None:
             return multiple()
         self.domains[build.claim.assignment_id] = build
+        self.off.pop(build.claim.assignment_id, None)
         return build
 
     @rule(build=consumes(builds), running=st.booleans())
@@ -212,6 +216,12 @@ class Cluster(RuleBasedStateMachine):
             self.raw.key(build.claim.assignment_id),
         )
 
+    @rule()
+    def builds_take_too_long(self) -> None:
+        self.raw.run(f"UPDATE assignments SET build_began_at = {PAST}")
+        for key in self.registry.assignments.end_overdue(900):
+            assert self.registry.assignments.state(key) == "quarantined"
+
     @rule(target=removals, number=st.integers(0, 9))
     def claim_a_removal(self, number: int) -> object:
         keys = list(self.due())
@@ -223,6 +233,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(claim=consumes(removals))
     def remove(self, claim: Claim) -> None:
         self.domains.pop(claim.assignment_id, None)
+        self.off.pop(claim.assignment_id, None)
         self.running.discard(claim.assignment_id)
         with contextlib.suppress(ClaimLostError):  # another was faster
             self.registry.assignments.release(claim)
@@ -231,6 +242,50 @@ class Cluster(RuleBasedStateMachine):
     def give_a_removal_back(self, claim: Claim) -> None:
         with contextlib.suppress(ClaimLostError):
             self.registry.assignments.yield_claim(claim, "host does not answer")
+
+    # ---- fencing ----
+
+    @rule(replace=st.booleans())
+    def ask_for_fencing(self, replace: bool) -> None:
+        for host in self.registry.fencing.ask_for_failed(self.lease, replace_by_default=replace):
+            assert self.registry.hosts.get(host).health == "down"
+            assert replace
+
+    @rule(target=orders, host=hosts)
+    def claim_a_fencing(self, host: str) -> object:
+        order = self.registry.fencing.claim(self.registry.hosts.get(host).id, "w", 60)
+        return multiple() if order is None else order
+
+    @rule(order=consumes(orders), works=st.booleans())
+    def end_a_fencing(self, order: FenceOrder, works: bool) -> None:
+        if works:
+            self.switch_off(order.host)  # whoever has the claim by now
+        with contextlib.suppress(ClaimLostError):
+            if works:
+                self.registry.fencing.succeed(order)
+                assert self.registry.vms.list(host=order.host).items == ()
+            else:
+                self.registry.fencing.fail(order, "no answer of the BMC")
+
+    @rule(host=hosts)
+    def an_operator_switches_a_host_off(self, host: str) -> None:
+        if self.registry.hosts.get(host).admin == HostAdmin.RETIRED:
+            return
+        with contextlib.suppress(ConflictError):  # it is not down, or is being fenced
+            self.registry.fencing.confirm(host, actor=ACTOR)
+            self.switch_off(host)
+
+    def switch_off(self, host: str) -> None:
+        """What was there runs no more; it is still defined there."""
+        for key in [key for key, build in self.domains.items() if build.host.name == host]:
+            self.off[key] = self.domains.pop(key)
+            self.running.discard(key)
+
+    @rule(host=hosts)
+    def clear_leftovers(self, host: str) -> None:
+        for key in [key for key, build in self.off.items() if build.host.name == host]:
+            if self.registry.assignments.state(key) == "released":
+                del self.off[key]
 
     # ---- the monitor ----
 
@@ -241,6 +296,9 @@ class Cluster(RuleBasedStateMachine):
             a_domain(build, "running" if key in self.running else "paused")
             for key, build in self.domains.items()
             if build.host.name == host
+        ]
+        domains += [
+            a_domain(build, "stopped") for build in self.off.values() if build.host.name == host
         ]
         if stranger:
             domains.append(a_stranger())
@@ -256,7 +314,12 @@ class Cluster(RuleBasedStateMachine):
 
     @rule()
     def time_passes(self) -> None:
-        for column in ("assignments.claim_until", "hosts.held_back_until"):
+        for column in (
+            "assignments.claim_until",
+            "hosts.held_back_until",
+            "host_fences.claim_until",
+            "host_fences.again_at",
+        ):
             table, name = column.split(".")
             self.raw.run(f"UPDATE {table} SET {name} = {PAST} WHERE {name} IS NOT NULL")
         self.raw.run(f"UPDATE build_failures SET avoid_until = {PAST}")
