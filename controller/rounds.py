@@ -16,6 +16,7 @@ from controller.errors import PolicyFailedError, SlotSkippedError
 from controller.policy_process import Decision, Ideal
 from controller.round_inputs import RoundInputs, allocation_of
 from controller.snapshots import Names, to_snapshot
+from controller.undisturbed import undisturbed
 from controller.version import engine_version
 from controller.waiting import waiting_requests
 from controller.zones import NamedPolicy, ZoneInputs, zones_of
@@ -132,6 +133,7 @@ class _Decided:
     seconds: float
 
 
+@undisturbed()
 def run_round(
     slot: Slot, lease: Lease, choice: PolicyChoice, *, store: RoundStore, decider: Decider
 ) -> RoundReport | None:
