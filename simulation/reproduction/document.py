@@ -106,7 +106,7 @@ def _unit(unit: str) -> str:
 
 
 def _number(value: float, *, signed: bool = False) -> str:
-    if signed and abs(value) < 1e-9:
+    if abs(value) < 1e-9:  # rounding, which differs from machine to machine
         return "0"
     text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     return f"+{text}" if signed and value > 0 else text

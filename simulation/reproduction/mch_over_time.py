@@ -85,12 +85,12 @@ def _fig4(setup: Setup) -> Outcome:
         statements=(
             Statement(
                 says="when a memory job leaves, shares of CPU jobs do not change",
-                found=f"they move by {moved:.2g} at most",
+                found=f"they move by {moved:.4f} at most",
                 holds=bool(moved <= _A_TASK),
             ),
             Statement(
                 says="MCH gives what H-DRF gives, at every stage",
-                found=f"shares are {apart:.2g} apart at most; a task is {_A_TASK:g}",
+                found=f"shares are {apart:.4f} apart at most; a task is {_A_TASK:g}",
                 holds=bool(apart <= _A_TASK + 1e-9),
             ),
         ),
