@@ -41,12 +41,14 @@ def test_requests_become_guests_that_boot_are_measured_and_are_deleted(lab, fuga
         eventually(lambda: {host["health"] for host in hosts(operator)} == {"up"})
 
     with fuga.client("a") as a, fuga.client("b") as b:
-        asked = {
-            client.post("/v1/requests", json={"vm_type": vm_type, "count": count}).json()["id"]: (
-                client
-            )
-            for client, vm_type, count in ((a, "tiny", 3), (b, "small", 2))
-        }
+        asked = {}
+        for client, body in (
+            (a, {"vm_type": "tiny", "count": 3}),
+            (b, {"vm_type": "small", "count": 2, "hostname": "db.example.org"}),
+        ):
+            answer = client.post("/v1/requests", json=body)
+            assert answer.status_code == 201, answer.text
+            asked[answer.json()["id"]] = client
         for request, client in asked.items():
             eventually(lambda r=request, c=client: all_run(c.get(f"/v1/requests/{r}").json()))
         vms = a.get("/v1/vms").json()["items"] + b.get("/v1/vms").json()["items"]
@@ -55,7 +57,10 @@ def test_requests_become_guests_that_boot_are_measured_and_are_deleted(lab, fuga
     where = {vm["id"]: int(vm["host"].removeprefix("kvm-")) for vm in vms}
     for vm, number in where.items():
         log = lab.serial_log(number, f"fuga-{vm}")
-        eventually(lambda log=log, vm=vm: f"LAB-GUEST-READY uuid={vm}" in read(log))
+        ready = f"LAB-GUEST-READY uuid={vm}"
+        eventually(lambda log=log, ready=ready: ready in read(log), within_s=600)
+    told = {hostname_read(lab, vm) for vm in vms if vm["tenant"] == "b"}
+    assert told == {"db-1.example.org", "db-2.example.org"}
     running = {vm for host in lab.hosts for vm, state in domains(host.uri).items()}
     assert running == set(where)
 
@@ -170,6 +175,12 @@ def decided(client, request: str) -> dict | None:
 
 def read(log) -> str:
     return log.read_text(errors="replace") if log.exists() else ""
+
+
+def hostname_read(lab, vm: dict) -> str:
+    """The host name that a guest found in its seed, which it tells before it is ready."""
+    log = lab.serial_log(int(vm["host"].removeprefix("kvm-")), f"fuga-{vm['id']}")
+    return re.search(r"SEED .*hostname=(\S+)", read(log))[1]
 
 
 def measured(fuga) -> set[str]:
