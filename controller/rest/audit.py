@@ -87,7 +87,7 @@ class AuditTrail:
         except RegistryError as error:
             # What was changed has its row; of what was not, this line is all that is left.
             values = {key: str(value) for key, value in call.values().items()}
-            log.error("audit_failed", status=status, error=str(error), **values)
+            log.error("audit_failed", **(values | {"status": status, "error": str(error)}))
 
     def _tell_of_many(self, key: object) -> int | None:
         """Return how many were left out since the last row of its kind; None: leave it out."""

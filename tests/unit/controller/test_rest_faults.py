@@ -78,3 +78,15 @@ def test_the_process_lives_even_when_the_database_does_not():
     assert client.get("/healthz").json() == {"status": "ok"}
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+
+
+def test_a_change_that_neither_database_nor_audit_takes_is_a_problem_and_a_line(
+    lines: list[EventDict],
+):
+    client = a_client(create_app(cast(Registry, UnavailableRegistry())), token="any")
+
+    answer = client.post("/v1/requests", json={"vm_type": "small", "count": 1})
+
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+    [line] = [line for line in lines if line["event"] == "audit_failed"]
+    assert (line["method"], line["path"], line["status"]) == ("POST", "/v1/requests", 503)
