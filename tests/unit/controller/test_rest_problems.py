@@ -33,6 +33,7 @@ NEVER_MET = {
     "AnotherMachineError",
     "SettingsError",
     "UnknownSettingError",
+    "AnsweredBeforeError",  # is answered with what the first call was told
 }
 
 
