@@ -14,6 +14,7 @@ hierarchies  MCH beside H-DRF on binary trees, and a plot
 registry     the register center on SQLite and on PostgreSQL
 api          requests accepted a second by two processes, beside a bare endpoint
 monitor      how late hosts are looked at beside one that is frozen, and for what
+guests       real guests through fuga's workers, beside a bare script of two processes
 whole        rounds from read to record on PostgreSQL, beside one VM at a time
 simulate     events per second of the simulator, beside a plain event loop
 properties   which properties of fairness hold, by search for counter-examples
@@ -46,6 +47,11 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     "hierarchies": ("hierarchies", ["--jobs", "64,128,256"], ["--jobs", "64,128,256,512,1024"]),
     "registry": ("registry", ["--vms", "3000", "--hosts", "300", "--repeats", "2"], []),
     "monitor": ("monitor", ["--hosts", "10,25"], ["--hosts", "25,50,100,200"]),
+    "guests": (
+        "guests",
+        ["--guests", "15", "--repeats", "1"],
+        ["--guests", "15,30,45", "--repeats", "3"],
+    ),
     "api": ("api", [], ["--before", "0,5000,50000", "--connections", "8,32,128"]),
     "whole": ("whole_rounds", ["--sizes", "500,2500"], []),
     "simulate": (

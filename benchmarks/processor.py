@@ -24,6 +24,26 @@ def family_cpu_s(pid: int) -> float:
     return ticks / _TICKS_PER_S
 
 
+def descendants_cpu_s(pid: int) -> float:
+    """Return that of a process and everything below it, also of those that ended."""
+    ticks: dict[int, int] = {}
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = _fields(path)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended just now
+        number = int(path.parent.name)
+        ticks[number] = sum(map(int, fields[11:15]))
+        children.setdefault(int(fields[1]), []).append(number)
+    total, below = 0, [pid]
+    while below:
+        number = below.pop()
+        total += ticks.get(number, 0)
+        below += children.get(number, [])
+    return total / _TICKS_PER_S
+
+
 def _fields(path: Path) -> list[str]:
     """Return what follows a process's name, which may hold anything."""
     return path.read_text().rpartition(")")[2].split()

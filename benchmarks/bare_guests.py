@@ -1,0 +1,121 @@
+"""Guests by plain libvirt calls, one after the other: what building through fuga is compared with.
+
+    python -m benchmarks.bare_guests URI...
+
+Connects to the hosts and obeys lines on standard input: ``build FIRST COUNT STEP`` starts
+the guests of ``range(FIRST, COUNT, STEP)``, on the hosts in turn, and answers when they run;
+``remove`` removes them. They are what fuga's workers make: the same volumes, the same
+domain XML, started paused and resumed. It looks up nothing that it can know, keeps no
+record, and could not tell what it had begun.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import libvirt
+
+from hypervisor import DomainSpec, Mark, domain_name, domain_xml, seed_name, volume_name
+from lab.cluster import BASE_VOLUME
+from workers import vfat
+
+POOL: Final = "default"
+NETWORK: Final = "default"
+MEMORY_MIB: Final = 80
+DISK_GIB: Final = 1
+_SEED: Final = {
+    "user-data": b"#cloud-config\n{}\n",
+    "network-config": b'{"version": 2, "ethernets": {"nic0": {"dhcp4": true}}}\n',
+}
+
+
+@dataclass
+class BareHost:
+    """A host, and what is built there."""
+
+    connection: libvirt.virConnect
+    pool: libvirt.virStoragePool
+    base_path: str
+    built: list[tuple[libvirt.virDomain, list[libvirt.virStorageVol]]] = field(default_factory=list)
+
+    def build(self) -> None:
+        """Start a guest, and return when it runs."""
+        spec = _spec()
+        overlay = domain_xml.overlay(spec.volume, DISK_GIB, self.base_path, "qcow2")
+        volumes = [self.pool.createXML(overlay, 0), self._seed(spec)]
+        domain = self.connection.defineXML(domain_xml.build(spec))
+        self.built.append((domain, volumes))
+        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+        domain.resume()
+        assert domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
+
+    def remove(self) -> None:
+        for domain, volumes in self.built:
+            domain.destroy()
+            domain.undefine()
+            for volume in volumes:
+                volume.delete(0)
+        self.built.clear()
+
+    def _seed(self, spec: DomainSpec) -> libvirt.virStorageVol:
+        assert spec.seed_volume is not None
+        meta_data = f'{{"instance-id": "{spec.mark.vm_id}", "local-hostname": "bare"}}\n'
+        content = vfat.volume("cidata", {"meta-data": meta_data.encode(), **_SEED})
+        volume = self.pool.createXML(domain_xml.plain_volume(spec.seed_volume, len(content)), 0)
+        stream = self.connection.newStream(0)
+        volume.upload(stream, 0, len(content), 0)
+        sent = 0
+        while sent < len(content):
+            sent += stream.send(content[sent:])
+        stream.finish()
+        return volume
+
+
+def main(uris: Sequence[str]) -> None:
+    hosts = [_opened(uri) for uri in uris]
+    print("ready", flush=True)
+    try:
+        for line in sys.stdin:  # its end is ours
+            word, *numbers = line.split()
+            if word == "build":
+                for number in range(*map(int, numbers)):
+                    hosts[number % len(hosts)].build()
+            else:
+                _remove(hosts)
+            print("done", flush=True)
+    finally:
+        _remove(hosts)
+
+
+def _opened(uri: str) -> BareHost:
+    connection = libvirt.open(uri)
+    pool = connection.storagePoolLookupByName(POOL)
+    return BareHost(connection, pool, pool.storageVolLookupByName(BASE_VOLUME).path())
+
+
+def _remove(hosts: Sequence[BareHost]) -> None:
+    for host in hosts:
+        host.remove()
+
+
+def _spec() -> DomainSpec:
+    vm_id, assignment_id = str(uuid.uuid4()), str(uuid.uuid4())
+    return DomainSpec(
+        mark=Mark(vm_id=vm_id, assignment_id=assignment_id, generation=1, tenant="a", round=1),
+        name=domain_name(vm_id),
+        domain_type="qemu",
+        vcpus=1,
+        memory_mib=MEMORY_MIB,
+        pool=POOL,
+        volume=volume_name(assignment_id),
+        seed_volume=seed_name(assignment_id),
+        network=NETWORK,
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

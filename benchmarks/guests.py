@@ -1,0 +1,325 @@
+"""Print how long real guests take until they run, through fuga and by a bare script.
+
+    python -m benchmarks.guests [--guests 15,30,45] [--repeats 2]
+
+Three lab hosts (libvirtd and QEMU, emulated), and a small site: PostgreSQL with fsync on,
+Redis, one `fuga control`, one `fuga monitor` and two `fuga worker` with their defaults. The
+VMs of one request, as many on each host, are timed from the round's commit, and from the
+request, until the ledger says that all of them run. ``bare`` is two processes of
+`benchmarks.bare_guests`, which build the same guests on the same hosts by plain libvirt
+calls, one after the other, over connections that are open already. Both go first in turn;
+a few guests before them are not counted. ``ratio`` is fuga from the commit to bare, of the
+medians. ``ms/guest`` is processor time for a guest: of fuga's processes, of its database and
+broker, of the bare script's, and of the hosts (libvirtd, QEMU and what boots in it) under
+each. The guests boot while others are built, on the same processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+from benchmarks.bare_guests import DISK_GIB, MEMORY_MIB
+from benchmarks.processor import descendants_cpu_s, family_cpu_s
+from lab import cluster
+from lab.cluster import LabHost
+from registry import Registry, upgrade
+from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
+from tests.chaos.servers import Redis
+from tests.kill_nine import kill_everything
+from tests.lab_hosts import guest_dir
+from tests.postgres import DURABLE, postgres_server, why_not
+from tests.register import ACTOR, add_host, add_request, add_tenant, add_vm_type
+from tests.running import eventually
+
+HOSTS: Final = 3
+WORKERS: Final = 2
+#: What a run through fuga should take at most, of a bare one.
+TARGET: Final = 1.15
+#: The longest that a request waits for its round.
+SLOT_S: Final = 5
+WARM_UP: Final = 6
+LOOK_S: Final = 0.02
+_RUNNING: Final = """
+    SELECT count(*), extract(epoch from min(r.created_at)), count(DISTINCT r.number)
+    FROM assignments a JOIN vms v ON v.id = a.vm_id JOIN rounds r ON r.number = a.round
+    WHERE v.request_id = %s AND a.state = 'active' AND v.observed = 'running'"""
+_HELD: Final = "SELECT count(*) FROM assignments WHERE state <> 'released'"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One series of guests."""
+
+    since_request_s: float
+    since_commit_s: float
+    cpu_s: Mapping[str, float]  #: by what used it
+
+
+@dataclass
+class Lab:
+    """The hosts, and what their processes use."""
+
+    folder: Path
+    hosts: Sequence[LabHost]
+
+    def cpu_s(self) -> float:
+        pids = [
+            int((self.folder / "hosts" / str(number) / "pid").read_text().split()[0])
+            for number in range(1, len(self.hosts) + 1)
+        ]
+        return sum(map(descendants_cpu_s, pids))
+
+
+class Site:
+    """Fuga's processes, and the register center that they share."""
+
+    def __init__(self, lab: Lab, registry: Registry, url: str) -> None:
+        self._lab = lab
+        self._registry = registry
+        self._looking = psycopg.connect(url.replace("+psycopg", ""), autocommit=True)
+        self.processes: dict[str, list[int]] = {"fuga": [], "servers": []}
+
+    def close(self) -> None:
+        self._looking.close()
+
+    def build(self, count: int) -> Measured:
+        """Ask for so many VMs and wait until they run; then remove them."""
+        for host in self._lab.hosts:
+            overrides = {"vcpus": count // HOSTS}  # so that they are spread evenly
+            self._registry.hosts.update(host.name, overrides=overrides, actor=ACTOR)
+        before, started = self._cpu_s(), time.time()
+        request = add_request(self._registry, count, vm_type="tiny").id
+
+        def all_run() -> tuple[Any, ...] | None:
+            seen = self._looking.execute(_RUNNING, (request,)).fetchone()
+            return seen if seen is not None and seen[0] == count else None
+
+        seen = eventually(all_run, within_s=WAIT_S, every_s=LOOK_S)
+        ended = time.time()
+        assert seen is not None
+        assert seen[2] == 1, f"{seen[2]} rounds placed them"
+        after = self._cpu_s()
+        self._registry.requests.delete(request, actor=ACTOR)
+        eventually(lambda: self._looking.execute(_HELD).fetchone() == (0,), within_s=WAIT_S)
+        cpu_s = {name: after[name] - before[name] for name in before}
+        return Measured(ended - started, ended - float(seen[1]), cpu_s)
+
+    def _cpu_s(self) -> dict[str, float]:
+        used = {name: sum(map(family_cpu_s, pids)) for name, pids in self.processes.items()}
+        return used | {"hosts": self._lab.cpu_s()}
+
+
+class Bare:
+    """Two processes of the bare script."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        command = [sys.executable, "-m", "benchmarks.bare_guests", *(h.uri for h in lab.hosts)]
+        self._processes = [
+            subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            for _ in range(WORKERS)
+        ]
+
+    def wait_until_ready(self) -> None:
+        self._answers("ready")
+
+    def build(self, count: int) -> Measured:
+        """Have so many guests built, each the other's next; then remove them."""
+        before, hosts_before = self._cpu_s(), self._lab.cpu_s()
+        started = time.time()
+        self._tell([f"build {first} {count} {WORKERS}" for first in range(WORKERS)])
+        took = time.time() - started
+        cpu_s = {"bare": self._cpu_s() - before, "hosts": self._lab.cpu_s() - hosts_before}
+        self._tell(["remove"] * WORKERS)
+        return Measured(took, took, cpu_s)
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def _tell(self, lines: Sequence[str]) -> None:
+        for process, line in zip(self._processes, lines, strict=True):
+            assert process.stdin is not None
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+        self._answers("done")
+
+    def _answers(self, word: str) -> None:
+        for process in self._processes:
+            assert process.stdout is not None
+            answer = process.stdout.readline()
+            assert answer == f"{word}\n", f"a bare script said {answer!r}"
+
+    def _cpu_s(self) -> float:
+        return sum(family_cpu_s(process.pid) for process in self._processes)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument(
+        "--guests", default="15,30,45", help=f"how many, multiples of {HOSTS}, commas between"
+    )
+    arguments.add_argument("--repeats", type=int, default=2, help="series of each, on each side")
+    given = arguments.parse_args(argv)
+    counts = [int(number) for number in given.guests.split(",")]
+    if any(count < HOSTS or count % HOSTS for count in counts):
+        arguments.error(f"--guests {given.guests}: multiples of {HOSTS}, one for each host")
+    if reason := cluster.why_not_real() or why_not() or _no_broker():
+        print(f"not here: {reason}")
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and everything ends with us
+    print(f"{HOSTS} hosts, {WORKERS} workers; at most {TARGET:g} of bare is the aim")
+    print(
+        f"{'guests':>6}{'fuga s: request':>17}{'commit':>8}{'bare s':>8}{'ratio':>7}"
+        f"{'ms/guest: fuga':>16}{'servers':>9}{'hosts':>7}{'bare':>7}{'hosts':>7}"
+    )
+    with _running_lab() as lab, _running_site(lab) as site, _running_bare(lab) as bare:
+        site.build(WARM_UP)
+        bare.build(WARM_UP)
+        for count in counts:
+            sides: dict[str, list[Measured]] = {"fuga": [], "bare": []}
+            for repeat in range(given.repeats):
+                order = ("fuga", "bare") if repeat % 2 == 0 else ("bare", "fuga")
+                for side in order:
+                    sides[side].append((site if side == "fuga" else bare).build(count))
+            show(count, sides["fuga"], sides["bare"])
+
+
+def show(count: int, fuga: Sequence[Measured], bare: Sequence[Measured]) -> None:
+    since_commit = statistics.median(each.since_commit_s for each in fuga)
+    bare_s = statistics.median(each.since_commit_s for each in bare)
+
+    def ms(series: Sequence[Measured], what: str) -> float:
+        return 1000 * statistics.median(each.cpu_s[what] for each in series) / count
+
+    print(
+        f"{count:>6}{statistics.median(each.since_request_s for each in fuga):>17.1f}"
+        f"{since_commit:>8.1f}{bare_s:>8.1f}{since_commit / bare_s:>7.2f}"
+        f"{ms(fuga, 'fuga'):>16.0f}{ms(fuga, 'servers'):>9.0f}{ms(fuga, 'hosts'):>7.0f}"
+        f"{ms(bare, 'bare'):>7.0f}{ms(bare, 'hosts'):>7.0f}",
+        flush=True,
+    )
+
+
+@contextmanager
+def _running_lab() -> Iterator[Lab]:
+    with tempfile.TemporaryDirectory(prefix="fuga-bench-lab-") as name:
+        folder = Path(name)
+        guest_dir().mkdir(parents=True, exist_ok=True)
+        try:
+            yield Lab(folder, cluster.start_real_hosts(HOSTS, folder, guest_dir()))
+        finally:
+            cluster.stop(folder, purge=True)
+
+
+@contextmanager
+def _running_site(lab: Lab) -> Iterator[Site]:
+    with ExitStack() as undo:
+        folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="fuga-bench-")))
+        server = undo.enter_context(postgres_server(DURABLE, on_disk=True))
+        url = undo.enter_context(server.database())
+        upgrade(url)
+        broker = Redis(folder / "redis.log")
+        undo.callback(broker.close)
+        broker.start()
+        registry = Registry.connect(url)
+        undo.callback(registry.close)
+        site = Site(lab, registry, url)
+        undo.callback(site.close)
+        postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+        site.processes["servers"] = [postmaster, broker.process.pid]
+        _fill_register(registry, lab)
+        undo.callback(kill_everything, folder)  # children that had not noticed
+        for process in _processes(folder, url, broker.url):
+            undo.callback(process.close)
+            process.start()
+            site.processes["fuga"].append(process.pid)
+            process.wait_until_ready()
+        eventually(
+            lambda: all(registry.hosts.get(host.name).health == "up" for host in lab.hosts),
+            within_s=WAIT_S,
+        )
+        yield site
+
+
+@contextmanager
+def _running_bare(lab: Lab) -> Iterator[Bare]:
+    bare = Bare(lab)
+    try:
+        bare.wait_until_ready()
+        yield bare
+    finally:
+        bare.close()
+
+
+def _fill_register(registry: Registry, lab: Lab) -> None:
+    add_tenant(registry)
+    add_vm_type(registry, "tiny", memory_mib=MEMORY_MIB, disk_gib=DISK_GIB)
+    for host in lab.hosts:
+        add_host(
+            registry,
+            host.name,
+            uri=host.uri,
+            domain_type=host.domain_type,
+            pool=host.pool,
+            network=host.network,
+            base_volume=host.base_volume,
+            overrides={"vcpus": 1, "memory_mib": 65_536, "disk_gib": 1024},
+            up=False,
+        )
+
+
+def _processes(folder: Path, url: str, broker_url: str) -> list[Managed]:
+    env = {
+        **inherited(),
+        "FUGA_STATE_DIR": str(folder),
+        "FUGA_DATABASE_URL": url,
+        "FUGA_BROKER_URL": broker_url,
+        "FUGA_SLOT_LENGTH_S": str(SLOT_S),
+    }
+    ready = {
+        "control": "control_centre_started",
+        "monitor": "monitor_started",
+        **{f"worker-{number}": "worker_started" for number in range(1, WORKERS + 1)},
+    }
+    return [
+        Managed(
+            name,
+            fuga_command(name.partition("-")[0]),
+            folder / f"{name}.log",
+            env=env,
+            ready=word,
+        )
+        for name, word in ready.items()
+    ]
+
+
+def _no_broker() -> str | None:
+    return None if shutil.which("redis-server") else "redis-server is not installed"
+
+
+if __name__ == "__main__":
+    main()
