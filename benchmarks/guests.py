@@ -4,8 +4,8 @@
 
 Three lab hosts (libvirtd and QEMU, emulated), and a small site: PostgreSQL with fsync on,
 Redis, one `fuga control`, one `fuga monitor` and two `fuga worker` with their defaults. The
-VMs of one request, as many on each host, are timed from the round's commit, and from the
-request, until the ledger says that all of them run. ``bare`` is two processes of
+VMs of one request, as many on each host, are timed from the first round's commit, and from
+the request, until the ledger says that all of them run. ``bare`` is two processes of
 `benchmarks.bare_guests`, which build the same guests on the same hosts by plain libvirt
 calls, one after the other, over connections that are open already. Both go first in turn;
 a few guests before them are not counted. ``ratio`` is fuga from the commit to bare, of the
@@ -54,7 +54,7 @@ SLOT_S: Final = 5
 WARM_UP: Final = 6
 LOOK_S: Final = 0.02
 _RUNNING: Final = """
-    SELECT count(*), extract(epoch from min(r.created_at)), count(DISTINCT r.number)
+    SELECT count(*), extract(epoch from min(r.created_at))
     FROM assignments a JOIN vms v ON v.id = a.vm_id JOIN rounds r ON r.number = a.round
     WHERE v.request_id = %s AND a.state = 'active' AND v.observed = 'running'"""
 _HELD: Final = "SELECT count(*) FROM assignments WHERE state <> 'released'"
@@ -111,7 +111,6 @@ class Site:
         seen = eventually(all_run, within_s=WAIT_S, every_s=LOOK_S)
         ended = time.time()
         assert seen is not None
-        assert seen[2] == 1, f"{seen[2]} rounds placed them"
         after = self._cpu_s()
         self._registry.requests.delete(request, actor=ACTOR)
         eventually(lambda: self._looking.execute(_HELD).fetchone() == (0,), within_s=WAIT_S)
