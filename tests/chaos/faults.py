@@ -7,7 +7,7 @@ import json
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
@@ -30,6 +30,8 @@ class Fault(ABC):
     def __init__(self, site: Site, rng: random.Random) -> None:
         self.site = site
         self.rng = rng
+        #: Waits until metrics tell of what is noted; the run sets it.
+        self.until_shown: Callable[[Mapping[str, Any]], None] = lambda _: None
 
     @abstractmethod
     def inject(self) -> dict[str, Any]:
@@ -350,6 +352,7 @@ class TasksDelayed(Fault):
             self.site.eventually(lambda: client.llen("fuga"))
             self.hold(0, 3)
             self.kept = [_without_expiry(each) for each in _messages(client)]
+        self.until_shown({"kind": self.kind, "process": self.workers[0].name})
         self.lift()
         self.hold(4, 8)
         with self.site.broker.client() as client:

@@ -116,6 +116,7 @@ def _strike_all(
 
 def _strike(number: int, fault: Fault, record: Record, scrapes: Scrapes) -> Struck:
     shown = scrapes.mark()
+    fault.until_shown = lambda told: scrapes.wait_until_shown(told, shown)
     record.write("strike", fault=number, kind=fault.kind)
     began = time.monotonic()
     try:
