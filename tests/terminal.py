@@ -44,9 +44,9 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         os.write(self._master, keys)
 
-    def until(self, wanted: bytes) -> None:
+    def until(self, wanted: bytes, *, within_s: float = _PATIENCE_S) -> None:
         """Read until that is shown."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + within_s
         while wanted not in self.shown:
             assert time.monotonic() < deadline, self.shown
             self._read(0.2)

@@ -1,4 +1,4 @@
-"""Into a VM of a real distribution by ssh, as docs/tenants.md says: what cloud-init made of it."""
+"""Into a VM of a real distribution by ssh and console, and what cloud-init made of its seed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from tests.lab_hosts import LabCluster
 from tests.running import RunningFuga, eventually, running_fuga
+from tests.terminal import at_a_terminal
 
 pytestmark = [pytest.mark.qemu, pytest.mark.sqlite, pytest.mark.slow]
 
@@ -24,7 +25,10 @@ domain_type = "qemu"
 memory_backing_mib = 384
 overrides = {{ vcpus = 4, memory_mib = 8192, disk_gib = 100 }}
 """
-USER_DATA = """#cloud-config
+PASSWORD = "good-at-this-console-alone"
+USER_DATA = f"""#cloud-config
+password: {PASSWORD}
+chpasswd: {{expire: false}}
 write_files:
 - path: /etc/told
   content: told by user-data
@@ -75,7 +79,8 @@ def test_a_tenant_logs_in_to_a_vm_of_a_distribution(fuga, image, on_the_network,
     fuga.cli("--as", "a", "key", "add", "laptop", f"{key}.pub")
 
     asked = ["request", "tiny", "--name", "my.web", "--image", "debian-12", "--network", "lan"]
-    fuga.cli("--as", "a", *asked, "--user-data", str(tmp_path / "setup.yaml"), "--wait")
+    asked += ["--hostname", "db.example.org", "--user-data", str(tmp_path / "setup.yaml")]
+    fuga.cli("--as", "a", *asked, "--wait")
 
     [vm] = json.loads(fuga.cli("--as", "a", "vms", "-o", "json").stdout)
     assert vm["address"] == "10.77.0.2"
@@ -93,7 +98,8 @@ def test_a_tenant_logs_in_to_a_vm_of_a_distribution(fuga, image, on_the_network,
     status = in_the_guest("cloud-init status --wait --long").stdout
     assert "status: done" in status, status
     assert in_the_guest("sudo grep -E 'WARNING|ERROR' /var/log/cloud-init.log").stdout == ""
-    assert told(in_the_guest, "hostname") == "my-web-1"
+    assert told(in_the_guest, "hostname") == "db"
+    assert told(in_the_guest, "cloud-init query ds.meta_data.local-hostname") == "db.example.org"
     assert told(in_the_guest, "cloud-init query instance_id") == f"{vm['id']}-1"
     assert told(in_the_guest, "cat /etc/told /var/lib/ran") == "told by user-dataonce"
     assert "10.77.0.2/24" in told(in_the_guest, "ip -o -4 address show eth0")
@@ -107,7 +113,18 @@ def test_a_tenant_logs_in_to_a_vm_of_a_distribution(fuga, image, on_the_network,
     refused = in_the_guest("true", stranger)
     assert "Permission denied" in refused.stderr
 
-    assert "my-web-1 login:" in fuga.cli("--as", "a", "console", "my.web-1", "--log").stdout
+    assert "db login:" in fuga.cli("--as", "a", "console", "my.web-1", "--log").stdout
+    with at_a_terminal("--as", "a", "console", "my.web-1", env=fuga.environment()) as terminal:
+        for shown, keys in (
+            (b"[fuga: attached]", b"\r"),
+            (b"db login: ", b"debian\r"),
+            (b"Password: ", PASSWORD.encode() + b"\r"),
+            (b"debian@db:~$ ", b"sudo cat /run/cloud-init/instance-id\r"),
+            (f"{vm['id']}-1\r\n".encode(), b"\x1d"),
+        ):
+            terminal.until(shown, within_s=BOOT_S)
+            terminal.type(keys)
+        assert terminal.ended() == 0
 
     # It shuts down when it is told to, and is the same machine when it is back.
     fuga.cli("--as", "a", "stop", "my.web-1", "--timeout", "600", "--wait")
