@@ -16,7 +16,7 @@ from simulation.report.data import reached, thinned
 from simulation.report.plots import Plot
 from simulation.reproduction.drawing import bars, lines
 from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Statement, Table
-from simulation.reproduction.playing import Listed, Played, play
+from simulation.reproduction.playing import Listed, Played, play, use_over_time
 from simulation.reproduction.problems import a_round, placed
 from simulation.reproduction.workloads import (
     DAY_S,
@@ -185,17 +185,7 @@ def _fig6(setup: Setup) -> Outcome:
                 ),
             ),
         ),
-        tables=(
-            Table(
-                name="use",
-                columns=("second", "policy", "cpu_used", "memory_used"),
-                rows=[
-                    (float(second), policy, *row.tolist())
-                    for policy, each in played.items()
-                    for second, row in zip(each.start_s, each.used, strict=True)
-                ],
-            ),
-        ),
+        tables=(use_over_time(played),),
         draw=lines(
             "What is in use of the cluster over the day",
             "Higher is better: more is asked for than there is room.",

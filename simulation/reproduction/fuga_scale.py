@@ -11,7 +11,7 @@ from simulation.engine import Choice
 from simulation.report.data import thinned
 from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, Outcome, Paper, Setup, Statement, Table
-from simulation.reproduction.playing import Played, play
+from simulation.reproduction.playing import Played, play, use_over_time
 from simulation.reproduction.problems import a_round, placed
 from simulation.reproduction.workloads import (
     DAY_S,
@@ -148,17 +148,7 @@ def _fig7(setup: Setup) -> Outcome:
             )
             for r, name in enumerate(_NAMES)
         ),
-        tables=(
-            Table(
-                name="use",
-                columns=("second", "policy", "cpu_used", "memory_used"),
-                rows=[
-                    (float(second), policy, *row.tolist())
-                    for policy, each in played.items()
-                    for second, row in zip(each.start_s, each.used, strict=True)
-                ],
-            ),
-        ),
+        tables=(use_over_time(played),),
         draw=lines(
             f"What is in use of {number} hosts over {days:g} days, eta = 10, alpha = 2",
             "Higher is better while VMs wait.",

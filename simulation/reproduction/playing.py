@@ -12,6 +12,7 @@ from simulation.book import Book
 from simulation.chunks import Arrivals, Chunk
 from simulation.cluster import Cluster, SimHost
 from simulation.engine import Choice, Engine
+from simulation.reproduction.model import Table
 from simulation.wishes import Wishes
 
 
@@ -116,6 +117,19 @@ def play(
         asked=np.concatenate([chunk.count for chunk in arrived]),
         completed=completed[: sum(known)],
         last_end_s=last_end_s[: sum(known)],
+    )
+
+
+def use_over_time(played: Mapping[str, Played]) -> Table:
+    """Return what each policy used of CPU and memory, slot by slot."""
+    return Table(
+        name="use",
+        columns=("second", "policy", "cpu_used", "memory_used"),
+        rows=[
+            (float(second), policy, *row.tolist())
+            for policy, each in played.items()
+            for second, row in zip(each.start_s, each.used, strict=True)
+        ],
     )
 
 
