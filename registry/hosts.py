@@ -415,7 +415,7 @@ def _check_empty(connection: Connection, key: UUID, name: str) -> None:
     ).scalar_one()
     if held:
         raise ConflictError(
-            f"host {name} cannot be retired: {held} VMs hold capacity there;"
+            f"host {name} cannot be retired: VMs that hold capacity there: {held};"
             " drain it and delete them first"
         )
 

@@ -349,8 +349,8 @@ def _check_unused(connection: Connection, image: Image) -> None:
     asking = connection.execute(of_it.where(requests.c.state.not_in(finished))).scalar_one()
     if resting or asking:
         raise ConflictError(
-            f"image {image.reference} cannot be removed: {resting} VMs of {asking} requests"
-            " rest on it or wait for it; delete them first"
+            f"image {image.reference} cannot be removed: VMs that rest on it: {resting}, unfinished"
+            f" requests for it: {asking}; delete them first"
         )
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from controller.cli.changes import parse_ttl
 from controller.cli.output import Column, clock, field
 from controller.cli.session import Session, listing
+
+_WIDEST_PATH: Final = 70
 
 
 def _who(row: Mapping[str, Any]) -> str:
@@ -24,12 +26,18 @@ def _result(row: Mapping[str, Any]) -> str:
     return f"{status} (+{row['untold']} like it)" if row["untold"] else status
 
 
+def _path(row: Mapping[str, Any]) -> str:
+    # An upload's query names all that an image has; --output json has it in full.
+    path: str = row["path"]
+    return path if len(path) <= _WIDEST_PATH else f"{path[: _WIDEST_PATH - 1]}…"
+
+
 COLUMNS = (
     Column("at", lambda row: clock(row["at"])),
     Column("who", _who),
     field("address", "from"),
     field("method"),
-    field("path"),
+    Column("path", _path),
     field("subject"),
     Column("result", _result),
     field("request_id", "request id"),

@@ -143,7 +143,7 @@ def replay(session: Session, number: NumberArgument) -> None:
 
     with progress(quiet=session.json) as show_line:
         show_line(f"replaying round {number}")
-        answer = session.api.post(f"rounds/{number}/replay")
+        answer = session.api.replay(number)
     if answer["identical"]:
         session.answer(
             answer,

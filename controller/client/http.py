@@ -22,7 +22,11 @@ Json: TypeAlias = dict[str, Any]
 PAGE: Final = 500
 _PIECE_BYTES: Final = 1 << 18
 _UPLOAD_TIMEOUT_S: Final = 600.0  #: of a silence: the API checks and stores what it was sent
+_REPLAY_TIMEOUT_S: Final = 660.0  #: the API gives up before; asking again would begin another
 _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0)  #: pauses between attempts
+#: Pauses while an attempt of ours is still at work; what it waits for, a database that is
+#: started again say, takes longer than a connection that was refused.
+_AT_WORK_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 _LONGEST_WAIT_S: Final = 30  #: that the API may ask for; above it the caller is told
 #: The second of two equal calls changes nothing that the first did not.
 _IDEMPOTENT: Final = frozenset({"GET", "PUT", "DELETE"})
@@ -45,6 +49,7 @@ class Client:
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
         retry_after_s: tuple[float, ...] = _RETRY_AFTER_S,
+        at_work_s: tuple[float, ...] = _AT_WORK_S,
     ) -> None:
         headers = {"Accept": "application/json", "User-Agent": agent}
         if connection.token:
@@ -52,6 +57,7 @@ class Client:
         self.url = connection.url
         self._sleep = sleep
         self._retry_after_s = retry_after_s
+        self._at_work_s = at_work_s
         # The API is addressed directly: a proxy from the environment would get the token.
         self._http = httpx.Client(
             base_url=connection.url,
@@ -129,6 +135,11 @@ class Client:
             return self._content(response)
         raise ProblemError(response.status_code, _problem(response))
 
+    def replay(self, number: int) -> Json:
+        """Recompute a stored round, which may take as long as the round did."""
+        path = f"rounds/{number}/replay"
+        return self._content(self._call("POST", path, body={}, timeout_s=_REPLAY_TIMEOUT_S))
+
     def items(self, path: str, *, most: int | None = None, **query: Any) -> Iterator[Json]:
         """Walk through a list page by page, at most ``most`` of it."""
         cursor: str | None = None
@@ -162,6 +173,7 @@ class Client:
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
     ) -> httpx.Response:
         response = self._send(
             method,
@@ -169,6 +181,7 @@ class Client:
             params={name: value for name, value in (query or {}).items() if value is not None},
             json=body,
             headers=headers,
+            timeout=httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s,
         )
         if response.is_success:
             return response
@@ -177,24 +190,27 @@ class Client:
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         if request["json"] is None:
             del request["json"]
-        for pause in (*self._retry_after_s, None):
+        pauses, at_work = iter(self._retry_after_s), iter(self._at_work_s)
+        while True:
             try:
                 response = self._http.request(method, path, **request)
             except httpx.TransportError as error:
+                pause = next(pauses, None)
                 if pause is None:
                     raise ApiUnreachableError(self.url, str(error) or repr(error)) from error
             except httpx.InvalidURL as error:
                 raise ApiUnreachableError(self.url, str(error)) from error
             else:
                 wait = _asked_to_wait(response, method, request)
-                if wait is not None and pause is not None:
-                    self._sleep(wait)
-                    continue
-                # Our own first attempt may still be at work behind a lost connection.
-                if pause is None or not _in_progress(response):
+                if wait is not None:
+                    pause = None if next(pauses, None) is None else wait
+                elif _in_progress(response):
+                    pause = next(at_work, None)
+                else:
+                    return response
+                if pause is None:
                     return response
             self._sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
 
     def _content(self, response: httpx.Response) -> Json:
         if not response.content:

@@ -44,8 +44,8 @@ PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 #: Nobody asks or decides any more, then nobody builds or looks.
 STOP_ORDER: Final = (("api", "control"), ("worker", "monitor"))
-_READY_S: Final = 60.0
-_LAB_UP_S: Final = 60.0
+_READY_S: Final = 180.0  #: one that fails ends the wait at once
+_LAB_UP_S: Final = 180.0
 _OWN_UP_S: Final = 15.0  #: an operator's host may be off for good: it is tried again later
 _LOOK_EVERY_S: Final = 2.0
 

@@ -59,9 +59,7 @@ class _Killed(Fault):
         return self.rng.choice(self.site.of_role(self.strikes[0]))
 
     def lift(self) -> None:
-        process = self.site.processes[self.name]
-        process.start()
-        process.wait_until_ready()
+        self.site.processes[self.name].return_to_service()
 
 
 class ApiKilled(_Killed):
@@ -206,8 +204,7 @@ class WorkerStruck(_WorkerAtCheckpoint):
         return told
 
     def lift(self) -> None:
-        self.process.start()
-        self.process.wait_until_ready()
+        self.process.return_to_service()
 
 
 class WorkerStoppedInside(_WorkerAtCheckpoint):
@@ -253,9 +250,7 @@ class LeaderStruck(_AtCheckpoint):
 
     def lift(self) -> None:
         for process in (self.process, self.other):
-            process.start()
-        for process in (self.process, self.other):
-            process.wait_until_ready()
+            process.return_to_service()
 
 
 # ---- servers -------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from tests.running import eventually
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 WAIT_S = 600.0
+_RESTART_S = 2.0  #: as in the units of deploy/systemd
+_NO_DATABASE = "the register center is not available"
 
 
 def _end_with_parent() -> None:
@@ -98,6 +100,20 @@ class Managed:
             return self.is_ready
 
         eventually(ready, within_s=WAIT_S)
+
+    def return_to_service(self) -> None:
+        """Start it as a service manager would: again, while it ends for want of the database."""
+        self.start()
+
+        def ready() -> bool:
+            if self.running:
+                return self.is_ready
+            said = self.said()
+            assert _NO_DATABASE in said, f"{self.name} ended: {said[-2000:]}"
+            self.start()
+            return False
+
+        eventually(ready, within_s=WAIT_S, every_s=_RESTART_S)
 
     def signal(self, number: int) -> None:
         assert self._process is not None

@@ -143,7 +143,7 @@ def test_a_host_that_holds_vms_cannot_be_retired(register: Registry) -> None:
     (key,) = place(register, request, host).assignment_ids
     run_vm(register, key)
 
-    with pytest.raises(ConflictError, match="1 VMs hold capacity"):
+    with pytest.raises(ConflictError, match="VMs that hold capacity there: 1"):
         register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
     register.requests.delete(request.id, actor=ACTOR)
     remove_vm(register, key)

@@ -91,7 +91,7 @@ def test_guests_boot_from_an_image_that_was_added_and_it_goes_when_they_are_gone
 
     refused = fuga.cli("image", "remove", "tiny-linux", check=False)
     assert refused.returncode == 2
-    assert "2 VMs of 1 requests rest on it" in refused.stderr
+    assert "rest on it: 2, unfinished requests for it: 1" in refused.stderr
     fuga.cli("rm", "web", "--wait")
     fuga.cli("image", "remove", "tiny-linux")
 

@@ -64,6 +64,18 @@ def test_a_post_that_is_still_in_progress_is_asked_again() -> None:
     assert len(set(wire.keys())) == 1
 
 
+def test_a_post_at_work_is_waited_for_longer_than_a_refused_connection() -> None:
+    at_work = httpx.Response(409, json={"code": "idempotency_in_progress", "detail": "busy"})
+    waits: list[float] = []
+    wire = Wire(at_work, sleep=waits.append)
+
+    with pytest.raises(ProblemError, match="busy"):
+        wire.api.post("requests", {})
+
+    assert 30 <= sum(waits) <= 60
+    assert len(set(wire.keys())) == 1
+
+
 def test_another_conflict_is_told_at_once() -> None:
     wire = Wire(httpx.Response(409, json={"code": "duplicate", "detail": "there is a host-1"}))
 
