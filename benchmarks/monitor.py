@@ -8,7 +8,8 @@ Each host is a libvirtd of its own with libvirt's test driver; the last one is s
 than that: ``gap`` is the time from the end of one look at a host to the end of the next,
 over all hosts but the frozen one, and ``late`` how many looks came after more than 2 s.
 ``CPU s/s`` is processor time in a second, of the monitor's own process and of its
-children, one for each host, which alone call libvirt. ``bare`` is one thread that looks
+children, one for each host, which alone call libvirt; ``PostgreSQL`` is what the register
+center takes besides. ``bare`` is one thread that looks
 at the same hosts in turn, as often, by the same calls, without children, deadlines or a
 register center, and without the frozen host, at which it would hang for good. Count on
 80 MiB of memory for each host.
@@ -33,7 +34,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from benchmarks.processor import family_cpu_s, own_cpu_s
+from benchmarks.processor import descendants_cpu_s, family_cpu_s, own_cpu_s
 from lab import cluster, driver_hosts, processes
 from lab.cluster import LabHost
 from registry import Registry, upgrade
@@ -56,7 +57,9 @@ class Measured:
     gaps_s: Sequence[float]
     own_cpu: float  #: seconds of processor time a second
     children_cpu: float
+    database_cpu: float
     bare_cpu: float
+    looks_per_s: float
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -76,8 +79,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and the hosts end with us
     print(f"polled each {INTERVAL_S:g} s, one host frozen, {given.seconds:g} s each")
     print(
-        f"{'hosts':>6}{'looks':>8}{'gap p50 s':>11}{'p99 s':>8}{'max s':>8}{'late':>6}"
-        f"{'CPU s/s: own':>14}{'children':>10}{'both':>7}{'bare':>7}"
+        f"{'hosts':>6}{'looks/s':>9}{'gap p50 s':>11}{'p99 s':>8}{'max s':>8}{'late':>6}"
+        f"{'CPU s/s: own':>14}{'children':>10}{'both':>7}{'PostgreSQL':>12}{'bare':>7}"
     )
     with tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder:
         lab = Path(folder) / "lab"
@@ -94,9 +97,9 @@ def show(count: int, seen: Measured) -> None:
     late = sum(gap > INTERVAL_S for gap in gaps)
     centiles = statistics.quantiles(gaps, n=100)
     print(
-        f"{count:>6}{len(gaps):>8,}{centiles[49]:>11.2f}{centiles[98]:>8.2f}{gaps[-1]:>8.2f}"
+        f"{count:>6}{seen.looks_per_s:>9.1f}{centiles[49]:>11.2f}{centiles[98]:>8.2f}{gaps[-1]:>8.2f}"
         f"{late:>6}{seen.own_cpu:>14.2f}{seen.children_cpu:>10.2f}"
-        f"{seen.own_cpu + seen.children_cpu:>7.2f}{seen.bare_cpu:>7.2f}",
+        f"{seen.own_cpu + seen.children_cpu:>7.2f}{seen.database_cpu:>12.2f}{seen.bare_cpu:>7.2f}",
         flush=True,
     )
 
@@ -108,6 +111,7 @@ def measured(count: int, lab: Path, folder: Path, seconds: float) -> Measured:
     daemon = processes.alive(driver_hosts.known(lab)[count - 1].daemon_pid)
     assert daemon is not None
     with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
+        postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
         upgrade(url)
         registry = Registry.connect(url)
         for host in hosts:
@@ -139,11 +143,12 @@ def measured(count: int, lab: Path, folder: Path, seconds: float) -> Measured:
             eventually(lambda: state_of(daemon) == "T", within_s=WAIT_S)
             time.sleep(2 * INTERVAL_S)  # the frozen one is missed by now
             before = len(monitor.said())
-            cpu = own_cpu_s(monitor.pid), family_cpu_s(monitor.pid)
+            cpu = own_cpu_s(monitor.pid), family_cpu_s(monitor.pid), descendants_cpu_s(postmaster)
             started = time.monotonic()
             time.sleep(seconds)
             took = time.monotonic() - started
             own, both = own_cpu_s(monitor.pid) - cpu[0], family_cpu_s(monitor.pid) - cpu[1]
+            database = descendants_cpu_s(postmaster) - cpu[2]
             said = monitor.said()[before:]
         finally:
             monitor.close()
@@ -155,7 +160,14 @@ def measured(count: int, lab: Path, folder: Path, seconds: float) -> Measured:
         if name != frozen.name
         for sooner, later in itertools.pairwise(ends)
     ]
-    return Measured(gaps, own / took, (both - own) / took, _bare_cpu(hosts[:-1], seconds))
+    return Measured(
+        gaps_s=gaps,
+        own_cpu=own / took,
+        children_cpu=(both - own) / took,
+        database_cpu=database / took,
+        bare_cpu=_bare_cpu(hosts[:-1], seconds),
+        looks_per_s=sum(map(len, looks.values())) / took,
+    )
 
 
 def look_bare(uris: Sequence[str], seconds: float) -> None:

@@ -11,8 +11,10 @@ from uuid import UUID
 import structlog
 
 from hypervisor import Credential
+from monitor.clock import NearClock
 from monitor.metrics import LookMetrics
 from monitor.probe import HostProbe, LockedOut, ProbeFactory
+from monitor.recorder import Recorder
 from monitor.settings import MonitorSettings
 from monitor.translate import to_credential
 from monitor.watch import HostWatch
@@ -22,6 +24,9 @@ from registry.process import Check
 log: Final = structlog.get_logger(__name__)
 
 _GOODBYE_S: Final = 2.0
+#: Of the interval, for how long looks wait for each other to be written together.
+_GATHER: Final = 0.05
+_GATHER_AT_MOST_S: Final = 0.1
 #: Many times the interval: a database that is slow for a moment is no failure.
 _FOLLOWED_WITHIN_S: Final = 30.0
 
@@ -42,6 +47,9 @@ class Monitor:
         self._settings = settings
         self._metrics = metrics
         self._credentials = credentials or settings.resolved_host_credentials()
+        gather_s = min(_GATHER_AT_MOST_S, settings.poll_interval_s * _GATHER)
+        self._recorder = Recorder(registry, gather_s)
+        self._clock = NearClock(registry.now)
         self._watches: dict[UUID, _Watched] = {}
         self._followed_at: float | None = None
         metrics.watched(lambda: len(self._watches))
@@ -101,7 +109,15 @@ class Monitor:
             probe: HostProbe = LockedOut(host.uri, way.locked_out)
         else:
             probe = self._probe_for(host.uri, way.credential)
-        watch = HostWatch(host, probe, self._registry, self._settings, self._metrics)
+        watch = HostWatch(
+            host,
+            probe,
+            self._registry,
+            self._settings,
+            self._metrics,
+            recorder=self._recorder,
+            clock=self._clock,
+        )
         watch.start()
         self._watches[host.id] = _Watched(watch, way)
         log.info("watch_started", host=host.name)

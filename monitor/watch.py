@@ -9,8 +9,10 @@ from typing import Final
 import structlog
 
 from hypervisor import HypervisorError
+from monitor.clock import NearClock
 from monitor.metrics import MISSED, NOT_RECORDED, LookMetrics
 from monitor.probe import HostProbe
+from monitor.recorder import Recorder
 from monitor.settings import MonitorSettings
 from monitor.translate import to_report
 from registry import AnotherMachineError, Host, Registry
@@ -39,12 +41,17 @@ class HostWatch:
         registry: Registry,
         settings: MonitorSettings,
         metrics: LookMetrics,
+        *,
+        recorder: Recorder,
+        clock: NearClock,
     ) -> None:
         self.host = host
         self._probe = probe
         self._registry = registry
         self._settings = settings
         self._metrics = metrics
+        self._recorder = recorder
+        self._clock = clock
         self._stop = threading.Event()
         self._health = host.health
         self._thread = threading.Thread(target=self._run, name=f"watch-{host.name}", daemon=True)
@@ -81,7 +88,7 @@ class HostWatch:
         """Look once and write down what was seen, or that nothing was."""
         bound = log.bind(host=self.host.name)
         try:
-            started_at = self._registry.now()
+            started_at = self._clock.now()
             begun = time.monotonic()
             try:
                 seen = self._probe.report(self.host.pool)
@@ -89,10 +96,10 @@ class HostWatch:
                 report = to_report(
                     seen,
                     started_at=started_at,
-                    polled_at=self._registry.now(),
+                    polled_at=self._clock.now(),
                     took_ms=took_ms,
                 )
-                host = self._registry.hosts.record_report(self.host.id, report)
+                host = self._recorder.record(self.host.id, report)
             except (HypervisorError, AnotherMachineError) as error:
                 if self._stop.is_set():
                     return  # nobody asks any more

@@ -13,10 +13,11 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, insert, select, update
 
 from registry.clock import db_now
-from registry.drift import Drift, find_drift
+from registry.drift import Drift, find_drift, known_assignments, unknown_marks
 from registry.engine import Database, retried
 from registry.errors import ConflictError
 from registry.events import event_row, record
+from registry.host_ledger import live_assignments
 from registry.hosts import host_id_of, host_of, with_inventories
 from registry.ids import uuid7
 from registry.lifecycle import (
@@ -31,7 +32,7 @@ from registry.locks import lock_hosts, lock_vms_on
 from registry.missing import clear_missing, is_rebuilt
 from registry.reconciliation import DECIDED, Answer, Difference, LedgerVm, fate_of
 from registry.records import Host, HostDifference, HostReport
-from registry.reports import latest_report, live_assignments, settled_before
+from registry.reports import latest_report, settled_before
 from registry.schema import assignments, hosts, leftovers, power_actions, unreleased, vms
 
 _SILENT: Final = (HostHealth.UNREACHABLE, HostHealth.DOWN)
@@ -88,7 +89,7 @@ class Differences:
             if difference == Difference.VM_MISSING:
                 [row] = [
                     row
-                    for row in live_assignments(connection, key).values()
+                    for row in live_assignments(connection, key)[key].values()
                     if row.id == found.assignment_id
                 ]
                 clear_missing(connection, at, [row], now=now, actor=actor)
@@ -117,9 +118,10 @@ def _differences(connection: Connection, host: Host) -> Iterator[HostDifference]
         if each.committed > each.capacity:
             what = f"{each.committed} {each.resource} are committed, {each.capacity} offered"
             yield _difference(host, Difference.CAPACITY_SHRANK, each.resource, what)
-    live = live_assignments(connection, host.id)
+    live = live_assignments(connection, host.id)[host.id]
     yield from _of_vms(connection, host, report, live)
-    yield from _of_marks(host, report, find_drift(connection, report, live))
+    known = known_assignments(connection, unknown_marks(report, live))
+    yield from _of_marks(host, report, find_drift(report, live, known))
 
 
 def _of_vms(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, exists, insert, select
+from sqlalchemy import Connection, Row, delete, exists, insert, select
 
 from registry.bulk import chunks
 from registry.events import event_row, record
@@ -41,8 +41,17 @@ def assignment_of_volume(name: str) -> UUID | None:
     return UUID(match[1]) if match else None
 
 
-def find_drift(connection: Connection, report: HostReport, live: Container[UUID]) -> Drift:
+def unknown_marks(report: HostReport, live: Container[UUID]) -> set[UUID]:
+    """Return the assignments that a look shows marks of and that are not live on the host."""
+    marks = {assignment_of_volume(name) for name in report.volumes}
+    marks |= {domain.assignment_id for domain in report.domains}
+    return {mark for mark in marks if mark is not None and mark not in live}
+
+
+def find_drift(report: HostReport, live: Container[UUID], known: Mapping[UUID, Known]) -> Drift:
     """Tell strangers from leftovers; ``live`` are the host's unreleased assignments.
+
+    ``known`` is what `known_assignments` says of the marks of others.
 
     Only what carries the mark of an assignment that this register center has
     released is a leftover, to be removed. A mark that it does not know (another
@@ -52,10 +61,6 @@ def find_drift(connection: Connection, report: HostReport, live: Container[UUID]
     is neither: it may be gone by now.
     """
     volumes = {name: key for name in report.volumes if (key := assignment_of_volume(name))}
-    marks = {*volumes.values()} | {
-        domain.assignment_id for domain in report.domains if domain.assignment_id is not None
-    }
-    known = _known(connection, {mark for mark in marks if mark not in live})
     of_domains = {
         domain.uuid: difference
         for domain in report.domains
@@ -83,7 +88,7 @@ def find_drift(connection: Connection, report: HostReport, live: Container[UUID]
     )
 
 
-def _known(connection: Connection, keys: Collection[UUID]) -> dict[UUID, Known]:
+def known_assignments(connection: Connection, keys: Collection[UUID]) -> dict[UUID, Known]:
     """Return what is known of assignments; no entry: nothing."""
     found: dict[UUID, Known] = {}
     younger = assignments.alias("younger")
@@ -111,16 +116,14 @@ def note_strangers(
     connection: Connection,
     host: Host,
     drift: Drift,
+    known: Collection[UUID],
     *,
     now: datetime,
     actor: str,
 ) -> None:
-    """Write an event for each stranger that was not there before; what it holds is `foreign`."""
-    known = set(
-        connection.scalars(select(strangers.c.domain_uuid).where(strangers.c.host_id == host.id))
-    )
+    """Write an event for each stranger that is not known yet; what it holds is `foreign`."""
     present = {domain.uuid: domain for domain in drift.strangers}
-    gone = known - present.keys()
+    gone = [uuid for uuid in known if uuid not in present]
     if gone:
         connection.execute(
             delete(strangers).where(
@@ -170,11 +173,12 @@ def note_leftovers(
     host: Host,
     report: HostReport,
     drift: Drift,
+    before: Iterable[Row[Any]],
     *,
     now: datetime,
     actor: str,
 ) -> None:
-    """Keep `leftovers` what this look found of ours and no assignment needs.
+    """Keep `leftovers` (``before``) what this look found of ours and no assignment needs.
 
     What an operator wants removed stays in it until it is gone.
     """
@@ -189,7 +193,7 @@ def note_leftovers(
     there |= {("volume", name) for name in report.volumes}
     known = {}
     gone = []
-    for row in connection.execute(select(leftovers).where(leftovers.c.host_id == host.id)):
+    for row in before:
         what = (row.kind, row.name)
         known[what] = row.id
         if what not in found and (row.asked_by is None or what not in there):

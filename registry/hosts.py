@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, func, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
+from registry.bulk import chunks
 from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.errors import (
@@ -50,7 +51,7 @@ from registry.names import (
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ratios import ratios_by_label, refresh_ratios, write_label_ratios
 from registry.records import Fence, Host, HostReport, Inventory, NewHost
-from registry.reports import latest_report, latest_reports, record_miss, record_report
+from registry.reports import latest_report, latest_reports, record_miss, record_reports
 from registry.resources import INVENTORIES, resource_names
 from registry.schema import assignments, hosts, inventories, resources, unreleased
 from registry.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
@@ -277,25 +278,50 @@ class Hosts:
             record(connection, history)
             return checked
 
-    @retried
     def record_report(self, host_id: UUID, report: HostReport, *, actor: str = "monitor") -> Host:
-        """Write what the monitor saw on a host; see `reports.record_report`.
+        """Write what the monitor saw on a host; see `reports.record_reports`.
 
         Raises
         ------
         AnotherMachineError
             If the machine that answered is another one, without anything of the host's.
+        NotFoundError
+            If there is no such host.
+        """
+        found = self.record_reports({host_id: report}, actor=actor)[host_id]
+        if isinstance(found, Host):
+            return found
+        raise found
+
+    @retried
+    def record_reports(
+        self, reports: Mapping[UUID, HostReport], *, actor: str = "monitor"
+    ) -> Mapping[UUID, Host | AnotherMachineError | NotFoundError]:
+        """Write what the monitor saw on hosts, in one transaction.
+
+        Of each the host as it is now, or why it was not believed; see `record_report`.
         """
         with self._database.write() as connection:
-            lock_hosts(connection, host_id)
-            before = host_of(connection, host_id)
+            lock_hosts(connection, *reports)
+            before = _hosts_of(connection, reports)
             now = db_now(connection)
-            accepted = record_report(connection, before, report, now=now, actor=actor)
-            after = host_of(connection, host_id)
-            record(connection, shrunk_rows(now, actor, before, after))
-        if not accepted:
-            raise AnotherMachineError(after.name, before.machine_uuid, report.machine_uuid)
-        return after
+            looks = [(host, reports[key]) for key, host in before.items()]
+            others = record_reports(connection, looks, now=now, actor=actor)
+            after = _hosts_of(connection, before)
+            history = [
+                row for key in before for row in shrunk_rows(now, actor, before[key], after[key])
+            ]
+            record(connection, history)
+        found: dict[UUID, Host | AnotherMachineError | NotFoundError] = {}
+        for key, report in reports.items():
+            if key not in after:
+                found[key] = NotFoundError("host", key)
+            elif key in others:
+                host = before[key]
+                found[key] = AnotherMachineError(host.name, host.machine_uuid, report.machine_uuid)
+            else:
+                found[key] = after[key]
+        return found
 
     @retried
     def record_miss(
@@ -396,6 +422,16 @@ def host_id_of(connection: Connection, name: str) -> UUID:
     if key is None:
         raise NotFoundError("host", name)
     found: UUID = key
+    return found
+
+
+def _hosts_of(connection: Connection, keys: Iterable[UUID]) -> dict[UUID, Host]:
+    """Return those of the hosts that there are, in the order of their keys."""
+    found: dict[UUID, Host] = {}
+    for some in chunks(sorted(keys)):
+        query = select(hosts).where(hosts.c.id.in_(some)).order_by(hosts.c.id)
+        rows = connection.execute(query).all()
+        found |= {host.id: host for host in with_inventories(connection, rows)}
     return found
 
 

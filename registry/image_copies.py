@@ -9,6 +9,7 @@ Whoever changes a copy holds the lock of its host.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -203,24 +204,35 @@ class ImageCopies:
             _set(connection, row.id, sent_at=now, last_error=error or row.last_error, **_UNCLAIMED)
 
 
+def copy_rows(connection: Connection, host_ids: Collection[UUID]) -> Sequence[Row[Any]]:
+    """Lock the copies on hosts, and return them."""
+    there = _SELECT.where(image_copies.c.host_id.in_(host_ids)).order_by(image_copies.c.id)
+    return connection.execute(there).all()
+
+
+def disk_of_copies(copies: Iterable[Row[Any]]) -> int:
+    """Return what these copies take of a host's disk, in GiB."""
+    return sum(row.disk_gib for row in copies if row.counted)
+
+
 def note_missing(
-    connection: Connection, host: Host, report: HostReport, *, now: datetime, actor: str
+    connection: Connection,
+    host: Host,
+    report: HostReport,
+    copies: Iterable[Row[Any]],
+    *,
+    now: datetime,
+    actor: str,
 ) -> None:
     """Want copies anew whose volumes a look at the host did not find.
 
     The name that went missing is forgotten and no attempt uses it again: should
     the pool come back with it, VMs that rest on it are not disturbed.
     """
-    rows = connection.execute(
-        _SELECT.where(
-            image_copies.c.host_id == host.id,
-            image_copies.c.state == CopyState.PRESENT.value,
-            image_copies.c.present_at < report.started_at,
-        ).order_by(image_copies.c.id)
-    ).all()
     there = set(report.volumes)
-    for row in rows:
-        if row.volume not in there:
+    for row in copies:
+        known = row.state == CopyState.PRESENT.value and row.present_at < report.started_at
+        if known and row.volume not in there:
             _move(
                 connection,
                 row,

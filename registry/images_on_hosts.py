@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, select, update
 
 from registry.bulk import chunks, insert_if_absent
 from registry.events import event_row, record
@@ -143,14 +143,6 @@ def image_on_host(connection: Connection, request_id: UUID, host_id: UUID) -> Bu
         seed_kind=row.seed_kind,
         volume=row.volume,
     )
-
-
-def disk_of_copies(connection: Connection, host_id: UUID) -> int:
-    """Return what copies of images take of a host's disk, in GiB."""
-    query = select(func.coalesce(func.sum(image_copies.c.disk_gib), 0)).where(
-        image_copies.c.host_id == host_id, image_copies.c.state.in_(COUNTED)
-    )
-    return int(connection.execute(query).scalar_one())
 
 
 def count_disk(connection: Connection, host_id: UUID, gib: int) -> None:

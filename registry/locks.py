@@ -63,10 +63,11 @@ def lock_vms(connection: Connection, which: ColumnElement[bool]) -> Collection[U
     return _lock(connection, select(vms.c.id).where(which).order_by(vms.c.id), of=vms)
 
 
-def lock_vms_on(connection: Connection, host_id: UUID) -> None:
-    """Lock the VMs that have a place on a host."""
-    there = select(assignments.c.vm_id).where(assignments.c.host_id == host_id, unreleased)
-    lock_vms(connection, vms.c.id.in_(there))
+def lock_vms_on(connection: Connection, *host_ids: UUID) -> None:
+    """Lock the VMs that have a place on hosts."""
+    for some in chunks(sorted(host_ids)):
+        there = select(assignments.c.vm_id).where(assignments.c.host_id.in_(some), unreleased)
+        lock_vms(connection, vms.c.id.in_(there))
 
 
 def lock_assignments_of(connection: Connection, which: ColumnElement[bool]) -> None:

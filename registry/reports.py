@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, select, update
 
-from registry.drift import Drift, find_drift, note_leftovers, note_strangers
+from registry.bulk import insert_rows, update_rows
+from registry.drift import (
+    Drift,
+    find_drift,
+    known_assignments,
+    note_leftovers,
+    note_strangers,
+    unknown_marks,
+)
 from registry.events import assignment_row, event_row, record
-from registry.fences import change_fence, fence_row, is_being_fenced
-from registry.image_copies import note_missing
-from registry.images_on_hosts import disk_of_copies
+from registry.fences import change_fence, is_being_fenced
+from registry.host_ledger import HostLedger, read_ledgers
+from registry.image_copies import disk_of_copies, note_missing
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     HOST_HEALTH_TRANSITIONS,
@@ -31,12 +39,11 @@ from registry.lifecycle import (
     VmObservedEvent,
     next_state,
 )
-from registry.locks import lock_vms_on
 from registry.machines import is_same_machine
 from registry.missing import clear_missing, is_rebuilt
 from registry.power import drop_power, switch_again
 from registry.progress import recompute
-from registry.reconciliation import DECIDED, Difference, LedgerVm, fate_of
+from registry.reconciliation import DECIDED, Difference, Known, LedgerVm, fate_of
 from registry.records import DomainReport, Host, HostReport
 from registry.schema import (
     assignments,
@@ -60,48 +67,119 @@ _SEEN: Final = {
 }
 
 
-def record_report(
-    connection: Connection, host: Host, report: HostReport, *, now: datetime, actor: str
-) -> bool:
-    """Write one look at a host. A look older than the last one changes nothing.
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look at a host that counts."""
 
-    False: another machine answered in its place, and nothing else is written.
+    host: Host
+    report: HostReport
+    ledger: HostLedger
+
+
+def record_reports(
+    connection: Connection,
+    looks: Sequence[tuple[Host, HostReport]],
+    *,
+    now: datetime,
+    actor: str,
+) -> set[UUID]:
+    """Write looks at hosts, which are locked, one of each. An older look changes nothing.
+
+    Returns at which hosts another machine answered in their place: nothing else is
+    written of these.
     """
+    ledgers = read_ledgers(connection, [host.id for host, _ in looks])
+    counted, others = [], set()
+    for host, report in looks:
+        ledger = ledgers[host.id]
+        if not _counts(connection, host, report, ledger.fence, now):
+            continue
+        if is_same_machine(connection, host, report, ledger.live, now=now, actor=actor):
+            counted.append(_Look(host, report, ledger))
+        else:
+            others.add(host.id)
+    _keep(connection, counted)
+    marks = set[UUID]()
+    for look in counted:
+        marks |= unknown_marks(look.report, look.ledger.live)
+    known = known_assignments(connection, marks)
+    for look in counted:
+        _compare(connection, look, known, now=now, actor=actor)
+    return others
+
+
+def _counts(
+    connection: Connection,
+    host: Host,
+    report: HostReport,
+    fence: Row[Any] | None,
+    now: datetime,
+) -> bool:
     if host.admin == HostAdmin.RETIRED:
-        return True
+        return False
     if host.last_polled_at is not None and report.polled_at < host.last_polled_at:
-        return True
-    fence = fence_row(connection, host.id)
+        return False
     if is_being_fenced(fence, now):
         _say(connection, host, _BEING_FENCED)  # nothing may begin there until it is over
-        return True
-    if fence is not None and fence.fenced_at is not None and report.started_at <= fence.fenced_at:
-        return True  # what was released since would be taken for nobody's leftover
-    lock_vms_on(connection, host.id)
-    live = live_assignments(connection, host.id)
-    if not is_same_machine(connection, host, report, live, now=now, actor=actor):
         return False
-    connection.execute(
-        update(hosts)
-        .where(hosts.c.id == host.id)
-        .values(last_polled_at=report.polled_at, last_error=None, missed_polls=0)
+    # What was released since it was fenced would be taken for nobody's leftover.
+    return fence is None or fence.fenced_at is None or report.started_at > fence.fenced_at
+
+
+def _keep(connection: Connection, looks: Sequence[_Look]) -> None:
+    """Write that the hosts answered, and what."""
+    update_rows(
+        connection,
+        hosts,
+        [
+            {
+                "id": look.host.id,
+                "last_polled_at": look.report.polled_at,
+                "last_error": None,
+                "missed_polls": 0,
+            }
+            for look in looks
+        ],
     )
-    drift = find_drift(connection, report, live)
-    _take_back(connection, host, fence, drift, now=now, actor=actor)
-    _observe_vms(connection, host, report, live, now=now, actor=actor)
-    note_missing(connection, host, report, now=now, actor=actor)
+    rows = [
+        {
+            "host_id": look.host.id,
+            "report": _to_json(look.report),
+            "polled_at": look.report.polled_at,
+        }
+        for look in looks
+    ]
+    keys = [look.host.id for look in looks]
+    query = select(host_reports.c.host_id).where(host_reports.c.host_id.in_(keys))
+    there = set(connection.scalars(query)) if keys else set()
+    update_rows(
+        connection,
+        host_reports,
+        [row for row in rows if row["host_id"] in there],
+        keys=("host_id",),
+    )
+    insert_rows(connection, host_reports, [row for row in rows if row["host_id"] not in there])
+
+
+def _compare(
+    connection: Connection,
+    look: _Look,
+    known: Mapping[UUID, Known],
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Write what follows from how the host differs from what the ledger has of it."""
+    host, report, ledger = look.host, look.report, look.ledger
+    drift = find_drift(report, ledger.live, known)
+    _take_back(connection, host, ledger.fence, drift, now=now, actor=actor)
+    _observe_vms(connection, host, report, ledger.live, now=now, actor=actor)
+    note_missing(connection, host, report, ledger.copies, now=now, actor=actor)
     foreign = foreign_amounts(drift.strangers)
-    foreign["disk_gib"] += disk_of_copies(connection, host.id)
+    foreign["disk_gib"] += disk_of_copies(ledger.copies)
     _write_inventories(connection, host, report, foreign)
-    note_strangers(connection, host, drift, now=now, actor=actor)
-    note_leftovers(connection, host, report, drift, now=now, actor=actor)
-    stored = {"report": _to_json(report), "polled_at": report.polled_at}
-    changed = connection.execute(
-        update(host_reports).where(host_reports.c.host_id == host.id).values(**stored)
-    ).rowcount
-    if not changed:
-        connection.execute(insert(host_reports).values(host_id=host.id, **stored))
-    return True
+    note_strangers(connection, host, drift, ledger.strangers, now=now, actor=actor)
+    note_leftovers(connection, host, report, drift, ledger.leftovers, now=now, actor=actor)
 
 
 def record_miss(
@@ -279,30 +357,6 @@ def foreign_amounts(others: Collection[DomainReport]) -> dict[str, int]:
     }
 
 
-def live_assignments(connection: Connection, host_id: UUID) -> dict[UUID, Row[Any]]:
-    """Return the unreleased assignments of a host, with what is wanted and known of their VMs."""
-    query = (
-        select(
-            assignments.c.id,
-            assignments.c.vm_id,
-            assignments.c.state,
-            assignments.c.activated_at,
-            vms.c.observed,
-            vms.c.desired,
-            vms.c.switched_at,
-            vms.c.name.label("vm_name"),
-            tenants.c.name.label("tenant"),
-        )
-        .select_from(assignments)
-        .join(vms, vms.c.id == assignments.c.vm_id)
-        .join(tenants, tenants.c.id == vms.c.tenant_id)
-        .where(assignments.c.host_id == host_id, unreleased)
-        .order_by(assignments.c.id)
-    )
-    rows: Sequence[Any] = connection.execute(query).all()
-    return {row.id: row for row in rows}
-
-
 def settled_before(row: Row[Any], report: HostReport) -> bool:
     """Tell whether a look shows what became of an active VM: nobody switched it since it began."""
     if row.switched_at is not None and row.switched_at >= report.started_at:
@@ -371,7 +425,8 @@ def _observe_vms(
         )
     record(connection, history)
     for desired, keys in to_switch.items():
-        switch_again(connection, keys, desired, now=now)
+        if keys:
+            switch_again(connection, keys, desired, now=now)
     clear_missing(connection, host, to_clear, now=now, actor=actor)
 
 

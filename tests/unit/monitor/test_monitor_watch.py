@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -14,8 +14,10 @@ from uuid import UUID
 import pytest
 
 from hypervisor import HostReport, HostUnreachableError, OperationFailedError
+from monitor.clock import NearClock
 from monitor.metrics import LookMetrics
 from monitor.probe import ProbeFactory
+from monitor.recorder import Recorder
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
 from monitor.watch import HostWatch, _next_tick
@@ -75,9 +77,9 @@ class FakeRegistry:
             raise ConnectionError("the database is away")
         return tuple(self.listed)
 
-    def record_report(self, host_id: UUID, report: Any) -> Any:
-        self.reports.append((host_id, report))
-        return SimpleNamespace(health="up", missed_polls=0)
+    def record_reports(self, reports: Mapping[UUID, Any]) -> Any:
+        self.reports += reports.items()
+        return dict.fromkeys(reports, SimpleNamespace(health="up", missed_polls=0))
 
     def record_miss(self, host_id: UUID, error: str, **_: Any) -> Any:
         self.misses.append((host_id, error))
@@ -101,6 +103,18 @@ def no_metrics() -> LookMetrics:
     return LookMetrics(ProcessMetrics("monitor"))
 
 
+def a_watch(host: Any, probe: FakeProbe, registry: Any) -> HostWatch:
+    return HostWatch(
+        host,
+        probe,
+        registry,
+        FAST,
+        no_metrics(),
+        recorder=Recorder(registry, gather_s=0.0),
+        clock=NearClock(registry.now),
+    )
+
+
 def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
     while not condition():
@@ -111,7 +125,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_look_is_written_with_the_time_before_it() -> None:
     registry, host = FakeRegistry(), a_host()
 
-    HostWatch(host, FakeProbe(), registry, FAST, no_metrics()).look()
+    a_watch(host, FakeProbe(), registry).look()
 
     [(host_id, report)] = registry.reports
     assert host_id == host.id
@@ -132,7 +146,7 @@ def test_a_look_that_failed_is_a_miss_with_its_reason(error: Exception) -> None:
 
     registry, host = FakeRegistry(), a_host()
 
-    HostWatch(host, FakeProbe(fail), registry, FAST, no_metrics()).look()
+    a_watch(host, FakeProbe(fail), registry).look()
 
     assert registry.misses == [(host.id, str(error))]
     assert registry.reports == []
@@ -140,7 +154,7 @@ def test_a_look_that_failed_is_a_miss_with_its_reason(error: Exception) -> None:
 
 def test_a_watch_outlives_a_register_center_that_is_away_for_a_moment() -> None:
     registry, host = FakeRegistry(away=True), a_host()
-    watch = HostWatch(host, FakeProbe(), registry, FAST, no_metrics())
+    watch = a_watch(host, FakeProbe(), registry)
     watch.look()
 
     registry.away = False

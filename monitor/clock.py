@@ -1,0 +1,43 @@
+"""The register center's clock, without asking it each time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+#: For so long an answer serves.
+_SERVES_S: Final = 1.0
+
+
+class NearClock:
+    """Tells the database's time: never more than it is, and less by what asking took, at most.
+
+    To a look that seems to have begun a little sooner more counts as having changed since,
+    which the next look then settles.
+    """
+
+    def __init__(
+        self, ask: Callable[[], datetime], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask = ask
+        self._monotonic = monotonic
+        self._asking = threading.Lock()
+        self._known: tuple[datetime, float] | None = None  #: a time, and when it was over
+
+    def now(self) -> datetime:
+        """Return the time; asks when the last answer is too old."""
+        known = self._known
+        if known is None or self._monotonic() - known[1] > _SERVES_S:
+            known = self._asked_after(known)
+        return known[0] + timedelta(seconds=self._monotonic() - known[1])
+
+    def _asked_after(self, before: tuple[datetime, float] | None) -> tuple[datetime, float]:
+        with self._asking:
+            if self._known is not None and self._known is not before:
+                return self._known  # somebody else has just asked
+            answer = self._ask()
+            self._known = (answer, self._monotonic())
+            return self._known

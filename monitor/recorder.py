@@ -1,0 +1,87 @@
+"""Writes down what watches saw: looks that end at about the same time in one transaction.
+
+A transaction costs a register center and a monitor much more than what one look adds to
+it. So the first watch that has something to write waits for a moment, and then writes
+what the others have brought meanwhile as well. While it writes, the next one gathers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from registry import Host, HostReport, Registry
+
+log: Final = structlog.get_logger(__name__)
+
+#: Hosts whose rows one transaction holds; a round that commits waits for it.
+MAX_AT_ONCE: Final = 50
+
+
+@dataclass(slots=True)
+class _Brought:
+    """What a watch brought: its look, and where it waits."""
+
+    report: HostReport
+    written: Future[Host] = field(default_factory=Future)
+
+
+class Recorder:
+    """Called by many watches at once; each waits until its look is written."""
+
+    def __init__(self, registry: Registry, gather_s: float) -> None:
+        self._registry = registry
+        self._gather_s = gather_s
+        self._gathering = threading.Lock()
+        self._brought: dict[UUID, _Brought] = {}
+        self._writing = threading.Lock()
+
+    def record(self, host_id: UUID, report: HostReport) -> Host:
+        """Write a look at a host, and raise what `Hosts.record_report` would."""
+        with self._gathering:
+            is_first = not self._brought
+            mine = self._brought.setdefault(host_id, _Brought(report))
+            mine.report = report  # a second watch of the host looked later
+        if is_first:
+            time.sleep(self._gather_s)
+            with self._writing:
+                self._write_all()
+        return mine.written.result()
+
+    def _write_all(self) -> None:
+        with self._gathering:
+            brought, self._brought = self._brought, {}
+        looks = list(brought.items())
+        for start in range(0, len(looks), MAX_AT_ONCE):
+            some = looks[start : start + MAX_AT_ONCE]
+            if len(some) == 1:
+                self._write_alone(some[0])
+                continue
+            try:
+                self._write(some)
+            except Exception as error:
+                log.warning("looks_not_recorded_together", hosts=len(some), error=str(error))
+                for each in some:  # what one host's look runs into is nobody else's
+                    self._write_alone(each)
+
+    def _write_alone(self, brought: tuple[UUID, _Brought]) -> None:
+        try:
+            self._write([brought])
+        except Exception as error:
+            brought[1].written.set_exception(error)
+
+    def _write(self, some: Sequence[tuple[UUID, _Brought]]) -> None:
+        found = self._registry.hosts.record_reports({key: each.report for key, each in some})
+        for key, each in some:
+            outcome = found[key]
+            if isinstance(outcome, Exception):
+                each.written.set_exception(outcome)
+            else:
+                each.written.set_result(outcome)
