@@ -9,10 +9,9 @@ than that: ``gap`` is the time from the end of one look at a host to the end of 
 over all hosts but the frozen one, and ``late`` how many looks came after more than 2 s.
 ``CPU s/s`` is processor time in a second, of the monitor's own process and of its
 children, one for each host, which alone call libvirt; ``PostgreSQL`` is what the register
-center takes besides. ``bare`` is one thread that looks
-at the same hosts in turn, as often, by the same calls, without children, deadlines or a
-register center, and without the frozen host, at which it would hang for good. Count on
-80 MiB of memory for each host.
+center takes besides. ``bare`` is one thread that looks at the same hosts in turn, as often,
+by the same calls, without children, deadlines or a register center, and without the frozen
+host, at which it would hang for good. Count on 80 MiB of memory for each host.
 """
 
 from __future__ import annotations
