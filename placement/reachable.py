@@ -101,6 +101,12 @@ class Reachable:
         Most VMs of each kind, None for as many as fit.
     size : (int, int)
         Cells of the largest room that will be asked about.
+
+    Attributes
+    ----------
+    kinds : tuple of int
+    layers : list of list of int
+        The rows that the kinds before each layer reach, then those that all do.
     """
 
     def __init__(
@@ -111,19 +117,18 @@ class Reachable:
         size: State,
     ) -> None:
         self.kinds = tuple(kinds)
-        self.demand = [demand[kind] for kind in kinds]
         rows = [0] * (size[0] + 1)
         rows[0] = 1
-        self._layers = [rows]
+        self.layers = [rows]
         mask = (1 << (size[1] + 1)) - 1
         for kind in kinds:
             step, bound = demand[kind], bounds[kind]
             if step == (0, 0):
-                self._layers.append(self._layers[-1])
+                self.layers.append(self.layers[-1])
             elif bound is None:
-                self._layers.append(_with_any_number(self._layers[-1], step, mask))
+                self.layers.append(_with_any_number(self.layers[-1], step, mask))
             else:
-                self._layers.append(_with_at_most(self._layers[-1], step, bound, mask))
+                self.layers.append(_with_at_most(self.layers[-1], step, bound, mask))
 
     @staticmethod
     def rows(kinds: Sequence[int], size: State) -> int:
@@ -146,7 +151,7 @@ class Reachable:
             Score and state. Of equals the one of more of the first resource,
             then the one of more of the second.
         """
-        rows, within = self._layers[-1], (1 << (room[1] + 1)) - 1
+        rows, within = self.layers[-1], (1 << (room[1] + 1)) - 1
         line: list[tuple[float, int, int, int]] = []
         row = room[0]
 
@@ -165,37 +170,6 @@ class Reachable:
             negative, first, second, bits = heapq.heappop(line)
             yield -negative, (-first, -second)
             push(-first, bits ^ (1 << -second))
-
-    def choices(self, layer: int, state: State, within: tuple[int, int]) -> list[int]:
-        """Return how many VMs of a layer's kind ways to a state may end with.
-
-        ``within`` are the least and the most that are of interest.
-        """
-        least, most = self._possible(layer, state, within)
-        (c, m), (by_c, by_m), rows = state, self.demand[layer], self._layers[layer]
-        return [n for n in range(least, most + 1) if rows[c - n * by_c] >> (m - n * by_m) & 1]
-
-    def choice(self, layer: int, state: State, start: int, within: tuple[int, int]) -> int | None:
-        """Return the first of `choices` from ``start`` on, round and round; None if none."""
-        least, most = self._possible(layer, state, within)
-        (c, m), (by_c, by_m), rows = state, self.demand[layer], self._layers[layer]
-        number = least + (start - least) % (most - least + 1) if least <= most else 0
-        for _ in range(least, most + 1):
-            if rows[c - number * by_c] >> (m - number * by_m) & 1:
-                return number
-            number = number + 1 if number < most else least
-        return None
-
-    def _possible(self, layer: int, state: State, within: tuple[int, int]) -> tuple[int, int]:
-        (c, m), (by_c, by_m), (least, most) = state, self.demand[layer], within
-        if by_c:
-            most = min(most, c // by_c)
-        if by_m:
-            most = min(most, m // by_m)
-        if layer == 0 and (by_c or by_m):  # exactly what is left, or nothing will do
-            number = c // by_c if by_c else m // by_m
-            return max(least, number), min(most, number)
-        return least, most
 
 
 def _with_any_number(rows: list[int], step: State, mask: int) -> list[int]:

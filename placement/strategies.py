@@ -10,7 +10,8 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 
 from placement.budget import Budget
-from placement.combinations import POOL, Tables, top_combinations
+from placement.combination_tables import Tables
+from placement.combinations import POOL, Combinations, top_combinations
 from placement.errors import ParameterError
 from placement.model import FloatArray, IntArray, Snapshot
 from placement.players import Player, Players
@@ -260,14 +261,25 @@ class TopCombinations:
             who_asks.setdefault(question, []).append(place)
         # So many alternatives that hosts alike differ, in all no more than are of use.
         enough = max(2 * self._eta, _POOLS // len(who_asks))
+        found: dict[bytes, tuple[int, Combinations]] = {}  # who asked, and the answer
+        of_pool: list[bytes] = []
         for question, places in who_asks.items():
-            pool = min(POOL, self._eta * len(places), enough)
-            answer = self._answer(question, players[places[0]], left, pool)
-            if answer is not None and len(answer):
-                drawn = self._draw(answer, len(places))
-                hands.pool[places] = len(hands.pools)
+            if question in self._known:
+                score = np.array(self._known[question].score)
+            else:
+                pool = min(POOL, self._eta * len(places), enough)
+                answer = self._search(players[places[0]], left, pool)
+                if answer is None:
+                    continue
+                found[question], score = (places[0], answer), answer.score
+            if len(score):
+                drawn = self._draw(score, len(places))
+                hands.pool[places] = len(of_pool)
                 hands.places[places, : drawn.shape[1]] = drawn
-                hands.pools.append(answer)
+                of_pool.append(question)
+        if found:
+            self._remember(found, players)
+        hands.pools.extend(self._known[question] for question in of_pool)
         return hands
 
     def _make_tables(self, largest: IntArray) -> None:
@@ -276,12 +288,8 @@ class TopCombinations:
             self._largest = largest
             self._tables = Tables(self._demand, self._ranking, largest)
 
-    def _answer(
-        self, question: bytes, player: Player, left: IntArray, pool: int
-    ) -> Strategies | None:
-        answer = self._known.get(question)
-        if answer is not None:
-            return answer
+    def _search(self, player: Player, left: IntArray, pool: int) -> Combinations | None:
+        """Return the best combinations; None once the budget is down to what is kept."""
         if self._budget.left is not None and self._budget.left <= self._kept:
             self.cut += 1
             return None
@@ -298,19 +306,31 @@ class TopCombinations:
             tables=self._tables,
         )
         self.cut += found.cut
-        rows = [tuple(row) for row in found.counts.tolist()]
-        answer = with_scores(player, rows, self._demand, self._ranking)
-        self._known[question] = answer
-        return answer
+        return found
 
-    def _draw(self, answer: Strategies, number: int) -> IntArray:
+    def _remember(self, found: Mapping[bytes, tuple[int, Combinations]], players: Players) -> None:
+        """Keep answers as strategies of those who asked: all at once, they are many."""
+        counts = np.concatenate([answer.counts for _, answer in found.values()])
+        lengths = [len(answer.counts) for _, answer in found.values()]
+        who = np.repeat([place for place, _ in found.values()], lengths)
+        amounts = (counts @ self._demand)[:, self._ranking]
+        capacity = players.capacity[who][:, self._ranking]
+        running = capacity - players.free[who][:, self._ranking]
+        skew = skewness(running + amounts, capacity).tolist()
+        rows = [tuple(row) for row in counts.tolist()]
+        stops = np.cumsum(lengths).tolist()
+        for (question, (_, answer)), length, stop in zip(
+            found.items(), lengths, stops, strict=True
+        ):
+            own = slice(stop - length, stop)
+            self._known[question] = Strategies(rows[own], answer.score.tolist(), skew[own])
+
+    def _draw(self, score: FloatArray, number: int) -> IntArray:
         """Return the places of the ``eta`` best for so many players, equals in random order."""
-        score = np.array(answer.score)
         shuffled = self._rng.random((number, len(score)))
         # Scores are sorted by, then the random numbers.
-        order = np.argsort(shuffled, axis=1)
-        best = np.take_along_axis(order, np.argsort(-score[order], axis=1, kind="stable"), axis=1)
-        return np.asarray(best[:, : self._eta])
+        order = np.lexsort((shuffled, np.broadcast_to(-score, shuffled.shape)))
+        return np.asarray(order[:, : self._eta])
 
 
 class GivenStrategies:

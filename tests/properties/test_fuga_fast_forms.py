@@ -1,4 +1,4 @@
-"""Fast forms against plain ones: fair targets, fair exchanges."""
+"""Fast forms against plain ones: fair targets, fair exchanges, combinations."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement import Budget
+from placement.combination_reading import Reader
+from placement.combination_tables import Tables
 from placement.draft import Draft
 from placement.exchange import exchange_unfair
 from placement.targets import fair_targets
 from placement.vm_kinds import hosts_for, vm_kinds, vms_that_fit
 from tests.plain.plain_exchange import plain_exchange
+from tests.plain.plain_reading import PlainReader
 from tests.plain.plain_targets import plain_targets
 from tests.properties.strategies import snapshots
 
@@ -50,3 +53,40 @@ def test_exchanges_found_step_by_step_are_those_found_anew_each_time(snapshot, s
 
     assert exchange_unfair(fast, kinds, Budget()) == plain_exchange(plain, kinds, Budget())
     assert fast.rows.tolist() == plain.rows.tolist()
+
+
+@st.composite
+def rooms_and_kinds(draw):
+    """Return a room, kinds of two to four resources of which two rank, and limits."""
+    resources, kinds = draw(st.integers(2, 4)), draw(st.integers(1, 5))
+    amounts = st.integers(0, 5)
+    demand = np.array([[draw(amounts) for _ in range(resources)] for _ in range(kinds)])
+    free = np.array([draw(st.integers(1, 40)) for _ in range(resources)])
+    room = np.minimum(free, [draw(st.integers(0, 40)) for _ in range(resources)])
+    return free, room, demand, np.array([draw(st.integers(0, 12)) for _ in range(kinds)])
+
+
+@settings(max_examples=400)
+@given(
+    case=rooms_and_kinds(),
+    eta=st.integers(1, 6),
+    pool=st.integers(6, 64),
+    units=st.none() | st.integers(0, 300),
+    seed=st.integers(0, 1000),
+)
+def test_combinations_are_read_as_step_by_step_draw_by_draw(case, eta, pool, units, seed):
+    free, room, demand, limits = case
+    tables = Tables(demand, np.array([0, 1]), room)
+    asked = demand > 0
+    alone = np.where(asked, room // np.maximum(demand, 1), 99).min(axis=1)
+    most = np.where(asked.any(axis=1), np.minimum(alone, limits), 0)
+    table = tables.table(np.where(alone > 0, limits, 1), np.maximum(alone, 1), Budget())
+    answers = []
+    for form in (Reader, PlainReader):
+        rng, budget = np.random.default_rng(seed), Budget(units)
+        reader = form(tables, table, free=free, room=room, most=most, rng=rng, budget=budget)
+        # Without a kind there is nothing to read.
+        found = reader.best(eta, pool) if most.any() else ([], False)
+        answers.append((found, budget.spent, rng.random()))
+
+    assert answers[0] == answers[1]
