@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from simulation import azure_packing, google_tasks
 from simulation.errors import InputError
 from simulation.faults import RowError
 from simulation.native import Row, resources_of
@@ -42,6 +43,7 @@ class Format:
     resources: tuple[str, ...]  #: empty: whatever columns are no others
     convert: Callable[[Iterable[Row]], Iterator[Row]]
     columns: Sequence[str] | None = None  #: of files without a line of names
+    read: Callable[[Path], Iterator[Row]] | None = None  #: of files that are no plain table
 
 
 def _native(rows: Iterable[Row]) -> Iterator[Row]:
@@ -217,6 +219,13 @@ FORMATS: Final = (
         resources=("vcpus", "memory_mib", "disk_gib", "gpu", "rdma_percent"),
         convert=_alibaba_dlrm,
     ),
+    Format(
+        name="azure-packing-2020",
+        needs=azure_packing.NEEDS,
+        resources=azure_packing.RESOURCES,
+        convert=_native,
+        read=azure_packing.packing_requests,
+    ),
     Format(name="native", needs=frozenset({"arrival_s"}), resources=(), convert=_native),
     Format(
         name="azure-v1-vmtable",
@@ -224,6 +233,13 @@ FORMATS: Final = (
         resources=("vcpus", "memory_mib"),
         convert=_azure_vmtable,
         columns=_AZURE_VMTABLE,
+    ),
+    Format(
+        name="google-2011-tasks",
+        needs=frozenset(google_tasks.COLUMNS),
+        resources=("cpu_milli", "memory_mib"),
+        convert=google_tasks.requests_of_tasks,
+        columns=google_tasks.COLUMNS,
     ),
 )
 
@@ -237,25 +253,36 @@ def format_of(path: Path, name: str | None = None) -> Format:
         For a name that is none, or columns that no format has.
     """
     if name is not None:
-        for each in FORMATS:
-            if each.name == name:
-                return each
-        known = ", ".join(each.name for each in FORMATS)
-        raise InputError(f"--format {name}", f"one of {known}")
+        return _named(name)
+    if azure_packing.is_packing_trace(path):
+        return _named("azure-packing-2020")
     columns = columns_of(path)
     for each in FORMATS:
         if each.needs <= set(columns):
             return each
+    if google_tasks.is_task_events(columns):
+        return _named("google-2011-tasks")
     if len(columns) == len(_AZURE_VMTABLE):
-        return next(each for each in FORMATS if each.columns)
+        return _named("azure-v1-vmtable")
     found = ", ".join(columns[:12])
     raise InputError(
         str(path), f"columns {found}: no format that is known; native traces have arrival_s"
     )
 
 
+def _named(name: str) -> Format:
+    for each in FORMATS:
+        if each.name == name:
+            return each
+    known = ", ".join(each.name for each in FORMATS)
+    raise InputError(f"--format {name}", f"one of {known}")
+
+
 def source_of(path: Path, its: Format) -> Callable[[], Iterator[Row]]:
     """Return what reads the file from its beginning, as native rows."""
+    read = its.read
+    if read is not None:
+        return lambda: its.convert(read(path))
     return lambda: its.convert(rows_of(path, its.columns))
 
 

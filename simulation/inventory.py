@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from simulation import azure_packing
 from simulation.cluster import Cluster, Happening, HostEvent, SimHost
 from simulation.errors import InputError
 from simulation.native import in_order
 from simulation.rows import columns_of, rows_of
-from simulation.workload import PREFIX, hosts_like_google
+from simulation.workload import LARGEST_CORES, LARGEST_MIB, PREFIX, hosts_like_google
 
 _SHORT: Final = re.compile(r"\d+:[\w.:]+(,\d+:[\w.:]+)*")
 _PART: Final = re.compile(r"(\d+)([a-zA-Z_]*)")
@@ -24,8 +25,8 @@ _PART: Final = re.compile(r"(\d+)([a-zA-Z_]*)")
 _UNITS: Final = {"c": ("vcpus", 1), "g": ("memory_mib", 1024), "d": ("disk_gib", 1)}
 _WORDS: Final = ("name", "count", "labels", "class", "join_s", "drain_s", "leave_s")
 _MOST_HOSTS: Final = 200_000
-#: The largest machine of Google's table, whose sizes are parts of it.
-_GOOGLE_CORES, _GOOGLE_MIB = 64, 256 * 1024
+#: So many of the machines that VMs of Azure's packing trace take parts of.
+_AZURE: Final = re.compile(r"azure:(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,23 @@ class Inventory:
             events=tuple(replace(each, host=f"{prefix}-{each.host}") for each in self.events),
         )
 
+    def in_thousandths(self) -> Inventory:
+        """Return the same hosts with cores counted in thousandths, as some traces ask for them."""
+        return Inventory(
+            hosts=tuple(
+                replace(
+                    host,
+                    capacity={
+                        "cpu_milli" if name == "vcpus" else name: amount
+                        * (1000 if name == "vcpus" else 1)
+                        for name, amount in host.capacity.items()
+                    },
+                )
+                for host in self.hosts
+            ),
+            events=self.events,
+        )
+
     def cluster(self, resources: Sequence[str]) -> Cluster:
         """Return the cluster on an axis of resources; hosts that join later are not there yet."""
         rows = [[host.capacity.get(name, 0) for name in resources] for host in self.hosts]
@@ -94,11 +112,17 @@ def checked(hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str) 
 
 
 def read_inventory(told: str) -> Inventory:
-    """Return the inventory in a file, or of a short form: ``20:64c:256g``, ``google:200``."""
+    """Return the inventory in a file, or of a short form: ``20:64c:256g``, ``google:200``.
+
+    ``azure:N`` are N of the machines that VMs of Azure's packing trace take parts of.
+    """
     if _SHORT.fullmatch(told) and not Path(told).exists():
         return _short(told)
     if told.startswith(PREFIX):
         return _like_google(told)
+    if found := _AZURE.fullmatch(told):
+        whole = dict.fromkeys(azure_packing.RESOURCES, azure_packing.MACHINE)
+        return checked(_alike("azure", int(found[1]), whole, host_class="azure"), (), told)
     path = Path(told)
     if path.suffix == ".json":
         return _json(path)
@@ -278,8 +302,8 @@ def _google_events(path: Path) -> Inventory:
 
 def _google_host(machine: Any, cpu: Any, memory: Any, where: str) -> HostSpec:
     capacity = {
-        "vcpus": round(_seconds(cpu, where) * _GOOGLE_CORES),
-        "memory_mib": round(_seconds(memory, where) * _GOOGLE_MIB),
+        "vcpus": round(_seconds(cpu, where) * LARGEST_CORES),
+        "memory_mib": round(_seconds(memory, where) * LARGEST_MIB),
     }
     return HostSpec(name=f"m{machine}", host_class=_shape(capacity), labels=(), capacity=capacity)
 

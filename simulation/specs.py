@@ -99,6 +99,8 @@ def open_inputs(spec: RunSpec) -> Inputs:
     asked = resources_in(path, its, types)
     if not asked:
         raise InputError(str(path), "no column names a resource, as vcpus or memory_mib")
+    if "cpu_milli" in asked and "cpu_milli" not in inventory.resources:
+        inventory = inventory.in_thousandths()
     _check_offered(asked, inventory, spec)
     resources = in_order({*asked, *inventory.resources})
     trace = NativeTrace(

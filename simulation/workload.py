@@ -41,7 +41,8 @@ _MACHINES: Final = (
     (126, 0.25, 0.25),
     (52, 0.50, 0.12),
 )
-_CORES, _MIB = 64, 256 * 1024
+#: The largest machine of Google's tables, whose sizes are parts of it.
+LARGEST_CORES, LARGEST_MIB = 64, 256 * 1024
 _MOST_VMS: Final = 500  #: of one request
 _TENANT_TAIL: Final = 1.1  #: weight of the n-th tenant is n to the minus this
 _COUNT_TAIL: Final = 1.4  #: P(count >= n) falls as n to the minus this
@@ -59,7 +60,7 @@ def hosts_like_google(number: int) -> list[tuple[int, int, int]]:
     for place in largest_rest[: number - sum(counts)]:
         counts[place] += 1
     return [
-        (count, round(cpu * _CORES), round(memory * _MIB))
+        (count, round(cpu * LARGEST_CORES), round(memory * LARGEST_MIB))
         for count, (_, cpu, memory) in zip(counts, _MACHINES, strict=True)
         if count
     ]
