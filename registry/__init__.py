@@ -39,6 +39,7 @@ from registry.errors import (
 )
 from registry.expiry import MAX_TTL_S
 from registry.faults import checkpoint
+from registry.history import HostChange, Past, PastHost, PastRequest, PastVm
 from registry.host_credentials import CredentialFiles, HostCredentials
 from registry.host_fields import Keep
 from registry.ids import uuid7
@@ -213,6 +214,7 @@ __all__ = [
     "HostAccess",
     "HostAdmin",
     "HostAdminEvent",
+    "HostChange",
     "HostCredentialError",
     "HostCredentials",
     "HostDifference",
@@ -252,6 +254,10 @@ __all__ = [
     "NotFoundError",
     "OverQuota",
     "Page",
+    "Past",
+    "PastHost",
+    "PastRequest",
+    "PastVm",
     "Periods",
     "Placement",
     "Power",

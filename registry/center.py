@@ -18,6 +18,7 @@ from registry.errors import SchemaOutdatedError
 from registry.events import Events
 from registry.fencing import Fencing
 from registry.fleet import Fleet, read_fleet
+from registry.history import History
 from registry.hosts import Hosts
 from registry.idempotency import Idempotency
 from registry.image_copies import ImageCopies
@@ -72,6 +73,7 @@ class Registry:
         self.console_holds = ConsoleHolds(database)
         self.rounds = Rounds(database)
         self.retention = Retention(database)
+        self.history = History(database)
         self.events = Events(database)
         self.audit = Audit(database)
         self.tokens = Tokens(database)

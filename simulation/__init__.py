@@ -4,6 +4,7 @@ from simulation.engine import Choice, Engine
 from simulation.errors import InputError, SimulationError
 from simulation.inventory import Inventory, read_inventory
 from simulation.plan import plan
+from simulation.recording import Recording, read_recording, record
 from simulation.run import Progress, simulate
 from simulation.specs import RunSpec, TraceSpec
 from simulation.study import RunFailedError, Study, on_interrupt, write_summary
@@ -14,6 +15,7 @@ __all__ = [
     "InputError",
     "Inventory",
     "Progress",
+    "Recording",
     "RunFailedError",
     "RunSpec",
     "SimulationError",
@@ -22,6 +24,8 @@ __all__ = [
     "on_interrupt",
     "plan",
     "read_inventory",
+    "read_recording",
+    "record",
     "simulate",
     "write_summary",
 ]

@@ -24,9 +24,24 @@ class Chunk:
     min_count: IntArray  #: (n,)
     wishes: tuple[Wishes, ...]
     read: float  #: part of the trace, within [0, 1]
+    on_host: tuple[str | None, ...] = ()  #: where VMs run already; (): none of them does
 
     def __len__(self) -> int:
         return len(self.arrival_s)
+
+    def where(self, rows: IntArray) -> Chunk:
+        """Return some of the requests."""
+        return Chunk(
+            arrival_s=self.arrival_s[rows],
+            lifetime_s=self.lifetime_s[rows],
+            tenant=tuple(self.tenant[row] for row in rows.tolist()),
+            demand=self.demand[rows],
+            count=self.count[rows],
+            min_count=self.min_count[rows],
+            wishes=tuple(self.wishes[row] for row in rows.tolist()),
+            on_host=tuple(self.on_host[row] for row in rows.tolist()) if self.on_host else (),
+            read=self.read,
+        )
 
 
 class Trace(Protocol):
@@ -97,5 +112,6 @@ def _part(chunk: Chunk, start: int, stop: int) -> Chunk:
         count=chunk.count[start:stop],
         min_count=chunk.min_count[start:stop],
         wishes=chunk.wishes[start:stop],
+        on_host=chunk.on_host[start:stop],
         read=chunk.read,
     )

@@ -123,6 +123,11 @@ class Cluster:
         there = [int(self._place[host]) for host in hosts if self._present[host]]
         return tuple(sorted(there))
 
+    def numbers(self, names: Sequence[str | None]) -> list[int]:
+        """Return the number of each host that is in the pool, -1 for others."""
+        found = [-1 if name is None else self.index.get(name, -1) for name in names]
+        return [host if host >= 0 and self._present[host] else -1 for host in found]
+
     def commit(self, hosts: IntArray, amounts: IntArray) -> None:
         """Take amounts (P, R) of hosts (P,); below zero gives back."""
         np.add.at(self.committed, hosts, amounts)

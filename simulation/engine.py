@@ -72,6 +72,7 @@ class Passed:
     lost: tuple[Vms, ...]
     given_up: Waiting
     round: Round | None  #: None: nothing waits, or nothing has changed
+    stood: Vms | None = None  #: VMs that ran at the beginning of the trace
     skipped: bool = False  #: neither the policy nor the fallback decided
 
 
@@ -102,6 +103,7 @@ class Engine:
         self._rules = HostRules()
         self._events = list(events)
         self._requests = 0
+        self._stood = 0
         self._last_idle: tuple[Snapshot, IntArray] | None = None  # of a round that placed nothing
         self._policy: Policy | None = None
         self._patience = Patience.of(choice.parameters).patience
@@ -121,6 +123,7 @@ class Engine:
         for vms in ended:
             self._release(vms)
         lost = self._befall(start_s, ended)
+        stood, chunks = self._stand(slot, chunks)
         arrived = tuple(self._arrive(chunk) for chunk in chunks)
         given_up = self._give_up(start_s)
         passed = Passed(
@@ -131,6 +134,7 @@ class Engine:
             lost=tuple(lost),
             given_up=given_up,
             round=None,
+            stood=stood,
         )
         if not len(self.waiting):
             return passed
@@ -218,6 +222,42 @@ class Engine:
             lifetime_s=vms.end_s - at_s,
         )
         self.waiting = self.waiting.with_more(again)
+
+    def _stand(self, slot: int, chunks: Sequence[Chunk]) -> tuple[Vms | None, Sequence[Chunk]]:
+        """Take up VMs that run already; return them, and the requests that arrive.
+
+        They stay where they are, whether there is room for them or not. Those whose
+        host is not there arrive like others. What runs already has numbers below zero:
+        no policy placed it, and nothing counts it among what was asked for.
+        """
+        if not any(chunk.on_host for chunk in chunks):
+            return None, chunks
+        found: list[Vms] = []
+        others: list[Chunk] = []
+        for chunk in chunks:
+            hosts = np.array(self.cluster.numbers(chunk.on_host), dtype=np.int64)
+            stands = np.flatnonzero(hosts >= 0)
+            others.append(chunk.where(np.flatnonzero(hosts < 0)) if len(hosts) else chunk)
+            if not len(stands):
+                continue
+            part, book = chunk.where(stands), self.book
+            vms = Vms(
+                request=-1 - self._stood - np.arange(len(part)),
+                tenant=book.tenants_of(part.tenant),
+                kind=book.kinds_of(part.demand),
+                wish=book.wishes.numbers(part.wishes),
+                host=hosts[stands],
+                count=part.count,
+                end_s=part.arrival_s + part.lifetime_s,
+            )
+            self._stood += len(part)
+            self._rules.arrived(vms.tenant.tolist(), part.wishes)
+            self.cluster.commit(vms.host, vms.count[:, None] * book.demand[vms.kind])
+            book.hold(vms.tenant, vms.kind, vms.count)
+            self._rules.count(vms, book.wishes.values, sign=1)
+            self.running.add(vms, slot)
+            found.append(vms)
+        return (Vms.joined(found) if found else None), [each for each in others if len(each)]
 
     def _arrive(self, chunk: Chunk) -> Waiting:
         book, count = self.book, chunk.count

@@ -7,11 +7,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from registry import InvalidError
+from registry.names import check_labels
 from simulation import azure_packing
 from simulation.cluster import Cluster, Happening, HostEvent, SimHost
 from simulation.errors import InputError
@@ -19,7 +22,8 @@ from simulation.native import in_order
 from simulation.rows import columns_of, rows_of
 from simulation.workload import LARGEST_CORES, LARGEST_MIB, PREFIX, hosts_like_google
 
-_SHORT: Final = re.compile(r"\d+:[\w.:]+(,\d+:[\w.:]+)*")
+_SHORT: Final = re.compile(r"\d+:[^,]+(,\d+:[^,]+)*")
+_LABEL: Final = "label="
 _PART: Final = re.compile(r"(\d+)([a-zA-Z_]*)")
 #: Endings of the short form, and what they count.
 _UNITS: Final = {"c": ("vcpus", 1), "g": ("memory_mib", 1024), "d": ("disk_gib", 1)}
@@ -54,6 +58,21 @@ class Inventory:
     def joined(self, more: Inventory) -> Inventory:
         """Return this inventory and more hosts."""
         return checked([*self.hosts, *more.hosts], [*self.events, *more.events], "--add-hosts")
+
+    def without(self, told: Sequence[str]) -> Inventory:
+        """Return this inventory without hosts of these names, or patterns as ``rack3-*``."""
+        gone: set[str] = set()
+        for pattern in told:
+            found = {host.name for host in self.hosts if fnmatchcase(host.name, pattern)}
+            if not found:
+                some = ", ".join(host.name for host in self.hosts[:5])
+                raise InputError(f"--without-hosts {pattern}", f"no host of that name; {some}, …")
+            gone |= found
+        return checked(
+            [host for host in self.hosts if host.name not in gone],
+            [event for event in self.events if event.host not in gone],
+            f"--without-hosts {','.join(told)}",
+        )
 
     def named(self, prefix: str) -> Inventory:
         """Return the same hosts under other names, so that they may join others."""
@@ -144,27 +163,38 @@ def _table_reader(path: Path) -> Callable[[Path], Inventory]:
     return _csv
 
 
-def short_host(told: str, where: str) -> tuple[int, dict[str, int]]:
-    """Return how many hosts of which capacity ``20:64c:256g`` means."""
+def short_host(told: str, where: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
+    """Return how many hosts of which capacity and labels ``20:64c:256g:label=ssd`` means."""
     count, *parts = told.split(":")
     capacity: dict[str, int] = {}
+    labels = tuple(sorted(part.removeprefix(_LABEL) for part in parts if part.startswith(_LABEL)))
+    try:
+        check_labels("label", labels)
+    except InvalidError as error:
+        raise InputError(where, f"{told}: {error}") from None
     for part in parts:
+        if part.startswith(_LABEL):
+            continue
         found = _PART.fullmatch(part)
         if found is None or not found[2]:
-            raise InputError(where, f"{told}: {part!r} is no number with c, g, d or a resource")
+            raise InputError(
+                where,
+                f"{told}: {part!r} is neither a number with c, g, d or a resource, nor label=NAME",
+            )
         name, factor = _UNITS.get(found[2], (found[2], 1))
         capacity[name] = int(found[1]) * factor
     if not capacity or int(count) < 1:
         raise InputError(where, f"{told}: expected COUNT:CORESc:MEMORYg, as in 20:64c:256g")
-    return int(count), capacity
+    return int(count), capacity, labels
 
 
 def _short(told: str) -> Inventory:
     hosts: list[HostSpec] = []
     for place, part in enumerate(told.split(",")):
-        count, capacity = short_host(part, told)
+        count, capacity, labels = short_host(part, told)
         prefix = "abcdefghijklmnopqrstuvwxyz"[place % 26]
-        hosts += _alike(prefix, count, capacity, host_class=part.partition(":")[2])
+        host_class = ":".join(part.removeprefix(_LABEL) for part in part.split(":")[1:])
+        hosts += _alike(prefix, count, capacity, host_class=host_class, labels=labels)
     return checked(hosts, (), told)
 
 

@@ -24,6 +24,7 @@ COLUMNS: Final = (
     "vm_type",
     "count",
     "min_count",
+    "on_host",
     "requires",
     "forbids",
     "prefers",
@@ -33,6 +34,7 @@ COLUMNS: Final = (
     "anti_affinity",
     "affinity",
 )
+_OF_WISHES: Final = COLUMNS[7:]
 CHUNK_ROWS: Final = 8192
 _MOST: Final = 2**40  #: of any quantity of one VM
 _MOST_VMS: Final = 1_000_000
@@ -119,6 +121,7 @@ class NativeTrace:
             count=(count := _whole(row, "count", 1, _MOST_VMS)),
             min_count=_whole(row, "min_count", 1, count),
             wishes=_wishes(row, count),
+            on_host=_on_host(row),
         )
 
     def tenant_of(self, name: Any, line: int) -> str:
@@ -150,8 +153,14 @@ class NativeTrace:
             count=np.array([row.count for row in rows], dtype=np.int64),
             min_count=np.array([row.min_count for row in rows], dtype=np.int64),
             wishes=tuple(row.wishes for row in rows),
+            on_host=_hosts_of(rows),
             read=read,
         )
+
+
+def _hosts_of(rows: Sequence[_Asked]) -> tuple[str | None, ...]:
+    hosts = tuple(row.on_host for row in rows)
+    return hosts if any(hosts) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +172,7 @@ class _Asked:
     count: int
     min_count: int
     wishes: Wishes
+    on_host: str | None
 
 
 def _number(row: Mapping[str, Any], name: str, *, least: float) -> float:
@@ -201,6 +211,16 @@ def _whole(row: Mapping[str, Any], name: str, default: int, most: int, *, least:
     return value
 
 
+def _on_host(row: Mapping[str, Any]) -> str | None:
+    """Return the host on which VMs run already at the beginning of the trace."""
+    found = row.get("on_host")
+    if _is_empty(found):
+        return None
+    if float(row["arrival_s"]) > 0:
+        raise RowError(f"on_host: found {found!r}, allowed only where arrival_s is 0")
+    return str(found)
+
+
 def _words(found: Any) -> tuple[str, ...]:
     """Return words from ``a;b`` or a list."""
     if found is None or found == "":
@@ -221,7 +241,7 @@ def _member(found: Any) -> MembershipRule | None:
 
 
 def _wishes(row: Mapping[str, Any], count: int) -> Wishes:
-    said = [row.get(name) for name in COLUMNS[6:]]
+    said = [row.get(name) for name in _OF_WISHES]
     if all(each is None or each == "" for each in said):
         return _NO_WISHES
     try:

@@ -24,6 +24,7 @@ def plan(
     seeds: int,
     parameters: Sequence[str] = (),
     sweep: Sequence[str] = (),
+    beside_unchanged: bool = False,
 ) -> list[RunSpec]:
     """Return every run of a study, the policies in the order given, seeds innermost.
 
@@ -44,12 +45,22 @@ def plan(
     varied = dict(_assignment(word, "--sweep") for word in sweep)
     values = {name: told.split(",") for name, told in varied.items()}
     specs: list[RunSpec] = []
+    inventories = [(base, "")]
+    if beside_unchanged:
+        if not base.add_hosts and not base.without_hosts:
+            raise InputError(
+                "--beside-unchanged", "neither --add-hosts nor --without-hosts is told"
+            )
+        as_is = replace(base, add_hosts=(), without_hosts=())
+        inventories = [(as_is, "-unchanged"), (base, "-changed")]
     for policy in policies:
         read = _parameters_of(policy)
         axes = [name for name in values if name == _SLOT or name in read]
         for chosen in itertools.product(*(values[name] for name in axes)):
             point = dict(zip(axes, chosen, strict=True))
-            specs += _runs(base, policy, {**fixed, **point}, tuple(point.items()), seeds)
+            label = "".join(f"-{name}{text}" for name, text in point.items())
+            for hosts, which in inventories:
+                specs += _runs(hosts, policy, {**fixed, **point}, label + which, seeds)
     unread = [
         name
         for name in values
@@ -63,11 +74,7 @@ def plan(
 
 
 def _runs(
-    base: RunSpec,
-    policy: str,
-    told: Mapping[str, str],
-    point: Sequence[tuple[str, str]],
-    seeds: int,
+    base: RunSpec, policy: str, told: Mapping[str, str], label: str, seeds: int
 ) -> list[RunSpec]:
     parameters = {name: _value(text) for name, text in told.items() if name != _SLOT}
     length_s = base.slot_length_s
@@ -77,7 +84,6 @@ def _runs(
         policy_by_name(policy, parameters)
     except PlacementError as error:
         raise InputError(f"--policy {policy}", str(error)) from error
-    label = "".join(f"-{name}{text}" for name, text in point)
     return [
         replace(
             base,

@@ -68,6 +68,7 @@ class Recorder:
         self._asked_of_kind: IntArray = np.zeros(0, dtype=np.int64)
         self.reasons: dict[str, int] = {}
         self.fallbacks: list[tuple[int, str]] = []
+        self.stood = 0  #: VMs that ran at the beginning of the trace
 
     def record(self, passed: Passed, engine: Engine) -> None:
         """Keep what happened up to a slot, and how the cluster stands after its round."""
@@ -87,13 +88,15 @@ class Recorder:
             np.add.at(tenants[:, 0], arrived.tenant, arrived.count)
             self._ask(arrived, len(engine.book.demand))
         for vms in passed.ended:
-            np.add.at(tenants[:, 2], vms.tenant, vms.count)
+            _count(tenants[:, 2], vms)
         for vms in passed.lost:
-            np.add.at(tenants[:, 3], vms.tenant, vms.count)
-        np.add.at(tenants[:, 4], passed.given_up.tenant, passed.given_up.count)
+            _count(tenants[:, 3], vms)
+        _count(tenants[:, 4], passed.given_up)
         placed = passed.round.placed if passed.round is not None else None
         if placed is not None:
-            np.add.at(tenants[:, 1], placed.tenant, placed.count)
+            _count(tenants[:, 1], placed)
+        if passed.stood is not None:
+            self.stood += int(passed.stood.count.sum())
         waiting = engine.waiting
         return {
             "requests_arrived": float(sum(len(each) for each in passed.arrived)),
@@ -202,6 +205,9 @@ class Recorder:
         return {"placed_part": _part(placed, pool), "bound_part": _part(bound, pool)}
 
     def _placed(self, start_s: float, placed: Vms, wait_s: FloatArray) -> None:
+        asked = placed.request >= 0
+        if not asked.all():
+            placed, wait_s = placed.where(asked), wait_s[asked]
         self.placements.add(
             request=placed.request,
             tenant=placed.tenant,
@@ -221,6 +227,12 @@ class Recorder:
         """VM-seconds that each tenant's VMs waited before they were placed, (N,)."""
         missing = len(self.tenants) - len(self._waited_s)
         return np.concatenate([self._waited_s, np.zeros(max(missing, 0))])
+
+
+def _count(of_tenant: IntArray, rows: Vms | Waiting) -> None:
+    """Add VMs to the numbers of their tenants, without those that ran at the beginning."""
+    asked = rows.request >= 0
+    np.add.at(of_tenant, rows.tenant[asked], rows.count[asked])
 
 
 def _vms(parts: Sequence[Waiting | Vms]) -> float:

@@ -7,7 +7,7 @@ import math
 import pickle
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -188,7 +188,7 @@ def _summary(spec: RunSpec, inputs: Inputs, state: _State, *, finished: bool) ->
         "slot_length_s": spec.slot_length_s,
         "finished": finished,
         "digest": state.digest,
-        "spec": asdict(spec),
+        "spec": spec.document(),
         **summary_of(state.recorder, state.engine),
         "bad_rows": inputs.faults.document(),
         "timing": {

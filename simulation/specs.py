@@ -40,7 +40,8 @@ class RunSpec:
     name: str
     trace: TraceSpec
     hosts: str
-    add_hosts: str | None = None
+    add_hosts: tuple[str, ...] = ()  #: more of them, in the same forms
+    without_hosts: tuple[str, ...] = ()  #: names, or patterns of names, of those left out
     weights: str | None = None  #: a CSV file of tenants and their weights
     policy: str = "fuga"
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -52,14 +53,20 @@ class RunSpec:
     drain: bool = False  #: go on until everything that ends has ended
     ideal_every: int = 12
 
+    def document(self) -> dict[str, Any]:
+        """Return it in JSON values."""
+        told: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
+        return told
+
     def digest(self) -> str:
         """Tell whether another run was asked for the same; files by name, size and time."""
-        told = asdict(self)
-        for path in (self.trace.path, self.trace.types, self.hosts, self.add_hosts, self.weights):
+        told = self.document()
+        files = (self.trace.path, self.trace.types, self.hosts, *self.add_hosts, self.weights)
+        for path in files:
             if path is not None and Path(path).is_file():
                 stat = Path(path).stat()
                 told[f"file {path}"] = [stat.st_size, stat.st_mtime_ns]
-        text = json.dumps(told, sort_keys=True, default=str)
+        text = json.dumps(told, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -84,8 +91,11 @@ def open_inputs(spec: RunSpec) -> Inputs:
         ask for and no host has.
     """
     inventory = read_inventory(spec.hosts)
-    if spec.add_hosts is not None:
-        inventory = inventory.joined(read_inventory(spec.add_hosts).named("added"))
+    if spec.without_hosts:
+        inventory = inventory.without(spec.without_hosts)
+    for number, more in enumerate(spec.add_hosts, 1):
+        prefix = "added" if number == 1 else f"added{number}"
+        inventory = inventory.joined(read_inventory(more).named(prefix))
     weights = read_weights(spec.weights)
     faults = Faults(spec.trace.path)
     if spec.trace.path.startswith(PREFIX):

@@ -40,6 +40,7 @@ def summary_of(recorder: Recorder, engine: Engine) -> dict[str, Any]:
             "waiting": int(engine.waiting.count.sum()),
             "lost": lost,
             "given_up": given_up,
+            "at_the_beginning": recorder.stood,
         },
         "placed_part": _ratio(placed - lost, asked),
         "completed_part": _ratio(completed, asked),

@@ -46,6 +46,7 @@ def a_chunk(*rows: dict[str, Any]) -> Chunk:
         count=np.array(column("count", 1), dtype=np.int64),
         min_count=np.array(column("min_count", 1), dtype=np.int64),
         wishes=tuple(column("wishes", Wishes())),
+        on_host=tuple(column("on_host", None)),
         read=1.0,
     )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from controller.cli.config import ConfigOption
 from controller.cli.errors import BadInputError
 from controller.cli.output import OutputFormat
 from controller.cli.session import Common, OutputOption
@@ -19,7 +21,8 @@ WordsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TRACE [NAME=A,B]...",
-        help="A trace (docs/simulate.md: CSV, Parquet, public formats), then more of --sweep.",
+        help="A trace (docs/simulate.md: CSV, Parquet, public formats), then more of --sweep."
+        " None with --from-registry.",
     ),
 ]
 HostsOption = Annotated[
@@ -32,8 +35,28 @@ HostsOption = Annotated[
     ),
 ]
 AddHostsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What if there were these as well: a file, or 20:64c:256g:label=ssd; repeatable.",
+        metavar="HOSTS",
+        rich_help_panel=_WHAT,
+    ),
+]
+WithoutHostsOption = Annotated[
     str | None,
-    typer.Option(help="More hosts, in the same forms.", metavar="HOSTS", rich_help_panel=_WHAT),
+    typer.Option(
+        help="What if these were not there: names, or patterns as rack3-*.",
+        metavar="NAME,...",
+        rich_help_panel=_WHAT,
+    ),
+]
+BesideUnchangedOption = Annotated[
+    bool,
+    typer.Option(
+        "--beside-unchanged",
+        help="Run everything on the hosts without --add-hosts and --without-hosts, too.",
+        rich_help_panel=_WHAT,
+    ),
 ]
 FormatOption = Annotated[
     str | None,
@@ -61,8 +84,44 @@ SampleOption = Annotated[
     ),
 ]
 UntilOption = Annotated[
-    float | None,
-    typer.Option(help="End at this time of the trace, seconds.", min=0, rich_help_panel=_WHAT),
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="End at this time of the trace, seconds; of the register center as --since.",
+        rich_help_panel=_WHAT,
+    ),
+]
+FromRegistryOption = Annotated[
+    bool,
+    typer.Option(
+        "--from-registry",
+        help="Hosts, requests and VMs of the live system, instead of TRACE and --hosts.",
+        rich_help_panel=_WHAT,
+    ),
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Of the register center: so long ago (7d, 12h), or 2026-11-10T00:00Z; 7d.",
+        rich_help_panel=_WHAT,
+    ),
+]
+SaveTraceOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Write what is read from the register center there, and simulate nothing.",
+        rich_help_panel=_WHAT,
+    ),
+]
+AnonymousOption = Annotated[
+    bool,
+    typer.Option(
+        "--anonymous",
+        help="Of the register center: numbers for names of tenants, groups and hosts.",
+        rich_help_panel=_WHAT,
+    ),
 ]
 DrainOption = Annotated[
     bool,
@@ -136,6 +195,8 @@ def simulate_command(
     words: WordsArgument = None,
     hosts: HostsOption = None,
     add_hosts: AddHostsOption = None,
+    without_hosts: WithoutHostsOption = None,
+    beside_unchanged: BesideUnchangedOption = False,
     trace_format: FormatOption = None,
     types: TypesOption = None,
     weights: WeightsOption = None,
@@ -143,6 +204,11 @@ def simulate_command(
     sample: SampleOption = 1.0,
     until: UntilOption = None,
     drain: DrainOption = False,
+    from_registry: FromRegistryOption = False,
+    since: SinceOption = None,
+    save_trace: SaveTraceOption = None,
+    anonymous: AnonymousOption = False,
+    config: ConfigOption = None,
     policy: PolicyOption = "fuga,best_fit_drfh,first_fit",
     slot: SlotOption = 60.0,
     seeds: SeedsOption = 1,
@@ -159,6 +225,8 @@ def simulate_command(
 ) -> None:
     """Run a trace of requests through policies, slot by slot, on hosts that you name.
 
+    Or, with --from-registry, what the live system was asked for, on its hosts.
+
     The decisions are those of the control centre: same policies, same rounds;
     only clock, hosts and VMs are simulated. DIR gets time series, summary.json and
     report.html. Ctrl-C keeps what there is; --resume goes on.
@@ -167,35 +235,48 @@ def simulate_command(
 
     before = ctx.obj if isinstance(ctx.obj, Common) else Common()
     form = output or before.output or OutputFormat.TABLE
-    trace, *more = words or [""]
-    if not trace or "=" in trace:
-        raise BadInputError("name a trace: fuga simulate TRACE --hosts 20:64c:256g")
-    if hosts is None:
-        raise BadInputError("name the hosts: --hosts FILE, or --hosts 20:64c:256g")
-    simulating.run_study(
-        simulating.Asked(
-            trace=trace,
-            hosts=hosts,
-            add_hosts=add_hosts,
-            trace_format=trace_format,
-            types=types,
-            weights=weights,
-            tenants=tenants,
-            sample=sample,
-            until_s=until,
-            drain=drain,
-            policies=tuple(filter(None, policy.split(","))),
-            slot_length_s=slot,
-            seeds=seeds,
-            parameters=tuple(parameter or ()),
-            sweep=(*(sweep or ()), *more),
-            budget_units=budget or None,
-            give_up_s=give_up,
-            ideal_every=ideal_every,
-        ),
-        out=out,
-        jobs=jobs,
-        resume=resume,
-        as_csv=as_csv,
-        form=form,
+    asked = simulating.Asked(
+        hosts=hosts,
+        add_hosts=tuple(add_hosts or ()),
+        without_hosts=tuple(filter(None, (without_hosts or "").split(","))),
+        beside_unchanged=beside_unchanged,
+        trace_format=trace_format,
+        types=types,
+        weights=weights,
+        tenants=tenants,
+        sample=sample,
+        drain=drain,
+        policies=tuple(filter(None, policy.split(","))),
+        slot_length_s=slot,
+        seeds=seeds,
+        parameters=tuple(parameter or ()),
+        sweep=tuple(sweep or ()),
+        budget_units=budget or None,
+        give_up_s=give_up,
+        ideal_every=ideal_every,
     )
+    if from_registry:
+        from controller.cli import recording  # noqa: PLC0415
+
+        window = recording.Window(since=since, until=until, anonymous=anonymous)
+        if save_trace is not None:
+            recording.save(window, save_trace)
+            return
+        asked = recording.on_registry(
+            replace(asked, sweep=(*asked.sweep, *(words or ()))), window, out=out, resume=resume
+        )
+    elif since is not None or save_trace is not None or anonymous:
+        raise BadInputError("--since, --save-trace and --anonymous go with --from-registry")
+    else:
+        trace, *more = words or [""]
+        if not trace or "=" in trace:
+            raise BadInputError("name a trace: fuga simulate TRACE --hosts 20:64c:256g")
+        if hosts is None:
+            raise BadInputError("name the hosts: --hosts FILE, or --hosts 20:64c:256g")
+        asked = replace(
+            asked,
+            trace=trace,
+            sweep=(*asked.sweep, *more),
+            until_s=simulating.seconds_of(until, "--until"),
+        )
+    simulating.run_study(asked, out=out, jobs=jobs, resume=resume, as_csv=as_csv, form=form)

@@ -33,15 +33,17 @@ from simulation.specs import open_inputs
 class Asked:
     """What somebody typed."""
 
-    trace: str
-    hosts: str
-    add_hosts: str | None
+    trace: str = ""
+    hosts: str | None
+    add_hosts: Sequence[str]
+    without_hosts: Sequence[str]
+    beside_unchanged: bool
     trace_format: str | None
     types: str | None
     weights: str | None
     tenants: int
     sample: float
-    until_s: float | None
+    until_s: float | None = None
     drain: bool
     policies: Sequence[str]
     slot_length_s: float
@@ -54,6 +56,7 @@ class Asked:
 
     def specs(self) -> list[RunSpec]:
         """Return every run."""
+        assert self.hosts is not None  # noqa: S101 - checked, or from the register center
         base = RunSpec(
             name="",
             trace=TraceSpec(
@@ -64,7 +67,8 @@ class Asked:
                 sample=self.sample,
             ),
             hosts=self.hosts,
-            add_hosts=self.add_hosts,
+            add_hosts=tuple(self.add_hosts),
+            without_hosts=tuple(self.without_hosts),
             weights=self.weights,
             slot_length_s=self.slot_length_s,
             budget_units=self.budget_units,
@@ -79,7 +83,21 @@ class Asked:
             seeds=self.seeds,
             parameters=self.parameters,
             sweep=self.sweep,
+            beside_unchanged=self.beside_unchanged,
         )
+
+
+def seconds_of(told: str | None, option: str) -> float | None:
+    """Return a time of a trace."""
+    if told is None:
+        return None
+    try:
+        seconds = float(told)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise BadInputError(f"{option}: found {told!r}, expected seconds of the trace")
+    return seconds
 
 
 def run_study(

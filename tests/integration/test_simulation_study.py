@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from registry import Registry
 from simulation import Progress, RunFailedError, RunSpec, Study, TraceSpec, plan, simulate
+from tests.register import a_cluster, add_request, place
 
 #: Only against a hang: processes start slowly on a busy machine.
 PATIENCE_S = 600
@@ -23,13 +27,14 @@ def a_trace(folder: Path, requests: int = 120) -> Path:
     return path
 
 
-def fuga(*words: str) -> subprocess.CompletedProcess[str]:
+def fuga(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "controller.cli.main", *words],
         check=False,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
+        env={**os.environ, **env},
     )
 
 
@@ -66,6 +71,37 @@ def test_what_cannot_be_simulated_is_refused(words: list[str], says: str) -> Non
 
     assert refused.returncode == 2
     assert says in refused.stderr
+
+
+@pytest.mark.sqlite
+def test_the_live_system_is_simulated_and_handed_on(
+    tmp_path: Path, upgraded_database: Path
+) -> None:
+    url = f"sqlite:///{shutil.copy(upgraded_database, tmp_path / 'fuga.db')}"
+    registry = Registry.connect(url)
+    (host,) = a_cluster(registry)
+    place(registry, add_request(registry, name="there"), host)
+    add_request(registry, count=2, name="waits", tenant="b")
+    out, saved = tmp_path / "out", tmp_path / "saved"
+    words = ("simulate", "--from-registry", "--policy", "first_fit", "--slot", "600")
+
+    def live(*more: str) -> subprocess.CompletedProcess[str]:
+        return fuga(*words, *more, FUGA_DATABASE_URL=url)
+
+    done = live("--since", "1h", "--out", str(out))
+    add_request(registry, name="later", count=9)
+    resumed = live("--since", "1h", "--out", str(out), "--resume", "-o", "json")
+    handed = live("--save-trace", str(saved), "--anonymous")
+    registry.close()
+
+    assert done.returncode == 0, done.stderr
+    assert "0 VMs that ran already, 0 that waited, 3 asked for" in done.stderr
+    document = json.loads((out / "summary.json").read_text())
+    assert document["runs"][0]["vms"]["placed"] == 3
+    assert json.loads(resumed.stdout)["runs"] == document["runs"]  # of what was recorded
+    assert handed.returncode == 0, handed.stderr
+    assert f"fuga simulate {saved}/trace.csv --hosts {saved}/hosts.json" in handed.stdout
+    assert "tenant-1" in (saved / "trace.csv").read_text()
 
 
 def test_a_study_that_is_stopped_goes_on_to_the_same_end(tmp_path: Path) -> None:

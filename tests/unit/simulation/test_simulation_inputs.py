@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -226,6 +227,49 @@ def test_the_short_form_of_an_inventory() -> None:
     assert [host.name for host in inventory.hosts][:2] == ["a-01", "a-02"]
     assert dict(inventory.hosts[-1].capacity) == {"vcpus": 128, "memory_mib": 2**20, "gpu": 8}
     assert inventory.resources == ("vcpus", "memory_mib", "gpu")
+
+
+def test_hosts_are_labelled_added_and_left_out(tmp_path: Path) -> None:
+    trace = write(tmp_path, "t.csv", "arrival_s,vcpus\n0,1\n")
+    spec = RunSpec(
+        name="",
+        trace=TraceSpec(path=str(trace)),
+        hosts="2:8c:label=zone=a:label=ssd,1:4c",
+        add_hosts=("1:16c", "2:8c:label=ssd"),
+        without_hosts=("a-1", "b"),
+    )
+
+    hosts = open_inputs(spec).inventory.hosts
+
+    assert [(host.name, host.labels, host.host_class) for host in hosts] == [
+        ("a-2", ("ssd", "zone=a"), "8c:zone=a:ssd"),
+        ("added-a", (), "16c"),
+        ("added2-a-1", ("ssd",), "8c:ssd"),
+        ("added2-a-2", ("ssd",), "8c:ssd"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"add_hosts": ("2:8c:label=a b",)}, "2:8c:label=a b: label"),
+        ({"add_hosts": ("2:8c:ssd",)}, "'ssd' is neither a number .* nor label=NAME"),
+        ({"add_hosts": ("0:8c",)}, "expected COUNT:CORESc:MEMORYg"),
+        (
+            {"without_hosts": ("rack-*",)},
+            r"--without-hosts rack-\*: no host of that name; a-1, a-2",
+        ),
+        ({"without_hosts": ("a-*",)}, r"--without-hosts a-\*: no hosts"),
+    ],
+)
+def test_hosts_that_cannot_be_added_or_left_out_are_refused(
+    tmp_path: Path, told: dict[str, Any], says: str
+) -> None:
+    trace = write(tmp_path, "t.csv", "arrival_s,vcpus\n0,1\n")
+    spec = RunSpec(name="", trace=TraceSpec(path=str(trace)), hosts="2:8c", **told)
+
+    with pytest.raises(InputError, match=says):
+        open_inputs(spec)
 
 
 def test_an_inventory_of_csv_and_of_json_say_the_same(tmp_path: Path) -> None:

@@ -108,6 +108,25 @@ def test_a_plan_has_every_combination_that_a_policy_reads() -> None:
     assert specs[0].slot_length_s == 10
 
 
+def test_what_if_stands_beside_what_is() -> None:
+    base = RunSpec(
+        name="",
+        trace=TraceSpec(path="x"),
+        hosts="2:1c",
+        add_hosts=("1:2c",),
+        without_hosts=("a-1",),
+    )
+
+    specs = plan(base, policies=["first_fit"], seeds=1, beside_unchanged=True)
+
+    assert [(each.name, each.add_hosts, each.without_hosts) for each in specs] == [
+        ("first_fit-unchanged-seed0", (), ()),
+        ("first_fit-changed-seed0", ("1:2c",), ("a-1",)),
+    ]
+    with pytest.raises(InputError, match="neither --add-hosts nor --without-hosts"):
+        plan(specs[0], policies=["first_fit"], seeds=1, beside_unchanged=True)
+
+
 @pytest.mark.parametrize(
     ("told", "says"),
     [

@@ -1,0 +1,265 @@
+"""A time of the register center as files: a native trace, an inventory and weights.
+
+A study runs on such a recording, not on the register center: its runs read the same,
+also when they are resumed a week later, and it can be handed to others.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from registry import HostChange, MembershipRule, Past, PastHost, PastRequest, PastVm
+from simulation.cluster import Happening
+from simulation.errors import InputError
+from simulation.native import COLUMNS
+
+_TRACE, _HOSTS, _WEIGHTS, _WINDOW = "trace.csv", "hosts.json", "weights.csv", "window.json"
+#: VMs of a request that are deleted together are gone one after another, this fast.
+_TOGETHER: Final = timedelta(seconds=60)
+_COLUMNS: Final = tuple(name for name in COLUMNS if name != "vm_type")
+_HAPPENINGS: Final = {
+    HostChange.CLOSED: Happening.DRAIN,
+    HostChange.OPENED: Happening.RETURN,
+    HostChange.FENCED: Happening.FAIL,
+    HostChange.RETIRED: Happening.LEAVE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """Files of a folder, and what is in them."""
+
+    folder: Path
+    since: str  #: the time 0 of the trace
+    until: str
+    length_s: float
+    hosts_there: int
+    vms_running: int  #: at the beginning
+    vms_waiting: int  #: at the beginning, without a place
+    vms_asked: int  #: later
+
+    @property
+    def trace(self) -> str:
+        """The trace's file."""
+        return str(self.folder / _TRACE)
+
+    @property
+    def hosts(self) -> str:
+        """The inventory's file."""
+        return str(self.folder / _HOSTS)
+
+    @property
+    def weights(self) -> str:
+        """The file of tenants' weights."""
+        return str(self.folder / _WEIGHTS)
+
+
+def read_recording(folder: Path) -> Recording:
+    """Return the recording in a folder; `InputError` if there is none."""
+    path = folder / _WINDOW
+    try:
+        return Recording(folder=folder, **json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(str(path), error.strerror or str(error)) from error
+    except (TypeError, ValueError) as error:
+        raise InputError(str(path), f"no recording: {error}") from error
+
+
+def record(past: Past, folder: Path, *, anonymous: bool = False) -> Recording:
+    """Write a time of the register center to a folder, which appears once it is whole.
+
+    Parameters
+    ----------
+    past : Past
+        Its requests are read here.
+    anonymous : bool
+        Tenants, their groups of VMs and hosts get numbers for names.
+
+    Notes
+    -----
+    VMs that held a place at the beginning stay on their host. VMs of one request are
+    a row together that were on one host, or asked for at one moment, and were gone
+    within a minute; of a gang, and of a request that is spread, all that waited are one
+    row, which lives as long as the longest of them. A life is counted from the first place of
+    a VM, or, if it never had one, from when it was asked for. A VM that outlived the
+    time has no end.
+    """
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    names = _Names(past.hosts, anonymous=anonymous)
+    counted: Counter[str] = Counter()
+    with (partial / _TRACE).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [*_COLUMNS, *past.resources], restval="")
+        writer.writeheader()
+        for request in past.requests:
+            for row in _rows(request, past, names):
+                writer.writerow(row)
+                counted[_kind(row)] += row["count"]
+    _write_json(partial / _HOSTS, _inventory(past, names))
+    with (partial / _WEIGHTS).open("w", encoding="utf-8", newline="") as file:
+        plain = csv.writer(file)
+        plain.writerow(("tenant", "weight"))
+        plain.writerows(
+            (names.tenants.of(tenant), weight)
+            for tenant, weight in past.weights.items()
+            if names.tenants.knows(tenant)
+        )
+    recording = Recording(
+        folder=folder,
+        since=past.since.isoformat(),
+        until=past.until.isoformat(),
+        length_s=(past.until - past.since).total_seconds(),
+        hosts_there=len(past.hosts),
+        vms_running=counted["running"],
+        vms_waiting=counted["waiting"],
+        vms_asked=counted["asked"],
+    )
+    told = {name: value for name, value in asdict(recording).items() if name != "folder"}
+    _write_json(partial / _WINDOW, told)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.replace(folder)
+    return recording
+
+
+class _Numbered:
+    """Names as they are, or as numbers in order of their first appearance."""
+
+    def __init__(self, word: str, *, anonymous: bool) -> None:
+        self._word, self._anonymous = word, anonymous
+        self._seen: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        told = f"{self._word}-{len(self._seen) + 1}" if self._anonymous else name
+        return self._seen.setdefault(name, told)
+
+    def knows(self, name: str) -> bool:
+        return name in self._seen
+
+
+class _Names:
+    """What tenants, groups of VMs and hosts are called in the files."""
+
+    def __init__(self, hosts: Sequence[PastHost], *, anonymous: bool) -> None:
+        self.tenants = _Numbered("tenant", anonymous=anonymous)
+        self.groups = _Numbered("group", anonymous=anonymous)
+        self.hosts = _Numbered("host", anonymous=anonymous)
+        self.of_host: dict[UUID, str] = {}
+        others: Counter[str] = Counter()
+        # A retired host's name may have come back: the one that is still there keeps it.
+        for host in sorted(hosts, key=lambda each: (each.name, _is_retired(each), each.created_at)):
+            others[host.name] += 1
+            number = others[host.name]
+            self.of_host[host.id] = self.hosts.of(
+                host.name if number == 1 else f"{host.name}~{number}"
+            )
+
+
+def _is_retired(host: PastHost) -> bool:
+    return any(change == HostChange.RETIRED for _, change in host.changes)
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    if row.get("on_host"):
+        return "running"
+    return "asked" if row["arrival_s"] > 0 else "waiting"
+
+
+def _rows(request: PastRequest, past: Past, names: _Names) -> Iterator[dict[str, Any]]:
+    """Return rows of the native format for VMs of a request."""
+    there: defaultdict[str, list[PastVm]] = defaultdict(list)
+    waiting: list[PastVm] = []
+    for vm in request.vms:
+        host = None if vm.host_id is None else names.of_host.get(vm.host_id)
+        (waiting if host is None else there[host]).append(vm)
+    rules = request.rules
+    shared = {
+        "arrival_s": max(0.0, _seconds(request.asked_at, past.since)),
+        "tenant": names.tenants.of(request.tenant),
+        "min_count": 1,
+        "requires": ";".join(request.requires),
+        "forbids": ";".join(rules.forbids),
+        "prefers": ";".join(rules.prefers),
+        "zone": rules.zone or "",
+        "hosts": ";".join(names.hosts.of(host) for host in request.hosts or ()),
+        "spread": rules.spread or "",
+        "anti_affinity": _group(rules.anti_affinity, names),
+        "affinity": _group(rules.affinity, names),
+        **request.demand,
+    }
+    for host, standing in sorted(there.items()):
+        for ended_at, vms in _together(standing):
+            lifetime = "" if ended_at is None else _seconds(ended_at, past.since)
+            yield {**shared, "lifetime_s": lifetime, "count": len(vms), "on_host": host}
+    whole = request.min_count > 1 or rules.spread is not None
+    begun = any(vm.placed_at is not None and vm.placed_at <= past.since for vm in request.vms)
+    for ended_at, vms in _together(waiting, whole=whole):
+        first = min(vm.placed_at or request.asked_at for vm in vms)
+        lifetime = "" if ended_at is None else _seconds(ended_at, max(first, past.since))
+        least = 1 if begun else min(request.min_count, len(vms))
+        yield {**shared, "lifetime_s": lifetime, "count": len(vms), "min_count": least}
+
+
+def _together(
+    vms: Sequence[PastVm], *, whole: bool = False
+) -> list[tuple[datetime | None, list[PastVm]]]:
+    """Return VMs by when they were gone, each lot with the end of its last; None: not yet."""
+    ended = sorted(
+        ((vm.ended_at, vm) for vm in vms if vm.ended_at is not None), key=lambda pair: pair[0]
+    )
+    endless = [vm for vm in vms if vm.ended_at is None]
+    if whole and vms:
+        return [(None if endless else ended[-1][0], list(vms))]
+    lots: list[list[tuple[datetime, PastVm]]] = []
+    for at, vm in ended:
+        if not lots or at - lots[-1][0][0] > _TOGETHER:
+            lots.append([])
+        lots[-1].append((at, vm))
+    found: list[tuple[datetime | None, list[PastVm]]] = [
+        (lot[-1][0], [vm for _, vm in lot]) for lot in lots
+    ]
+    return [*found, (None, endless)] if endless else found
+
+
+def _group(rule: MembershipRule | None, names: _Names) -> str:
+    if rule is None:
+        return ""
+    return names.groups.of(rule.group) + (":soft" if rule.soft else "")
+
+
+def _inventory(past: Past, names: _Names) -> Mapping[str, Any]:
+    hosts, events = [], []
+    for host in past.hosts:
+        name = names.of_host[host.id]
+        hosts.append({"name": name, "labels": list(host.labels), "capacity": dict(host.capacity)})
+        begins = max(0.0, _seconds(host.created_at, past.since))
+        if begins > 0:
+            events.append({"at_s": begins, "host": name, "event": Happening.JOIN.value})
+        if not host.was_open:
+            events.append({"at_s": begins, "host": name, "event": Happening.DRAIN.value})
+        events += [
+            {
+                "at_s": max(begins, _seconds(at, past.since)),
+                "host": name,
+                "event": _HAPPENINGS[change].value,
+            }
+            for at, change in host.changes
+        ]
+    return {"hosts": hosts, "events": events}
+
+
+def _seconds(at: datetime, since: datetime) -> float:
+    return round((at - since).total_seconds(), 3)
+
+
+def _write_json(path: Path, document: object) -> None:
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

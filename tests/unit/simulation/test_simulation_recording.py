@@ -1,0 +1,244 @@
+"""What the register center tells of a time, as rows of a trace and hosts of an inventory."""
+
+from __future__ import annotations
+
+import csv
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from registry import HostChange, MembershipRule, Past, PastHost, PastRequest, PastVm, Rules
+from simulation import InputError, read_inventory, read_recording, record
+from simulation.cluster import Happening, HostEvent
+from simulation.faults import Faults
+from simulation.native import NativeTrace
+from tests.simulations import a_chunk, an_engine
+
+SINCE = datetime(2026, 11, 10, tzinfo=UTC)
+H1, H2 = UUID(int=1), UUID(int=2)
+
+
+def at(seconds: float) -> datetime:
+    return SINCE + timedelta(seconds=seconds)
+
+
+def a_vm(
+    host: UUID | None = None, placed: float | None = None, ended: float | None = None
+) -> PastVm:
+    return PastVm(
+        host_id=host,
+        placed_at=None if placed is None else at(placed),
+        ended_at=None if ended is None else at(ended),
+    )
+
+
+def a_request(*vms: PastVm, asked: float = 10, **fields: Any) -> PastRequest:
+    told: dict[str, Any] = {
+        "id": UUID(int=9),
+        "tenant": "a",
+        "demand": {"vcpus": 1},
+        "min_count": 1,
+        "requires": (),
+        "hosts": None,
+        "rules": Rules(),
+    }
+    return PastRequest(asked_at=at(asked), vms=vms, **(told | fields))
+
+
+def a_host(key: UUID, name: str, *changes: tuple[float, HostChange], **fields: Any) -> PastHost:
+    told: dict[str, Any] = {
+        "labels": ("ssd",),
+        "capacity": {"vcpus": 4},
+        "created_at": at(-1000),
+        "was_open": True,
+    }
+    return PastHost(
+        id=key,
+        name=name,
+        changes=tuple((at(when), change) for when, change in changes),
+        **(told | fields),
+    )
+
+
+def rows_of(folder: Path, *requests: PastRequest, **fields: Any) -> list[dict[str, str]]:
+    """Record requests; return what the rows say, without what they leave open."""
+    anonymous = fields.pop("anonymous", False)
+    told: dict[str, Any] = {
+        "since": SINCE,
+        "until": at(1000),
+        "resources": ("vcpus",),
+        "weights": {"a": 2.0, "b": 1.0},
+        "hosts": (a_host(H1, "h1"), a_host(H2, "h2")),
+        "requests": iter(requests),
+    }
+    found = record(Past(**(told | fields)), folder / "registry", anonymous=anonymous)
+    with Path(found.trace).open(newline="") as file:
+        return [
+            {name: value for name, value in row.items() if value} for row in csv.DictReader(file)
+        ]
+
+
+COMMON = {"tenant": "a", "min_count": "1", "vcpus": "1"}
+
+
+def test_vms_that_ran_already_stay_on_their_hosts(tmp_path: Path) -> None:
+    request = a_request(
+        a_vm(H1, -50, 200), a_vm(H1, -40, 230), a_vm(H1, -40, 261), a_vm(H2, -50), asked=-60
+    )
+
+    rows = rows_of(tmp_path, request)
+
+    # Gone within a minute of each other: together. The third took longer.
+    standing = {**COMMON, "arrival_s": "0.0"}
+    assert rows == [
+        {**standing, "lifetime_s": "230.0", "count": "2", "on_host": "h1"},
+        {**standing, "lifetime_s": "261.0", "count": "1", "on_host": "h1"},
+        {**standing, "count": "1", "on_host": "h2"},
+    ]
+
+
+def test_a_life_is_counted_from_its_first_place(tmp_path: Path) -> None:
+    never_placed = a_request(a_vm(ended=70), asked=20)
+
+    rows = rows_of(tmp_path, a_request(a_vm(placed=15, ended=100)), never_placed)
+
+    assert [(row["arrival_s"], row["lifetime_s"]) for row in rows] == [
+        ("10.0", "85.0"),
+        ("20.0", "50.0"),
+    ]
+
+
+def test_a_gang_stays_whole(tmp_path: Path) -> None:
+    vms = (a_vm(placed=20, ended=100), a_vm(placed=20, ended=500))
+
+    (row,) = rows_of(tmp_path, a_request(*vms, min_count=2))
+
+    assert row == {
+        **COMMON,
+        "arrival_s": "10.0",
+        "lifetime_s": "480.0",
+        "count": "2",
+        "min_count": "2",
+    }
+
+
+def test_vms_of_a_host_that_is_not_told_arrive_at_the_beginning(tmp_path: Path) -> None:
+    (row,) = rows_of(
+        tmp_path, a_request(a_vm(UUID(int=77), -50), asked=-60, min_count=1, requires=("ssd",))
+    )
+
+    assert row == {**COMMON, "arrival_s": "0.0", "count": "1", "requires": "ssd"}
+
+
+def test_names_become_numbers(tmp_path: Path) -> None:
+    rules = Rules(anti_affinity=MembershipRule(group="secret", soft=True), zone="east")
+
+    rows = rows_of(
+        tmp_path,
+        a_request(a_vm(H2, -5), asked=-9, tenant="b"),
+        a_request(a_vm(), hosts=("h2",), rules=rules),
+        anonymous=True,
+    )
+
+    text = "".join(path.read_text() for path in (tmp_path / "registry").iterdir())
+    assert [row["tenant"] for row in rows] == ["tenant-1", "tenant-2"]
+    assert rows[0]["on_host"] == rows[1]["hosts"] == "host-2"
+    assert rows[1]["anti_affinity"] == "group-1:soft"
+    assert rows[1]["zone"] == "east"
+    assert not [
+        name for name in ("secret", "h1", "h2") if f'"{name}"' in text or f",{name}," in text
+    ]
+    assert (tmp_path / "registry/weights.csv").read_text().split() == [
+        "tenant,weight",
+        "tenant-2,2.0",
+        "tenant-1,1.0",
+    ]
+
+
+def test_hosts_join_close_open_fail_and_leave(tmp_path: Path) -> None:
+    hosts = (
+        a_host(H1, "h1", (5, HostChange.OPENED), (9, HostChange.FENCED), was_open=False),
+        a_host(H2, "h2", (7, HostChange.RETIRED)),
+        a_host(UUID(int=3), "h2", (40, HostChange.OPENED), created_at=at(30), was_open=False),
+    )
+
+    rows_of(tmp_path, a_request(a_vm()), hosts=hosts)
+
+    inventory = read_inventory(read_recording(tmp_path / "registry").hosts)
+    assert [host.name for host in inventory.hosts] == ["h1", "h2", "h2~2"]
+    assert [(each.at_s, each.host, each.what) for each in inventory.events] == [
+        (0, "h1", Happening.DRAIN),
+        (5, "h1", Happening.RETURN),
+        (7, "h2~2", Happening.LEAVE),
+        (9, "h1", Happening.FAIL),
+        (30, "h2", Happening.JOIN),
+        (30, "h2", Happening.DRAIN),
+        (40, "h2", Happening.RETURN),
+    ]
+
+
+def test_where_nothing_was_recorded_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"window\.json: No such file"):
+        read_recording(tmp_path)
+
+
+# ---- what runs already, in traces and in the engine --------------------------
+
+
+def trace_of(*rows: dict[str, Any]) -> tuple[NativeTrace, Faults]:
+    faults = Faults("t.csv")
+    source = lambda: ((line, row, 1.0) for line, row in enumerate(rows, 2))  # noqa: E731
+    return NativeTrace(source=source, resources=("vcpus",), faults=faults), faults
+
+
+def test_only_at_the_beginning_vms_run_already() -> None:
+    trace, faults = trace_of(
+        {"arrival_s": 0, "vcpus": 1, "on_host": "h1"},
+        {"arrival_s": 5, "vcpus": 1, "on_host": "h1"},
+        {"arrival_s": 6, "vcpus": 1, "on_host": ""},
+    )
+
+    (chunk,) = trace.chunks()
+
+    assert chunk.on_host == ("h1", None)
+    assert faults.lines() == [
+        "t.csv:3: on_host: found 'h1', allowed only where arrival_s is 0",
+    ]
+
+
+def test_what_runs_already_takes_room_and_leaves() -> None:
+    engine = an_engine(capacity=[(4, 4096)])
+    chunk = a_chunk(
+        {"count": 6, "lifetime_s": 90, "on_host": "h0"}, {"count": 1}, {"on_host": "elsewhere"}
+    )
+
+    first = engine.pass_to(0, [chunk])
+    second = engine.pass_to(1, [])
+    third = engine.pass_to(2, [])
+
+    assert first.stood is not None
+    assert first.stood.count.tolist() == [6]  # more than there is room for: they ran there
+    assert engine.cluster.committed.tolist() == [[2, 2048]]
+    assert [int(each.count.sum()) for each in first.arrived] == [2]
+    assert first.round is not None
+    assert not len(first.round.placed)
+    assert [vms.count.tolist() for vms in second.ended] == []
+    assert [vms.count.tolist() for vms in third.ended] == [[6]]
+    assert third.round is not None
+    assert third.round.placed.count.sum() == 2
+
+
+def test_what_ran_already_and_is_lost_waits_for_another_host() -> None:
+    engine = an_engine(events=[HostEvent(at_s=60, host="h0", what=Happening.FAIL)])
+
+    engine.pass_to(0, [a_chunk({"count": 2, "on_host": "h0", "lifetime_s": 300})])
+    passed = engine.pass_to(1, [])
+
+    assert passed.round is not None
+    assert np.flatnonzero(engine.cluster.committed[:, 0]).tolist() == [1]
+    assert passed.round.placed.end_s.tolist() == [300.0]
+    assert passed.round.placed.request.tolist() == [-1]
