@@ -15,7 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
 
-from registry.bulk import chunks, each, insert_absent, update_rows
+from registry.bulk import among, chunks, each, insert_absent, update_rows
 from registry.locks import has_one_writer
 from registry.records import GuestNetwork, NetworkLimit, NetworkSource, RequestView, Waiting
 from registry.schema import (
@@ -59,7 +59,7 @@ def give_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[
             .join(networks, networks.c.id == interfaces.c.network_id)
             .outerjoin(network_addresses, network_addresses.c.vm_id == interfaces.c.vm_id)
             .where(
-                interfaces.c.vm_id.in_(some),
+                among(connection, interfaces.c.vm_id, some),
                 networks.c.cidr.is_not(None),
                 network_addresses.c.address.is_(None),
             )
@@ -93,7 +93,9 @@ def free_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> None:
     """Give back the addresses of VMs that are gone, or were not placed after all."""
     for some in chunks(list(vm_ids)):
         connection.execute(
-            update(network_addresses).where(network_addresses.c.vm_id.in_(some)).values(vm_id=None)
+            update(network_addresses)
+            .where(among(connection, network_addresses.c.vm_id, some))
+            .values(vm_id=None)
         )
 
 
@@ -110,7 +112,7 @@ def limits(
         query = (
             select(request_networks.c.request_id, networks)
             .join(networks, networks.c.id == request_networks.c.network_id)
-            .where(request_networks.c.request_id.in_(some))
+            .where(among(connection, request_networks.c.request_id, some))
         )
         asked |= {row.request_id: row for row in connection.execute(query)}
     keys = sorted({row.id for row in asked.values()})
@@ -216,7 +218,7 @@ def _held(
         query = (
             select(vms.c.request_id, func.count().label("held"))
             .join(network_addresses, network_addresses.c.vm_id == vms.c.id)
-            .where(vms.c.request_id.in_(some), waits)
+            .where(among(connection, vms.c.request_id, some), waits)
             .group_by(vms.c.request_id)
         )
         held.update({row.request_id: row.held for row in connection.execute(query)})

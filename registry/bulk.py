@@ -7,10 +7,20 @@ has to read value by value. SQLite, which is in our process, is told row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, String, Table, bindparam, insert, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    String,
+    Table,
+    any_,
+    bindparam,
+    insert,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 T = TypeVar("T")
@@ -22,6 +32,20 @@ def chunks(values: Sequence[T], size: int = PARAMETERS) -> Iterator[Sequence[T]]
     """Yield the values in runs of at most ``size``."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
+
+
+def among(
+    connection: Connection, column: Column[Any], values: Collection[Any]
+) -> ColumnElement[bool]:
+    """Return the condition that a column is one of these values, at most `PARAMETERS`.
+
+    On PostgreSQL they are one parameter: the statement is the same for any number of
+    them, so neither SQLAlchemy nor the server puts it together anew.
+    """
+    if connection.dialect.name == "sqlite":
+        return column.in_(values)
+    array = bindparam(None, list(values), postgresql.ARRAY(column.type))
+    return column == any_(array)
 
 
 def insert_if_absent(connection: Connection, table: Table, **values: Any) -> bool:

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, and_, func, select
 
 from registry.addresses import limits, within
-from registry.bulk import chunks
+from registry.bulk import among, chunks
 from registry.clock import db_now
 from registry.known_hosts import KnownHosts
 from registry.leases import check_epoch
@@ -190,7 +190,9 @@ def ever_placed(connection: Connection, request_ids: Sequence[UUID]) -> set[UUID
     """Return which of these requests ever had a place: their ``min_count`` binds no more."""
     found: set[UUID] = set()
     for some in chunks(request_ids):
-        query = select(vms.c.request_id).where(vms.c.request_id.in_(some), vms.c.generation > 0)
+        query = select(vms.c.request_id).where(
+            among(connection, vms.c.request_id, some), vms.c.generation > 0
+        )
         found.update(connection.scalars(query.distinct()))
     return found
 

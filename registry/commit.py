@@ -20,7 +20,7 @@ from sqlalchemy import Connection, and_, func, insert, select
 
 from registry.addresses import NO_ADDRESS, free_addresses, give_addresses
 from registry.avoidance import avoid
-from registry.bulk import chunks, insert_rows, update_rows
+from registry.bulk import among, chunks, insert_rows, update_rows
 from registry.clock import db_now
 from registry.cluster import at_once, ever_placed, waiting_vms
 from registry.events import assignment_row, record
@@ -110,7 +110,7 @@ def _standing(
             row.id: row.version
             for row in connection.execute(
                 select(hosts.c.id, hosts.c.version)
-                .where(hosts.c.id.in_(some))
+                .where(among(connection, hosts.c.id, some))
                 .order_by(hosts.c.id)
                 .with_for_update(key_share=True)
             )
@@ -131,7 +131,9 @@ def _choose_vms(
     """Return (VM, host) pairs, the oldest VMs first, and the parts that found too few VMs."""
     waiting: defaultdict[UUID, list[Any]] = defaultdict(list)
     for some in chunks(sorted({part.request_id for part in standing})):
-        locked = lock_vms(connection, and_(vms.c.request_id.in_(some), waiting_vms()))
+        locked = lock_vms(
+            connection, and_(among(connection, vms.c.request_id, some), waiting_vms())
+        )
         query = (
             select(
                 vms.c.id,
@@ -146,7 +148,7 @@ def _choose_vms(
             .join(requests, requests.c.id == vms.c.request_id)
             .join(tenants, tenants.c.id == vms.c.tenant_id)
             .outerjoin(request_images, request_images.c.request_id == requests.c.id)
-            .where(vms.c.request_id.in_(some), waiting_vms())
+            .where(among(connection, vms.c.request_id, some), waiting_vms())
             .order_by(vms.c.request_id, vms.c.id.desc())
         )
         for row in connection.execute(query):
@@ -204,7 +206,7 @@ def _askers(connection: Connection, commit: RoundCommit) -> set[UUID]:
     """Return the tenants for whom the round places VMs."""
     askers: set[UUID] = set()
     for some in chunks(sorted({part.request_id for part in commit.placements})):
-        query = select(requests.c.tenant_id).where(requests.c.id.in_(some))
+        query = select(requests.c.tenant_id).where(among(connection, requests.c.id, some))
         askers.update(connection.scalars(query.distinct()))
     return askers
 
@@ -217,7 +219,7 @@ def _whole_gangs(
     least: dict[UUID, int] = {}
     for some in chunks(sorted(placed)):
         gangs = select(requests.c.id, requests.c.min_count).where(
-            requests.c.id.in_(some), requests.c.min_count > 1
+            among(connection, requests.c.id, some), requests.c.min_count > 1
         )
         least |= {row.id: row.min_count for row in connection.execute(gangs)}
     begun = ever_placed(connection, sorted(least))
@@ -346,7 +348,7 @@ def _insert_assignments(
 def _host_names(connection: Connection, keys: set[UUID]) -> Mapping[UUID, str]:
     found: dict[UUID, str] = {}
     for some in chunks(sorted(keys)):
-        query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_(some))
+        query = select(hosts.c.id, hosts.c.name).where(among(connection, hosts.c.id, some))
         found |= {row.id: row.name for row in connection.execute(query)}
     return found
 
@@ -375,7 +377,7 @@ def _write_waiting(
         counts = {row.request_id: row.waiting for row in connection.execute(_count_waiting(some))}
         query = (
             select(requests.c.id, requests.c.waiting)
-            .where(requests.c.id.in_(some), requests.c.state.not_in(finished))
+            .where(among(connection, requests.c.id, some), requests.c.state.not_in(finished))
             .order_by(requests.c.id)
         )
         for row in connection.execute(query):

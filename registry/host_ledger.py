@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, select
 
-from registry.bulk import chunks
+from registry.bulk import among, chunks
 from registry.image_copies import copy_rows
 from registry.locks import lock_vms_on
 from registry.schema import (
@@ -43,7 +43,7 @@ def read_ledgers(connection: Connection, host_ids: Collection[UUID]) -> dict[UUI
     left: defaultdict[UUID, list[Row[Any]]] = defaultdict(list)
     keys = sorted(host_ids)
     for some in chunks(keys):
-        fenced = select(host_fences).where(host_fences.c.host_id.in_(some))
+        fenced = select(host_fences).where(among(connection, host_fences.c.host_id, some))
         fenced = fenced.order_by(host_fences.c.host_id).with_for_update()
         fences |= {fence.host_id: fence for fence in connection.execute(fenced)}
     lock_vms_on(connection, *keys)
@@ -52,9 +52,11 @@ def read_ledgers(connection: Connection, host_ids: Collection[UUID]) -> dict[UUI
         for row in copy_rows(connection, some):
             copies[row.host_id].append(row)
         of_strangers = select(strangers.c.host_id, strangers.c.domain_uuid)
-        for stranger in connection.execute(of_strangers.where(strangers.c.host_id.in_(some))):
+        for stranger in connection.execute(
+            of_strangers.where(among(connection, strangers.c.host_id, some))
+        ):
             known[stranger.host_id].add(stranger.domain_uuid)
-        of_leftovers = select(leftovers).where(leftovers.c.host_id.in_(some))
+        of_leftovers = select(leftovers).where(among(connection, leftovers.c.host_id, some))
         for leftover in connection.execute(of_leftovers):
             left[leftover.host_id].append(leftover)
     return {

@@ -27,7 +27,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
-from registry.bulk import chunks
+from registry.bulk import among, chunks
 from registry.schema import assignments, hosts, tenants, unreleased, vm_groups, vms
 
 
@@ -42,19 +42,31 @@ def lock_tenants(connection: Connection, *keys: UUID) -> None:
     Of tenants and the groups above them the deepest are locked first.
     """
     for some in chunks(sorted(keys)):
-        _lock(connection, select(tenants.c.id).where(tenants.c.id.in_(some)).order_by(tenants.c.id))
+        _lock(
+            connection,
+            select(tenants.c.id)
+            .where(among(connection, tenants.c.id, some))
+            .order_by(tenants.c.id),
+        )
 
 
 def lock_hosts(connection: Connection, *keys: UUID) -> None:
     """Wait until nobody else writes to these hosts, and keep others from it."""
     for some in chunks(sorted(keys)):
-        _lock(connection, select(hosts.c.id).where(hosts.c.id.in_(some)).order_by(hosts.c.id))
+        _lock(
+            connection,
+            select(hosts.c.id).where(among(connection, hosts.c.id, some)).order_by(hosts.c.id),
+        )
 
 
 def lock_groups(connection: Connection, keys: Collection[UUID]) -> None:
     """Lock groups of VMs: who places VMs of one waits until this is over."""
     for some in chunks(sorted(keys)):
-        query = select(vm_groups.c.id).where(vm_groups.c.id.in_(some)).order_by(vm_groups.c.id)
+        query = (
+            select(vm_groups.c.id)
+            .where(among(connection, vm_groups.c.id, some))
+            .order_by(vm_groups.c.id)
+        )
         _lock(connection, query)
 
 
@@ -66,7 +78,9 @@ def lock_vms(connection: Connection, which: ColumnElement[bool]) -> Collection[U
 def lock_vms_on(connection: Connection, *host_ids: UUID) -> None:
     """Lock the VMs that have a place on hosts."""
     for some in chunks(sorted(host_ids)):
-        there = select(assignments.c.vm_id).where(assignments.c.host_id.in_(some), unreleased)
+        there = select(assignments.c.vm_id).where(
+            among(connection, assignments.c.host_id, some), unreleased
+        )
         lock_vms(connection, vms.c.id.in_(there))
 
 

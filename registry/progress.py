@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, and_, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, select, update
 
-from registry.bulk import chunks, update_rows
+from registry.bulk import among, chunks, update_rows
 from registry.events import event_row, record
 from registry.guest_access import forget_user_data
 from registry.lifecycle import (
@@ -31,8 +31,8 @@ def _count(condition: Any) -> Any:
     return func.sum(case((condition, 1), else_=0))
 
 
-def tally(request_ids: Iterable[UUID] | None = None) -> Select[Any]:
-    """Return a query: what became of the VMs of these requests (None: of all), a row each."""
+def tally(which: ColumnElement[bool] | None = None) -> Select[Any]:
+    """Return a query: what became of the VMs of requests, a row each; ``which`` VMs (all)."""
     query = (
         select(
             vms.c.request_id,
@@ -53,8 +53,8 @@ def tally(request_ids: Iterable[UUID] | None = None) -> Select[Any]:
         .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
         .group_by(vms.c.request_id)
     )
-    if request_ids is not None:
-        query = query.where(vms.c.request_id.in_(list(request_ids)))
+    if which is not None:
+        query = query.where(which)
     return query
 
 
@@ -96,12 +96,12 @@ def recompute(
                 select(requests.c.id, requests.c.state, requests.c.waiting, tenants.c.name)
                 .select_from(requests)
                 .join(tenants, tenants.c.id == requests.c.tenant_id)
-                .where(requests.c.id.in_(some))
+                .where(among(connection, requests.c.id, some))
                 .order_by(requests.c.id)
                 .with_for_update(of=requests, key_share=True)
             )
         }
-        for row in connection.execute(tally(some)):
+        for row in connection.execute(tally(among(connection, vms.c.request_id, some))):
             found = states[row.request_id]
             if not row.waiting and found.waiting is not None:
                 settled.append(row.request_id)
@@ -129,7 +129,9 @@ def recompute(
             )
     for some in chunks(settled):
         connection.execute(
-            update(requests).where(requests.c.id.in_(some)).values(waiting=None, rounds_waited=0)
+            update(requests)
+            .where(among(connection, requests.c.id, some))
+            .values(waiting=None, rounds_waited=0)
         )
     if changes:
         update_rows(connection, requests, changes)

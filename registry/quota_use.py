@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, func, select
 
-from registry.bulk import chunks
+from registry.bulk import among, chunks
 from registry.lifecycle import FINISHED, VmDesired
 from registry.locks import lock_tenants
 from registry.overhead import demands
@@ -40,7 +40,11 @@ def limits_of(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, Amo
     """Return the limits of those of some tenants and groups that have any."""
     found: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
     for some in chunks(sorted(set(keys))):
-        query = select(quotas).where(quotas.c.tenant_id.in_(some)).order_by(quotas.c.resource)
+        query = (
+            select(quotas)
+            .where(among(connection, quotas.c.tenant_id, some))
+            .order_by(quotas.c.resource)
+        )
         for row in connection.execute(query):
             found[row.tenant_id][row.resource] = row.amount
     return found
@@ -76,7 +80,7 @@ def asked(connection: Connection, key: UUID) -> Amounts:
             .select_from(vms)
             .join(requests, requests.c.id == vms.c.request_id)
             .where(
-                requests.c.tenant_id.in_(some),
+                among(connection, requests.c.tenant_id, some),
                 requests.c.state.not_in(_FINISHED),
                 vms.c.desired != VmDesired.DELETED.value,
             )
@@ -91,7 +95,7 @@ def held(connection: Connection, key: UUID) -> Amounts:
     """Return what unreleased assignments of a tenant, or of all below a group, hold."""
     total: Counter[str] = Counter()
     for some in chunks((key, *below(connection, key))):
-        mine = (assignments.c.tenant_id.in_(some), unreleased)
+        mine = (among(connection, assignments.c.tenant_id, some), unreleased)
         amounts = (
             select(assignment_resources.c.resource, func.sum(assignment_resources.c.amount))
             .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)
@@ -162,6 +166,6 @@ def names_of(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, str]
     """Return the names of tenants and groups."""
     found: dict[UUID, str] = {}
     for some in chunks(sorted(set(keys))):
-        query = select(tenants.c.id, tenants.c.name).where(tenants.c.id.in_(some))
+        query = select(tenants.c.id, tenants.c.name).where(among(connection, tenants.c.id, some))
         found |= {row.id: row.name for row in connection.execute(query)}
     return found

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, select, update
 
+from registry.bulk import among
 from registry.clock import db_now
 from registry.cluster import capacity_view
 from registry.deletion import delete_vms
@@ -299,9 +300,8 @@ def _get(connection: Connection, key: UUID) -> Request:
 
 
 def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Request, ...]:
-    tallies = {
-        found.request_id: found for found in connection.execute(tally(row.id for row in rows))
-    }
+    of_these = among(connection, vms.c.request_id, [row.id for row in rows])
+    tallies = {found.request_id: found for found in connection.execute(tally(of_these))}
     access = told_access(connection, tallies)
     on_network = networks_of(connection, tallies)
     groups = memberships(connection, (row.id for row in rows))

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from registry.bulk import chunks, insert_if_absent
+from registry.bulk import among, chunks, insert_if_absent
 from registry.errors import ConflictError, InvalidError
 from registry.ids import uuid7
 from registry.lifecycle import FINISHED, HostAdmin
@@ -151,7 +151,7 @@ def memberships(
                 request_groups.c.request_id, vm_groups.c.name, vm_groups.c.apart, vm_groups.c.hard
             )
             .join(vm_groups, vm_groups.c.id == request_groups.c.group_id)
-            .where(request_groups.c.request_id.in_(some))
+            .where(among(connection, request_groups.c.request_id, some))
         )
         for row in connection.execute(query):
             found[row.request_id][row.apart] = MembershipRule(group=row.name, soft=not row.hard)
@@ -192,14 +192,16 @@ def vm_group_views(connection: Connection, request_ids: Sequence[UUID]) -> tuple
     """Return the groups of waiting requests, in order of creation, and who holds what there."""
     members: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for some in chunks(request_ids):
-        query = select(request_groups).where(request_groups.c.request_id.in_(some))
+        query = select(request_groups).where(among(connection, request_groups.c.request_id, some))
         for row in connection.execute(query):
             members[row.group_id].append(row.request_id)
     places = _places(connection, members)
     views = []
     for some in chunks(sorted(members)):
         rows = connection.execute(
-            select(vm_groups).where(vm_groups.c.id.in_(some)).order_by(vm_groups.c.id)
+            select(vm_groups)
+            .where(among(connection, vm_groups.c.id, some))
+            .order_by(vm_groups.c.id)
         )
         views += [
             VmGroupView(
@@ -242,7 +244,7 @@ def _places(
             .select_from(request_groups)
             .join(vms, vms.c.request_id == request_groups.c.request_id)
             .join(assignments, assignments.c.vm_id == vms.c.id)
-            .where(request_groups.c.group_id.in_(some), unreleased)
+            .where(among(connection, request_groups.c.group_id, some), unreleased)
             .group_by(request_groups.c.group_id, assignments.c.host_id)
         )
         for row in connection.execute(query):
@@ -297,7 +299,7 @@ def _places_of_requests(
         query = (
             select(vms.c.request_id, assignments.c.host_id, func.count().label("vms"))
             .join(assignments, assignments.c.vm_id == vms.c.id)
-            .where(vms.c.request_id.in_(some), unreleased)
+            .where(among(connection, vms.c.request_id, some), unreleased)
             .group_by(vms.c.request_id, assignments.c.host_id)
         )
         for row in connection.execute(query):
@@ -314,7 +316,9 @@ def lock_groups_of(connection: Connection, request_ids: Collection[UUID]) -> Non
     for some in chunks(sorted(request_ids)):
         group_ids.update(
             connection.scalars(
-                select(request_groups.c.group_id).where(request_groups.c.request_id.in_(some))
+                select(request_groups.c.group_id).where(
+                    among(connection, request_groups.c.request_id, some)
+                )
             )
         )
     lock_groups(connection, group_ids)
@@ -333,7 +337,9 @@ def without_violations(
     groups = _hard_groups(connection, request_ids)
     rows: list[Any] = []
     for some in chunks(request_ids):
-        query = select(requests).where(requests.c.id.in_(some), requests.c.spread.is_not(None))
+        query = select(requests).where(
+            among(connection, requests.c.id, some), requests.c.spread.is_not(None)
+        )
         rows += connection.execute(query).all()
     if not groups and not rows:
         return list(chosen), Counter()
@@ -372,7 +378,7 @@ def _hard_groups(
         query = (
             select(request_groups.c.request_id, vm_groups.c.id, vm_groups.c.apart)
             .join(vm_groups, vm_groups.c.id == request_groups.c.group_id)
-            .where(request_groups.c.request_id.in_(some), vm_groups.c.hard)
+            .where(among(connection, request_groups.c.request_id, some), vm_groups.c.hard)
             .order_by(vm_groups.c.id)
         )
         for row in connection.execute(query):
@@ -383,6 +389,6 @@ def _hard_groups(
 def _zones(connection: Connection, host_ids: Collection[UUID]) -> Mapping[UUID, str | None]:
     found: dict[UUID, str | None] = {}
     for some in chunks(sorted(host_ids)):
-        query = select(hosts.c.id, hosts.c.labels).where(hosts.c.id.in_(some))
+        query = select(hosts.c.id, hosts.c.labels).where(among(connection, hosts.c.id, some))
         found |= {row.id: zone_of(row.labels) for row in connection.execute(query)}
     return found

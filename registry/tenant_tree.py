@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, select
 
-from registry.bulk import chunks
+from registry.bulk import among, chunks
 from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.locks import take_turns
 from registry.names import look_up
@@ -77,7 +77,9 @@ def paths_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tu
     level: Collection[UUID] = set(keys)
     while level:
         for some in chunks(sorted(level)):
-            query = select(tenants.c.id, tenants.c.parent_id).where(tenants.c.id.in_(some))
+            query = select(tenants.c.id, tenants.c.parent_id).where(
+                among(connection, tenants.c.id, some)
+            )
             parents.update((row.id, row.parent_id) for row in connection.execute(query).all())
         above = {parents.get(key) for key in level}
         level = {parent for parent in above if parent is not None and parent not in parents}
