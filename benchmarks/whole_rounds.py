@@ -6,7 +6,7 @@ For each number of hosts eight times as many VMs run, and eight tenths as many
 wait. The first round of a control centre reads everything; then all that it
 placed runs, as many VMs wait again, and the second round decides them (*later*);
 in the third a hundredth of them waits (*small*). PostgreSQL is a server of its
-own with its usual settings.
+own with the settings of the operations guide.
 
 read      the register center, and its rows as arrays
 solve     the policy, in its process, with what is sent there and back

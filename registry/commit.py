@@ -20,10 +20,11 @@ from sqlalchemy import Connection, and_, func, insert, select
 
 from registry.addresses import NO_ADDRESS, free_addresses, give_addresses
 from registry.avoidance import avoid
-from registry.bulk import among, chunks, insert_rows, update_rows
+from registry.behind import Later, behind
+from registry.bulk import among, chunks, inserting, update_rows, updating
 from registry.clock import db_now
 from registry.cluster import at_once, ever_placed, waiting_vms
-from registry.events import assignment_row, record
+from registry.events import assignment_row, recording
 from registry.faults import checkpoint
 from registry.ids import uuid7
 from registry.images_on_hosts import want_copies, without_room
@@ -80,7 +81,10 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         free_addresses(connection, placed - {vm.id for vm, _ in chosen})
     want_copies(connection, chosen, now=now, actor=ACTOR)
     number = _insert_round(connection, commit, now, len(chosen), dropped)
-    keys = _insert_assignments(connection, chosen, number, now)
+    with behind(connection) as later:
+        keys = _insert_assignments(connection, chosen, number, now, later)
+        inputs = {"inputs": commit.inputs, "packed_outcome": pack(commit.outcome)}
+        later(inserting(connection, round_inputs, [{"round": number} | inputs]))
     checkpoint("round.in_commit")
     touched = {part.request_id for part in commit.placements}
     recompute(connection, touched, now=now, actor=ACTOR, reason=f"round {number}")
@@ -283,17 +287,17 @@ def _insert_round(
     )
     assert result.inserted_primary_key is not None  # noqa: S101 - an insert of one row has one
     number: int = result.inserted_primary_key[0]
-    connection.execute(
-        insert(round_inputs).values(
-            round=number, inputs=commit.inputs, packed_outcome=pack(commit.outcome)
-        )
-    )
     return number
 
 
 def _insert_assignments(
-    connection: Connection, chosen: Sequence[tuple[Any, UUID]], number: int, now: datetime
+    connection: Connection,
+    chosen: Sequence[tuple[Any, UUID]],
+    number: int,
+    now: datetime,
+    later: Later,
 ) -> tuple[UUID, ...]:
+    """Hand over what the placements amount to, and return the keys of the assignments."""
     if not chosen:
         return ()
     amounts = demands(connection, {vm.vm_type_id for vm, _ in chosen})
@@ -311,7 +315,7 @@ def _insert_assignments(
         }
         for vm, host_id in chosen
     ]
-    insert_rows(connection, assignments, rows)
+    later(inserting(connection, assignments, rows))
     holds = [
         {
             "assignment_id": row["id"],
@@ -323,11 +327,10 @@ def _insert_assignments(
         for resource, amount in amounts[vm.vm_type_id].items()
     ]
     # By host and resource: every writer locks inventories in this order.
-    holds.sort(key=lambda each: (each["host_id"], each["resource"]))
-    insert_rows(connection, assignment_resources, holds)
-    update_rows(
-        connection, vms, [{"id": vm.id, "generation": vm.generation + 1} for vm, _ in chosen]
-    )
+    holds.sort(key=lambda each: (each["host_id"].int, each["resource"]))
+    later(inserting(connection, assignment_resources, holds))
+    risen = [{"id": vm.id, "generation": vm.generation + 1} for vm, _ in chosen]
+    later(updating(connection, vms, risen))
     history = [
         assignment_row(
             now,
@@ -341,7 +344,7 @@ def _insert_assignments(
         )
         for row, (vm, host_id) in zip(rows, chosen, strict=True)
     ]
-    record(connection, history)
+    later(recording(connection, history))
     return tuple(row["id"] for row in rows)
 
 

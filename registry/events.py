@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, select
 
 from registry.audited import note_subject
-from registry.bulk import insert_rows
+from registry.bulk import Ready, inserting
 from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.lifecycle import AssignmentEvent, AssignmentState
@@ -91,9 +91,14 @@ def assignment_row(
 
 def record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows that `event_row` made."""
+    recording(connection, rows)()
+
+
+def recording(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:
+    """Return `record`, ready to be run."""
     if rows:
         note_subject(rows[0]["subject_id"])
-        insert_rows(connection, events, rows)
+    return inserting(connection, events, rows)
 
 
 class Events:

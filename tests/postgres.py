@@ -30,8 +30,11 @@ _FAST = (
     " -c max_connections=300 -c shared_buffers=32MB -c autovacuum=off -c log_min_messages=fatal"
 )
 _ROOM = 1 << 30
-#: for a measurement
-DURABLE = "-c listen_addresses= -c max_connections=300 -c log_min_messages=fatal"
+#: for a measurement: with what `docs/operations.md` sets
+DURABLE = (
+    "-c listen_addresses= -c max_connections=300 -c shared_buffers=1GB -c max_wal_size=4GB"
+    " -c log_min_messages=fatal"
+)
 
 
 def programs() -> Path | None:

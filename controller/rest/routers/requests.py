@@ -21,7 +21,6 @@ from controller.rest.openapi import problems
 from controller.rest.schemas import PageOf, RequestChange, RequestInput, RequestsQuery
 from controller.rest.telling import told_page, told_request
 from registry import (
-    Asking,
     IdempotencyKey,
     InvalidError,
     NotFoundError,
@@ -29,8 +28,6 @@ from registry import (
     Registry,
     Request,
     StoredAnswer,
-    check_asked,
-    current_call,
 )
 
 log: Final = structlog.get_logger(__name__)
@@ -41,49 +38,42 @@ _FIELDS: Final[Mapping[str, str]] = MappingProxyType({"VM type": "vm_type", "hos
 
 
 @router.post("", status_code=201, response_model=Request, responses=problems(403, 409))
-async def ask_for_vms(
+def ask_for_vms(
     body: RequestInput, caller: AnyCaller, services: GivenServices, creation: GivenCreation
 ) -> Response:
     """Ask for VMs. They are placed at the start of the next slot, as far as they fit."""
     tenant = _tenant_asked_for(body, caller)
-    asked = check_asked(
-        tenant=tenant,
-        vm_type=body.vm_type,
-        count=body.count,
-        min_count=body.min_count,
-        name=body.name,
-        requires=tuple(body.requires),
-        hosts=None if body.hosts is None else tuple(body.hosts),
-        network=body.network,
-        labels=body.labels,
-        ttl_s=body.ttl_s,
-        ssh_keys=tuple(body.ssh_keys),
-        user_data=None if body.user_data is None else base64.b64decode(body.user_data),
-        hostname=body.hostname,
-        image=body.image or services.default_image,
-        rules=body.rules.as_rules(),
-    )
 
-    async def create(
-        key: IdempotencyKey | None, answered: Callable[[Request], StoredAnswer]
-    ) -> Request:
-        asking = Asking(
-            asked=asked,
-            actor=caller.actor,
-            over_quota=services.over_quota,
-            idempotency=key,
-            answered=answered,
-            call=current_call(),
-        )
+    def create(key: IdempotencyKey | None, answered: Callable[[Request], StoredAnswer]) -> Request:
         try:
-            made = await services.acceptance.accept(asking)
+            made = services.registry.requests.create(
+                tenant=tenant,
+                vm_type=body.vm_type,
+                count=body.count,
+                min_count=body.min_count,
+                name=body.name,
+                requires=tuple(body.requires),
+                hosts=None if body.hosts is None else tuple(body.hosts),
+                network=body.network,
+                labels=body.labels,
+                ttl_s=body.ttl_s,
+                ssh_keys=tuple(body.ssh_keys),
+                user_data=None if body.user_data is None else base64.b64decode(body.user_data),
+                hostname=body.hostname,
+                image=body.image or services.default_image,
+                rules=body.rules.as_rules(),
+                actor=caller.actor,
+                idempotency=key,
+                answered=answered,
+                over_quota=services.over_quota,
+            )
         except NotFoundError as error:  # of something the body names, not of this path
             field = _FIELDS.get(error.kind, error.kind)
             raise InvalidError(field, error.key, f"an existing {error.kind}") from error
         log.info("request_accepted", request_id=str(made.id), tenant=tenant, count=made.count)
         return made
 
-    return await creation.answer_of_one(body, create, status=201, adapter=_ADAPTER)
+    return creation.answer_of_one(body, create, status=201, adapter=_ADAPTER)
 
 
 @router.get("", response_model=PageOf[Request], responses=problems(403))

@@ -1,21 +1,20 @@
-"""Which hosts form which zone, and whose policy decides there."""
+"""Which hosts form which zone, and who decides there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from placement.catalog import policy_by_name
+from placement import Policy, WithinAllowances, policy_by_name
 from placement.constrained import Constrained
-from placement.model import Policy
-from placement.within_allowances import WithinAllowances
 from placement.zones import InZones, Zone
+from registry import HostView, zone_of
 
 #: Hosts without a zone, or whose zone names no policy: the round's own policy decides there.
-ELSEWHERE: Final = ""
+ELSEWHERE = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +36,18 @@ class ZoneInputs:
 
 
 def zones_of(
-    zone_of_host: Sequence[str | None],
-    policies: Mapping[str, NamedPolicy],
-    otherwise: NamedPolicy,
+    hosts: Sequence[HostView], policies: Mapping[str, NamedPolicy], otherwise: NamedPolicy
 ) -> tuple[ZoneInputs, ...]:
     """Return the zones of a round in order of name; none where no zone has its own policy.
 
-    ``zone_of_host`` has the zone of each host on the axis H, None for none.
+    A host's zone is its label ``zone=NAME``; of several the first counts.
     """
     if not policies:
         return ()
     members: dict[str, list[int]] = {}
-    for index, zone in enumerate(zone_of_host):
-        name = zone if zone is not None and zone in policies else ELSEWHERE
-        members.setdefault(name, []).append(index)
+    for index, host in enumerate(hosts):
+        zone = zone_of(host.labels) or ELSEWHERE
+        members.setdefault(zone if zone in policies else ELSEWHERE, []).append(index)
     return tuple(
         ZoneInputs(
             name=name,
