@@ -16,7 +16,6 @@ from controller import debug
 from controller.policy_process import HEADER, Decision, Failure, Ideal, frame
 from controller.round_inputs import allocation_document, decode_inputs
 from controller.stray_output import take_stdout
-from controller.zones import policy_in_zones
 from placement import (
     Snapshot,
     allocation_bound,
@@ -24,6 +23,7 @@ from placement import (
     shares_in_tree,
     target_holdings,
 )
+from placement.zone_policies import policy_in_zones
 
 #: What is decided on is measured right after.
 _inputs = functools.lru_cache(maxsize=1)(decode_inputs)

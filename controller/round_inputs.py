@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.snapshots import Names
-from controller.zones import ZoneInputs
 from placement import Allocation, Allowance, LeftOut, Reason, Snapshot
 from placement.constraints import Constraints
 from placement.mechanisms.tree import TenantTree
 from placement.patience import Patience, waiting_levels
+from placement.zone_policies import ZoneInputs
 
 #: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
 _OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits")

@@ -19,7 +19,6 @@ from controller.snapshots import Names, to_snapshot
 from controller.undisturbed import undisturbed
 from controller.version import engine_version
 from controller.waiting import waiting_requests
-from controller.zones import NamedPolicy, ZoneInputs, zones_of
 from placement import (
     FALLBACK,
     Allocation,
@@ -33,6 +32,7 @@ from placement import (
     held_after,
     shares_in_tree,
 )
+from placement.zone_policies import NamedPolicy, ZoneInputs, zones_of
 from registry import (
     ClusterView,
     CommittedRound,
@@ -40,6 +40,7 @@ from registry import (
     Placement,
     RoundCommit,
     RoundSummary,
+    zone_of,
 )
 
 #: The fallback's own time, whatever the policy was given: late is better than nothing.
@@ -157,7 +158,9 @@ def run_round(
     read_s = time.perf_counter() - started
 
     zones = zones_of(
-        view.hosts, choice.zones, NamedPolicy(policy=choice.name, parameters=choice.parameters)
+        [zone_of(host.labels) for host in view.hosts],
+        choice.zones,
+        NamedPolicy(policy=choice.name, parameters=choice.parameters),
     )
     digest = _inputs(slot, choice, snapshot, names, zones).digest()
     if _would_repeat(store.last(), digest):

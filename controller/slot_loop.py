@@ -24,9 +24,9 @@ from controller.queue import CeleryQueue
 from controller.round_metrics import SlotMetrics
 from controller.rounds import PolicyChoice, Slot, run_round
 from controller.settings import ControllerSettings
-from controller.zones import NamedPolicy
 from placement import policy_by_name
 from placement.patience import Patience
+from placement.zone_policies import NamedPolicy
 from registry import (
     Lease,
     Registry,

@@ -3,7 +3,7 @@
 from simulation.engine import Choice, Engine
 from simulation.errors import InputError, SimulationError
 from simulation.inventory import Inventory, read_inventory
-from simulation.plan import plan
+from simulation.plan import plan, zone_policies
 from simulation.recording import Recording, read_recording, record
 from simulation.run import Progress, simulate
 from simulation.specs import RunSpec, TraceSpec
@@ -28,4 +28,5 @@ __all__ = [
     "record",
     "simulate",
     "write_summary",
+    "zone_policies",
 ]

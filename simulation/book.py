@@ -7,7 +7,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from placement import FloatArray, IntArray
+from placement import Allowance, FloatArray, IntArray, TenantTree
+from simulation.errors import InputError
+from simulation.hierarchy import Hierarchy
 from simulation.wishes import Wishes
 
 Key = TypeVar("Key", bound=Hashable)
@@ -61,14 +63,20 @@ class Table:
 class Book:
     """Who asks, for what, and under which wishes; and what each tenant holds."""
 
-    def __init__(self, resources: tuple[str, ...], weights: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        resources: tuple[str, ...],
+        weights: Mapping[str, float],
+        hierarchy: Hierarchy | None = None,
+    ) -> None:
         self.resources = resources
+        self._hierarchy = hierarchy or Hierarchy()
         self.tenants: Numbered[str] = Numbered()
         self.wishes: Numbered[Wishes] = Numbered()
         self._kinds: Numbered[tuple[int, ...]] = Numbered()
         self._demand = Table(len(resources))
         self._held = Table(len(resources) + 1)  # the last column counts VMs
-        self._weights = dict(weights)
+        self._weights = {**self._hierarchy.weights, **weights}
         self._weight = np.zeros(0)
 
     @property
@@ -108,10 +116,36 @@ class Book:
         return numbers[inverse.ravel()]
 
     def tenants_of(self, names: Iterable[str]) -> IntArray:
-        """Return the number of each tenant."""
+        """Return the number of each tenant.
+
+        Raises
+        ------
+        InputError
+            For one that is a group of others: only tenants ask.
+        """
+        before = len(self.tenants)
         numbers = self.tenants.numbers(names)
         self._held.grow(len(self.tenants))
+        for name in self.tenants.values[before:]:
+            if name in self._hierarchy.groups:
+                raise InputError(f"tenant {name!r}", "asks for VMs, but is the parent of others")
         return numbers
+
+    def tree(self, tenants: IntArray) -> TenantTree | None:
+        """Return the tree over some tenants; None where no group is above any of them."""
+        if not self._hierarchy.groups:
+            return None
+        return self._hierarchy.tree(self._names(tenants), self.weight[tenants])
+
+    def allowances(self, tenants: IntArray) -> tuple[Allowance, ...]:
+        """Return what quotas leave to some tenants."""
+        if not self._hierarchy.quotas:
+            return ()
+        held, vms = self.held[tenants], self.vms[tenants]
+        return self._hierarchy.allowances(self._names(tenants), self.resources, held, vms)
+
+    def _names(self, tenants: IntArray) -> list[str]:
+        return [self.tenants.values[tenant] for tenant in tenants.tolist()]
 
     def hold(self, tenants: IntArray, kinds: IntArray, counts: IntArray) -> None:
         """Add VMs to what tenants hold; counts below zero take away."""

@@ -21,12 +21,15 @@ from placement import (
     IntArray,
     Policy,
     Snapshot,
+    TenantTree,
     check_allocation,
     decide,
     fallback_parameters,
     policy_by_name,
 )
 from placement.patience import Patience, waiting_levels
+from placement.zone_policies import NamedPolicy, policy_in_zones, zones_of
+from registry import zone_of
 from simulation.book import Book
 from simulation.chunks import Chunk
 from simulation.cluster import Cluster, HostEvent
@@ -44,6 +47,8 @@ class Choice:
     policy: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     budget_units: int | None = 2_000_000
+    #: who decides on hosts of which zone, with the same parameters; elsewhere ``policy`` does
+    zone_policies: Mapping[str, str] = field(default_factory=dict)
     slot_length_s: float = 60.0
     seed: int = 0
     wait_at_most_s: float = math.inf  #: what waits longer is given up by its tenant
@@ -105,7 +110,7 @@ class Engine:
         self._requests = 0
         self._stood = 0
         self._last_idle: tuple[Snapshot, IntArray] | None = None  # of a round that placed nothing
-        self._policy: Policy | None = None
+        self._policy: Policy | None = None  # for the hosts that are there
         self._patience = Patience.of(choice.parameters).patience
 
     def __getstate__(self) -> dict[str, Any]:
@@ -172,7 +177,9 @@ class Engine:
             age=waiting.age.copy(),
             weight=book.weight[tenants],
             held=book.held[tenants],
+            tree=book.tree(tenants),
             constraints=open_.constraints,
+            allowances=book.allowances(tenants),
         ), tenants
 
     def _release(self, vms: Vms) -> None:
@@ -189,6 +196,7 @@ class Engine:
         lost: list[Vms] = []
         while self._events and self._events[0].at_s <= start_s:
             event = self._events.pop(0)
+            self._policy = None  # zones may have other hosts now
             host = self.cluster.index[event.host]
             if not self.cluster.befalls(event.what, host):
                 continue
@@ -300,7 +308,7 @@ class Engine:
         choice = self.choice
         seed = int(start_s) + choice.seed * _SEED_STEP
         if self._policy is None:
-            self._policy = policy_by_name(choice.policy, choice.parameters)
+            self._policy = self._its_policy()
         reason = None
         told = fallback_parameters(choice.parameters)
         for attempt in (self._policy, None):
@@ -314,6 +322,19 @@ class Engine:
                 continue
             return allocation, reason
         return None, reason
+
+    def _its_policy(self) -> Policy:
+        """Return the policy that decides on the hosts that are there now."""
+        choice = self.choice
+        if not choice.zone_policies:
+            return policy_by_name(choice.policy, choice.parameters)
+        named = {
+            zone: NamedPolicy(policy=name, parameters=choice.parameters)
+            for zone, name in choice.zone_policies.items()
+        }
+        otherwise = NamedPolicy(policy=choice.policy, parameters=choice.parameters)
+        zones = [zone_of(host.labels) for host in self.cluster.hosts]
+        return policy_in_zones(zones_of(zones, named, otherwise))
 
     def _commit(
         self,
@@ -375,5 +396,14 @@ def same_to_policies(before: Snapshot, now: Snapshot, patience: int) -> bool:
     return (
         all(np.array_equal(getattr(before, name), getattr(now, name)) for name in arrays)
         and before.constraints == now.constraints
+        and before.allowances == now.allowances
+        and _same_trees(before.tree, now.tree)
         and np.array_equal(waiting_levels(before.age, patience), waiting_levels(now.age, patience))
     )
+
+
+def _same_trees(before: TenantTree | None, now: TenantTree | None) -> bool:
+    if before is None or now is None:
+        return before is now
+    nodes = before.parent == now.parent and before.leaf == now.leaf
+    return nodes and np.array_equal(before.weight, now.weight)

@@ -80,10 +80,14 @@ def _runs(
     length_s = base.slot_length_s
     if _SLOT in told:
         length_s = slot_length(told[_SLOT], "--sweep slot")
-    try:
-        policy_by_name(policy, parameters)
-    except PlacementError as error:
-        raise InputError(f"--policy {policy}", str(error)) from error
+    for option, name in (
+        (f"--policy {policy}", policy),
+        *((f"--zone-policy {zone}={name}", name) for zone, name in base.zone_policies.items()),
+    ):
+        try:
+            policy_by_name(name, parameters)
+        except PlacementError as error:
+            raise InputError(option, str(error)) from error
     return [
         replace(
             base,
@@ -95,6 +99,14 @@ def _runs(
         )
         for seed in range(seeds)
     ]
+
+
+def zone_policies(words: Sequence[str]) -> Mapping[str, str]:
+    """Return who decides in which zone, from words ``ZONE=POLICY``."""
+    told = [_assignment(word, "--zone-policy") for word in words]
+    if len({zone for zone, _ in told}) < len(told):
+        raise InputError("--zone-policy", "a zone is named twice")
+    return dict(told)
 
 
 def slot_length(text: str, where: str) -> float:

@@ -49,6 +49,21 @@ def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
         yield from _csv_rows(path, columns)
 
 
+def table_of(path: str, needs: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+    """Return the rows of a small CSV file that has these columns, with their lines.
+
+    A cell that a row lacks is empty.
+    """
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, restval="")
+            if missing := [name for name in needs if name not in (reader.fieldnames or ())]:
+                raise InputError(path, f"expected a column {missing[0]}")
+            return [(reader.line_num, row) for row in reader]
+    except OSError as error:
+        raise InputError(path, error.strerror or str(error)) from error
+
+
 def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
     size = max(path.stat().st_size, 1)
     with path.open("rb") as raw:

@@ -97,10 +97,11 @@ def simulate(
 def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _State:
     engine = Engine(
         inputs.inventory.cluster(inputs.resources),
-        Book(inputs.resources, inputs.weights),
+        Book(inputs.resources, inputs.weights, inputs.hierarchy),
         Choice(
             policy=spec.policy,
             parameters=spec.parameters,
+            zone_policies=spec.zone_policies,
             budget_units=spec.budget_units,
             slot_length_s=spec.slot_length_s,
             seed=spec.seed,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import zlib
@@ -11,12 +10,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from registry import VMS, zone_of
 from simulation.chunks import Trace
 from simulation.errors import InputError
 from simulation.faults import Faults
 from simulation.formats import format_of, resources_in, source_of
+from simulation.hierarchy import Hierarchy, read_hierarchy
 from simulation.inventory import Inventory, read_inventory
 from simulation.native import Keep, NativeTrace, in_order
+from simulation.rows import table_of
 from simulation.workload import PREFIX, workload_of
 
 _PARTS = 10_000  #: tenants are sampled in so many parts
@@ -43,6 +45,9 @@ class RunSpec:
     add_hosts: tuple[str, ...] = ()  #: more of them, in the same forms
     without_hosts: tuple[str, ...] = ()  #: names, or patterns of names, of those left out
     weights: str | None = None  #: a CSV file of tenants and their weights
+    tree: str | None = None  #: a CSV file of groups and tenants, and their parents
+    quotas: str | None = None  #: a CSV file of what tenants and groups may hold at most
+    zone_policies: Mapping[str, str] = field(default_factory=dict)  #: who decides in which zone
     policy: str = "fuga"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
@@ -61,8 +66,8 @@ class RunSpec:
     def digest(self) -> str:
         """Tell whether another run was asked for the same; files by name, size and time."""
         told = self.document()
-        files = (self.trace.path, self.trace.types, self.hosts, *self.add_hosts, self.weights)
-        for path in files:
+        files = (self.trace.path, self.trace.types, self.hosts, *self.add_hosts)
+        for path in (*files, self.weights, self.tree, self.quotas):
             if path is not None and Path(path).is_file():
                 stat = Path(path).stat()
                 told[f"file {path}"] = [stat.st_size, stat.st_mtime_ns]
@@ -78,6 +83,7 @@ class Inputs:
     inventory: Inventory
     resources: tuple[str, ...]
     weights: Mapping[str, float]
+    hierarchy: Hierarchy
     faults: Faults
 
 
@@ -96,13 +102,16 @@ def open_inputs(spec: RunSpec) -> Inputs:
     for number, more in enumerate(spec.add_hosts, 1):
         prefix = "added" if number == 1 else f"added{number}"
         inventory = inventory.joined(read_inventory(more).named(prefix))
+    _check_zones(spec, inventory)
     weights = read_weights(spec.weights)
+    hierarchy = read_hierarchy(spec.tree, spec.quotas)
     faults = Faults(spec.trace.path)
     if spec.trace.path.startswith(PREFIX):
         resources = in_order({"vcpus", "memory_mib", *inventory.resources})
         _check_offered(("vcpus", "memory_mib"), inventory, spec)
         made = workload_of(spec.trace.path, resources, spec.seed)
-        return Inputs(made, inventory, resources, weights, faults)
+        _check_quotas(hierarchy, resources, spec)
+        return Inputs(made, inventory, resources, weights, hierarchy, faults)
     path = Path(spec.trace.path)
     its = format_of(path, spec.trace.format)
     types = read_types(spec.trace.types)
@@ -121,7 +130,8 @@ def open_inputs(spec: RunSpec) -> Inputs:
         keep=_sampled(spec.trace.sample, spec.seed),
         fold=spec.trace.tenants,
     )
-    return Inputs(trace, inventory, resources, weights, faults)
+    _check_quotas(hierarchy, resources, spec)
+    return Inputs(trace, inventory, resources, weights, hierarchy, faults)
 
 
 def _check_offered(asked: Sequence[str], inventory: Inventory, spec: RunSpec) -> None:
@@ -131,6 +141,22 @@ def _check_offered(asked: Sequence[str], inventory: Inventory, spec: RunSpec) ->
             spec.hosts,
             f"no host has {', '.join(missing)}, which requests of {spec.trace.path} ask for",
         )
+
+
+def _check_zones(spec: RunSpec, inventory: Inventory) -> None:
+    known = {zone_of(host.labels) for host in inventory.hosts}
+    for zone, policy in spec.zone_policies.items():
+        if zone not in known:
+            raise InputError(f"--zone-policy {zone}={policy}", f"no host is labelled zone={zone}")
+
+
+def _check_quotas(hierarchy: Hierarchy, resources: Sequence[str], spec: RunSpec) -> None:
+    for quota in hierarchy.quotas:
+        if quota.resource != VMS and quota.resource not in resources:
+            known = ", ".join((VMS, *resources))
+            raise InputError(
+                str(spec.quotas), f"resource {quota.resource!r} of {quota.owner!r}: one of {known}"
+            )
 
 
 def _sampled(part: float, seed: int) -> Keep | None:
@@ -145,7 +171,7 @@ def read_types(path: str | None) -> Mapping[str, Mapping[str, int]]:
     if path is None:
         return {}
     types: dict[str, Mapping[str, int]] = {}
-    for line, row in _csv(path, "name"):
+    for line, row in table_of(path, ("name",)):
         try:
             types[row["name"]] = {
                 name: int(amount) for name, amount in row.items() if name != "name" and amount
@@ -160,7 +186,7 @@ def read_weights(path: str | None) -> Mapping[str, float]:
     if path is None:
         return {}
     weights = {}
-    for line, row in _csv(path, "tenant"):
+    for line, row in table_of(path, ("tenant",)):
         try:
             weights[row["tenant"]] = float(row["weight"])
         except (KeyError, TypeError, ValueError):
@@ -168,14 +194,3 @@ def read_weights(path: str | None) -> Mapping[str, float]:
         if not 0 < weights[row["tenant"]] < 1e9:
             raise InputError(f"{path}:{line}", "weight: expected a number above 0")
     return weights
-
-
-def _csv(path: str, first: str) -> list[tuple[int, dict[str, str]]]:
-    try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            if first not in (reader.fieldnames or ()):
-                raise InputError(path, f"expected a column {first}")
-            return [(reader.line_num, row) for row in reader]
-    except OSError as error:
-        raise InputError(path, error.strerror or str(error)) from error

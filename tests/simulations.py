@@ -11,6 +11,7 @@ from simulation.book import Book
 from simulation.chunks import Chunk
 from simulation.cluster import Cluster, HostEvent, SimHost
 from simulation.engine import Choice, Engine
+from simulation.hierarchy import Hierarchy
 from simulation.wishes import Wishes
 
 RESOURCES = ("vcpus", "memory_mib")
@@ -22,6 +23,7 @@ def an_engine(
     capacity: Sequence[Sequence[int]] = ((4, 4096), (4, 4096)),
     events: Sequence[HostEvent] = (),
     absent: frozenset[str] = frozenset(),
+    hierarchy: Hierarchy | None = None,
     **choice: Any,
 ) -> Engine:
     """Two hosts of four cores and 4 GiB, slots of a minute."""
@@ -29,7 +31,7 @@ def an_engine(
         hosts = [SimHost(name=f"h{number}") for number in range(len(capacity))]
     cluster = Cluster(hosts, np.array(capacity, dtype=np.int64), absent)
     told = {"policy": "first_fit", "slot_length_s": 60.0} | choice
-    return Engine(cluster, Book(RESOURCES, {}), Choice(**told), events)
+    return Engine(cluster, Book(RESOURCES, {}, hierarchy), Choice(**told), events)
 
 
 def a_chunk(*rows: dict[str, Any]) -> Chunk:

@@ -70,6 +70,17 @@ WeightsOption = Annotated[
     str | None,
     typer.Option(help="CSV of tenant and weight; else 1.", rich_help_panel=_WHAT),
 ]
+TreeOption = Annotated[
+    str | None,
+    typer.Option(help="CSV of name, parent and weight: groups of tenants.", rich_help_panel=_WHAT),
+]
+QuotasOption = Annotated[
+    str | None,
+    typer.Option(
+        help="CSV of owner, resource and limit: the most that tenants and groups may hold.",
+        rich_help_panel=_WHAT,
+    ),
+]
 TenantsOption = Annotated[
     int,
     typer.Option(help="Fold tenants into so many; 0: as they are.", min=0, rich_help_panel=_WHAT),
@@ -130,6 +141,15 @@ DrainOption = Annotated[
 PolicyOption = Annotated[
     str,
     typer.Option("--policy", metavar="NAME,...", help="Who decides.", rich_help_panel=_HOW),
+]
+ZonePolicyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--zone-policy",
+        metavar="ZONE=POLICY",
+        help="Who decides on hosts labelled zone=ZONE; elsewhere --policy does.",
+        rich_help_panel=_HOW,
+    ),
 ]
 SlotOption = Annotated[
     float,
@@ -200,6 +220,8 @@ def simulate_command(
     trace_format: FormatOption = None,
     types: TypesOption = None,
     weights: WeightsOption = None,
+    tree: TreeOption = None,
+    quotas: QuotasOption = None,
     tenants: TenantsOption = 0,
     sample: SampleOption = 1.0,
     until: UntilOption = None,
@@ -210,6 +232,7 @@ def simulate_command(
     anonymous: AnonymousOption = False,
     config: ConfigOption = None,
     policy: PolicyOption = "fuga,best_fit_drfh,first_fit",
+    zone_policy: ZonePolicyOption = None,
     slot: SlotOption = 60.0,
     seeds: SeedsOption = 1,
     parameter: ParameterOption = None,
@@ -243,6 +266,9 @@ def simulate_command(
         trace_format=trace_format,
         types=types,
         weights=weights,
+        tree=tree,
+        quotas=quotas,
+        zone_policies=tuple(zone_policy or ()),
         tenants=tenants,
         sample=sample,
         drain=drain,

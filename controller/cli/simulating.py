@@ -24,6 +24,7 @@ from simulation import (
     on_interrupt,
     plan,
     write_summary,
+    zone_policies,
 )
 from simulation.report import write_report
 from simulation.specs import open_inputs
@@ -41,6 +42,9 @@ class Asked:
     trace_format: str | None
     types: str | None
     weights: str | None
+    tree: str | None
+    quotas: str | None
+    zone_policies: Sequence[str]
     tenants: int
     sample: float
     until_s: float | None = None
@@ -70,6 +74,9 @@ class Asked:
             add_hosts=tuple(self.add_hosts),
             without_hosts=tuple(self.without_hosts),
             weights=self.weights,
+            tree=self.tree,
+            quotas=self.quotas,
+            zone_policies=zone_policies(self.zone_policies),
             slot_length_s=self.slot_length_s,
             budget_units=self.budget_units,
             wait_at_most_s=self.give_up_s,

@@ -10,7 +10,7 @@ from controller.explain import explain_request, explain_vm
 from controller.policy_process import PolicyProcess
 from controller.replay import replay_round
 from controller.rounds import PolicyChoice, Slot, run_round
-from controller.zones import NamedPolicy
+from placement.zone_policies import NamedPolicy
 from registry import CONTROL_LEASE, Registry
 from tests.register import (
     ACTOR,

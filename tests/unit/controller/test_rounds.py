@@ -13,7 +13,7 @@ from controller.policy_child import answer
 from controller.policy_process import Decision, Failure, Ideal
 from controller.round_inputs import decode_inputs
 from controller.rounds import PolicyChoice, Slot, run_round
-from controller.zones import NamedPolicy
+from placement.zone_policies import NamedPolicy
 from registry import (
     ClusterView,
     CommittedRound,

@@ -12,11 +12,15 @@ import pytest
 from controller.policy_child import decide
 from controller.round_inputs import RoundInputs, allocation_document, allocation_of
 from controller.snapshots import to_snapshot
-from placement import Snapshot
+from placement import Reason, Snapshot, TenantTree
+from placement.zone_policies import NamedPolicy, zones_of
 from registry import (
+    VMS,
     ClusterView,
+    GroupView,
     HostView,
     MembershipRule,
+    QuotaView,
     RequestView,
     Rules,
     SpreadView,
@@ -26,6 +30,7 @@ from registry import (
 )
 from simulation.cluster import SimHost
 from simulation.engine import Engine, same_to_policies
+from simulation.hierarchy import Hierarchy, Quota
 from simulation.wishes import Wishes, may_use
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
@@ -42,8 +47,11 @@ def an_id(kind: int, number: int) -> UUID:
     return UUID(int=(kind << 64) + number)
 
 
-def the_view(engine: Engine) -> ClusterView:
+def the_view(engine: Engine, hierarchy: Hierarchy | None = None) -> ClusterView:
     """What the register center would read of the cluster as it is simulated."""
+    hierarchy = hierarchy or Hierarchy()
+    group_ids = {name: an_id(5, number) for number, name in enumerate(hierarchy.groups)}
+    parent = {name: group_ids[group] for name, group in hierarchy.parents.items()}
     cluster, book, waiting = engine.cluster, engine.book, engine.waiting
     _, tenants = engine.snapshot()
     wishes = [book.wishes.values[wish] for wish in waiting.wish.tolist()]
@@ -121,12 +129,37 @@ def the_view(engine: Engine) -> ClusterView:
                 name=book.tenants.values[tenant],
                 weight=float(book.weight[tenant]),
                 held=tuple(book.held[tenant].tolist()),
+                parent_id=parent.get(book.tenants.values[tenant]),
+                vms=int(book.vms[tenant]),
             )
             for tenant in tenants.tolist()
+        ),
+        groups=tuple(
+            GroupView(
+                id=group,
+                name=name,
+                weight=hierarchy.weights.get(name, 1.0),
+                parent_id=parent.get(name),
+            )
+            for name, group in group_ids.items()
+        ),
+        quotas=tuple(
+            QuotaView(
+                owner_id=group_ids.get(quota.owner) or _tenant_id(engine, quota.owner),
+                owner=quota.owner,
+                resource=quota.resource,
+                limit=quota.limit,
+            )
+            for quota in hierarchy.quotas
         ),
         requests=tuple(requests),
         vm_groups=tuple(groups.values()),
     )
+
+
+def _tenant_id(engine: Engine, name: str) -> UUID:
+    names = engine.book.tenants.values
+    return an_id(2, names.index(name) if name in names else 99)
 
 
 def assert_same(one: Snapshot, other: Snapshot) -> None:
@@ -135,6 +168,9 @@ def assert_same(one: Snapshot, other: Snapshot) -> None:
         if isinstance(a, np.ndarray):
             np.testing.assert_array_equal(a, b, err_msg=field.name)
             assert a.dtype == b.dtype, field.name
+        elif isinstance(a, TenantTree):
+            assert (a.parent, a.leaf) == (b.parent, b.leaf)
+            assert a.weight.tolist() == b.weight.tolist()
         else:
             assert a == b, field.name
 
@@ -153,7 +189,7 @@ def test_a_slot_equals_a_round_on_the_same_state(policy: str) -> None:
     for slot, chunk in enumerate(random_chunks(11, 12, 60.0)):
         wishes = tuple(rules[(slot + row) % len(rules)] for row in range(len(chunk)))
         ruled = dataclasses.replace(chunk, wishes=wishes)
-        before = _before_round(engine, slot, [ruled] if len(ruled) else [])
+        before = _before_round(engine, slot, [ruled] if len(ruled) else [], None)
         if before is None:
             continue
         view, passed = before
@@ -177,13 +213,64 @@ def test_a_slot_equals_a_round_on_the_same_state(policy: str) -> None:
     assert compared > 5
 
 
-def _before_round(engine: Engine, slot: int, chunks: list) -> tuple | None:  # type: ignore[type-arg]
+TREE = Hierarchy(
+    groups=("staff", "left", "right", "nobody"),
+    parents={"left": "staff", "right": "staff", "t0": "left", "t1": "left", "t2": "right"},
+    weights={"left": 3.0, "t1": 0.5, "nobody": 2.0},
+    quotas=(
+        Quota(owner="staff", resource="vcpus", limit=14),
+        Quota(owner="t1", resource=VMS, limit=2),
+        Quota(owner="t3", resource="memory_mib", limit=6144),
+        Quota(owner="nobody", resource=VMS, limit=1),
+    ),
+)
+
+
+@pytest.mark.parametrize("zones", [{}, {"b": "first_fit"}], ids=["one policy", "a zone's own"])
+def test_a_slot_with_groups_and_quotas_equals_a_round_on_the_same_state(zones) -> None:
+    engine = an_engine(HOSTS, capacity=CAPACITY, policy="fuga", hierarchy=TREE, zone_policies=zones)
+    fuga = NamedPolicy(policy="fuga", parameters={})
+    named = {zone: NamedPolicy(policy=name, parameters={}) for zone, name in zones.items()}
+    compared, reasons = 0, set()
+    for slot, chunk in enumerate(random_chunks(5, 14, 60.0)):
+        before = _before_round(engine, slot, [chunk] if len(chunk) else [], TREE)
+        if before is None or before[1].round is None:
+            continue
+        view, passed = before
+        snapshot, names = to_snapshot(view)
+        inputs = RoundInputs(
+            snapshot=snapshot,
+            names=names,
+            policy="fuga",
+            parameters={},
+            seed=int(slot * 60.0),
+            budget_units=2_000_000,
+            zones=zones_of([zone_of(host.labels) for host in view.hosts], named, fuga),
+        )
+        document = decide(inputs.encode()).document
+
+        assert_same(passed.round.snapshot, snapshot)
+        assert snapshot.tree is not None
+        assert snapshot.allowances
+        assert allocation_document(passed.round.allocation) == document
+        reasons |= {left.reason for left in passed.round.allocation.left_out}
+        compared += 1
+    assert compared > 5
+    assert Reason.QUOTA in reasons
+
+
+def _before_round(
+    engine: Engine,
+    slot: int,
+    chunks: list,  # type: ignore[type-arg]
+    hierarchy: Hierarchy | None,
+) -> tuple | None:  # type: ignore[type-arg]
     """Pass to a slot; return the view that its round had, and what it decided."""
     seen: list[ClusterView] = []
     decide_ = engine._decide
 
     def spy(snapshot: Snapshot, start_s: float) -> object:
-        seen.append(the_view(engine))
+        seen.append(the_view(engine, hierarchy))
         return decide_(snapshot, start_s)
 
     engine._decide = spy  # type: ignore[method-assign, assignment]

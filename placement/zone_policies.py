@@ -1,20 +1,21 @@
-"""Which hosts form which zone, and who decides there."""
+"""Which hosts form which zone, and whose policy decides there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from placement import Policy, WithinAllowances, policy_by_name
+from placement.catalog import policy_by_name
 from placement.constrained import Constrained
+from placement.model import Policy
+from placement.within_allowances import WithinAllowances
 from placement.zones import InZones, Zone
-from registry import HostView, zone_of
 
 #: Hosts without a zone, or whose zone names no policy: the round's own policy decides there.
-ELSEWHERE = ""
+ELSEWHERE: Final = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,18 +37,20 @@ class ZoneInputs:
 
 
 def zones_of(
-    hosts: Sequence[HostView], policies: Mapping[str, NamedPolicy], otherwise: NamedPolicy
+    zone_of_host: Sequence[str | None],
+    policies: Mapping[str, NamedPolicy],
+    otherwise: NamedPolicy,
 ) -> tuple[ZoneInputs, ...]:
     """Return the zones of a round in order of name; none where no zone has its own policy.
 
-    A host's zone is its label ``zone=NAME``; of several the first counts.
+    ``zone_of_host`` has the zone of each host on the axis H, None for none.
     """
     if not policies:
         return ()
     members: dict[str, list[int]] = {}
-    for index, host in enumerate(hosts):
-        zone = zone_of(host.labels) or ELSEWHERE
-        members.setdefault(zone if zone in policies else ELSEWHERE, []).append(index)
+    for index, zone in enumerate(zone_of_host):
+        name = zone if zone is not None and zone in policies else ELSEWHERE
+        members.setdefault(name, []).append(index)
     return tuple(
         ZoneInputs(
             name=name,

@@ -1,0 +1,139 @@
+"""Groups of tenants, quotas and policies of zones: files, and what a simulation makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulation import RunSpec, TraceSpec, simulate
+from simulation.cluster import Happening, HostEvent, SimHost
+from simulation.errors import InputError
+from simulation.hierarchy import Quota, read_hierarchy
+from simulation.plan import plan, zone_policies
+from simulation.specs import open_inputs
+from tests.simulations import a_chunk, an_engine
+
+TREE = """name,parent,weight
+staff,,2
+left,staff,
+ann,left,0.5
+bob,left,
+cid,,3
+"""
+
+
+def write(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_who_is_the_parent_of_others_is_a_group(tmp_path: Path) -> None:
+    quotas = write(tmp_path, "quotas.csv", "owner,resource,limit\nstaff,vms,10\nann,vcpus,4\n")
+
+    found = read_hierarchy(write(tmp_path, "tree.csv", TREE), quotas)
+
+    assert found.groups == ("staff", "left")
+    assert list(found.above("bob")) == ["left", "staff"]
+    assert list(found.above("cid")) == []
+    assert found.weights["ann"] == 0.5
+    assert found.quotas[0] == Quota(owner="staff", resource="vms", limit=10)
+
+
+@pytest.mark.parametrize(
+    ("tree", "told"),
+    [
+        ("name,parent\na,b\n", "2: parent: nobody is called 'b'"),
+        ("name,parent\na,\na,\n", "3: name: 'a' stands twice"),
+        ("name,parent\na,b\nb,c\nc,b\n", "is in a circle"),
+        ("name,parent,weight\na,,0\n", "2: weight: found '0'"),
+        ("tenant,parent\na,\n", "expected a column name"),
+    ],
+)
+def test_a_bad_tree_is_refused_with_its_line(tmp_path: Path, tree: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        read_hierarchy(write(tmp_path, "tree.csv", tree), None)
+
+
+@pytest.mark.parametrize(
+    ("quotas", "told"),
+    [
+        ("owner,resource,limit\na,vms,-1\n", "2: limit: found '-1'"),
+        ("owner,resource,limit\na,vms,1\na,vms,2\n", "3: a quota of 'a' on vms"),
+        ("owner,limit\na,1\n", "expected a column resource"),
+    ],
+)
+def test_bad_quotas_are_refused_with_their_line(tmp_path: Path, quotas: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        read_hierarchy(None, write(tmp_path, "quotas.csv", quotas))
+
+
+def a_spec(folder: Path, rows: str, **more: object) -> RunSpec:
+    trace = write(
+        folder, "trace.csv", f"arrival_s,lifetime_s,tenant,vcpus,memory_mib,count\n{rows}"
+    )
+    told = {"name": "x", "trace": TraceSpec(path=trace), "hosts": "2:8c:16g", "policy": "first_fit"}
+    return RunSpec(**(told | more))  # type: ignore[arg-type]
+
+
+def test_what_is_beyond_a_quota_is_left_out_and_says_so(tmp_path: Path) -> None:
+    quotas = write(tmp_path, "quotas.csv", "owner,resource,limit\nleft,vcpus,3\n")
+    tree = write(tmp_path, "tree.csv", TREE)
+    rows = "0,600,ann,1,1024,2\n0,600,bob,1,1024,2\n0,600,cid,1,1024,4\n"
+
+    found = simulate(a_spec(tmp_path, rows, tree=tree, quotas=quotas), tmp_path / "out")
+
+    assert found["vms"]["placed"] == 7
+    assert found["left_out"] == {"quota": 1}
+
+
+def test_quotas_on_what_nobody_has_are_refused(tmp_path: Path) -> None:
+    quotas = write(tmp_path, "quotas.csv", "owner,resource,limit\nann,gpu,3\n")
+
+    with pytest.raises(InputError, match="resource 'gpu' of 'ann': one of vms, vcpus, memory_mib"):
+        open_inputs(a_spec(tmp_path, "0,600,ann,1,1024,2\n", quotas=quotas))
+
+
+def test_a_group_that_asks_is_refused(tmp_path: Path) -> None:
+    spec = a_spec(tmp_path, "0,600,left,1,1024,2\n", tree=write(tmp_path, "tree.csv", TREE))
+
+    with pytest.raises(InputError, match="'left': asks for VMs, but is the parent of others"):
+        simulate(spec, tmp_path / "out")
+
+
+def test_each_zone_decides_by_its_own_policy_and_anew_when_hosts_come() -> None:
+    hosts = [
+        SimHost(name="h0", labels=("zone=a",)),
+        SimHost(name="h1", labels=("zone=a",)),
+        SimHost(name="h2", labels=("zone=b",)),
+    ]
+    zones = {"a": "slots", "b": "best_fit_drfh"}
+    engine = an_engine(
+        hosts,
+        capacity=[(4, 4096)] * 3,
+        zone_policies=zones,
+        absent=frozenset({"h1"}),
+        events=[HostEvent(at_s=60.0, host="h1", what=Happening.JOIN)],
+    )
+
+    first = engine.pass_to(0, [a_chunk({"count": 12})])
+    second = engine.pass_to(1, [])
+
+    assert first.round is not None
+    assert second.round is not None
+    assert set(first.round.allocation.details["zones"]) == {"a", "b"}
+    assert sorted(first.round.placed.host.tolist()) == [0, 2]
+    assert second.round.placed.host.tolist() == [1]
+
+
+def test_policies_of_zones_are_checked_before_anything_runs(tmp_path: Path) -> None:
+    assert zone_policies(["a=fuga", "b=slots"]) == {"a": "fuga", "b": "slots"}
+    with pytest.raises(InputError, match="a zone is named twice"):
+        zone_policies(["a=fuga", "a=slots"])
+    unknown = a_spec(tmp_path, "0,600,ann,1,1024,2\n", zone_policies={"a": "nothing"})
+    with pytest.raises(InputError, match="--zone-policy a=nothing"):
+        plan(unknown, policies=["fuga"], seeds=1)
+    nowhere = a_spec(tmp_path, "0,600,ann,1,1024,2\n", zone_policies={"a": "fuga"})
+    with pytest.raises(InputError, match="no host is labelled zone=a"):
+        open_inputs(nowhere)
