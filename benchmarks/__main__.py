@@ -17,6 +17,7 @@ monitor      how late hosts are looked at beside one that is frozen, and for wha
 guests       real guests through fuga's workers, beside a bare script of two processes
 whole        rounds from read to record on PostgreSQL, beside one VM at a time
 simulate     events per second of the simulator, beside a plain event loop
+memory       the peak of the simulator's memory as its trace grows
 properties   which properties of fairness hold, by search for counter-examples
 
 All of them take a few minutes on two idle cores; ``--full`` measures the larger
@@ -58,6 +59,11 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
         "simulate",
         ["--requests", "2000"],
         ["--requests", "20000", "--hosts", "google:1000"],
+    ),
+    "memory": (
+        "memory",
+        ["--requests", "2000,20000", "--policies", "best_fit_drfh"],
+        ["--requests", "10000,100000,1000000"],
     ),
     "properties": ("properties.__main__", ["--cases", "6"], []),
 }

@@ -16,21 +16,24 @@ def write_tables(
     folder: Path, recorder: Recorder, engine: Engine, hosts: Sequence[str], *, as_csv: bool
 ) -> None:
     """Write slots, shares, placements, hosts and tenants of a simulation."""
-    names = np.array(engine.book.tenants.values or [""], dtype=object)
-    host_names = np.array(hosts, dtype=object)
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+    names = pa.array(engine.book.tenants.values or [""])
+    host_names = pa.array(hosts)
     slots = recorder.slots
     placements, shares, pictures = recorder.placements, recorder.shares, recorder.pictures
+    # Names are put in by Arrow: as objects of Python they would outweigh all else.
     tables: dict[str, Mapping[str, Any]] = {
         "slots": {name: slots.column(name) for name in slots.names},
         "shares": {
             "slot": _whole(shares.column("slot")),
-            "tenant": names[_whole(shares.column("tenant"))],
+            "tenant": names.take(pa.array(_whole(shares.column("tenant")))),
             "dominant_share": shares.column("share"),
         },
         "placements": {
             "request": _whole(placements.column("request")),
-            "tenant": names[_whole(placements.column("tenant"))],
-            "host": host_names[_whole(placements.column("host"))],
+            "tenant": names.take(pa.array(_whole(placements.column("tenant")))),
+            "host": host_names.take(pa.array(_whole(placements.column("host")))),
             "count": _whole(placements.column("count")),
             "arrival_s": placements.column("arrival_s"),
             "start_s": placements.column("start_s"),
@@ -38,7 +41,7 @@ def write_tables(
         },
         "hosts": {
             "slot": _whole(pictures.column("slot")),
-            "host": host_names[_whole(pictures.column("host"))],
+            "host": host_names.take(pa.array(_whole(pictures.column("host")))),
             "used_part": pictures.column("part"),
         },
         "tenants": {

@@ -41,14 +41,18 @@ class RunData:
         """A row for each slot."""
         return self.table("slots")
 
-    def table(self, name: str) -> Mapping[str, npt.NDArray[Any]]:
-        """Return a table of the run by columns."""
+    def table(self, name: str, *columns: str) -> Mapping[str, npt.NDArray[Any]]:
+        """Return a table of the run by columns, or only some of them."""
         import pyarrow.csv as pa_csv  # noqa: PLC0415 - slow to import
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         parquet = self.folder / f"{name}.parquet"
         csv = self.folder / f"{name}.csv"
-        table = pq.read_table(parquet) if parquet.exists() else pa_csv.read_csv(csv)
+        if parquet.exists():
+            table = pq.read_table(parquet, columns=list(columns) or None)
+        else:
+            told = pa_csv.ConvertOptions(include_columns=list(columns) or None)
+            table = pa_csv.read_csv(csv, convert_options=told)
         return {
             column: table[column].to_numpy(zero_copy_only=False) for column in table.column_names
         }

@@ -107,7 +107,7 @@ def _waits(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     figure, (axis,) = new_figure()
     longest = 0.0
     for run in runs:
-        placements = run.table("placements")
+        placements = run.table("placements", "arrival_s", "start_s", "count")
         waits = placements["start_s"] - placements["arrival_s"]
         if len(waits):
             values, parts = reached(waits, placements["count"])
@@ -134,7 +134,7 @@ def _completions(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     figure, (axis,) = new_figure()
     drawn = False
     for run in runs:
-        placements = run.table("placements")
+        placements = run.table("placements", "arrival_s", "end_s", "count")
         done = placements["end_s"] <= run.summary["to_s"]
         if done.any():
             took = placements["end_s"][done] - placements["arrival_s"][done]
