@@ -1,17 +1,18 @@
 """Print how many requests for VMs two API processes accept in a second, and how long one waits.
 
-    python -m benchmarks.api [--seconds 5] [--before 0,5000] [--connections 8,32]
+    python -m benchmarks.api [--seconds 3] [--before 0,5000] [--connections 1,2,4,8,16,32]
 
 Two processes of `fuga api` on a PostgreSQL of their own (fsync on), and callers who share
 the same processors: each connection asks for a VM with an Idempotency-Key of its own, waits
 for the answer, and asks again. Beside it, in the same run and by the same callers, a bare
 endpoint of the same framework in two processes: it reads the same body by the same model
-and answers 201, and there is nobody to know, nothing to write and nothing to log. ``of
-bare`` is the ratio of requests a second. ``one row`` is that endpoint with one statement
-besides, which writes the body to a table of the same server and waits for its disk: less
-no accepted request can cost. Growth shows in the rows: more connections, and more
-requests in the register center before. ``ms of CPU`` is the processor time for one
-request, of the API's processes, of PostgreSQL's and of the callers.
+and answers 201, and there is nobody to know, nothing to write and nothing to log. ``one
+row`` is that endpoint with one statement besides, which writes the body to a table of the
+same server and waits for its disk: less no accepted request can cost that is committed by
+itself. ``of bare`` and ``of row`` are ratios of requests a second. Growth shows in the
+rows: more connections, and more requests in the register center before. ``ms of CPU`` is
+the processor time for one request, of the API's processes, of PostgreSQL's and of the
+callers.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    arguments.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    arguments.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     arguments.add_argument("--before", default="0,5000", help="requests that are there before")
-    arguments.add_argument("--connections", default="8,32", help="callers at a time")
+    arguments.add_argument("--connections", default="1,2,4,8,16,32", help="callers at a time")
     # Serve it at this port, with a row in this database for each call.
     arguments.add_argument("--bare", type=int, help=argparse.SUPPRESS)
     arguments.add_argument("--database", help=argparse.SUPPRESS)
@@ -97,30 +98,33 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     print(
         f"{'endpoint':<12}{'before':>9}{'callers':>9}{'per second':>12}{'of bare':>9}"
-        f"{'p50 ms':>9}{'p99 ms':>9}{'ms of CPU: API, database, callers':>36}"
+        f"{'of row':>9}{'p50 ms':>9}{'p99 ms':>9}{'ms of CPU: API, database, callers':>36}"
     )
     bare: dict[int, float] = {}
+    row: dict[int, float] = {}
     with tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder:
         with bare_served(Path(folder)) as served:
             for callers in connections:
                 seen = measured(served, callers, given.seconds)
                 bare[callers] = seen.per_s
-                show("bare", 0, callers, seen, None)
+                show("bare", 0, callers, seen)
         with one_row_served(Path(folder)) as served:
             for callers in connections:
                 seen = measured(served, callers, given.seconds)
-                show("one row", 0, callers, seen, seen.per_s / bare[callers])
+                row[callers] = seen.per_s
+                show("one row", 0, callers, seen, bare[callers])
         for before in (int(number) for number in given.before.split(",")):
             with fuga_served(Path(folder), before) as served:
                 for callers in connections:
                     seen = measured(served, callers, given.seconds)
-                    show("fuga api", before, callers, seen, seen.per_s / bare[callers])
+                    show("fuga api", before, callers, seen, bare[callers], row[callers])
 
 
-def show(name: str, before: int, callers: int, seen: Measured, of_bare: float | None) -> None:
-    ratio = "-" if of_bare is None else f"{of_bare:.2f}"
+def show(name: str, before: int, callers: int, seen: Measured, *others_per_s: float) -> None:
+    ratios = [f"{seen.per_s / other:.2f}" for other in others_per_s]
+    bare, row = (*ratios, "-", "-")[:2]
     print(
-        f"{name:<12}{before:>9,}{callers:>9}{seen.per_s:>12,.0f}{ratio:>9}"
+        f"{name:<12}{before:>9,}{callers:>9}{seen.per_s:>12,.0f}{bare:>9}{row:>9}"
         f"{seen.p50_ms:>9.1f}{seen.p99_ms:>9.1f}{'':>12}"
         + "".join(f"{each:>8.2f}" for each in seen.cpu_ms),
         flush=True,

@@ -1,7 +1,7 @@
 """The register center: the only SQL, the state machines, and plain values in and out."""
 
 from registry.audit import REFUSED
-from registry.audited import AuditedCall, audited
+from registry.audited import AuditedCall, audited, current_call
 from registry.center import Registry
 from registry.console_holds import ATTACH_CONSOLE, ConsoleClaim, ConsoleWork
 from registry.console_reads import READ_CONSOLE, ConsoleAnswer
@@ -73,6 +73,7 @@ from registry.lifecycle import (
     VmObservedEvent,
 )
 from registry.logs import configure_logging
+from registry.new_requests import Asking, check_asked
 from registry.pages import Page
 from registry.power import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from registry.preconditions import only_if
@@ -148,6 +149,7 @@ from registry.records import (
     VmType,
     Waiting,
 )
+from registry.requests_together import goes_together
 from registry.resources import VMS
 from registry.retention import Periods, Purged
 from registry.rules import ZONE_LABEL, allows, check_rules, zone_of
@@ -174,6 +176,7 @@ __all__ = [
     "AnotherMachineError",
     "Answer",
     "AnsweredBeforeError",
+    "Asking",
     "AssignmentEvent",
     "AssignmentState",
     "AuditEntry",
@@ -319,12 +322,15 @@ __all__ = [
     "allows",
     "audited",
     "celery_config",
+    "check_asked",
     "check_image_files",
     "check_image_url",
     "check_rules",
     "check_uri",
     "checkpoint",
     "configure_logging",
+    "current_call",
+    "goes_together",
     "only_if",
     "remove_files_of_removed",
     "remove_strays",

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
 
-from registry.bulk import among, chunks, each, insert_absent, update_rows
+from registry.bulk import among, chunks, insert_returning, update_rows
 from registry.locks import has_one_writer
 from registry.records import GuestNetwork, NetworkLimit, NetworkSource, RequestView, Waiting
 from registry.schema import (
@@ -33,7 +33,9 @@ NO_ADDRESS: Final = "no_address"
 NO_NETWORK: Final = "network_missing"
 
 
-def give_macs(connection: Connection, vm_ids: Sequence[UUID], network_id: UUID | None) -> None:
+def give_macs(
+    connection: Connection, vm_ids: Sequence[UUID], network_id: UUID | None = None
+) -> None:
     """Give new VMs their interfaces, each with a MAC address that no other VM ever had."""
     for some in chunks(vm_ids):
         missing = list(some)
@@ -42,8 +44,10 @@ def give_macs(connection: Connection, vm_ids: Sequence[UUID], network_id: UUID |
                 {"vm_id": vm_id, "mac": _random_mac(), "network_id": network_id}
                 for vm_id in missing
             ]
-            fresh = insert_absent(connection, interfaces, "mac").returning(interfaces.c.vm_id)
-            given = set(connection.scalars(fresh, each(rows)))
+            fresh = insert_returning(
+                connection, interfaces, rows, ["vm_id"], unless_there=True, unique=["mac"]
+            )
+            given = {row.vm_id for row in fresh}
             missing = [vm_id for vm_id in missing if vm_id not in given]
 
 

@@ -7,15 +7,17 @@ is added to that row later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, insert
 
+from registry.bulk import insert_returning
 from registry.clock import UtcNow
 from registry.schema import audit
 
@@ -95,11 +97,53 @@ def write_intent(connection: Connection) -> None:
     call.written = connection.execute(_INSERT, call.values()).scalar_one()
 
 
+def current_call() -> AuditedCall | None:
+    """Return the call that is audited here, if one is."""
+    return _call.get()
+
+
 def intent_committed() -> None:
     """Remember that the call's row is there to stay."""
     call = _call.get()
     if call is not None and call.row is None:
         call.row = call.written
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the audit says of a call that wrote together with others, not committed yet."""
+
+    call: AuditedCall
+    subject: str
+    status: int | None
+    row: int | None  #: None: an earlier transaction of the call wrote it
+
+
+def write_intents(
+    connection: Connection,
+    calls: Sequence[tuple[AuditedCall, str, int | None]],
+    now: datetime,
+) -> Sequence[Told]:
+    """Write the rows of several calls, each with its subject and the status that is kept."""
+    rows = [
+        call.values() | {"at": now, "subject": subject, "status": status}
+        for call, subject, status in calls
+        if call.token is not None and call.row is None
+    ]
+    written = insert_returning(connection, audit, rows, ["id", "subject"])
+    of_subjects = {row.subject: row.id for row in written}
+    return [
+        Told(call, subject, status, of_subjects.get(subject)) for call, subject, status in calls
+    ]
+
+
+def note_committed(told: Sequence[Told]) -> None:
+    """Remember that the rows of these calls are there to stay."""
+    for each in told:
+        each.call.subject = each.subject
+        if each.row is not None:
+            each.call.row, each.call.status = each.row, each.status
+            each.call.ending_written = each.call.ending(each.status)
 
 
 def note_subject(subject_id: str) -> None:

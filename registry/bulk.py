@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -17,6 +18,8 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Dialect,
+    Row,
     String,
     Table,
     any_,
@@ -64,7 +67,13 @@ def insert_if_absent(connection: Connection, table: Table, **values: Any) -> boo
 
 def insert_absent(connection: Connection, table: Table, *unique: str) -> Any:
     """Return a statement that inserts rows unless a key, or that of some columns, is there."""
-    make = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    return absent(connection.dialect.name, table, *unique)
+
+
+@cache
+def absent(dialect: str, table: Table, *unique: str) -> Any:
+    """Return the same for a dialect by its name, made once."""
+    make = sqlite.insert if dialect == "sqlite" else postgresql.insert
     return make(table).on_conflict_do_nothing(index_elements=unique or None)
 
 
@@ -89,6 +98,38 @@ def inserting(connection: Connection, table: Table, rows: Sequence[Mapping[str, 
     names = ", ".join(columns)
     statement = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {source}"  # noqa: S608
     return lambda: _run_driver_sql(connection, statement, parameters)
+
+
+def insert_returning(
+    connection: Connection,
+    table: Table,
+    rows: Sequence[Mapping[str, Any]],
+    returning: Sequence[str],
+    *,
+    unless_there: bool = False,
+    unique: Sequence[str] = (),
+) -> Sequence[Row[Any]]:
+    """Insert rows and return some columns of them, in no order.
+
+    Where it says ``unless_there``, rows stay out whose key, or whose values of the
+    ``unique`` columns, are there already.
+    """
+    if not rows:
+        return ()
+    if connection.dialect.name == "sqlite":
+        statement = absent("sqlite", table, *unique) if unless_there else insert(table)
+        columns = [table.c[name] for name in returning]
+        return connection.execute(statement.returning(*columns), each(rows)).all()
+    columns_given = list(rows[0])
+    source, parameters = _unnested(connection, table, rows, columns_given)
+    names = ", ".join(columns_given)
+    conflict = f" ({', '.join(unique)})" if unique else ""
+    there = f" ON CONFLICT{conflict} DO NOTHING" if unless_there else ""
+    return connection.exec_driver_sql(
+        f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {source}{there}"  # noqa: S608
+        f" RETURNING {', '.join(returning)}",
+        parameters,
+    ).all()
 
 
 def update_rows(
@@ -152,18 +193,29 @@ def _unnested(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
 ) -> tuple[str, dict[str, str]]:
     """Return the rows as a source of that order for PostgreSQL, called given, and parameters."""
-    arrays, parameters = [], {}
+    source, processors = _source(connection.dialect, table, tuple(columns))
+    parameters = {
+        name: array_text(
+            [row[name] for row in rows] if process is None else [process(row[name]) for row in rows]
+        )
+        for name, process in processors
+    }
+    return source, parameters
+
+
+@lru_cache(maxsize=256)
+def _source(
+    dialect: Dialect, table: Table, columns: tuple[str, ...]
+) -> tuple[str, Sequence[tuple[str, Callable[[Any], Any] | None]]]:
+    """Return the arrays of some columns as a source, and how their values are sent."""
+    arrays, processors = [], []
     for name in columns:
-        values: list[Any] = [row[name] for row in rows]
         kind = table.c[name].type
-        process = kind.dialect_impl(connection.dialect).bind_processor(connection.dialect)
-        if process is not None:
-            values = [process(value) for value in values]
         # An array of text with a collation of its own has no name.
-        element = "text" if isinstance(kind, String) else kind.compile(connection.dialect)
+        element = "text" if isinstance(kind, String) else kind.compile(dialect)
         arrays.append(f"%({name})s::{element}[]")
-        parameters[name] = array_text(values)
-    return f"unnest({', '.join(arrays)}) AS given ({', '.join(columns)})", parameters
+        processors.append((name, kind.dialect_impl(dialect).bind_processor(dialect)))
+    return f"unnest({', '.join(arrays)}) AS given ({', '.join(columns)})", processors
 
 
 def array_text(values: Sequence[Any]) -> str:
@@ -181,7 +233,10 @@ def _quoted(text: str) -> str:
 def _other(value: Any) -> str:
     if isinstance(value, str):  # a member of an enumeration
         return _quoted(str(value))
-    # What psycopg is told that a value is JSON by; to import it here would cost every command.
+    # What psycopg is told by that a value is JSON, or bytes; to import it here would cost
+    # every command.
+    if isinstance(value.obj, bytes):
+        return _quoted(f"\\x{value.obj.hex()}")
     return _quoted(json.dumps(value.obj))
 
 

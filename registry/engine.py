@@ -41,12 +41,17 @@ LEDGER = "ledger:"
 
 #: PostgreSQL took the transaction back for others' sake: deadlock, serialization failure.
 _CLASHES: Final = frozenset({"40P01", "40001"})
+_HELD_UP: Final = "55P03"
 _FORBIDDEN: Final = "42501"
 TRIES: Final = 6
 
 
 class ClashError(RegistryUnavailableError):
     """The database took a transaction back for the sake of others; `retried` tries again."""
+
+
+class HeldUpError(RegistryUnavailableError):
+    """Somebody else holds what a transaction wants for longer than it waits."""
 
 
 def database_at(database_url: str) -> URL:
@@ -244,6 +249,8 @@ def available() -> Iterator[None]:
         if isinstance(error, ProgrammingError) and state != _FORBIDDEN:
             raise  # a mistake of ours
         message = str(error.orig).strip()
+        if state == _HELD_UP:
+            raise HeldUpError(message) from error
         kind = ClashError if state in _CLASHES else RegistryUnavailableError
         raise kind(message) from error
     except PoolTimeoutError as error:

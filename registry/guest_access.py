@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, select, update
 
-from registry.bulk import chunks
+from registry.bulk import chunks, insert_rows
 from registry.errors import InvalidError
 from registry.public_keys import check_public_keys, fingerprint
 from registry.records import GuestAccess, UserData
@@ -39,18 +39,22 @@ def check_access(keys: Sequence[str], user_data: bytes | None) -> GuestAccess:
 
 def keep_access(connection: Connection, request_id: UUID, access: GuestAccess) -> None:
     """Store what came with a request."""
+    insert_rows(connection, request_access, access_rows(request_id, access))
+
+
+def access_rows(request_id: UUID, access: GuestAccess) -> Sequence[dict[str, Any]]:
+    """Return what of a request's access is stored, if anything came with it."""
     if not access.ssh_keys and access.user_data is None:
-        return
+        return ()
     content = access.user_data or b""
-    connection.execute(
-        insert(request_access).values(
-            request_id=request_id,
-            ssh_keys=list(access.ssh_keys),
-            user_data=access.user_data,
-            user_data_bytes=len(content),
-            user_data_sha256=hashlib.sha256(content).hexdigest(),
-        )
-    )
+    row = {
+        "request_id": request_id,
+        "ssh_keys": list(access.ssh_keys),
+        "user_data": access.user_data,
+        "user_data_bytes": len(content),
+        "user_data_sha256": hashlib.sha256(content).hexdigest(),
+    }
+    return (row,)
 
 
 def told(access: GuestAccess) -> Told:

@@ -9,15 +9,17 @@ the first that it began (`Idempotency.begin`), and after the last how it ended.
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, select, tuple_, update
 
 from registry.audited import note_status
-from registry.bulk import insert_absent
+from registry.bulk import absent, insert_returning, update_rows
 from registry.clock import UtcNow, db_now
 from registry.engine import Database, retried
 from registry.errors import (
@@ -94,11 +96,13 @@ class Idempotency:
 
     def forget_old(self) -> None:
         """Delete keys that count no more, if this process did not do so lately."""
-        now = time.monotonic()
-        if now - self._forgot_at < FORGET_EVERY_S:
-            return
-        self._forgot_at = now
-        self._delete_old()
+        if self.may_forget():
+            self._forgot_at = time.monotonic()
+            self._delete_old()
+
+    def may_forget(self) -> bool:
+        """Tell whether it is time to, without asking the database."""
+        return time.monotonic() - self._forgot_at >= FORGET_EVERY_S
 
     @retried
     def _delete_old(self) -> None:
@@ -120,16 +124,14 @@ def claim_key(connection: Connection, key: IdempotencyKey) -> Claim:
         If a call that takes several transactions began and has not ended. One
         that began more than 60 s ago is taken over.
     """
-    if not (1 <= len(key.key) <= MAX_KEY and key.key.isascii() and key.key.isprintable()):
+    if not _is_key(key.key):
         raise InvalidError("Idempotency-Key", key.key, f"1 to {MAX_KEY} printable characters")
     fresh = {"scope": key.scope, "key": key.key, "fingerprint": key.fingerprint}
-    claim = insert_absent(connection, keys).values(started_at=UtcNow(), first_used_at=UtcNow())
-    again = select(keys, UtcNow().label("now")).where(*_is(key.scope, key.key)).with_for_update()
     while True:
-        begun = connection.scalar(claim.returning(keys.c.started_at), fresh)
+        begun = connection.scalar(_claim(connection.dialect.name), fresh)
         if begun is not None:
             return Claim(begun, None)
-        row = connection.execute(again).one_or_none()
+        row = connection.execute(_AGAIN, fresh).one_or_none()
         if row is not None:  # and not given back just now
             return _claim_again(connection, key, row)
 
@@ -156,12 +158,79 @@ def keep_answer(
     connection: Connection, key: IdempotencyKey, request_id: UUID, answer: StoredAnswer | None
 ) -> None:
     """Remember, in the transaction that makes a request, what made it and is answered."""
-    made: dict[str, Any] = {"request_id": request_id}
+    made: dict[str, Any] = {"of_scope": key.scope, "of_key": key.key, "request_id": request_id}
     if answer is not None:
         made |= {"status": answer.status, "body": answer.body}
         note_status(answer.status)
-    connection.execute(update(keys).where(*_is(key.scope, key.key)).values(**made))
+    connection.execute(_ANSWERED, made)
+
+
+def claim_keys(
+    connection: Connection, wanted: Iterable[IdempotencyKey], now: datetime
+) -> Sequence[IdempotencyKey]:
+    """Claim those of several keys that are new, and return them; a key twice is claimed once."""
+    found: dict[tuple[str, str], IdempotencyKey] = {}
+    for key in wanted:
+        if _is_key(key.key):
+            found.setdefault((key.scope, key.key), key)
+    rows = [
+        {
+            "scope": key.scope,
+            "key": key.key,
+            "fingerprint": key.fingerprint,
+            "started_at": now,
+            "first_used_at": now,
+        }
+        for _, key in sorted(found.items())  # whoever claims several meets others in one order
+    ]
+    fresh = insert_returning(connection, keys, rows, ["scope", "key"], unless_there=True)
+    return [found[row.scope, row.key] for row in fresh]
+
+
+def give_back(connection: Connection, unused: Collection[IdempotencyKey]) -> None:
+    """Let go of keys that this transaction claimed and makes nothing with."""
+    if unused:
+        which = tuple_(keys.c.scope, keys.c.key).in_([(key.scope, key.key) for key in unused])
+        connection.execute(delete(keys).where(which))
+
+
+def keep_answers(
+    connection: Connection, made: Sequence[tuple[IdempotencyKey, UUID, StoredAnswer | None]]
+) -> None:
+    """Remember what several keys of this transaction made, and how their callers are answered."""
+    rows = [
+        {
+            "scope": key.scope,
+            "key": key.key,
+            "request_id": request_id,
+            "status": answer.status if answer is not None else None,
+            "body": answer.body if answer is not None else None,
+        }
+        for key, request_id, answer in made
+    ]
+    update_rows(connection, keys, rows, keys=("scope", "key"))
+
+
+def _is_key(key: str) -> bool:
+    return 1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()
 
 
 def _is(scope: str, key: str) -> tuple[ColumnElement[bool], ...]:
     return keys.c.scope == scope, keys.c.key == key
+
+
+#: What every accepted request asks of the database, made once: to make it costs more than to ask.
+_AGAIN: Final = (
+    select(keys, UtcNow().label("now"))
+    .where(keys.c.scope == bindparam("scope"), keys.c.key == bindparam("key"))
+    .with_for_update()
+)
+_ANSWERED: Final = update(keys).where(
+    keys.c.scope == bindparam("of_scope"), keys.c.key == bindparam("of_key")
+)
+
+
+@cache
+def _claim(dialect: str) -> Any:
+    claim = absent(dialect, keys).values(started_at=UtcNow(), first_used_at=UtcNow())
+    return claim.returning(keys.c.started_at)

@@ -25,6 +25,11 @@ def check_name(field: str, name: str) -> str:
     return name
 
 
+def is_name(name: str) -> bool:
+    """Tell whether it can be a name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def look_up(kind: str, name: str) -> str:
     """Return a name to look for; what cannot be a name is not found.
 

@@ -7,7 +7,7 @@ looked up for a request that got its name here, and what is returned is what was
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -16,6 +16,7 @@ from uuid import UUID
 from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from registry.audited import AuditedCall
 from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.events import event_row, record
 from registry.expiry import expires_at
@@ -28,7 +29,15 @@ from registry.names import check_int, check_labels, check_name, look_up
 from registry.networks import put_on_network
 from registry.own_labels import check_own_labels
 from registry.quotas import check_quota
-from registry.records import GuestAccess, OverQuota, Request, Rules
+from registry.records import (
+    GuestAccess,
+    IdempotencyKey,
+    Image,
+    OverQuota,
+    Request,
+    Rules,
+    StoredAnswer,
+)
 from registry.rules import check_rules, join_groups
 from registry.schema import hosts, request_images, requests
 from registry.tenant_tree import asker_id
@@ -59,25 +68,53 @@ class Asked:
     rules: Rules
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Asking:
+    """One call that asks for VMs: what, who, and how the call is done once and told of.
+
+    Parameters
+    ----------
+    over_quota : OverQuota
+        Counts where no tenant or group says otherwise.
+    idempotency : IdempotencyKey, optional
+        Lets this be done once; whoever comes with the same key meanwhile waits.
+        If it made a request whose answer was not kept, that one is returned.
+    answered : callable, optional
+        Says how the caller will be answered, which is kept with the key.
+    call : AuditedCall, optional
+        Gets its row of the audit where several are accepted together.
+    """
+
+    asked: Asked
+    actor: str
+    over_quota: OverQuota = "refuse"
+    idempotency: IdempotencyKey | None = None
+    answered: Callable[[Request], StoredAnswer] | None = None
+    call: AuditedCall | None = None
+
+
 def check_asked(
     *,
     tenant: str,
     vm_type: str,
     count: int,
-    min_count: int,
-    name: str | None,
-    requires: Sequence[str],
-    hosts: Sequence[str] | None,
-    labels: Mapping[str, str] | None,
-    ttl_s: int | None,
-    image: str | None,
-    network: str | None,
-    ssh_keys: Sequence[str],
-    user_data: bytes | None,
-    hostname: str | None,
-    rules: Rules | None,
+    min_count: int = 1,
+    name: str | None = None,
+    requires: Sequence[str] = (),
+    hosts: Sequence[str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    ttl_s: int | None = None,
+    image: str | None = None,
+    network: str | None = None,
+    ssh_keys: Sequence[str] = (),
+    user_data: bytes | None = None,
+    hostname: str | None = None,
+    rules: Rules | None = None,
 ) -> Asked:
-    """Return what is asked, or raise `InvalidError`."""
+    """Return what is asked, or raise `InvalidError`.
+
+    After ``ttl_s`` the request ends by itself.
+    """
     return Asked(
         tenant=tenant,
         vm_type=vm_type,
@@ -100,26 +137,47 @@ def make_request(
     connection: Connection, asked: Asked, *, now: datetime, over_quota: OverQuota, actor: str
 ) -> Request:
     """Write a request and its VMs, and return it as a reader will find it."""
-    key = uuid7()
-    name = asked.name if asked.name is not None else f"req-{key.hex[-10:]}"
     owner = asker_id(connection, asked.tenant)
     type_id = vm_type_id(connection, asked.vm_type)
     check_quota(connection, owner, type_id, asked.count, over_quota=over_quota)
     image = None
     if asked.image is not None:
         image = image_for(connection, asked.image, get_vm_type(connection, asked.vm_type))
+    made = new_request(asked, image, _check_hosts(connection, asked.hosts), now=now)
     if asked.name is not None:
-        check_free(connection, owner, numbered_names(name, 1, asked.count), request=name)
+        names = numbered_names(made.name, 1, made.count)
+        check_free(connection, owner, names, request=made.name)
+    try:
+        connection.execute(insert(requests), request_row(made, owner, type_id))
+    except IntegrityError as error:
+        raise DuplicateError("request", "name", made.name) from error
+    if image is not None:
+        connection.execute(insert(request_images).values(request_id=made.id, image_id=image.id))
+    keep_access(connection, made.id, asked.access)
+    join_groups(connection, owner, made.id, asked.rules, now)
+    network_id = None
+    if asked.network is not None:
+        network_id = put_on_network(connection, made.id, asked.network)
+    insert_vms(connection, made, owner, first=1, count=made.count, network_id=network_id, now=now)
+    record(connection, [history(made, actor)])
+    return made
+
+
+def new_request(
+    asked: Asked, image: Image | None, hosts: tuple[str, ...] | None, *, now: datetime
+) -> Request:
+    """Return a request as it is before anything happens to it."""
+    key = uuid7()
     keys, user_data = told(asked.access)
-    made = Request(
+    return Request(
         id=key,
-        name=name,
+        name=asked.name if asked.name is not None else f"req-{key.hex[-10:]}",
         tenant=asked.tenant,
         vm_type=asked.vm_type,
         count=asked.count,
         min_count=asked.min_count,
         requires=asked.requires,
-        hosts=_check_hosts(connection, asked.hosts),
+        hosts=hosts,
         rules=asked.rules,
         state=RequestState.PENDING,
         waiting=None,
@@ -135,23 +193,10 @@ def make_request(
         ssh_keys=keys,
         user_data=user_data,
     )
-    try:
-        connection.execute(insert(requests), _row(made, owner, type_id))
-    except IntegrityError as error:
-        raise DuplicateError("request", "name", name) from error
-    if image is not None:
-        connection.execute(insert(request_images).values(request_id=key, image_id=image.id))
-    keep_access(connection, key, asked.access)
-    join_groups(connection, owner, key, asked.rules, now)
-    network_id = None
-    if asked.network is not None:
-        network_id = put_on_network(connection, key, asked.network)
-    insert_vms(connection, made, owner, first=1, count=made.count, network_id=network_id, now=now)
-    record(connection, [_history(made, actor)])
-    return made
 
 
-def _row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
+def request_row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
+    """Return its row."""
     return {
         "id": made.id,
         "name": made.name,
@@ -174,7 +219,8 @@ def _row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
     }
 
 
-def _history(made: Request, actor: str) -> dict[str, Any]:
+def history(made: Request, actor: str) -> dict[str, Any]:
+    """Return the row of the event that it was made."""
     return event_row(
         made.created_at,
         actor,

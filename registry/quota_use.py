@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, bindparam, func, literal, select
 
 from registry.bulk import among, chunks
 from registry.lifecycle import FINISHED, VmDesired
-from registry.locks import lock_tenants
+from registry.locks import has_one_writer, lock_tenants
 from registry.overhead import demands
 from registry.records import Placement
 from registry.resources import VMS
@@ -29,7 +29,7 @@ from registry.schema import (
     unreleased,
     vms,
 )
-from registry.tenant_tree import below, paths_of
+from registry.tenant_tree import below
 
 #: Amounts by resource; the number of VMs is under `VMS`.
 Amounts = Mapping[str, int]
@@ -54,21 +54,56 @@ def lock_limited(connection: Connection, askers: Iterable[UUID]) -> Mapping[UUID
     """Lock whoever has limits among some tenants and the groups above them.
 
     Until this transaction is over, nobody else is given more within these
-    limits. Returns for each tenant those on its path that have limits. Deepest
-    first, so that all who lock several meet in one order.
+    limits. Returns for each tenant those on its path that have limits. Tenants
+    first, however deep they are, as who asks holds their locks already; then
+    groups, the deepest first: so all who lock several meet in one order.
     """
     wanted = sorted(set(askers))
     locked: set[UUID] = set()
     while True:
-        paths = paths_of(connection, wanted)
-        limited = limits_of(connection, (key for path in paths.values() for key in path))
-        depth = {key: len(path) - at for path in paths.values() for at, key in enumerate(path)}
-        missing = set(limited) - locked
-        if not missing:
+        paths, limited = _paths_and_limited(connection, wanted)
+        missing = limited - locked
+        if not missing or has_one_writer(connection):
             return {asker: [k for k in path if k in limited] for asker, path in paths.items()}
-        for level in sorted({depth[key] for key in missing}, reverse=True):
-            lock_tenants(connection, *(key for key in missing if depth[key] == level))
+        depth = {key: len(path) - at for path in paths.values() for at, key in enumerate(path)}
+        lock_tenants(connection, *missing.intersection(wanted))
+        groups = missing.difference(wanted)
+        for level in sorted({depth[key] for key in groups}, reverse=True):
+            lock_tenants(connection, *(key for key in groups if depth[key] == level))
         locked |= missing  # and look again: somebody may have been moved meanwhile
+
+
+def _paths_and_limited(
+    connection: Connection, askers: Sequence[UUID]
+) -> tuple[Mapping[UUID, Sequence[UUID]], set[UUID]]:
+    """Return for tenants each and all groups above it, and who of all these has limits."""
+    paths: dict[UUID, list[UUID]] = {asker: [] for asker in askers}
+    limited: set[UUID] = set()
+    for some in chunks(askers):
+        for asker, key, has_limits in connection.execute(_ON_PATHS, {"askers": some}):
+            paths[asker].append(key)
+            if has_limits:
+                limited.add(key)
+    return paths, limited
+
+
+def _on_paths() -> Select[UUID, UUID, bool]:
+    path = (
+        select(
+            tenants.c.id.label("asker"), tenants.c.id, tenants.c.parent_id, literal(0).label("at")
+        )
+        .where(tenants.c.id.in_(bindparam("askers", expanding=True)))
+        .cte("path", recursive=True)
+    )
+    above = select(path.c.asker, tenants.c.id, tenants.c.parent_id, path.c.at + 1).join(
+        tenants, tenants.c.id == path.c.parent_id
+    )
+    path = path.union_all(above)
+    has_limits = select(quotas.c.tenant_id).where(quotas.c.tenant_id == path.c.id).exists()
+    return select(path.c.asker, path.c.id, has_limits).order_by(path.c.asker, path.c.at)
+
+
+_ON_PATHS: Final = _on_paths()
 
 
 def asked(connection: Connection, key: UUID) -> Amounts:

@@ -103,7 +103,7 @@ def check_quota(
         Naming every limit that stands in the way; not where such requests wait.
     """
     limited = lock_limited(connection, [tenant])[tenant]
-    if not limited or _when_over(connection, tenant, over_quota) == "wait":
+    if not limited or when_over(connection, tenant, over_quota) == "wait":
         return
     limits = limits_of(connection, limited)
     names = names_of(connection, (tenant, *limited))
@@ -126,7 +126,7 @@ def check_quota(
         raise QuotaExceededError(names[tenant], exceeded)
 
 
-def _when_over(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
+def when_over(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
     """Return what becomes of requests above a quota: the nearest word on the path counts."""
     path = path_of(connection, tenant)
     query = select(tenants.c.id, tenants.c.over_quota).where(tenants.c.id.in_(path))

@@ -7,20 +7,28 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, select, update
+from sqlalchemy.exc import IntegrityError
 
+from registry.audited import note_committed
 from registry.bulk import among
 from registry.clock import db_now
 from registry.cluster import capacity_view
 from registry.deletion import delete_vms
-from registry.engine import Database, retried
-from registry.errors import ConflictError, InvalidError, NotFoundError
+from registry.engine import ClashError, Database, HeldUpError, retried
+from registry.errors import (
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    RegistryError,
+    RegistryUnavailableError,
+)
 from registry.expiry import expire, expired, extend
 from registry.guest_access import NOTHING, told_access
 from registry.idempotency import claim_key, keep_answer
 from registry.lifecycle import FINISHED, RequestState, VmDesiredEvent
 from registry.names import look_up
 from registry.networks import networks_of
-from registry.new_requests import MAX_COUNT, check_asked, make_request
+from registry.new_requests import MAX_COUNT, Asking, check_asked, make_request
 from registry.overhead import demands
 from registry.own_labels import changed_labels, labelled
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
@@ -35,6 +43,7 @@ from registry.records import (
     Rules,
     StoredAnswer,
 )
+from registry.requests_together import make_together
 from registry.resizing import resize
 from registry.rules import check_rules, memberships, rules_of
 from registry.schema import images, request_images, requests, tenants, vm_types, vms
@@ -64,77 +73,76 @@ class Requests:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
     def create(
         self,
         *,
-        tenant: str,
-        vm_type: str,
-        count: int,
-        min_count: int = 1,
-        name: str | None = None,
-        requires: Sequence[str] = (),
-        hosts: Sequence[str] | None = None,
-        labels: Mapping[str, str] | None = None,
-        ttl_s: int | None = None,
-        image: str | None = None,
-        network: str | None = None,
-        ssh_keys: Sequence[str] = (),
-        user_data: bytes | None = None,
-        hostname: str | None = None,
-        rules: Rules | None = None,
         actor: str,
         idempotency: IdempotencyKey | None = None,
         answered: Callable[[Request], StoredAnswer] | None = None,
         over_quota: OverQuota = "refuse",
+        **asked: Any,
     ) -> Request:
+        """Do what `accept` does, for what `check_asked` takes."""
+        return self.accept(
+            Asking(
+                asked=check_asked(**asked),
+                actor=actor,
+                over_quota=over_quota,
+                idempotency=idempotency,
+                answered=answered,
+            )
+        )
+
+    @retried
+    def accept(self, asking: Asking) -> Request:
         """Insert a request and its VMs in one transaction, with its key and its answer.
 
         The first round that places it places at least ``min_count`` VMs at once.
-        After ``ttl_s`` it ends by itself. ``over_quota`` counts where no tenant or
-        group says otherwise.
-
-        Parameters
-        ----------
-        idempotency : IdempotencyKey, optional
-            Lets this be done once; whoever comes with the same key meanwhile waits.
-            If it made a request whose answer was not kept, that one is returned.
-        answered : callable, optional
-            Says how the caller will be answered, which is kept with the key.
 
         Raises
         ------
         AnsweredBeforeError
             If a call with this key was answered: with that answer.
         """
-        asked = check_asked(
-            tenant=tenant,
-            vm_type=vm_type,
-            count=count,
-            min_count=min_count,
-            name=name,
-            requires=requires,
-            hosts=hosts,
-            labels=labels,
-            ttl_s=ttl_s,
-            image=image,
-            network=network,
-            ssh_keys=ssh_keys,
-            user_data=user_data,
-            hostname=hostname,
-            rules=rules,
-        )
+        key = asking.idempotency
         with self._database.write() as connection:
-            claim = claim_key(connection, idempotency) if idempotency is not None else None
+            claim = claim_key(connection, key) if key is not None else None
             if claim is not None and claim.request_id is not None:
                 made = _get(connection, claim.request_id)
             else:
-                now = claim.now if claim is not None else db_now(connection)
-                made = make_request(connection, asked, now=now, over_quota=over_quota, actor=actor)
-            if idempotency is not None:
-                answer = answered(made) if answered is not None else None
-                keep_answer(connection, idempotency, made.id, answer)
+                made = make_request(
+                    connection,
+                    asking.asked,
+                    now=claim.now if claim is not None else db_now(connection),
+                    over_quota=asking.over_quota,
+                    actor=asking.actor,
+                )
+            if key is not None:
+                answer = asking.answered(made) if asking.answered is not None else None
+                keep_answer(connection, key, made.id, answer)
             return made
+
+    def accept_together(self, askings: Sequence[Asking]) -> Sequence[Request | None]:
+        """Accept what of this can be accepted in one transaction; None: `accept` it alone.
+
+        Nothing is refused here: what cannot be, for whatever reason, is left out, and
+        `accept` says why. Only a database that is away is told at once, for all.
+        """
+        try:
+            return self._together(askings)
+        except (ClashError, HeldUpError):
+            return [None] * len(askings)
+        except RegistryUnavailableError:
+            raise
+        except (RegistryError, IntegrityError):
+            return [None] * len(askings)
+
+    @retried
+    def _together(self, askings: Sequence[Asking]) -> Sequence[Request | None]:
+        with self._database.write() as connection:
+            group = make_together(connection, askings)
+        note_committed(group.told)
+        return group.made
 
     def get(self, id: UUID) -> Request:  # noqa: A002 - the contract's name
         """Return one, or raise `NotFoundError`."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from registry.bulk import among, chunks
 from registry.errors import ConflictError, InvalidError, NotFoundError
@@ -23,6 +23,10 @@ from registry.schema import tenants
 MAX_DEPTH: Final = 16
 #: What `take_turns` is told by whoever changes the tree.
 _TREE: Final = "tenants"
+_NAMED: Final = select(tenants.c.id, tenants.c.is_group).where(
+    tenants.c.name == bindparam("named"), tenants.c.removed_at.is_(None)
+)
+_LOCKED: Final = _NAMED.with_for_update(key_share=True)
 
 
 def tenant_id(connection: Connection, name: str) -> UUID:
@@ -124,12 +128,8 @@ def check_place(connection: Connection, key: UUID | None, parent_id: UUID | None
 
 def _find(connection: Connection, name: str, *, locked: bool = False) -> tuple[UUID, bool]:
     """Return the id, and whether it is a group."""
-    query = select(tenants.c.id, tenants.c.is_group).where(
-        tenants.c.name == look_up("tenant", name), tenants.c.removed_at.is_(None)
-    )
-    if locked:
-        query = query.with_for_update(key_share=True)
-    found = connection.execute(query).one_or_none()
+    query = _LOCKED if locked else _NAMED
+    found = connection.execute(query, {"named": look_up("tenant", name)}).one_or_none()
     if found is None:
         raise NotFoundError("tenant", name)
     return found.id, found.is_group

@@ -7,6 +7,7 @@ until the transaction is over; the database's own index refuses what goes around
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, insert, literal, select, union_all
@@ -38,15 +39,26 @@ def insert_vms(
 ) -> None:
     """Give a request more VMs, each with a MAC address on the request's network.
 
-    Their names must be free (`check_free`). The only VM that a request begins with has
-    its host name as it is, all others have it with their number.
+    Their names must be free (`check_free`).
+    """
+    rows = vm_rows(request, owner, first=first, count=count, now=now)
+    connection.execute(insert(vms), each(rows))
+    give_macs(connection, [row["id"] for row in rows], network_id)
+
+
+def vm_rows(
+    request: Request, owner: UUID, *, first: int, count: int, now: datetime
+) -> list[dict[str, Any]]:
+    """Return the rows of so many VMs of a request.
+
+    The only VM that a request begins with has its host name as it is, all others
+    have it with their number.
     """
     hostname = request.hostname
     alone = first == 1 and count == 1
-    keys = [uuid7() for _ in range(count)]
-    rows = [
+    return [
         {
-            "id": key,
+            "id": uuid7(),
             "name": name,
             "request_id": request.id,
             "tenant_id": owner,
@@ -56,12 +68,8 @@ def insert_vms(
             "hostname": (hostname if hostname is None or alone else numbered(hostname, number)),
             "created_at": now,
         }
-        for number, (key, name) in enumerate(
-            zip(keys, numbered_names(request.name, first, count), strict=True), start=first
-        )
+        for number, name in enumerate(numbered_names(request.name, first, count), start=first)
     ]
-    connection.execute(insert(vms), each(rows))
-    give_macs(connection, keys, network_id)
 
 
 def add_vms(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, bindparam, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from registry.clock import db_now
@@ -22,6 +22,13 @@ from registry.schema import resources, vm_type_resources, vm_types
 
 #: without these no domain can be built
 REQUIRED = ("vcpus", "memory_mib")
+
+_NEWEST: Final = (
+    select(vm_types.c.id)
+    .where(vm_types.c.name == bindparam("named"))
+    .order_by(vm_types.c.revision.desc())
+    .limit(1)
+)
 
 
 class VmTypes:
@@ -83,13 +90,7 @@ class VmTypes:
 
 def vm_type_id(connection: Connection, name: str) -> UUID:
     """Return the id of the newest revision of a type, or raise `NotFoundError`."""
-    newest = (
-        select(vm_types.c.id)
-        .where(vm_types.c.name == look_up("VM type", name))
-        .order_by(vm_types.c.revision.desc())
-        .limit(1)
-    )
-    found: UUID | None = connection.scalar(newest)
+    found: UUID | None = connection.scalar(_NEWEST, {"named": look_up("VM type", name)})
     if found is None:
         raise NotFoundError("VM type", name)
     return found

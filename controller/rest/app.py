@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 
 from controller.consoles import WAIT_S
 from controller.queue import NO_WORKERS, TaskQueue
+from controller.rest.acceptance import Acceptance
 from controller.rest.audit import AuditTrail
 from controller.rest.dependencies import MAX_BODY_BYTES, Services
 from controller.rest.docs_page import CONTENT_SECURITY_POLICY, docs_page
@@ -119,6 +120,7 @@ def create_app(
     )
     app.state.services = Services(
         registry=registry,
+        acceptance=Acceptance(registry),
         uri_policy=uri_policy,
         images=image_store,
         image_urls=image_urls,

@@ -8,7 +8,7 @@ reads changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, cast
 from uuid import UUID
@@ -19,15 +19,18 @@ from starlette.datastructures import Headers
 from starlette.requests import Request as HttpRequest
 
 from controller.rest.errors import ForbiddenError, UnauthorizedError
+from controller.rest.gathering import Gathering
 from registry import Registry, Token
 
-#: Declares the scheme in the OpenAPI document; `authenticate` does the work, earlier.
+#: Declares the scheme in the OpenAPI document; `Gate` does the work, earlier.
 bearer: Final = HTTPBearer(
     auto_error=False, description="A token of `fuga token add`, of an operator or a tenant."
 )
 
 #: Methods that change nothing.
 READING: Final[Collection[str]] = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Tokens that are read with one statement.
+MOST_TOGETHER: Final = 100
 CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
 
 
@@ -99,18 +102,28 @@ def scope_name(tenant: str | None, *, read_only: bool = False) -> str:
     return f"{whose}, read-only" if read_only else whose
 
 
-def authenticate(registry: Registry, headers: Headers) -> Caller:
-    """Return who calls, or raise `UnauthorizedError`. Reads the database."""
-    header = headers.get("authorization")
-    if header is None:
-        raise UnauthorizedError("there is no token")
-    credentials = CREDENTIALS.fullmatch(header.strip())
-    if credentials is None:
-        raise UnauthorizedError("the Authorization header is not 'Bearer TOKEN'")
-    token = registry.tokens.authenticate(credentials[1])
-    if token is None:
-        raise UnauthorizedError("the token is unknown, revoked or expired")
-    return Caller.of(token)
+class Gate:
+    """Knows who calls; the tokens of those who come at the same time are read together."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._gathering: Gathering[str, Token | None] = Gathering(self._known, most=MOST_TOGETHER)
+
+    async def authenticate(self, headers: Headers) -> Caller:
+        """Return who calls, or raise `UnauthorizedError`. Reads the database."""
+        header = headers.get("authorization")
+        if header is None:
+            raise UnauthorizedError("there is no token")
+        credentials = CREDENTIALS.fullmatch(header.strip())
+        if credentials is None:
+            raise UnauthorizedError("the Authorization header is not 'Bearer TOKEN'")
+        token = await self._gathering.result(credentials[1])
+        if token is None:
+            raise UnauthorizedError("the token is unknown, revoked or expired")
+        return Caller.of(token)
+
+    def _known(self, secrets: Sequence[str]) -> Sequence[Token | None]:
+        return self._registry.tokens.authenticate_all(secrets)
 
 
 # Coroutines: what waits for nothing is not worth a thread.

@@ -11,6 +11,7 @@ from fastapi import Depends
 from starlette.requests import Request as HttpRequest
 
 from controller.queue import TaskQueue
+from controller.rest.acceptance import Acceptance
 from registry import ImageStore, ImageStoreError, OverQuota, Registry, UriPolicy
 from registry.process import ProcessMetrics
 
@@ -25,6 +26,7 @@ class Services:
     """Passed to `create_app`, kept in the app's state, never in a module."""
 
     registry: Registry
+    acceptance: Acceptance
     uri_policy: UriPolicy
     over_quota: OverQuota
     shutdown_timeout_s: int

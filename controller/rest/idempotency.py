@@ -8,12 +8,13 @@ so the call may be tried again with the same key.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeVar
 
 from fastapi import Depends, Header
 from pydantic import BaseModel, TypeAdapter
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
@@ -77,26 +78,32 @@ class Creation:
         self.registry.idempotency.complete(key.scope, key.key, status, stored_body)
         return _json(adapter.dump_json(made), status)
 
-    def answer_of_one(
+    async def answer_of_one(
         self,
         body: BaseModel,
-        create: Callable[[IdempotencyKey | None, Callable[[T], StoredAnswer]], T],
+        create: Callable[[IdempotencyKey | None, Callable[[T], StoredAnswer]], Awaitable[T]],
         *,
         status: int,
         adapter: TypeAdapter[T],
     ) -> Response:
         """The same where creating is one transaction, which keeps the key and the answer too."""
+        told: list[tuple[T, StoredAnswer]] = []
 
         def answered(made: T) -> StoredAnswer:
-            return StoredAnswer(status=status, body=adapter.dump_json(made).decode())
+            answer = StoredAnswer(status=status, body=adapter.dump_json(made).decode())
+            told[:] = [(made, answer)]
+            return answer
 
         key = self.key_of(body)
-        if key is not None:
-            self.registry.idempotency.forget_old()
+        if key is not None and self.registry.idempotency.may_forget():
+            await run_in_threadpool(self.registry.idempotency.forget_old)
         try:
-            answer = answered(create(key, answered))
+            made = await create(key, answered)
         except AnsweredBeforeError as before:
             return _json(before.body.encode(), before.status, replayed=True)
+        # Made of it once: a transaction that was tried again made another thing of it.
+        kept = next((answer for thing, answer in told if thing is made), None)
+        answer = kept if kept is not None else answered(made)
         return _json(answer.body.encode(), answer.status)
 
     def key_of(self, body: BaseModel) -> IdempotencyKey | None:

@@ -13,11 +13,10 @@ import uuid
 from typing import Any, Final
 
 import structlog
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.rest.auth import authenticate
+from controller.rest.auth import Gate
 from controller.rest.errors import (
     BodyTooLargeError,
     MalformedBodyError,
@@ -33,6 +32,7 @@ from registry import Registry
 REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 JSON_TYPE: Final = re.compile(r"application/json(;\s*charset=\"?utf-8\"?)?", re.IGNORECASE)
 MAX_DEPTH: Final = 16
+BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
 #: The one body that is no JSON, and too large to be held: its endpoint reads it piece by piece.
 STREAMED: Final = f"{PROTECTED_PREFIX}/images/upload"
 
@@ -99,7 +99,7 @@ class Authentication:
 
     def __init__(self, app: ASGIApp, registry: Registry, limits: Limits) -> None:
         self.app = app
-        self.registry = registry
+        self.gate = Gate(registry)
         self.limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,7 +114,7 @@ class Authentication:
         address = address_of(scope)
         self.limits.before_authentication(address, credentials)
         try:
-            caller = await run_in_threadpool(authenticate, self.registry, headers)
+            caller = await self.gate.authenticate(headers)
         except UnauthorizedError:
             self.limits.failed(address)
             raise
@@ -198,8 +198,10 @@ def check_json(body: bytes) -> None:
 
 def _check_depth(text: str) -> None:
     """Bound the nesting before the recursive parser sees it; brackets in strings do not count."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return
     depth = 0
-    for token in re.finditer(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', text, re.DOTALL):
+    for token in BRACKETS.finditer(text):
         first = token[0][0]
         if first in "[{":
             depth += 1

@@ -21,6 +21,7 @@ from controller.rest.openapi import problems
 from controller.rest.schemas import PageOf, RequestChange, RequestInput, RequestsQuery
 from controller.rest.telling import told_page, told_request
 from registry import (
+    Asking,
     IdempotencyKey,
     InvalidError,
     NotFoundError,
@@ -28,6 +29,8 @@ from registry import (
     Registry,
     Request,
     StoredAnswer,
+    check_asked,
+    current_call,
 )
 
 log: Final = structlog.get_logger(__name__)
@@ -38,42 +41,49 @@ _FIELDS: Final[Mapping[str, str]] = MappingProxyType({"VM type": "vm_type", "hos
 
 
 @router.post("", status_code=201, response_model=Request, responses=problems(403, 409))
-def ask_for_vms(
+async def ask_for_vms(
     body: RequestInput, caller: AnyCaller, services: GivenServices, creation: GivenCreation
 ) -> Response:
     """Ask for VMs. They are placed at the start of the next slot, as far as they fit."""
     tenant = _tenant_asked_for(body, caller)
+    asked = check_asked(
+        tenant=tenant,
+        vm_type=body.vm_type,
+        count=body.count,
+        min_count=body.min_count,
+        name=body.name,
+        requires=tuple(body.requires),
+        hosts=None if body.hosts is None else tuple(body.hosts),
+        network=body.network,
+        labels=body.labels,
+        ttl_s=body.ttl_s,
+        ssh_keys=tuple(body.ssh_keys),
+        user_data=None if body.user_data is None else base64.b64decode(body.user_data),
+        hostname=body.hostname,
+        image=body.image or services.default_image,
+        rules=body.rules.as_rules(),
+    )
 
-    def create(key: IdempotencyKey | None, answered: Callable[[Request], StoredAnswer]) -> Request:
+    async def create(
+        key: IdempotencyKey | None, answered: Callable[[Request], StoredAnswer]
+    ) -> Request:
+        asking = Asking(
+            asked=asked,
+            actor=caller.actor,
+            over_quota=services.over_quota,
+            idempotency=key,
+            answered=answered,
+            call=current_call(),
+        )
         try:
-            made = services.registry.requests.create(
-                tenant=tenant,
-                vm_type=body.vm_type,
-                count=body.count,
-                min_count=body.min_count,
-                name=body.name,
-                requires=tuple(body.requires),
-                hosts=None if body.hosts is None else tuple(body.hosts),
-                network=body.network,
-                labels=body.labels,
-                ttl_s=body.ttl_s,
-                ssh_keys=tuple(body.ssh_keys),
-                user_data=None if body.user_data is None else base64.b64decode(body.user_data),
-                hostname=body.hostname,
-                image=body.image or services.default_image,
-                rules=body.rules.as_rules(),
-                actor=caller.actor,
-                idempotency=key,
-                answered=answered,
-                over_quota=services.over_quota,
-            )
+            made = await services.acceptance.accept(asking)
         except NotFoundError as error:  # of something the body names, not of this path
             field = _FIELDS.get(error.kind, error.kind)
             raise InvalidError(field, error.key, f"an existing {error.kind}") from error
         log.info("request_accepted", request_id=str(made.id), tenant=tenant, count=made.count)
         return made
 
-    return creation.answer_of_one(body, create, status=201, adapter=_ADAPTER)
+    return await creation.answer_of_one(body, create, status=201, adapter=_ADAPTER)
 
 
 @router.get("", response_model=PageOf[Request], responses=problems(403))

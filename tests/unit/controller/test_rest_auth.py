@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 from starlette.datastructures import Headers
 
-from controller.rest.auth import Caller, authenticate
+from controller.rest.auth import Caller, Gate
 from controller.rest.errors import ForbiddenError, UnauthorizedError
 from registry import Registry, Token
 
@@ -26,7 +28,10 @@ class Tokens:
         self.tokens = self
         self._secret = secret
 
-    def authenticate(self, secret: str) -> Token | None:
+    def authenticate_all(self, secrets: Sequence[str]) -> list[Token | None]:
+        return [self._of(secret) for secret in secrets]
+
+    def _of(self, secret: str) -> Token | None:
         if secret != self._secret:
             return None
         return Token(
@@ -45,7 +50,9 @@ def knowing(secret: str) -> Registry:
 
 @pytest.mark.parametrize("header", ["Bearer s3cret", "bearer s3cret", "BEARER   s3cret "])
 def test_a_known_token_names_its_tenant(header: str):
-    caller = authenticate(knowing("s3cret"), Headers({"authorization": header}))
+    gate = Gate(knowing("s3cret"))
+
+    caller = asyncio.run(gate.authenticate(Headers({"authorization": header})))
 
     assert caller == TENANT_A
     assert caller.actor == "tenant:a"
@@ -65,8 +72,10 @@ def test_a_known_token_names_its_tenant(header: str):
     ],
 )
 def test_everything_else_is_refused_with_what_to_do(headers: dict[str, str], reason: str):
+    gate = Gate(knowing("s3cret"))
+
     with pytest.raises(UnauthorizedError, match=reason) as refused:
-        authenticate(knowing("s3cret"), Headers(headers))
+        asyncio.run(gate.authenticate(Headers(headers)))
 
     assert "Authorization: Bearer TOKEN" in str(refused.value)
     assert "s3cret" not in str(refused.value)

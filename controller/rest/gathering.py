@@ -1,0 +1,85 @@
+"""Work that is done once for all who wait for it at the same time.
+
+Whoever comes first is served at once. Whoever comes meanwhile waits until that is done,
+and then all of them are served together: nobody is made to wait for others to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from starlette.concurrency import run_in_threadpool
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[M, R]):
+    members: list[tuple[M, asyncio.Future[R]]] = field(default_factory=list)
+    worker: asyncio.Task[None] | None = None  #: while there is work
+
+
+class Gathering(Generic[M, R]):
+    """Gathers what is asked for.
+
+    Parameters
+    ----------
+    together : callable
+        Returns the results of some members in their places. It runs in a thread and in
+        a context of its own; what it raises, all of them are told.
+    most : int
+        Members that are served at once.
+    """
+
+    def __init__(self, together: Callable[[Sequence[M]], Sequence[R]], *, most: int) -> None:
+        self._together = together
+        self._most = most
+        # An application may be served by several loops, each in a thread of its own.
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting[M, R]] = (
+            WeakKeyDictionary()
+        )
+
+    async def result(self, member: M) -> R:
+        """Return what becomes of one member."""
+        loop = asyncio.get_running_loop()
+        waiting = self._of_loops.setdefault(loop, _Waiting())
+        future: asyncio.Future[R] = loop.create_future()
+        waiting.members.append((member, future))
+        if waiting.worker is None:
+            # What is set for one call is not for the others.
+            empty = contextvars.Context()
+            waiting.worker = loop.create_task(self._serve(waiting), context=empty)
+        return await future
+
+    async def _serve(self, waiting: _Waiting[M, R]) -> None:
+        try:
+            while waiting.members:
+                some = waiting.members[: self._most]
+                del waiting.members[: self._most]
+                await self._serve_some(some)
+        finally:
+            waiting.worker = None
+            for _, future in waiting.members:  # the loop ends
+                future.cancel()
+
+    async def _serve_some(self, some: Sequence[tuple[M, asyncio.Future[R]]]) -> None:
+        try:
+            results = await run_in_threadpool(self._together, [member for member, _ in some])
+        except Exception as error:  # whatever it is, each of them has to know
+            for _, future in some:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        except BaseException:
+            for _, future in some:
+                future.cancel()
+            raise
+        for (_, future), result in zip(some, results, strict=True):
+            if not future.done():  # its caller went away
+                future.set_result(result)

@@ -1,0 +1,82 @@
+"""Calls are accepted together, and alone where that is not possible."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from controller.rest.acceptance import Acceptance
+from registry import Asking, Registry, RegistryUnavailableError, check_asked
+
+
+class Requests:
+    """Takes calls for fewer than three VMs together, unless it is away."""
+
+    requests: Any
+
+    def __init__(self, *, away: bool = False) -> None:
+        self.requests = self
+        self.away = away
+        self.together: list[int] = []
+        self.alone: list[int] = []
+
+    def accept_together(self, askings: Sequence[Asking]) -> list[str | None]:
+        if self.away:
+            raise RegistryUnavailableError("gone")
+        counts = [asking.asked.count for asking in askings]
+        self.together += counts
+        return [f"together {count}" if count < 3 else None for count in counts]
+
+    def accept(self, asking: Asking) -> str:
+        self.alone.append(asking.asked.count)
+        return f"alone {asking.asked.count}"
+
+
+def asking(count: int, **asked: Any) -> Asking:
+    return Asking(
+        asked=check_asked(tenant="a", vm_type="small", count=count, **asked), actor="tenant:a"
+    )
+
+
+def accepted(requests: Requests, *askings: Asking) -> list[Any]:
+    async def accept() -> list[Any]:
+        acceptance = Acceptance(cast(Registry, requests))
+        each = (acceptance.accept(asking) for asking in askings)
+        return await asyncio.gather(*each, return_exceptions=True)
+
+    return asyncio.run(accept())
+
+
+def test_what_is_left_out_is_accepted_alone():
+    requests = Requests()
+
+    assert accepted(requests, asking(1), asking(3), asking(2)) == [
+        "together 1",
+        "alone 3",
+        "together 2",
+    ]
+    assert requests.alone == [3]
+
+
+@pytest.mark.parametrize(
+    "asked", [{"count": 33}, {"count": 1, "hosts": ("h1",)}, {"count": 1, "network": "lan"}]
+)
+def test_what_needs_more_than_the_others_is_alone_from_the_start(asked: dict[str, Any]):
+    requests = Requests()
+
+    accepted(requests, asking(**asked))
+
+    assert requests.together == []
+    assert requests.alone == [asked["count"]]
+
+
+def test_a_database_that_is_away_is_told_to_all_and_not_asked_again():
+    requests = Requests(away=True)
+
+    answers = accepted(requests, asking(1), asking(2))
+
+    assert all(isinstance(answer, RegistryUnavailableError) for answer in answers)
+    assert requests.alone == []
