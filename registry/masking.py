@@ -13,8 +13,16 @@ _BEARER: Final = re.compile(r"((?i:bearer|basic) +)[A-Za-z0-9._~+/=-]{8,}")
 _ASSIGNED: Final = re.compile(r"(?i)(password\s*[=:]\s*)[^\s&,;'\"\\]+")
 
 
+#: Where none of these is, in whatever case, nothing is to be masked; most lines have none.
+#: Not all of "basic": to an expression that ignores case, a dotless i is one as well.
+_SIGNS: Final = ("://", "fuga_", "bearer", "bas", "password")
+
+
 def masked(text: str) -> str:
     """Return the text without passwords of URLs, and without tokens."""
+    folded = text.casefold()
+    if not any(sign in folded for sign in _SIGNS):
+        return text
     text = _PASSWORD.sub(rf"\1{MASK}", text)
     text = _BEARER.sub(rf"\1{MASK}", text)
     text = _TOKEN.sub(f"fuga_{MASK}", text)

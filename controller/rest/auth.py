@@ -126,9 +126,14 @@ class Gate:
         return self._registry.tokens.authenticate_all(secrets)
 
 
+def caller_of(request: HttpRequest) -> Caller:
+    """Return who made a call, as the Authentication middleware put it there."""
+    return cast(Caller, request.state.caller)
+
+
 # Coroutines: what waits for nothing is not worth a thread.
 async def _caller(request: HttpRequest) -> Caller:
-    return cast(Caller, request.state.caller)  # put there by the Authentication middleware
+    return caller_of(request)
 
 
 async def _operator(request: HttpRequest) -> Caller:

@@ -55,13 +55,18 @@ class Services:
         return self.images
 
 
-# Coroutines: what waits for nothing is not worth a thread.
-async def _services(request: HttpRequest) -> Services:
+def services_of(request: HttpRequest) -> Services:
+    """Return what the application that serves a call was made of."""
     return cast(Services, request.app.state.services)
 
 
+# Coroutines: what waits for nothing is not worth a thread.
+async def _services(request: HttpRequest) -> Services:
+    return services_of(request)
+
+
 async def _registry(request: HttpRequest) -> Registry:
-    return (await _services(request)).registry
+    return services_of(request).registry
 
 
 GivenServices = Annotated[Services, Depends(_services)]

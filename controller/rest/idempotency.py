@@ -19,8 +19,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from controller.rest.audit import note_route
-from controller.rest.auth import AnyCaller
-from controller.rest.dependencies import GivenRegistry
+from controller.rest.auth import caller_of
+from controller.rest.dependencies import services_of
 from controller.rest.problems import KINDS
 from registry import AnsweredBeforeError, IdempotencyKey, Registry, StoredAnswer
 
@@ -116,11 +116,11 @@ class Creation:
         return IdempotencyKey(scope=self.scope, key=self.key, fingerprint=fingerprint)
 
 
-async def _creation(
-    request: HttpRequest, caller: AnyCaller, registry: GivenRegistry, key: KeyHeader = None
-) -> Creation:
+# It asks for what it needs by itself: each dependency costs every call that creates something.
+async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
     note_route(request.scope)
-    return Creation(registry, caller.scope, request.url.path, key)
+    registry, scope = services_of(request).registry, caller_of(request).scope
+    return Creation(registry, scope, request.scope["path"], key)
 
 
 GivenCreation = Annotated[Creation, Depends(_creation)]

@@ -11,11 +11,12 @@ from uuid import UUID
 import structlog
 from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from controller.explain import RequestExplanation, explain_request
-from controller.rest.auth import AnyCaller, Caller, bearer
-from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.auth import AnyCaller, Caller, bearer, caller_of
+from controller.rest.dependencies import GivenRegistry, GivenServices, services_of
 from controller.rest.idempotency import GivenCreation
 from controller.rest.openapi import problems
 from controller.rest.schemas import PageOf, RequestChange, RequestInput, RequestsQuery
@@ -42,9 +43,10 @@ _FIELDS: Final[Mapping[str, str]] = MappingProxyType({"VM type": "vm_type", "hos
 
 @router.post("", status_code=201, response_model=Request, responses=problems(403, 409))
 async def ask_for_vms(
-    body: RequestInput, caller: AnyCaller, services: GivenServices, creation: GivenCreation
+    body: RequestInput, request: HttpRequest, creation: GivenCreation
 ) -> Response:
     """Ask for VMs. They are placed at the start of the next slot, as far as they fit."""
+    caller, services = caller_of(request), services_of(request)
     tenant = _tenant_asked_for(body, caller)
     asked = check_asked(
         tenant=tenant,
