@@ -60,6 +60,7 @@ class Gathering(Generic[M, R]):
     async def _serve(self, waiting: _Waiting[M, R]) -> None:
         try:
             while waiting.members:
+                await asyncio.sleep(0)  # who is here already comes along
                 some = waiting.members[: self._most]
                 del waiting.members[: self._most]
                 await self._serve_some(some)
