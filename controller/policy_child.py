@@ -15,6 +15,7 @@ import placement
 from controller import debug
 from controller.policy_process import HEADER, Decision, Failure, Ideal, frame
 from controller.round_inputs import allocation_document, decode_inputs
+from controller.shadow_child import decide_beside
 from controller.stray_output import take_stdout
 from placement import (
     Snapshot,
@@ -66,6 +67,8 @@ def answer(operation: str, argument: Any) -> Any:
             case "ideal":
                 data, resource = argument
                 return ideal(_inputs(data).snapshot, resource)
+            case "beside":
+                return decide_beside(*argument)
             case _:
                 return Failure(f"unknown operation {operation!r}")
     except Exception as error:

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -59,8 +60,9 @@ def frame(message: object) -> bytes:
 class PolicyProcess:
     """One child process that decides; killed and replaced when it overruns."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, niceness: int = 0) -> None:
         self._child: subprocess.Popen[bytes] | None = None
+        self._niceness = niceness
 
     def warm_up(self) -> None:
         """Start the child and let it import everything before a round needs it."""
@@ -83,6 +85,33 @@ class PolicyProcess:
         """Return the LP bound on what the round could place of one resource, and what is fair."""
         ideal: Ideal = self._ask("ideal", (data, resource), deadline_s, policy="ideal")
         return ideal
+
+    def decide_beside(
+        self,
+        data: bytes,
+        outcome: Mapping[str, Any],
+        *,
+        policy: str,
+        parameters: Mapping[str, Any],
+        deadline_s: float,
+    ) -> dict[str, Any]:
+        """Return what another policy would have decided on a round's inputs.
+
+        See `controller.shadow_child.decide_beside`; `PolicyFailedError` as for `decide`.
+        """
+        if self._child is None or self._child.poll() is not None:
+            self.warm_up()
+        told: dict[str, Any] = self._ask(
+            "beside", (data, dict(outcome), policy, dict(parameters)), deadline_s, policy=policy
+        )
+        return told
+
+    def kill(self) -> None:
+        """End the child at once, from another thread than the one that asks it."""
+        child = self._child
+        if child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End the child."""
@@ -129,6 +158,8 @@ class PolicyProcess:
             )
             assert self._child.stdin is not None  # noqa: S101 we asked for a pipe
             os.set_blocking(self._child.stdin.fileno(), False)
+            if self._niceness:
+                os.setpriority(os.PRIO_PROCESS, self._child.pid, self._niceness)
         return self._child
 
 

@@ -42,6 +42,17 @@ class ControllerSettings(SharedSettings):
         default_factory=dict,
         description="Policy by zone, for hosts labelled zone=NAME; elsewhere `policy` decides.",
     )
+    shadow_policy: str | None = Field(
+        None,
+        description="Decides every recorded round a second time, without effect: what would it"
+        " have done? None: nothing does.",
+    )
+    shadow_parameters: dict[str, Any] = Field(
+        default_factory=dict, description="Of the shadow policy."
+    )
+    shadow_deadline_s: PositiveFloat | None = Field(
+        None, description="After it the shadow policy is killed for this round; one slot."
+    )
     budget_units: PositiveInt = Field(
         2_000_000, description="Combinations that a policy may evaluate in one round."
     )

@@ -24,6 +24,8 @@ from controller.queue import CeleryQueue
 from controller.round_metrics import SlotMetrics
 from controller.rounds import PolicyChoice, Slot, run_round
 from controller.settings import ControllerSettings
+from controller.shadow import NICENESS, SecondPolicy, Shadow
+from controller.shadow_metrics import ShadowMetrics
 from placement import policy_by_name
 from placement.patience import Patience
 from placement.zone_policies import NamedPolicy
@@ -162,6 +164,30 @@ def policy_choice(settings: ControllerSettings) -> PolicyChoice:
     )
 
 
+def shadow_of(
+    settings: ControllerSettings,
+    registry: Registry,
+    leadership: Leadership,
+    metrics: ProcessMetrics,
+) -> Shadow | None:
+    """The second policy that settings name, checked before any slot starts; None: there is none."""
+    if settings.shadow_policy is None:
+        return None
+    policy_by_name(settings.shadow_policy, settings.shadow_parameters)
+    return Shadow(
+        registry,
+        lambda: leadership.lease,
+        SecondPolicy(
+            name=settings.shadow_policy,
+            parameters=settings.shadow_parameters,
+            deadline_s=settings.shadow_deadline_s or settings.slot_length_s,
+        ),
+        process=PolicyProcess(niceness=NICENESS),
+        metrics=ShadowMetrics(metrics),
+        interval_s=settings.slot_length_s,
+    )
+
+
 def main(settings: ControllerSettings | None = None) -> None:
     """Run the control centre until SIGTERM or SIGINT."""
     settings = settings or ControllerSettings()
@@ -208,13 +234,20 @@ def main(settings: ControllerSettings | None = None) -> None:
         replace_by_default=settings.on_failure == "replace",
         interval_s=settings.sweep_interval_s,
     )
+    shadow = shadow_of(settings, registry, leadership, metrics)
+
+    def on_committed() -> None:
+        dispatcher.nudge()
+        if shadow is not None:
+            shadow.nudge()
+
     loop = SlotLoop(
         registry,
         leadership,
         decider,
         choice,
         slot_length_s=settings.slot_length_s,
-        on_committed=dispatcher.nudge,
+        on_committed=on_committed,
         metrics=slot_metrics,
     )
     threads = [
@@ -225,6 +258,8 @@ def main(settings: ControllerSettings | None = None) -> None:
     ]
     for thread in threads:
         thread.start()
+    if shadow is not None:
+        shadow.start()
     log.info("control_centre_started", holder=holder, slot_length_s=settings.slot_length_s)
     try:
         with listening(
@@ -235,6 +270,8 @@ def main(settings: ControllerSettings | None = None) -> None:
             loop.run(stop)
     finally:
         stop.set()
+        if shadow is not None:
+            shadow.stop()
         dispatcher.nudge()
         for thread in threads:
             thread.join()

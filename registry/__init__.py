@@ -154,6 +154,7 @@ from registry.resources import VMS
 from registry.retention import Periods, Purged
 from registry.rules import ZONE_LABEL, allows, check_rules, zone_of
 from registry.settings import SharedSettings, celery_config
+from registry.shadows import Decided, DueRound, NewShadowRound, ShadowRound
 from registry.slot_loop import MAX_REASON_LENGTH
 from registry.subnets import Subnet
 from registry.upgrade import upgrade
@@ -201,9 +202,11 @@ __all__ = [
     "CopyRemoval",
     "CopyState",
     "CredentialFiles",
+    "Decided",
     "Difference",
     "DomainReport",
     "Due",
+    "DueRound",
     "DuplicateError",
     "Event",
     "Fence",
@@ -254,6 +257,7 @@ __all__ = [
     "NetworkSource",
     "NewHost",
     "NewImage",
+    "NewShadowRound",
     "NotFoundError",
     "OverQuota",
     "Page",
@@ -290,6 +294,7 @@ __all__ = [
     "Rules",
     "SchemaOutdatedError",
     "SettingsError",
+    "ShadowRound",
     "SharedSettings",
     "SlotLoopEvent",
     "SlotLoopPausedError",

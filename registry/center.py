@@ -32,6 +32,7 @@ from registry.requests import Requests
 from registry.resources import Resources
 from registry.retention import Retention
 from registry.rounds import Rounds
+from registry.shadows import Shadows
 from registry.slot_loop import SlotLoopSwitch
 from registry.ssh_keys import SshKeys
 from registry.tenants import Tenants
@@ -72,6 +73,7 @@ class Registry:
         self.console_sessions = ConsoleSessions(database)
         self.console_holds = ConsoleHolds(database)
         self.rounds = Rounds(database)
+        self.shadows = Shadows(database)
         self.retention = Retention(database)
         self.history = History(database)
         self.events = Events(database)

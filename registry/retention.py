@@ -26,6 +26,7 @@ from registry.schema import (
     events,
     round_inputs,
     rounds,
+    shadow_rounds,
     vms,
 )
 
@@ -39,7 +40,7 @@ class Periods:
     """How long history is kept."""
 
     inputs_days: int = 7  #: inputs and outcomes of rounds: what a replay needs
-    rounds_days: int = 400  #: rounds themselves, and what became of VMs that are gone
+    rounds_days: int = 400  #: rounds with their shadows, and what became of VMs that are gone
     events_months: int = 13  #: whole calendar months (UTC), besides the present one
     audit_months: int = 13  #: the same, of calls that could change something
 
@@ -159,6 +160,7 @@ def _purge(connection: Connection, due: Mapping[str, Select[Any]]) -> Purged:
         return Purged(assignments=len(gone))
     numbers = connection.scalars(due["rounds"].limit(BATCH)).all()
     if numbers:
+        connection.execute(delete(shadow_rounds).where(shadow_rounds.c.round.in_(numbers)))
         connection.execute(delete(rounds).where(rounds.c.number.in_(numbers)))
         return Purged(rounds=len(numbers))
     keys = connection.scalars(due["events"].limit(BATCH)).all()

@@ -550,6 +550,25 @@ round_inputs = Table(
     CheckConstraint("(outcome IS NULL) <> (packed_outcome IS NULL)", name="outcome_once"),
 )
 
+# What a second policy would have decided on the inputs of a round.
+shadow_rounds = Table(
+    "shadow_rounds",
+    metadata,
+    Column("round", Serial, ForeignKey("rounds.number"), primary_key=True, autoincrement=False),
+    Column("policy", String(63), nullable=False),
+    Column("parameters", Json, nullable=False),
+    Column("error", Text),
+    Column("seconds", Float(53)),
+    Column("cut", Boolean(create_constraint=False), nullable=False),
+    Column("decided", Json),
+    Column("first", Json),  # what the round itself decided, measured in the same way
+    Column("agreed", Integer),
+    Column("shares", Json, nullable=False),
+    Column("skipped", Integer, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    CheckConstraint("(error IS NULL) = (decided IS NOT NULL)", name="decided_or_failed"),
+)
+
 images = Table(
     "images",
     metadata,

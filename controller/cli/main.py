@@ -28,6 +28,7 @@ from controller.cli import (
     requests,
     resources,
     rounds,
+    shadow,
     tenants,
     tokens,
     vm_groups,
@@ -80,6 +81,7 @@ app.add_typer(keys.app, rich_help_panel=_ASK)
 app.add_typer(networks.app, rich_help_panel=_MANAGE)
 app.add_typer(rounds.app, rich_help_panel=_LOOK)
 app.command(rich_help_panel=_LOOK)(rounds.replay)
+app.command(rich_help_panel=_LOOK)(shadow.shadow)
 app.command(rich_help_panel=_LOOK)(rounds.events)
 app.command("solve", rich_help_panel=_LOOK)(solve_command)
 app.command("simulate", rich_help_panel=_LOOK)(simulate_command)

@@ -94,6 +94,15 @@ class ConsoleTyped(TypedDict):
 CopyState: TypeAlias = Literal["absent", "uploading", "present", "failed", "removing"]
 
 
+class Decided(TypedDict):
+    """What one policy decided on a snapshot, measured the same way for both."""
+
+    fair_distance: float | None
+    left_out: int
+    placed: int
+    used: dict[str, float]
+
+
 Difference: TypeAlias = Literal[
     "vm_missing",
     "vm_lost_power",
@@ -744,6 +753,25 @@ class Scopes(TypedDict):
 
     given: str
     needed: str
+
+
+class ShadowRound(TypedDict):
+    """The same, as it is kept."""
+
+    agreed: NotRequired[int | None]
+    created_at: str
+    cut: NotRequired[bool]
+    decided: NotRequired[Decided | None]
+    error: NotRequired[str | None]
+    first: NotRequired[Decided | None]
+    first_policy: str
+    parameters: dict[str, Any]
+    policy: str
+    round: int
+    seconds: NotRequired[float | None]
+    shares: NotRequired[list[dict[str, Any]]]
+    skipped: NotRequired[int]
+    slot_start_at: str
 
 
 class ShareExplanation(TypedDict):

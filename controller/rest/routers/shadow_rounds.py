@@ -1,0 +1,26 @@
+"""/v1/shadow-rounds: what a second policy would have decided. For operators."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Security
+
+from controller.rest.auth import Operator, bearer
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.openapi import problems
+from controller.rest.schemas import PageOf, PageQuery
+from registry import Page, ShadowRound
+
+router = APIRouter(prefix="/shadow-rounds", tags=["rounds"], dependencies=[Security(bearer)])
+
+
+@router.get("", response_model=PageOf[ShadowRound], responses=problems(403))
+def list_shadow_rounds(
+    query: Annotated[PageQuery, Query()], caller: Operator, registry: GivenRegistry
+) -> Page[ShadowRound]:
+    """List rounds that a second policy decided as well, without effect, newest first.
+
+    With an `error` it failed, and nothing else is known of it.
+    """
+    return registry.shadows.list(limit=query.limit, cursor=query.cursor)

@@ -1,0 +1,145 @@
+"""What a second policy would have decided in the place of the first, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import func, select
+
+from registry.bulk import insert_if_absent
+from registry.clock import db_now
+from registry.engine import Database, retried
+from registry.leases import CONTROL_LEASE, check_epoch
+from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.records import Lease
+from registry.schema import round_inputs, rounds, shadow_rounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What one policy decided on a snapshot, measured the same way for both."""
+
+    placed: int
+    left_out: int
+    used: Mapping[str, float]  #: part of the pool in use after the round, by resource
+    fair_distance: float | None  #: as rounds have it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewShadowRound:
+    """A round as a second policy would have decided it, or why that is not known."""
+
+    round: int
+    policy: str
+    parameters: Mapping[str, Any]
+    error: str | None = None
+    seconds: float | None = None  #: inside the policy
+    cut: bool = False
+    decided: Decided | None = None  #: by the second policy; None: it failed
+    first: Decided | None = None  #: by the first, before what moved meanwhile was dropped
+    agreed: int | None = None  #: VMs that both placed on the same host
+    #: of each tenant: name, dominant share before, after the first and after the second
+    shares: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    skipped: int = 0  #: rounds before it that were passed over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowRound(NewShadowRound):
+    """The same, as it is kept."""
+
+    first_policy: str
+    slot_start_at: datetime
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueRound:
+    """The next round for the second policy."""
+
+    number: int
+    skipped: int  #: older ones that it will not get to
+
+
+_PLAIN: Final = ("round", "policy", "parameters", "error", "seconds", "cut", "agreed", "skipped")
+
+
+class Shadows:
+    """Keeps what second policies would have done."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def due(self, most: int) -> DueRound | None:
+        """Return the oldest of the newest ``most`` rounds that is still to be decided beside."""
+        with self._database.read() as connection:
+            last = connection.scalar(select(func.max(shadow_rounds.c.round)))
+            query = (
+                select(round_inputs.c.round)
+                .where(round_inputs.c.round > (last or 0))
+                .order_by(round_inputs.c.round.desc())
+                .limit(most)
+            )
+            numbers = connection.scalars(query).all()
+            if not numbers:
+                return None
+            passed_over = connection.scalar(
+                select(func.count())
+                .select_from(rounds)
+                .where(rounds.c.number > (last or 0), rounds.c.number < numbers[-1])
+            )
+        return DueRound(number=numbers[-1], skipped=0 if last is None else passed_over or 0)
+
+    @retried
+    def add(self, shadow: NewShadowRound, lease: Lease) -> None:
+        """Keep one; that of a round which has one already changes nothing.
+
+        Raises
+        ------
+        StaleEpochError
+            If the lease is not the current one of the control centre.
+        """
+        values = {name: getattr(shadow, name) for name in _PLAIN}
+        with self._database.write() as connection:
+            check_epoch(connection, CONTROL_LEASE, lease.holder, lease.epoch)
+            insert_if_absent(
+                connection,
+                shadow_rounds,
+                **{**values, "parameters": dict(shadow.parameters)},
+                decided=_document(shadow.decided),
+                first=_document(shadow.first),
+                shares=[dict(share) for share in shadow.shares],
+                created_at=db_now(connection),
+            )
+
+    def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[ShadowRound]:
+        """Return a page, newest first."""
+        query = (
+            select(shadow_rounds, rounds.c.policy.label("first_policy"), rounds.c.slot_start_at)
+            .join(rounds, rounds.c.number == shadow_rounds.c.round)
+            .order_by(shadow_rounds.c.round.desc())
+            .limit(check_limit(limit) + 1)
+        )
+        if cursor is not None:
+            (before,) = decode_cursor(cursor, int)
+            query = query.where(shadow_rounds.c.round < before)
+        with self._database.read() as connection:
+            found = [_shadow_of(row) for row in connection.execute(query)]
+        return page_of(found, limit, lambda shadow: (shadow.round,))
+
+
+def _shadow_of(row: Any) -> ShadowRound:
+    told = {each.name: row._mapping[each.name] for each in fields(ShadowRound)}
+    told["shares"] = tuple(told["shares"])
+    for name in ("decided", "first"):
+        told[name] = None if told[name] is None else Decided(**told[name])
+    return ShadowRound(**told)
+
+
+def _document(decided: Decided | None) -> dict[str, Any] | None:
+    if decided is None:
+        return None
+    told = {each.name: getattr(decided, each.name) for each in fields(Decided)}
+    return told | {"used": dict(decided.used)}
