@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -101,4 +102,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # A shell that starts this in the background has Ctrl-C ignored, in all that comes of it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main())

@@ -72,7 +72,11 @@ def test_a_guest_boots_from_its_overlay_and_its_console_is_read_from_afar(
 
     first.host.resume(vm_id)
 
-    eventually(lambda: b"LAB-GUEST-READY" in first.host.console_tail(vm_id).content, "booted")
+    def has_booted() -> bool:
+        written = first.host.console_tail(vm_id).content
+        return b"LAB-GUEST-READY" in written and written.endswith(b"\n")  # the whole line
+
+    eventually(has_booted, "booted")
     words = first.host.console_tail(vm_id).content.decode()
     assert f"uuid={vm_id} disk={60 * 2**21} nets=1" in words
     assert two_hosts.serial_log(1, spec.name).read_bytes() == first.host.console_tail(vm_id).content
