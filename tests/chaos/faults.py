@@ -144,8 +144,16 @@ class _AtCheckpoint(Fault):
         self.process = self.site.processes[self.name]
         mark = self.site.folder / f"struck-{time.monotonic_ns()}"
         self.process.kill()
-        self.process.start(**{self.variable: self.point, "FUGA_KILL_MARK": str(mark)})
-        self.site.eventually(lambda: mark.exists() or self.process.is_ready)
+        env = {self.variable: self.point, "FUGA_KILL_MARK": str(mark)}
+        self.process.start(**env)
+
+        def begun() -> bool:
+            has_ended = not self.process.running
+            if has_ended and not mark.exists():
+                self.process.start_again_without_database(**env)
+            return mark.exists() or self.process.is_ready
+
+        self.site.eventually(begun)
         with self.alone():
             self.site.eventually(mark.exists)
         held = self.site.sql(

@@ -102,18 +102,21 @@ class Managed:
         eventually(ready, within_s=WAIT_S)
 
     def return_to_service(self) -> None:
-        """Start it as a service manager would: again, while it ends for want of the database."""
+        """Start it as a service manager would, and wait until it serves."""
         self.start()
 
         def ready() -> bool:
-            if self.running:
-                return self.is_ready
-            said = self.said()
-            assert _NO_DATABASE in said, f"{self.name} ended: {said[-2000:]}"
-            self.start()
-            return False
+            self.start_again_without_database()
+            return self.is_ready
 
         eventually(ready, within_s=WAIT_S, every_s=_RESTART_S)
+
+    def start_again_without_database(self, **env: str) -> None:
+        """Start it again, as a service manager would, if it ended for want of the database."""
+        if not self.running:
+            said = self.said()
+            assert _NO_DATABASE in said, f"{self.name} ended: {said[-2000:]}"
+            self.start(**env)
 
     def signal(self, number: int) -> None:
         assert self._process is not None
