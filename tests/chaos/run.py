@@ -67,10 +67,14 @@ def run(site: Site, batches: Sequence[Sequence[type[Fault]]], seed: int, say: Sa
     finally:  # whoever takes the site down has the processor for himself
         for each in (watch, scrapes, load):
             each.stop.set()
-    found = _check(site, record)
+    if not unhealed:
+        unhealed, found = _look(site, record, healing.wait_until_settled)
+    else:
+        found = _check(site, record)
     load.give_all_back()
-    unhealed += healing.wait_until_empty(site)
-    found += [each for each in _check(site, record) if each not in found]
+    still_held, left = _look(site, record, healing.wait_until_empty)
+    unhealed += still_held
+    found += [each for each in left if each not in found]
     outcome.findings += [*(Finding("not settled", "the end", what) for what in unhealed), *found]
     outcome.counts = load.counts() + Counter(
         {"looks for VMs that run twice": watch.looks, "most guests at a time": watch.most_guests}
@@ -134,6 +138,29 @@ def _line(struck: Struck, of: int) -> str:
     return (
         f"{struck.number:3}/{of} {struck.kind:46} lasted {struck.lasted_s:5.1f} s  {told}".rstrip()
     )
+
+
+def _look(
+    site: Site, record: Record, wait: Callable[[Site], list[str]]
+) -> tuple[list[str], list[Finding]]:
+    """Return what does not come to rest, and what the checker finds when all has.
+
+    Rounds go on and place what waited. Whatever changed while the checker looked, it has
+    seen in two states: it looks again.
+    """
+    deadline = time.monotonic() + healing.HEAL_S
+    while True:
+        restless = wait(site)
+        before = _last_event(site)
+        at_rest = not healing.under_way(site)
+        found = _check(site, record)
+        if (at_rest and _last_event(site) == before) or restless or time.monotonic() > deadline:
+            return restless, found
+
+
+def _last_event(site: Site) -> int:
+    number: int = site.sql("SELECT max(id) FROM events")[0][0]
+    return number
 
 
 def _check(site: Site, record: Record) -> list[Finding]:
