@@ -119,7 +119,7 @@ def test_a_tenant_logs_in_to_a_vm_of_a_distribution(fuga, image, on_the_network,
             (b"[fuga: attached]", b"\r"),
             (b"db login: ", b"debian\r"),
             (b"Password: ", PASSWORD.encode() + b"\r"),
-            (b"debian@db:~$ ", b"sudo cat /run/cloud-init/instance-id\r"),
+            (b"debian@db:~$ ", b"sudo cat /var/lib/cloud/data/instance-id\r"),
             (f"{vm['id']}-1\r\n".encode(), b"\x1d"),
         ):
             terminal.until(shown, within_s=BOOT_S)
