@@ -6,6 +6,7 @@ that stops halfway can be kept with all that it has seen.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from placement import (
     FloatArray,
     IntArray,
+    Reason,
     SolverError,
     allocation_bound,
     dominant_shares,
@@ -174,10 +176,12 @@ class Recorder:
             "fallback": float(round_.fallback_reason is not None),
             "cut": float(round_.allocation.cut),
         }
-        for left in round_.allocation.left_out:
-            name = f"left_out:{left.reason.value}"
-            row[name] = (row.get(name) or 0.0) + left.count
-            self.reasons[left.reason.value] = self.reasons.get(left.reason.value, 0) + left.count
+        waits: Counter[Reason] = Counter()
+        for left in round_.allocation.left_out:  # thousands, where hosts are too few
+            waits[left.reason] += left.count
+        for reason, count in waits.items():
+            row[f"left_out:{reason.value}"] = float(count)
+            self.reasons[reason.value] = self.reasons.get(reason.value, 0) + count
         held = engine.book.held[round_.tenants]
         shares = dominant_shares(held, snapshot.pool)
         top = np.argsort(-shares, kind="stable")[:SHARES_KEPT]
