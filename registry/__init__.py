@@ -39,7 +39,7 @@ from registry.errors import (
 )
 from registry.expiry import MAX_TTL_S
 from registry.faults import checkpoint
-from registry.history import HostChange, Past, PastHost, PastRequest, PastVm
+from registry.history import HostChange, Past, PastDecision, PastHost, PastRequest, PastVm
 from registry.host_credentials import CredentialFiles, HostCredentials
 from registry.host_fields import Keep
 from registry.ids import uuid7
@@ -75,6 +75,7 @@ from registry.lifecycle import (
 from registry.logs import configure_logging
 from registry.new_requests import Asking, check_asked
 from registry.pages import Page
+from registry.past_tenants import PastQuota, PastTenant, Standing
 from registry.power import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from registry.preconditions import only_if
 from registry.reconciliation import Answer, Difference
@@ -262,8 +263,11 @@ __all__ = [
     "OverQuota",
     "Page",
     "Past",
+    "PastDecision",
     "PastHost",
+    "PastQuota",
     "PastRequest",
+    "PastTenant",
     "PastVm",
     "Periods",
     "Placement",
@@ -303,6 +307,7 @@ __all__ = [
     "SpreadView",
     "SshKey",
     "StaleEpochError",
+    "Standing",
     "Stored",
     "StoredAnswer",
     "StoredDecision",

@@ -22,10 +22,21 @@ from registry.bulk import chunks
 from registry.engine import Database
 from registry.lifecycle import FenceState, HostAdmin, HostHealth
 from registry.overhead import demands
+from registry.past_tenants import PastQuota, PastTenant, past_tenants
 from registry.records import Rules
 from registry.resources import resource_names
 from registry.rules import memberships, rules_of
-from registry.schema import assignments, events, hosts, inventories, requests, tenants, vms
+from registry.schema import (
+    assignments,
+    events,
+    hosts,
+    inventories,
+    requests,
+    round_inputs,
+    rounds,
+    tenants,
+    vms,
+)
 
 _BATCH: Final = 2_000
 _KINDS: Final = ("host_admin", "host_health", "host_fence")
@@ -58,7 +69,7 @@ class PastVm:
     """One VM of a request."""
 
     host_id: UUID | None  #: where it was at the beginning of the time
-    placed_at: datetime | None  #: when it got its first place
+    placed_at: datetime | None  #: the start of the slot in which it got its first place
     ended_at: datetime | None  #: when it was gone; None: not within the time
 
 
@@ -84,9 +95,22 @@ class Past:
     since: datetime
     until: datetime
     resources: tuple[str, ...]
-    weights: Mapping[str, float]  #: of each tenant, as it is now
+    tenants: tuple[PastTenant, ...]  #: and groups, in order of creation
+    quotas: tuple[PastQuota, ...]  #: in order of their owners' creation
     hosts: tuple[PastHost, ...]  #: by name
     requests: Iterator[PastRequest]  #: in order of ``asked_at``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastDecision:
+    """How a round was decided."""
+
+    round: int
+    policy: str
+    parameters: Mapping[str, Any]
+    slot_length_s: float
+    budget_units: int | None
+    inputs: bytes | None  #: as they were stored; None: they are kept no longer
 
 
 class History:
@@ -100,19 +124,42 @@ class History:
         """Read what was asked for and there in a time; the transaction ends with the context."""
         with self._database.read() as connection:
             axis = resource_names(connection)
+            tenants_, quotas = past_tenants(connection, since, until)
             yield Past(
                 since=since,
                 until=until,
                 resources=axis,
-                weights=_weights(connection),
+                tenants=tenants_,
+                quotas=quotas,
                 hosts=_hosts(connection, axis, since, until),
                 requests=_requests(connection, since, until),
             )
 
-
-def _weights(connection: Connection) -> Mapping[str, float]:
-    query = select(tenants.c.name, tenants.c.weight).where(~tenants.c.is_group)
-    return {row.name: row.weight for row in connection.execute(query.order_by(tenants.c.name))}
+    def decision(self, since: datetime, until: datetime) -> PastDecision | None:
+        """Return how the newest round of a time was decided, by a policy; None: there is none."""
+        query = (
+            select(rounds, round_inputs.c.inputs)
+            .outerjoin(round_inputs, round_inputs.c.round == rounds.c.number)
+            .where(
+                rounds.c.slot_start_at >= since,
+                rounds.c.slot_start_at <= until,
+                rounds.c.decided_by == "policy",
+            )
+            .order_by(rounds.c.number.desc())
+            .limit(1)
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        return PastDecision(
+            round=row.number,
+            policy=row.policy,
+            parameters=row.parameters,
+            slot_length_s=row.slot_length_s,
+            budget_units=row.budget_units,
+            inputs=row.inputs,
+        )
 
 
 def _hosts(
@@ -294,12 +341,14 @@ def _places(
                 assignments.c.host_id,
                 assignments.c.created_at,
                 assignments.c.released_at,
+                rounds.c.slot_start_at,
             )
+            .join(rounds, rounds.c.number == assignments.c.round)
             .where(assignments.c.vm_id.in_(some), assignments.c.created_at <= until)
             .order_by(assignments.c.vm_id, assignments.c.generation)
         )
         for row in connection.execute(query):
             host_id, placed_at = found.get(row.vm_id, (None, None))
             held = row.created_at <= since and (row.released_at is None or row.released_at > since)
-            found[row.vm_id] = (row.host_id if held else host_id, placed_at or row.created_at)
+            found[row.vm_id] = (row.host_id if held else host_id, placed_at or row.slot_start_at)
     return found

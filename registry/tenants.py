@@ -19,6 +19,7 @@ from registry.ids import uuid7
 from registry.lifecycle import FINISHED
 from registry.names import check_name, check_weight, look_up
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.quota_use import limits_of
 from registry.records import Accounts, ClusterView, MoveTo, Tenant
 from registry.schema import quotas, requests, tenants, tokens, vms
 from registry.tenant_tree import check_place, group_id, lock_tree
@@ -151,8 +152,16 @@ class Tenants:
             if uses:
                 raise ConflictError(f"tenant {name} is still used: {', '.join(uses)}")
             now = db_now(connection)
+            data = {
+                "weight": found.weight,
+                "parent": found.parent,
+                "is_group": found.is_group,
+                "limits": limits_of(connection, [found.id]).get(found.id, {}),
+            }
             _detach(connection, found.id, now)
-            history = event_row(now, actor, "tenant_removed", "tenant", name, tenant=name)
+            history = event_row(
+                now, actor, "tenant_removed", "tenant", name, tenant=name, data=data
+            )
             record(connection, [history])
         return found
 

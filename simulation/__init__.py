@@ -4,13 +4,14 @@ from simulation.engine import Choice, Engine
 from simulation.errors import InputError, SimulationError
 from simulation.inventory import Inventory, read_inventory
 from simulation.plan import plan, zone_policies
-from simulation.recording import Recording, read_recording, record
+from simulation.recording import Decided, Recording, read_recording, record
 from simulation.run import Progress, simulate
 from simulation.specs import RunSpec, TraceSpec
 from simulation.study import RunFailedError, Study, on_interrupt, write_summary
 
 __all__ = [
     "Choice",
+    "Decided",
     "Engine",
     "InputError",
     "Inventory",

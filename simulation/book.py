@@ -76,7 +76,7 @@ class Book:
         self._kinds: Numbered[tuple[int, ...]] = Numbered()
         self._demand = Table(len(resources))
         self._held = Table(len(resources) + 1)  # the last column counts VMs
-        self._weights = {**self._hierarchy.weights, **weights}
+        self._weights = weights
         self._weight = np.zeros(0)
 
     @property
@@ -99,9 +99,25 @@ class Book:
         """Of each tenant, shape (N,); 1 where none was given."""
         if len(self._weight) < len(self.tenants):
             new = self.tenants.values[len(self._weight) :]
-            more = np.array([self._weights.get(name, 1.0) for name in new])
+            more = np.array([self._weight_of(name) for name in new])
             self._weight = np.concatenate([self._weight, more])
         return self._weight
+
+    def _weight_of(self, name: str) -> float:
+        return self._weights.get(name) or self._hierarchy.weights.get(name, 1.0)
+
+    def follow(self, hierarchy: Hierarchy) -> None:
+        """Let other groups, weights and quotas hold from now on."""
+        self._hierarchy = hierarchy
+        self._weight = np.zeros(0)
+
+    def in_order(self, tenants: IntArray) -> IntArray:
+        """Return tenants in the order in which they go among equals."""
+        order = self._hierarchy.order
+        if not order:
+            return tenants
+        places = [order.get(name, len(order)) for name in self._names(tenants)]
+        return tenants[np.argsort(places, kind="stable")]
 
     def kinds_of(self, demand: IntArray) -> IntArray:
         """Return the kind of each demand vector, (Q, R) to (Q,)."""

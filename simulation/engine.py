@@ -33,6 +33,7 @@ from registry import zone_of
 from simulation.book import Book
 from simulation.chunks import Chunk
 from simulation.cluster import Cluster, HostEvent
+from simulation.hierarchy import Since
 from simulation.rules import HostRules
 from simulation.running import Running, Vms
 from simulation.waiting import Waiting, nobody
@@ -47,10 +48,13 @@ class Choice:
     policy: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     budget_units: int | None = 2_000_000
-    #: who decides on hosts of which zone, with the same parameters; elsewhere ``policy`` does
+    #: who decides on hosts of which zone; elsewhere ``policy`` does
     zone_policies: Mapping[str, str] = field(default_factory=dict)
+    #: of zones whose parameters are not those of ``policy``
+    zone_parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     slot_length_s: float = 60.0
     seed: int = 0
+    began_at_s: float = 0.0  #: when time 0 was, seconds since 1970: rounds are seeded by the clock
     wait_at_most_s: float = math.inf  #: what waits longer is given up by its tenant
 
 
@@ -92,6 +96,8 @@ class Engine:
     choice : Choice
     events : sequence of HostEvent
         In order of time.
+    hierarchies : sequence of (float, Hierarchy)
+        Groups, weights and quotas that hold from a time on, in order of time.
 
     Notes
     -----
@@ -100,13 +106,19 @@ class Engine:
     """
 
     def __init__(
-        self, cluster: Cluster, book: Book, choice: Choice, events: Sequence[HostEvent] = ()
+        self,
+        cluster: Cluster,
+        book: Book,
+        choice: Choice,
+        events: Sequence[HostEvent] = (),
+        hierarchies: Sequence[Since] = (),
     ) -> None:
         self.cluster, self.book, self.choice = cluster, book, choice
         self.waiting = nobody()
         self.running = Running(choice.slot_length_s)
         self._rules = HostRules()
         self._events = list(events)
+        self._hierarchies = list(hierarchies)
         self._requests = 0
         self._stood = 0
         self._last_idle: tuple[Snapshot, IntArray] | None = None  # of a round that placed nothing
@@ -118,12 +130,15 @@ class Engine:
 
     @property
     def next_event_s(self) -> float | None:
-        """When something befalls a host next; None: nothing more."""
-        return self._events[0].at_s if self._events else None
+        """When something befalls a host next, or other quotas hold; None: nothing more."""
+        hosts = [event.at_s for event in self._events[:1]]
+        return min([*hosts, *(at_s for at_s, _ in self._hierarchies[:1])], default=None)
 
     def pass_to(self, slot: int, chunks: Sequence[Chunk]) -> Passed:
         """Go on to the start of a slot, at which these requests have arrived, and decide."""
         start_s = slot * self.choice.slot_length_s
+        while self._hierarchies and self._hierarchies[0][0] <= start_s:
+            self.book.follow(self._hierarchies.pop(0)[1])
         ended = self.running.ended(slot)
         for vms in ended:
             self._release(vms)
@@ -161,8 +176,9 @@ class Engine:
         waiting, book = self.waiting, self.book
         concerned = book.vms > 0
         concerned[waiting.tenant] = True
-        tenants = np.flatnonzero(concerned).astype(np.int64)
-        place = np.cumsum(concerned) - 1
+        tenants = book.in_order(np.flatnonzero(concerned).astype(np.int64))
+        place = np.zeros(len(concerned), dtype=np.int64)
+        place[tenants] = np.arange(len(tenants))
         open_ = self._rules.open_to(waiting, self.cluster, book.wishes.values)
         return Snapshot(
             resources=book.resources,
@@ -306,7 +322,7 @@ class Engine:
     def _decide(self, snapshot: Snapshot, start_s: float) -> tuple[Allocation | None, str | None]:
         """Ask the policy, then the fallback; the first feasible allocation counts."""
         choice = self.choice
-        seed = int(start_s) + choice.seed * _SEED_STEP
+        seed = int(choice.began_at_s + start_s) + choice.seed * _SEED_STEP
         if self._policy is None:
             self._policy = self._its_policy()
         reason = None
@@ -329,7 +345,9 @@ class Engine:
         if not choice.zone_policies:
             return policy_by_name(choice.policy, choice.parameters)
         named = {
-            zone: NamedPolicy(policy=name, parameters=choice.parameters)
+            zone: NamedPolicy(
+                policy=name, parameters=choice.zone_parameters.get(zone, choice.parameters)
+            )
             for zone, name in choice.zone_policies.items()
         }
         otherwise = NamedPolicy(policy=choice.policy, parameters=choice.parameters)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from simulation.errors import InputError
 from simulation.rows import table_of
 
 _MOST_LIMIT: Final = 2**62
+_MOST_TIME_S: Final = 1e12
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class Hierarchy:
     """Who is part of which group, and what tenants and groups may hold at most."""
 
     groups: tuple[str, ...] = ()  #: in the order in which they go among equals
+    #: of tenants, in which they go among equals; those that it does not name follow
+    order: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)  #: of groups and tenants with one
     weights: Mapping[str, float] = field(default_factory=dict)  #: of those who have another than 1
     quotas: tuple[Quota, ...] = ()
@@ -94,51 +98,99 @@ class Hierarchy:
         return tuple(found)
 
 
-def read_hierarchy(tree: str | None, quotas: str | None) -> Hierarchy:
+#: Seconds of the trace, and what holds from then on.
+Since = tuple[float, Hierarchy]
+
+
+def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[Since, ...]:
     """Return what a CSV file of ``name``, ``parent`` and ``weight``, and one of quotas, say.
 
-    Who is the parent of others is a group, everybody else a tenant.
+    Who is ever the parent of others is a group, everybody else a tenant. Where a file
+    has a column ``at_s``, a row with a time holds from then on.
+
+    Returns
+    -------
+    tuple of (float, Hierarchy)
+        What holds from which time on; the first from 0 on.
 
     Raises
     ------
     InputError
         For names that stand twice or nowhere, circles, and numbers out of range.
     """
-    found = Hierarchy() if tree is None else _read_tree(tree)
-    if quotas is None:
-        return found
-    return Hierarchy(
-        groups=found.groups,
-        parents=found.parents,
-        weights=found.weights,
-        quotas=_read_quotas(quotas),
+    places = {} if tree is None else _read_tree(tree)
+    limits = {} if quotas is None else _read_quotas(quotas)
+    named = (*places.values(), *limits.values())
+    times = sorted({0.0, *(at_s for rows in named for at_s in rows)})
+    inner = {row.parent for rows in places.values() for row in rows.values() if row.parent}
+    first = Hierarchy(
+        groups=tuple(name for name in places if name in inner),
+        order={name: place for place, name in enumerate(places)},
     )
+    found = []
+    for at_s in times:
+        rows = {name: _at(at_s, its) for name, its in places.items()}
+        quota = {key: _at(at_s, its) for key, its in limits.items()}
+        hierarchy = replace(
+            first,
+            parents={name: row.parent for name, row in rows.items() if row and row.parent},
+            weights={name: row.weight for name, row in rows.items() if row},
+            quotas=tuple(
+                Quota(owner=owner, resource=resource, limit=limit)
+                for (owner, resource), limit in quota.items()
+                if limit is not None
+            ),
+        )
+        _check_circles(hierarchy, f"{tree}: from {at_s:g} s on")
+        found.append((at_s, hierarchy))
+    return tuple(found)
 
 
-def _read_tree(path: str) -> Hierarchy:
-    parents: dict[str, str] = {}
-    weights: dict[str, float] = {}
-    lines: dict[str, int] = {}
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a tenant or group stands in the tree."""
+
+    parent: str
+    weight: float
+
+
+def _read_tree(path: str) -> Mapping[str, Mapping[float, _Place]]:
+    """Return the places of each name by the time from which on it has them."""
+    places: dict[str, dict[float, _Place]] = {}
+    parents: dict[str, int] = {}
     for line, row in table_of(path, ("name", "parent")):
         name, where = row["name"], f"{path}:{line}"
-        if not name or name in lines:
-            raise InputError(where, f"name: {name!r} stands twice" if name else "name: missing")
-        lines[name] = line
+        if not name:
+            raise InputError(where, "name: missing")
+        its, at_s = places.setdefault(name, {}), _time(row.get("at_s"), where)
+        if at_s in its:
+            raise InputError(where, f"name: {name!r} stands twice")
+        if its and at_s < max(its):
+            raise InputError(where, f"at_s: {name!r} has a later row above")
+        its[at_s] = _Place(row["parent"], _weight(row.get("weight"), where))
         if row["parent"]:
-            parents[name] = row["parent"]
-        weights[name] = _weight(row.get("weight"), where)
-    for name, parent in parents.items():
-        if parent not in lines:
-            raise InputError(f"{path}:{lines[name]}", f"parent: nobody is called {parent!r}")
-    inner = set(parents.values())
-    hierarchy = Hierarchy(
-        groups=tuple(name for name in lines if name in inner), parents=parents, weights=weights
-    )
+            parents.setdefault(row["parent"], line)
+    for parent, line in parents.items():
+        if parent not in places:
+            raise InputError(f"{path}:{line}", f"parent: nobody is called {parent!r}")
+    return places
+
+
+def _check_circles(hierarchy: Hierarchy, where: str) -> None:
     for group in hierarchy.groups:
         for steps, above in enumerate(hierarchy.above(group)):
-            if above == group or steps > len(inner):
-                raise InputError(f"{path}:{lines[group]}", f"{group!r} is in a circle of parents")
-    return hierarchy
+            if above == group or steps > len(hierarchy.groups):
+                raise InputError(where, f"{group!r} is in a circle of parents")
+
+
+def _time(found: str | None, where: str) -> float:
+    try:
+        at_s = float(found or 0)
+    except ValueError:
+        at_s = -1.0
+    if not 0 <= at_s < _MOST_TIME_S:
+        raise InputError(where, f"at_s: found {found!r}, expected seconds of the trace")
+    return at_s
 
 
 def _weight(found: str | None, where: str) -> float:
@@ -151,14 +203,27 @@ def _weight(found: str | None, where: str) -> float:
     return weight
 
 
-def _read_quotas(path: str) -> tuple[Quota, ...]:
-    quotas: dict[tuple[str, str], Quota] = {}
+def _read_quotas(path: str) -> Mapping[tuple[str, str], Mapping[float, int | None]]:
+    """Return limits of each owner and resource by the time from which on they hold."""
+    quotas: dict[tuple[str, str], dict[float, int | None]] = {}
     for line, row in table_of(path, ("owner", "resource", "limit")):
         where, key = f"{path}:{line}", (row["owner"], row["resource"])
-        limit = int(row["limit"]) if row["limit"].isdecimal() else _MOST_LIMIT + 1
-        if limit > _MOST_LIMIT:
-            raise InputError(where, f"limit: found {row['limit']!r}, expected a whole number")
-        if key in quotas:
+        its, at_s = quotas.setdefault(key, {}), _time(row.get("at_s"), where)
+        if at_s in its:
             raise InputError(where, f"a quota of {key[0]!r} on {key[1]} stands above")
-        quotas[key] = Quota(owner=key[0], resource=key[1], limit=limit)
-    return tuple(quotas.values())
+        if its and at_s < max(its):
+            raise InputError(where, f"at_s: {key[0]!r} has a later quota on {key[1]} above")
+        its[at_s] = None if at_s and not row["limit"] else _limit(row["limit"], where)
+    return quotas
+
+
+def _limit(found: str, where: str) -> int:
+    limit = int(found) if found.isdecimal() else _MOST_LIMIT + 1
+    if limit > _MOST_LIMIT:
+        raise InputError(where, f"limit: found {found!r}, expected a whole number")
+    return limit
+
+
+def _at(at_s: float, rows: Mapping[float, Value]) -> Value | None:
+    """Return the row that holds at a time; None: there is none yet."""
+    return next((rows[since] for since in sorted(rows, reverse=True) if since <= at_s), None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from placement import PlacementError, entry_by_name, policy_by_name
@@ -80,12 +81,15 @@ def _runs(
     length_s = base.slot_length_s
     if _SLOT in told:
         length_s = slot_length(told[_SLOT], "--sweep slot")
-    for option, name in (
-        (f"--policy {policy}", policy),
-        *((f"--zone-policy {zone}={name}", name) for zone, name in base.zone_policies.items()),
+    for option, name, its in (
+        (f"--policy {policy}", policy, parameters),
+        *(
+            (f"--zone-policy {zone}={name}", name, base.zone_parameters.get(zone, parameters))
+            for zone, name in base.zone_policies.items()
+        ),
     ):
         try:
-            policy_by_name(name, parameters)
+            policy_by_name(name, its)
         except PlacementError as error:
             raise InputError(option, str(error)) from error
     return [
@@ -101,12 +105,50 @@ def _runs(
     ]
 
 
-def zone_policies(words: Sequence[str]) -> Mapping[str, str]:
-    """Return who decides in which zone, from words ``ZONE=POLICY``."""
-    told = [_assignment(word, "--zone-policy") for word in words]
+@dataclass(frozen=True, slots=True)
+class ZoneChoice:
+    """Who decides on hosts of a zone."""
+
+    policy: str
+    parameters: Mapping[str, Any] | None = None  #: None: those of the policy elsewhere
+
+
+def zone_policies(words: Sequence[str]) -> Mapping[str, ZoneChoice]:
+    """Return who decides in which zone.
+
+    Words are ``ZONE=POLICY``, or name a JSON file as ``FUGA_ZONE_POLICIES`` has it:
+    ``{"ZONE": {"policy": …, "parameters": {…}}}``.
+
+    Raises
+    ------
+    InputError
+        For other words and files, and zones that are named twice.
+    """
+    told: list[tuple[str, ZoneChoice]] = []
+    for word in words:
+        if "=" in word and not Path(word).is_file():
+            zone, policy = _assignment(word, "--zone-policy")
+            told.append((zone, ZoneChoice(policy)))
+        else:
+            told += _zones_in(word)
     if len({zone for zone, _ in told}) < len(told):
         raise InputError("--zone-policy", "a zone is named twice")
     return dict(told)
+
+
+def _zones_in(path: str) -> list[tuple[str, ZoneChoice]]:
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        return [
+            (zone, ZoneChoice(str(its["policy"]), dict(its.get("parameters", {}))))
+            for zone, its in document.items()
+        ]
+    except OSError as error:
+        wanted = "ZONE=POLICY, or a JSON file"
+        raise InputError(f"--zone-policy {path}", f"{error.strerror}; expected {wanted}") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        form = '{"ZONE": {"policy": "NAME", "parameters": {}}}'
+        raise InputError(f"--zone-policy {path}", f"expected {form}: {error!r}") from error
 
 
 def slot_length(text: str, where: str) -> float:

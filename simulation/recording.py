@@ -1,4 +1,4 @@
-"""A time of the register center as files: a native trace, an inventory and weights.
+"""A time of the register center as files: all that a simulation of it reads.
 
 A study runs on such a recording, not on the register center: its runs read the same,
 also when they are resumed a week later, and it can be handed to others.
@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from registry import HostChange, MembershipRule, Past, PastHost, PastRequest, PastVm
+from registry import HostChange, MembershipRule, Past, PastHost, PastRequest, PastTenant, PastVm
 from simulation.cluster import Happening
 from simulation.errors import InputError
 from simulation.native import COLUMNS
 
-_TRACE, _HOSTS, _WEIGHTS, _WINDOW = "trace.csv", "hosts.json", "weights.csv", "window.json"
+_TRACE, _HOSTS, _WINDOW = "trace.csv", "hosts.json", "window.json"
+_TREE, _QUOTAS, _ZONES = "tree.csv", "quotas.csv", "zones.json"
 #: VMs of a request that are deleted together are gone one after another, this fast.
 _TOGETHER: Final = timedelta(seconds=60)
 _COLUMNS: Final = tuple(name for name in COLUMNS if name != "vm_type")
@@ -32,6 +34,18 @@ _HAPPENINGS: Final = {
     HostChange.FENCED: Happening.FAIL,
     HostChange.RETIRED: Happening.LEAVE,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """How the rounds of a time were decided."""
+
+    told_by: str  #: who says so
+    policy: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    slot_length_s: float
+    budget_units: int | None
+    zone_policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +60,9 @@ class Recording:
     vms_running: int  #: at the beginning
     vms_waiting: int  #: at the beginning, without a place
     vms_asked: int  #: later
+    groups: int  #: of tenants
+    quotas: int
+    decided: Decided
 
     @property
     def trace(self) -> str:
@@ -58,40 +75,77 @@ class Recording:
         return str(self.folder / _HOSTS)
 
     @property
-    def weights(self) -> str:
-        """The file of tenants' weights."""
-        return str(self.folder / _WEIGHTS)
+    def tree(self) -> str:
+        """The file of tenants, in order, with their groups and weights."""
+        return str(self.folder / _TREE)
+
+    @property
+    def quota_file(self) -> str | None:
+        """The file of quotas; None: there are none."""
+        return str(self.folder / _QUOTAS) if self.quotas else None
+
+    @property
+    def zones(self) -> str | None:
+        """The file of policies of zones; None: there are none."""
+        return str(self.folder / _ZONES) if self.decided.zone_policies else None
+
+    @property
+    def began_at_s(self) -> float:
+        """When the time began, in seconds since 1970."""
+        return datetime.fromisoformat(self.since).timestamp()
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters of the policy, as ``NAME=VALUE``."""
+        return tuple(
+            f"{name}={json.dumps(value)}" for name, value in self.decided.parameters.items()
+        )
+
+    def command(self) -> str:
+        """Return what is typed to see the same rounds in a simulation."""
+        decided = self.decided
+        words = ["fuga", "simulate", self.trace, "--hosts", self.hosts, "--tree", self.tree]
+        words += ["--quotas", self.quota_file] if self.quota_file else []
+        words += ["--zone-policy", self.zones] if self.zones else []
+        words += ["--policy", decided.policy, "--slot", f"{decided.slot_length_s:g}"]
+        words += [word for told in self.parameters for word in ("-p", told)]
+        words += ["--budget", str(decided.budget_units or 0)]
+        words += ["--began-at", self.since, "--until", f"{self.length_s:.3f}"]
+        return shlex.join(words)
 
 
 def read_recording(folder: Path) -> Recording:
     """Return the recording in a folder; `InputError` if there is none."""
     path = folder / _WINDOW
     try:
-        return Recording(folder=folder, **json.loads(path.read_text(encoding="utf-8")))
+        told = json.loads(path.read_text(encoding="utf-8"))
+        return Recording(folder=folder, **{**told, "decided": Decided(**told["decided"])})
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error)) from error
-    except (TypeError, ValueError) as error:
-        raise InputError(str(path), f"no recording: {error}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(str(path), f"no recording: {error!r}") from error
 
 
-def record(past: Past, folder: Path, *, anonymous: bool = False) -> Recording:
+def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = False) -> Recording:
     """Write a time of the register center to a folder, which appears once it is whole.
 
     Parameters
     ----------
     past : Past
         Its requests are read here.
+    decided : Decided
+        How its rounds were decided.
     anonymous : bool
-        Tenants, their groups of VMs and hosts get numbers for names.
+        Tenants, groups of tenants and of VMs, and hosts get numbers for names.
 
     Notes
     -----
     VMs that held a place at the beginning stay on their host. VMs of one request are
     a row together that were on one host, or asked for at one moment, and were gone
     within a minute; of a gang, and of a request that is spread, all that waited are one
-    row, which lives as long as the longest of them. A life is counted from the first place of
-    a VM, or, if it never had one, from when it was asked for. A VM that outlived the
-    time has no end.
+    row, which lives as long as the longest of them. A life is counted from the start of
+    the slot that first placed a VM, or, if none did, from when it was asked for. A VM that
+    outlived the time has no end. Tenants who had and asked for nothing are left out.
     """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -106,14 +160,12 @@ def record(past: Past, folder: Path, *, anonymous: bool = False) -> Recording:
                 writer.writerow(row)
                 counted[_kind(row)] += row["count"]
     _write_json(partial / _HOSTS, _inventory(past, names))
-    with (partial / _WEIGHTS).open("w", encoding="utf-8", newline="") as file:
-        plain = csv.writer(file)
-        plain.writerow(("tenant", "weight"))
-        plain.writerows(
-            (names.tenants.of(tenant), weight)
-            for tenant, weight in past.weights.items()
-            if names.tenants.knows(tenant)
-        )
+    tree, quotas = list(_tree(past, names)), list(_quotas(past, names))
+    _write_csv(partial / _TREE, ("name", "parent", "weight", "at_s"), tree)
+    if quotas:
+        _write_csv(partial / _QUOTAS, ("owner", "resource", "limit", "at_s"), quotas)
+    if decided.zone_policies:
+        _write_json(partial / _ZONES, decided.zone_policies)
     recording = Recording(
         folder=folder,
         since=past.since.isoformat(),
@@ -123,6 +175,9 @@ def record(past: Past, folder: Path, *, anonymous: bool = False) -> Recording:
         vms_running=counted["running"],
         vms_waiting=counted["waiting"],
         vms_asked=counted["asked"],
+        groups=len({parent for _, parent, *_ in tree if parent}),
+        quotas=len({(owner, resource) for owner, resource, *_ in quotas}),
+        decided=decided,
     )
     told = {name: value for name, value in asdict(recording).items() if name != "folder"}
     _write_json(partial / _WINDOW, told)
@@ -134,12 +189,13 @@ def record(past: Past, folder: Path, *, anonymous: bool = False) -> Recording:
 class _Numbered:
     """Names as they are, or as numbers in order of their first appearance."""
 
-    def __init__(self, word: str, *, anonymous: bool) -> None:
-        self._word, self._anonymous = word, anonymous
+    def __init__(self, word: str, *, anonymous: bool, digits: int = 1) -> None:
+        self._word, self._anonymous, self._digits = word, anonymous, digits
         self._seen: dict[str, str] = {}
 
     def of(self, name: str) -> str:
-        told = f"{self._word}-{len(self._seen) + 1}" if self._anonymous else name
+        number = f"{len(self._seen) + 1:0{self._digits}}"
+        told = f"{self._word}-{number}" if self._anonymous else name
         return self._seen.setdefault(name, told)
 
     def knows(self, name: str) -> bool:
@@ -147,12 +203,14 @@ class _Numbered:
 
 
 class _Names:
-    """What tenants, groups of VMs and hosts are called in the files."""
+    """What tenants, their groups, groups of VMs and hosts are called in the files."""
 
     def __init__(self, hosts: Sequence[PastHost], *, anonymous: bool) -> None:
         self.tenants = _Numbered("tenant", anonymous=anonymous)
         self.groups = _Numbered("group", anonymous=anonymous)
-        self.hosts = _Numbered("host", anonymous=anonymous)
+        self.vm_groups = _Numbered("vm-group", anonymous=anonymous)
+        digits = len(str(len(hosts)))  # hosts go in order of their names
+        self.hosts = _Numbered("host", anonymous=anonymous, digits=digits)
         self.of_host: dict[UUID, str] = {}
         others: Counter[str] = Counter()
         # A retired host's name may have come back: the one that is still there keeps it.
@@ -201,7 +259,7 @@ def _rows(request: PastRequest, past: Past, names: _Names) -> Iterator[dict[str,
             lifetime = "" if ended_at is None else _seconds(ended_at, past.since)
             yield {**shared, "lifetime_s": lifetime, "count": len(vms), "on_host": host}
     whole = request.min_count > 1 or rules.spread is not None
-    begun = any(vm.placed_at is not None and vm.placed_at <= past.since for vm in request.vms)
+    begun = any(vm.placed_at is not None and vm.placed_at < past.since for vm in request.vms)
     for ended_at, vms in _together(waiting, whole=whole):
         first = min(vm.placed_at or request.asked_at for vm in vms)
         lifetime = "" if ended_at is None else _seconds(ended_at, max(first, past.since))
@@ -233,7 +291,7 @@ def _together(
 def _group(rule: MembershipRule | None, names: _Names) -> str:
     if rule is None:
         return ""
-    return names.groups.of(rule.group) + (":soft" if rule.soft else "")
+    return names.vm_groups.of(rule.group) + (":soft" if rule.soft else "")
 
 
 def _inventory(past: Past, names: _Names) -> Mapping[str, Any]:
@@ -257,8 +315,67 @@ def _inventory(past: Past, names: _Names) -> Mapping[str, Any]:
     return {"hosts": hosts, "events": events}
 
 
+def _tree(past: Past, names: _Names) -> Iterator[tuple[str, str, float, float]]:
+    """Yield where tenants of the trace, and groups above them, stand from when on.
+
+    Of one who came later the first row says where it stood then: before, nobody asked.
+    """
+    groups = _groups_above(past.tenants, names)
+    for tenant in past.tenants:
+        told = _told_name(tenant.name, names, groups)
+        if told is None:
+            continue
+        rows = {}  # of two changes in one millisecond the later one counts
+        for number, standing in enumerate(tenant.standings):
+            parent = "" if standing.parent is None else names.groups.of(standing.parent)
+            at_s = _seconds(standing.since, past.since) if number else 0.0
+            rows[at_s] = (told, parent, standing.weight, at_s)
+        yield from rows.values()
+
+
+def _quotas(past: Past, names: _Names) -> Iterator[tuple[str, str, int | str, float]]:
+    """Yield what tenants of the trace, and groups above them, could have from when on."""
+    groups = _groups_above(past.tenants, names)
+    for quota in past.quotas:
+        told = _told_name(quota.owner, names, groups)
+        if told is None:
+            continue
+        rows = {max(0.0, _seconds(at, past.since)): limit for at, limit in quota.limits}
+        for at_s, limit in rows.items():
+            if limit is not None or at_s:
+                yield told, quota.resource, "" if limit is None else limit, at_s
+
+
+def _groups_above(tenants: Iterable[PastTenant], names: _Names) -> frozenset[str]:
+    """Return groups that tenants of the trace were ever part of."""
+    above: dict[str, set[str]] = {
+        tenant.name: {each.parent for each in tenant.standings if each.parent is not None}
+        for tenant in tenants
+    }
+    found: set[str] = set()
+    layer = {group for name in above if names.tenants.knows(name) for group in above[name]}
+    while layer:
+        found |= layer
+        layer = {group for name in layer for group in above.get(name, ())} - found
+    return frozenset(found)
+
+
+def _told_name(name: str, names: _Names, groups: frozenset[str]) -> str | None:
+    """Return what a tenant or group is called in the files; None: it is not in them."""
+    if name in groups:
+        return names.groups.of(name)
+    return names.tenants.of(name) if names.tenants.knows(name) else None
+
+
 def _seconds(at: datetime, since: datetime) -> float:
     return round((at - since).total_seconds(), 3)
+
+
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(rows)
 
 
 def _write_json(path: Path, document: object) -> None:

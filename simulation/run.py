@@ -97,17 +97,20 @@ def simulate(
 def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _State:
     engine = Engine(
         inputs.inventory.cluster(inputs.resources),
-        Book(inputs.resources, inputs.weights, inputs.hierarchy),
+        Book(inputs.resources, inputs.weights, inputs.hierarchies[0][1]),
         Choice(
             policy=spec.policy,
             parameters=spec.parameters,
             zone_policies=spec.zone_policies,
+            zone_parameters=spec.zone_parameters,
             budget_units=spec.budget_units,
             slot_length_s=spec.slot_length_s,
             seed=spec.seed,
+            began_at_s=spec.began_at_s,
             wait_at_most_s=math.inf if spec.wait_at_most_s is None else spec.wait_at_most_s,
         ),
         inputs.inventory.events,
+        inputs.hierarchies[1:],
     )
     recorder = Recorder(
         inputs.resources,

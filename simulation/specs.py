@@ -15,8 +15,8 @@ from simulation.chunks import Trace
 from simulation.errors import InputError
 from simulation.faults import Faults
 from simulation.formats import format_of, resources_in, source_of
-from simulation.hierarchy import Hierarchy, read_hierarchy
-from simulation.inventory import Inventory, read_inventory
+from simulation.hierarchy import Since, read_hierarchy
+from simulation.inventory import HostSpec, Inventory, read_inventory
 from simulation.native import Keep, NativeTrace, in_order
 from simulation.rows import table_of
 from simulation.workload import PREFIX, workload_of
@@ -48,9 +48,12 @@ class RunSpec:
     tree: str | None = None  #: a CSV file of groups and tenants, and their parents
     quotas: str | None = None  #: a CSV file of what tenants and groups may hold at most
     zone_policies: Mapping[str, str] = field(default_factory=dict)  #: who decides in which zone
+    #: of zones that have parameters of their own
+    zone_parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy: str = "fuga"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    began_at_s: float = 0.0  #: when time 0 of the trace was, seconds since 1970
     slot_length_s: float = 60.0
     budget_units: int | None = 2_000_000
     wait_at_most_s: float | None = None
@@ -83,7 +86,7 @@ class Inputs:
     inventory: Inventory
     resources: tuple[str, ...]
     weights: Mapping[str, float]
-    hierarchy: Hierarchy
+    hierarchies: tuple[Since, ...]  #: groups, weights and quotas; the first from 0 on
     faults: Faults
 
 
@@ -97,21 +100,22 @@ def open_inputs(spec: RunSpec) -> Inputs:
         ask for and no host has.
     """
     inventory = read_inventory(spec.hosts)
+    named = list(inventory.hosts)
     if spec.without_hosts:
         inventory = inventory.without(spec.without_hosts)
     for number, more in enumerate(spec.add_hosts, 1):
         prefix = "added" if number == 1 else f"added{number}"
         inventory = inventory.joined(read_inventory(more).named(prefix))
-    _check_zones(spec, inventory)
+    _check_zones(spec, [*named, *inventory.hosts])
     weights = read_weights(spec.weights)
-    hierarchy = read_hierarchy(spec.tree, spec.quotas)
+    hierarchies = read_hierarchy(spec.tree, spec.quotas)
     faults = Faults(spec.trace.path)
     if spec.trace.path.startswith(PREFIX):
         resources = in_order({"vcpus", "memory_mib", *inventory.resources})
         _check_offered(("vcpus", "memory_mib"), inventory, spec)
         made = workload_of(spec.trace.path, resources, spec.seed)
-        _check_quotas(hierarchy, resources, spec)
-        return Inputs(made, inventory, resources, weights, hierarchy, faults)
+        _check_quotas(hierarchies, resources, spec)
+        return Inputs(made, inventory, resources, weights, hierarchies, faults)
     path = Path(spec.trace.path)
     its = format_of(path, spec.trace.format)
     types = read_types(spec.trace.types)
@@ -130,8 +134,8 @@ def open_inputs(spec: RunSpec) -> Inputs:
         keep=_sampled(spec.trace.sample, spec.seed),
         fold=spec.trace.tenants,
     )
-    _check_quotas(hierarchy, resources, spec)
-    return Inputs(trace, inventory, resources, weights, hierarchy, faults)
+    _check_quotas(hierarchies, resources, spec)
+    return Inputs(trace, inventory, resources, weights, hierarchies, faults)
 
 
 def _check_offered(asked: Sequence[str], inventory: Inventory, spec: RunSpec) -> None:
@@ -143,15 +147,16 @@ def _check_offered(asked: Sequence[str], inventory: Inventory, spec: RunSpec) ->
         )
 
 
-def _check_zones(spec: RunSpec, inventory: Inventory) -> None:
-    known = {zone_of(host.labels) for host in inventory.hosts}
+def _check_zones(spec: RunSpec, hosts: Sequence[HostSpec]) -> None:
+    """Refuse zones that no host has, with or without those that are left out."""
+    known = {zone_of(host.labels) for host in hosts}
     for zone, policy in spec.zone_policies.items():
         if zone not in known:
             raise InputError(f"--zone-policy {zone}={policy}", f"no host is labelled zone={zone}")
 
 
-def _check_quotas(hierarchy: Hierarchy, resources: Sequence[str], spec: RunSpec) -> None:
-    for quota in hierarchy.quotas:
+def _check_quotas(hierarchies: Sequence[Since], resources: Sequence[str], spec: RunSpec) -> None:
+    for quota in (quota for _, hierarchy in hierarchies for quota in hierarchy.quotas):
         if quota.resource != VMS and quota.resource not in resources:
             known = ", ".join((VMS, *resources))
             raise InputError(

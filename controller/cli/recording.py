@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import typer
 
@@ -14,11 +15,15 @@ from controller.cli.changes import parse_ttl
 from controller.cli.doctor import load_settings
 from controller.cli.errors import BadInputError
 from controller.cli.simulating import Asked
-from registry import Registry
-from simulation import InputError, Recording, read_recording, record
+from controller.round_inputs import decode_inputs
+from controller.settings import ControllerSettings
+from placement.zone_policies import ELSEWHERE
+from registry import PastDecision, Registry
+from simulation import Decided, InputError, Recording, read_recording, record
 
 _FOLDER: Final = "registry"
 _SINCE: Final = "7d"
+_NO_ZONES: Final = "none"  #: --policy decides everywhere, whatever the live system does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,16 +51,15 @@ def save(window: Window, folder: Path) -> None:
         raise BadInputError(f"--save-trace {folder}: it is there already")
     found = _record(window, folder)
     typer.echo(_told(found))
-    typer.echo(
-        f"fuga simulate {found.trace} --hosts {found.hosts} --weights {found.weights}"
-        f" --until {found.length_s:g}"
-    )
+    typer.echo(found.command())
 
 
 def on_registry(asked: Asked, window: Window, *, out: Path, resume: bool) -> Asked:
     """Return what is asked for on a recording of the register center, which DIR keeps.
 
-    A study that goes on does so on the recording that it began with.
+    A study that goes on does so on the recording that it began with. What is not asked
+    for is as rounds of the live system were: slots, parameters, budget, and the policies of
+    zones, if their hosts are those of the live system.
     """
     stray = [word for word in asked.sweep if "=" not in word]
     if stray:
@@ -77,17 +81,32 @@ def on_registry(asked: Asked, window: Window, *, out: Path, resume: bool) -> Ask
         asked,
         trace=found.trace,
         hosts=asked.hosts or found.hosts,
-        weights=asked.weights or found.weights,
+        tree=asked.tree or found.tree,
+        quotas=asked.quotas or found.quota_file,
+        zone_policies=_zones(asked, found),
+        parameters=asked.parameters or found.parameters,
+        slot_length_s=asked.slot_length_s or found.decided.slot_length_s,
+        budget=found.decided.budget_units or 0 if asked.budget is None else asked.budget,
+        began_at_s=found.began_at_s,
         until_s=None if asked.drain else found.length_s,
     )
 
 
+def _zones(asked: Asked, found: Recording) -> Sequence[str]:
+    if asked.zone_policies or asked.hosts is not None or found.zones is None:
+        return [] if [*asked.zone_policies] == [_NO_ZONES] else asked.zone_policies
+    return [found.zones]
+
+
 def _record(window: Window, folder: Path) -> Recording:
-    registry = Registry.connect(load_settings().resolved_database_url())
+    settings = load_settings()
+    registry = Registry.connect(settings.resolved_database_url())
     try:
         since, until = window.times(registry.now())
+        decided = decided_as(registry.history.decision(since, until), settings)
+        since = _slot_start(since, decided.slot_length_s)
         with registry.history.between(since, until) as past:
-            found = record(past, folder, anonymous=window.anonymous)
+            found = record(past, folder, decided, anonymous=window.anonymous)
     finally:
         registry.close()
     if not found.vms_running + found.vms_waiting + found.vms_asked:
@@ -96,11 +115,63 @@ def _record(window: Window, folder: Path) -> Recording:
     return found
 
 
+def decided_as(newest: PastDecision | None, settings: ControllerSettings) -> Decided:
+    """Return how rounds were decided: as the newest of the time was, else as settings say."""
+    if newest is None:
+        return Decided(
+            told_by="the settings, as there is no round",
+            policy=settings.policy,
+            parameters=settings.policy_parameters,
+            slot_length_s=settings.slot_length_s,
+            budget_units=settings.budget_units,
+            zone_policies=_zones_of(settings),
+        )
+    told_by = f"round {newest.round}"
+    if newest.inputs is not None:
+        zones: Mapping[str, Mapping[str, Any]] = {
+            zone.name: {"policy": zone.policy, "parameters": dict(zone.parameters)}
+            for zone in decode_inputs(newest.inputs).zones
+            if zone.name != ELSEWHERE
+        }
+    else:
+        zones = _zones_of(settings)
+        told_by += ", whose inputs are purged: of zones the settings"
+    return Decided(
+        told_by=told_by,
+        policy=newest.policy,
+        parameters=newest.parameters,
+        slot_length_s=newest.slot_length_s,
+        budget_units=newest.budget_units,
+        zone_policies=zones,
+    )
+
+
+def _zones_of(settings: ControllerSettings) -> Mapping[str, Mapping[str, Any]]:
+    return {name: zone.model_dump() for name, zone in settings.zone_policies.items()}
+
+
+def _slot_start(at: datetime, length_s: float) -> datetime:
+    """Return the start of the slot of a time: slots of the simulation are those of the system."""
+    return datetime.fromtimestamp(at.timestamp() // length_s * length_s, UTC)
+
+
 def _told(found: Recording) -> str:
-    return (
+    decided = found.decided
+    lines = [
         f"{found.since} to {found.until}: {found.hosts_there} hosts, {found.vms_running} VMs"
         f" that ran already, {found.vms_waiting} that waited, {found.vms_asked} asked for"
-        f" since; in {found.folder}"
+        f" since; in {found.folder}",
+        f"{found.groups} groups of tenants and {found.quotas} quotas, as they were from time to"
+        " time; what hosts offer and their labels as of now",
+        f"decided by {decided.policy} in slots of {decided.slot_length_s:g} s"
+        f"{_in_zones(decided)} ({decided.told_by})",
+    ]
+    return "\n".join(lines)
+
+
+def _in_zones(decided: Decided) -> str:
+    return "".join(
+        f", in zone {name} by {its['policy']}" for name, its in decided.zone_policies.items()
     )
 
 

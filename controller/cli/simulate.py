@@ -72,12 +72,15 @@ WeightsOption = Annotated[
 ]
 TreeOption = Annotated[
     str | None,
-    typer.Option(help="CSV of name, parent and weight: groups of tenants.", rich_help_panel=_WHAT),
+    typer.Option(
+        help="CSV of name, parent, weight and at_s: groups of tenants, from when on.",
+        rich_help_panel=_WHAT,
+    ),
 ]
 QuotasOption = Annotated[
     str | None,
     typer.Option(
-        help="CSV of owner, resource and limit: the most that tenants and groups may hold.",
+        help="CSV of owner, resource, limit and at_s: the most that tenants and groups may hold.",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -147,13 +150,29 @@ ZonePolicyOption = Annotated[
     typer.Option(
         "--zone-policy",
         metavar="ZONE=POLICY",
-        help="Who decides on hosts labelled zone=ZONE; elsewhere --policy does.",
+        help="Who decides on hosts labelled zone=ZONE; elsewhere --policy does. Or a JSON file as"
+        " FUGA_ZONE_POLICIES has it; none: not as the register center has it.",
         rich_help_panel=_HOW,
     ),
 ]
 SlotOption = Annotated[
-    float,
-    typer.Option("--slot", metavar="SECONDS", help="Length of slots.", rich_help_panel=_HOW),
+    float | None,
+    typer.Option(
+        "--slot",
+        metavar="SECONDS",
+        help="Length of slots; 60, or as those of the register center.",
+        rich_help_panel=_HOW,
+    ),
+]
+BeganAtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--began-at",
+        metavar="TIME",
+        help="When time 0 of the trace was, as 2026-11-10T00:00Z: rounds get the seeds that"
+        " rounds had then.",
+        rich_help_panel=_HOW,
+    ),
 ]
 SeedsOption = Annotated[
     int, typer.Option(help="Run each policy so many times.", min=1, rich_help_panel=_HOW)
@@ -171,8 +190,12 @@ SweepOption = Annotated[
     ),
 ]
 BudgetOption = Annotated[
-    int,
-    typer.Option(help="Combinations a round evaluates at most; 0: all.", rich_help_panel=_HOW),
+    int | None,
+    typer.Option(
+        help="Combinations a round evaluates at most; 0: all; 2000000, or as the register center.",
+        min=0,
+        rich_help_panel=_HOW,
+    ),
 ]
 GiveUpOption = Annotated[
     float | None,
@@ -233,11 +256,12 @@ def simulate_command(
     config: ConfigOption = None,
     policy: PolicyOption = "fuga,best_fit_drfh,first_fit",
     zone_policy: ZonePolicyOption = None,
-    slot: SlotOption = 60.0,
+    slot: SlotOption = None,
+    began_at: BeganAtOption = None,
     seeds: SeedsOption = 1,
     parameter: ParameterOption = None,
     sweep: SweepOption = None,
-    budget: BudgetOption = 2_000_000,
+    budget: BudgetOption = None,
     give_up: GiveUpOption = None,
     jobs: JobsOption = 0,
     out: OutOption = Path("simulation-results"),
@@ -277,13 +301,15 @@ def simulate_command(
         seeds=seeds,
         parameters=tuple(parameter or ()),
         sweep=tuple(sweep or ()),
-        budget_units=budget or None,
+        budget=budget,
         give_up_s=give_up,
         ideal_every=ideal_every,
     )
     if from_registry:
         from controller.cli import recording  # noqa: PLC0415
 
+        if began_at is not None:
+            raise BadInputError("--began-at is of a TRACE; with --from-registry say --since")
         window = recording.Window(since=since, until=until, anonymous=anonymous)
         if save_trace is not None:
             recording.save(window, save_trace)
@@ -303,6 +329,7 @@ def simulate_command(
             asked,
             trace=trace,
             sweep=(*asked.sweep, *more),
+            began_at_s=simulating.time_of(began_at, "--began-at"),
             until_s=simulating.seconds_of(until, "--until"),
         )
     simulating.run_study(asked, out=out, jobs=jobs, resume=resume, as_csv=as_csv, form=form)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +30,9 @@ from simulation import (
 from simulation.report import write_report
 from simulation.specs import open_inputs
 
+#: As control centres have them, unless their settings say otherwise.
+_SLOT_LENGTH_S, _BUDGET_UNITS = 60.0, 2_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -47,20 +51,22 @@ class Asked:
     zone_policies: Sequence[str]
     tenants: int
     sample: float
+    began_at_s: float = 0.0
     until_s: float | None = None
     drain: bool
     policies: Sequence[str]
-    slot_length_s: float
+    slot_length_s: float | None  #: None: 60 s, or that of the live system
     seeds: int
     parameters: Sequence[str]
     sweep: Sequence[str]
-    budget_units: int | None
+    budget: int | None  #: combinations of a round; 0: all; None: as rounds by default
     give_up_s: float | None
     ideal_every: int
 
     def specs(self) -> list[RunSpec]:
         """Return every run."""
         assert self.hosts is not None  # noqa: S101 - checked, or from the register center
+        zones = zone_policies(self.zone_policies)
         base = RunSpec(
             name="",
             trace=TraceSpec(
@@ -76,9 +82,13 @@ class Asked:
             weights=self.weights,
             tree=self.tree,
             quotas=self.quotas,
-            zone_policies=zone_policies(self.zone_policies),
-            slot_length_s=self.slot_length_s,
-            budget_units=self.budget_units,
+            zone_policies={zone: its.policy for zone, its in zones.items()},
+            zone_parameters={
+                zone: its.parameters for zone, its in zones.items() if its.parameters is not None
+            },
+            began_at_s=self.began_at_s,
+            slot_length_s=_SLOT_LENGTH_S if self.slot_length_s is None else self.slot_length_s,
+            budget_units=(_BUDGET_UNITS if self.budget is None else self.budget) or None,
             wait_at_most_s=self.give_up_s,
             until_s=self.until_s,
             drain=self.drain,
@@ -105,6 +115,18 @@ def seconds_of(told: str | None, option: str) -> float | None:
     if not 0 <= seconds < float("inf"):
         raise BadInputError(f"{option}: found {told!r}, expected seconds of the trace")
     return seconds
+
+
+def time_of(told: str | None, option: str) -> float:
+    """Return a time of the calendar in seconds since 1970; without a zone it is UTC."""
+    if told is None:
+        return 0.0
+    try:
+        at = datetime.fromisoformat(told)
+    except ValueError:
+        wanted = "a time such as 2026-11-10T00:00Z"
+        raise BadInputError(f"{option}: found {told!r}, wanted {wanted}") from None
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
 def run_study(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from registry import HostAdminEvent, HostChange, MembershipRule, Past, PastVm, Registry, Rules
-from simulation import RunSpec, TraceSpec, record, simulate
+from simulation import Decided, RunSpec, TraceSpec, record, simulate
 from tests.register import (
     ACTOR,
     a_cluster,
@@ -19,6 +19,8 @@ from tests.register import (
     remove_vm,
     run_vm,
 )
+
+DECIDED = Decided(told_by="a test", policy="fuga", slot_length_s=5, budget_units=None)
 
 
 def moment(register: Registry) -> datetime:
@@ -95,7 +97,10 @@ def test_vms_are_told_with_their_places_and_ends(lived):
     assert asked.rules.forbids == ("hdd",)
     assert asked.rules.anti_affinity == MembershipRule(group="apart", soft=True)
     assert asked.demand == {"vcpus": 1, "memory_mib": 3072, "disk_gib": 15}
-    assert past.weights == {"a": 1.0, "b": 1.0}
+    assert [(each.name, each.standings[0].weight) for each in past.tenants] == [
+        ("a", 1.0),
+        ("b", 1.0),
+    ]
 
 
 def test_hosts_are_told_with_what_became_of_them(lived):
@@ -130,14 +135,14 @@ def test_a_recording_is_simulated_with_what_ran_already(lived, tmp_path: Path):
     register, since, _, until, _ = lived
 
     with register.history.between(since, until) as past:
-        recording = record(past, tmp_path / "registry")
+        recording = record(past, tmp_path / "registry", DECIDED)
     summary = simulate(
         RunSpec(
             name="first_fit",
             policy="first_fit",
             trace=TraceSpec(path=recording.trace),
             hosts=recording.hosts,
-            weights=recording.weights,
+            tree=recording.tree,
             until_s=recording.length_s,
             slot_length_s=recording.length_s / 4,
         ),
@@ -158,7 +163,7 @@ def test_recorded_twice_it_is_the_same(lived, tmp_path: Path):
     register, since, _, until, _ = lived
     for name in ("one", "two"):
         with register.history.between(since, until) as past:
-            record(past, tmp_path / name)
+            record(past, tmp_path / name, DECIDED)
         add_tenant(register, name)  # has asked for nothing: is not in it
 
     files = [sorted((tmp_path / name).iterdir()) for name in ("one", "two")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from registry import Registry
 from simulation import Progress, RunFailedError, RunSpec, Study, TraceSpec, plan, simulate
+from tests.raw_sql import raw_sql
 from tests.register import a_cluster, add_request, place
 
 #: Only against a hang: processes start slowly on a busy machine.
@@ -82,6 +84,8 @@ def test_the_live_system_is_simulated_and_handed_on(
     (host,) = a_cluster(registry)
     place(registry, add_request(registry, name="there"), host)
     add_request(registry, count=2, name="waits", tenant="b")
+    with raw_sql(url) as raw:
+        raw.run("DELETE FROM round_inputs")
     out, saved = tmp_path / "out", tmp_path / "saved"
     words = ("simulate", "--from-registry", "--policy", "first_fit", "--slot", "600")
 
@@ -96,11 +100,20 @@ def test_the_live_system_is_simulated_and_handed_on(
 
     assert done.returncode == 0, done.stderr
     assert "0 VMs that ran already, 0 that waited, 3 asked for" in done.stderr
+    assert "0 groups of tenants and 0 quotas" in done.stderr
+    by = "decided by fuga in slots of 5 s (round 1, whose inputs are purged: of zones the settings)"
+    assert by in done.stderr
     document = json.loads((out / "summary.json").read_text())
     assert document["runs"][0]["vms"]["placed"] == 3
     assert json.loads(resumed.stdout)["runs"] == document["runs"]  # of what was recorded
     assert handed.returncode == 0, handed.stderr
     assert f"fuga simulate {saved}/trace.csv --hosts {saved}/hosts.json" in handed.stdout
+    again = shlex.split(handed.stdout.splitlines()[-1])
+    replayed = fuga(*again[1:], "--out", str(tmp_path / "again"), "-o", "json")
+    assert replayed.returncode == 0, replayed.stderr
+    (run,) = json.loads(replayed.stdout)["runs"]
+    assert (run["policy"], run["slot_length_s"], run["parameters"]) == ("fuga", 5, {"eta": 5})
+    assert run["finished"]
     assert "tenant-1" in (saved / "trace.csv").read_text()
 
 

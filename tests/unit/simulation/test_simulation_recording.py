@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,19 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from registry import HostChange, MembershipRule, Past, PastHost, PastRequest, PastVm, Rules
-from simulation import InputError, read_inventory, read_recording, record
+from registry import (
+    HostChange,
+    MembershipRule,
+    Past,
+    PastHost,
+    PastQuota,
+    PastRequest,
+    PastTenant,
+    PastVm,
+    Rules,
+    Standing,
+)
+from simulation import Decided, InputError, read_inventory, read_recording, record
 from simulation.cluster import Happening, HostEvent
 from simulation.faults import Faults
 from simulation.native import NativeTrace
@@ -20,6 +32,7 @@ from tests.simulations import a_chunk, an_engine
 
 SINCE = datetime(2026, 11, 10, tzinfo=UTC)
 H1, H2 = UUID(int=1), UUID(int=2)
+DECIDED = Decided(told_by="round 7", policy="fuga", slot_length_s=60, budget_units=None)
 
 
 def at(seconds: float) -> datetime:
@@ -64,6 +77,19 @@ def a_host(key: UUID, name: str, *changes: tuple[float, HostChange], **fields: A
     )
 
 
+def a_tenant(
+    name: str, *standings: tuple[datetime, str | None, float], is_group: bool = False
+) -> PastTenant:
+    return PastTenant(
+        name=name,
+        is_group=is_group,
+        standings=tuple(
+            Standing(since=since, parent=parent, weight=weight)
+            for since, parent, weight in standings or [(SINCE, None, 1.0)]
+        ),
+    )
+
+
 def rows_of(folder: Path, *requests: PastRequest, **fields: Any) -> list[dict[str, str]]:
     """Record requests; return what the rows say, without what they leave open."""
     anonymous = fields.pop("anonymous", False)
@@ -71,11 +97,12 @@ def rows_of(folder: Path, *requests: PastRequest, **fields: Any) -> list[dict[st
         "since": SINCE,
         "until": at(1000),
         "resources": ("vcpus",),
-        "weights": {"a": 2.0, "b": 1.0},
+        "tenants": (a_tenant("b"), a_tenant("a", (SINCE, None, 2.0))),
+        "quotas": (),
         "hosts": (a_host(H1, "h1"), a_host(H2, "h2")),
         "requests": iter(requests),
     }
-    found = record(Past(**(told | fields)), folder / "registry", anonymous=anonymous)
+    found = record(Past(**(told | fields)), folder / "registry", DECIDED, anonymous=anonymous)
     with Path(found.trace).open(newline="") as file:
         return [
             {name: value for name, value in row.items() if value} for row in csv.DictReader(file)
@@ -147,16 +174,108 @@ def test_names_become_numbers(tmp_path: Path) -> None:
     text = "".join(path.read_text() for path in (tmp_path / "registry").iterdir())
     assert [row["tenant"] for row in rows] == ["tenant-1", "tenant-2"]
     assert rows[0]["on_host"] == rows[1]["hosts"] == "host-2"
-    assert rows[1]["anti_affinity"] == "group-1:soft"
+    assert rows[1]["anti_affinity"] == "vm-group-1:soft"
     assert rows[1]["zone"] == "east"
     assert not [
         name for name in ("secret", "h1", "h2") if f'"{name}"' in text or f",{name}," in text
     ]
-    assert (tmp_path / "registry/weights.csv").read_text().split() == [
-        "tenant,weight",
-        "tenant-2,2.0",
-        "tenant-1,1.0",
+    assert (tmp_path / "registry/tree.csv").read_text().split() == [
+        "name,parent,weight,at_s",
+        "tenant-1,,1.0,0.0",
+        "tenant-2,,2.0,0.0",
     ]
+
+
+TENANTS = (
+    a_tenant("staff", is_group=True),
+    a_tenant("left", (SINCE, "staff", 3.0), is_group=True),
+    a_tenant("idle", (SINCE, "left", 1.0)),
+    a_tenant("b", (SINCE, "left", 1.0), (at(60), None, 2.0)),
+    a_tenant("a", (at(30), "left", 1.0)),
+    a_tenant("nobody", is_group=True),
+)
+QUOTAS = (
+    PastQuota(owner="staff", resource="vms", limits=((SINCE, 9), (at(60), None))),
+    PastQuota(owner="a", resource="vcpus", limits=((SINCE, None), (at(90), 4))),
+    PastQuota(owner="nobody", resource="vms", limits=((SINCE, 1),)),
+)
+
+
+@pytest.mark.parametrize("anonymous", [False, True])
+def test_groups_and_quotas_are_told_from_when_on(tmp_path: Path, anonymous: bool) -> None:
+    requests = (a_request(a_vm(), tenant="b", asked=5), a_request(a_vm(), asked=40))
+
+    rows_of(tmp_path, *requests, tenants=TENANTS, quotas=QUOTAS, anonymous=anonymous)
+
+    found = read_recording(tmp_path / "registry")
+    names = {"staff": "group-1", "left": "group-2", "b": "tenant-1", "a": "tenant-2"}
+
+    def lines(path: str | None) -> list[str]:
+        told = Path(path or "").read_text().split()
+        for name, number in names.items() if anonymous else ():
+            told = [line.replace(number, name) for line in told]
+        return told
+
+    assert (found.groups, found.quotas) == (2, 2)
+    # Tenants who asked for nothing, and groups without others, are not in it.
+    assert lines(found.tree) == [
+        "name,parent,weight,at_s",
+        "staff,,1.0,0.0",
+        "left,staff,3.0,0.0",
+        "b,left,1.0,0.0",
+        "b,,2.0,60.0",
+        "a,left,1.0,0.0",
+    ]
+    assert lines(found.quota_file) == [
+        "owner,resource,limit,at_s",
+        "staff,vms,9,0.0",
+        "staff,vms,,60.0",
+        "a,vcpus,4,90.0",
+    ]
+
+
+def test_anonymous_hosts_keep_the_order_of_their_names(tmp_path: Path) -> None:
+    hosts = tuple(a_host(UUID(int=n), f"h{n}") for n in range(10, 22))
+
+    rows_of(tmp_path, a_request(a_vm()), hosts=hosts, anonymous=True)
+
+    told = [host.name for host in read_inventory(str(tmp_path / "registry/hosts.json")).hosts]
+    assert (told[0], told[1], told[-1]) == ("host-01", "host-02", "host-12")
+
+
+def test_the_command_that_replays_it_is_told(tmp_path: Path) -> None:
+    decided = replace(
+        DECIDED,
+        parameters={"alpha": 2.5},
+        zone_policies={"east": {"policy": "slots", "parameters": {}}},
+    )
+    past = Past(
+        since=SINCE,
+        until=at(90.5),
+        resources=("vcpus",),
+        tenants=TENANTS,
+        quotas=QUOTAS,
+        hosts=(a_host(H1, "h1"),),
+        requests=iter([a_request(a_vm(), tenant="b")]),
+    )
+
+    words = record(past, tmp_path / "saved", decided).command().split()
+
+    told = dict(zip(words[3::2], words[4::2], strict=True))
+    saved = f"{tmp_path}/saved"
+    assert words[:3] == ["fuga", "simulate", f"{saved}/trace.csv"]
+    assert told == {
+        "--hosts": f"{saved}/hosts.json",
+        "--tree": f"{saved}/tree.csv",
+        "--quotas": f"{saved}/quotas.csv",
+        "--zone-policy": f"{saved}/zones.json",
+        "--policy": "fuga",
+        "--slot": "60",
+        "-p": "alpha=2.5",
+        "--budget": "0",
+        "--began-at": "2026-11-10T00:00:00+00:00",
+        "--until": "90.500",
+    }
 
 
 def test_hosts_join_close_open_fail_and_leave(tmp_path: Path) -> None:
