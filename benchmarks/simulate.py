@@ -1,14 +1,17 @@
 """Print how many events a second the simulator passes, beside a plain event loop.
 
-    python -m benchmarks.simulate [--requests 5000] [--hosts 200] [--trace FILE --slot 300]
+    python -m benchmarks.simulate [--shape azure] [--requests 5000] [--hosts 200]
+    python -m benchmarks.simulate --trace FILE --slot 300
 
-A workload of the shape of Google's, twice: as it is, and four times as long with four
-times the requests, which shows whether time per event stays flat. An event is a VM
-that arrives (by request), is placed, or ends. Seconds are of the processor.
+A workload of the shape of Google's, or one drawn from the sample of Azure's trace in
+docs/examples, twice: as it is, and four times as long with four times the requests,
+which shows whether time per event stays flat. An event is a VM that arrives (by
+request), is placed, or ends. Seconds are of the processor.
 
 plain loop  no slots, no tenants, no record: each VM takes the first host that fits as it
             arrives (numpy over all hosts) and leaves from a heap; what does not fit is gone
-policies    `fuga simulate`, everything recorded, on slots of five minutes
+policies    `fuga simulate`, everything recorded, on slots of five minutes; the last column
+            is the part of its time in which the policy decides
 """
 
 from __future__ import annotations
@@ -17,13 +20,17 @@ import argparse
 import heapq
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
-from simulation import RunSpec, TraceSpec, simulate
+from benchmarks.drawn_trace import write_drawn
+from placement import Allocation, IntArray, decide
+from simulation import RunSpec, TraceSpec, engine, simulate
 from simulation.specs import open_inputs
 
 POLICIES = ("first_fit", "best_fit_drfh", "fuga")
@@ -34,50 +41,94 @@ class Measured:
     events: int
     seconds: float
     placed: float  #: part of the VMs asked for
+    deciding_s: float | None = None  #: inside the policy
 
-    @property
-    def us_per_event(self) -> float:
-        return 1e6 * self.seconds / max(self.events, 1)
+    def row(self, name: str, trace: str, plain: Measured) -> str:
+        each_us = 1e6 * self.seconds / max(self.events, 1)
+        beside = self.seconds / self.events * plain.events / plain.seconds
+        policy = "" if self.deciding_s is None else f"{100 * self.deciding_s / self.seconds:.0f} %"
+        return (
+            f"{name:<15}{trace:<12}{self.events:>11,}{self.seconds:>9.1f}"
+            f"{self.events / self.seconds:>11,.0f}{each_us:>10.0f}{beside:>9.1f}"
+            f"{100 * self.placed:>8.1f} %{policy:>8}"
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    arguments.add_argument("--requests", type=int, default=5000)
+    arguments.add_argument("--shape", choices=("google", "azure"), default="google")
+    arguments.add_argument("--requests", type=int, default=5000, help="in the days; of azure, VMs")
+    arguments.add_argument("--days", type=float, default=1.0)
     arguments.add_argument("--hosts", default="google:200", help="as of `fuga simulate`")
     arguments.add_argument("--trace", help="a file instead of the workload, run once")
     arguments.add_argument("--slot", type=float, default=300.0)
     arguments.add_argument("--policies", default=",".join(POLICIES))
     given = arguments.parse_args(argv)
+    print(
+        f"hosts {given.hosts}, slots of {given.slot:g} s; beside: time per event, the loop's is 1"
+    )
+    print(
+        f"{'':<15}{'trace':<12}{'events':>11}{'seconds':>9}{'events/s':>11}{'µs each':>10}"
+        f"{'beside':>9}{'placed':>10}{'policy':>8}"
+    )
+    warm = TraceSpec(path="google:50:1d")
+    for policy in given.policies.split(","):  # what is compiled or imported once is not of a trace
+        simulated(RunSpec(name=policy, trace=warm, hosts="google:20", policy=policy))
+    with tempfile.TemporaryDirectory() as folder:
+        traces = traces_of(given, Path(folder))
+        plain: dict[str, Measured] = {}
+        for name in ("plain loop", *given.policies.split(",")):
+            for trace, path in traces.items():
+                spec = RunSpec(
+                    name=name,
+                    trace=TraceSpec(path=path),
+                    hosts=given.hosts,
+                    policy=name,
+                    slot_length_s=given.slot,
+                )
+                run = simulated(spec) if trace in plain else plain_loop(spec)
+                print(run.row(name, trace, plain.setdefault(trace, run)), flush=True)
+
+
+def traces_of(given: argparse.Namespace, folder: Path) -> dict[str, str]:
+    """Return the names of the traces that were asked for, and where they are."""
     if given.trace:
-        traces = {Path(given.trace).name: given.trace}
-    else:
-        long = 4 * given.requests
-        traces = {"1 day": f"google:{given.requests}:1d", "4 days": f"google:{long}:4d"}
-    print(f"hosts {given.hosts}, slots of {given.slot:g} s; per trace: events/s, µs per event")
-    print(f"{'':<16}" + "".join(f"{name:^34}" for name in traces))
-    for name in ("plain loop", *given.policies.split(",")):
-        cells = []
-        for trace in traces.values():
-            spec = RunSpec(
-                name=name,
-                trace=TraceSpec(path=trace),
-                hosts=given.hosts,
-                policy=name,
-                slot_length_s=given.slot,
-            )
-            run = plain_loop(spec) if name == "plain loop" else simulated(spec)
-            rate = run.events / run.seconds
-            cells.append(f"{rate:>12,.0f}{run.us_per_event:>10.0f}{100 * run.placed:>8.1f} %  ")
-        print(f"{name:<16}" + "".join(cells), flush=True)
+        return {Path(given.trace).name[:11]: given.trace}
+    traces = {}
+    for times in (1, 4):
+        days, requests = times * given.days, times * given.requests
+        path = f"google:{requests}:{days:g}d"
+        if given.shape == "azure":
+            path = str(folder / f"{times}.csv")
+            write_drawn(Path(path), requests, days)
+        traces[f"{days:g} days"] = path
+    return traces
 
 
 def simulated(spec: RunSpec) -> Measured:
-    with tempfile.TemporaryDirectory() as folder:
-        summary = simulate(spec, Path(folder))
-    timing = summary["timing"]
-    return Measured(timing["events"], timing["processor_seconds"], summary["placed_part"])
+    with tempfile.TemporaryDirectory() as folder, clocked() as deciding:
+        timing = (summary := simulate(spec, Path(folder)))["timing"]
+    return Measured(
+        timing["events"], timing["processor_seconds"], summary["placed_part"], sum(deciding)
+    )
+
+
+@contextmanager
+def clocked() -> Iterator[list[float]]:
+    """Note the processor's seconds of each decision that a simulation makes."""
+    seconds: list[float] = []
+
+    def deciding(*arguments: object, **named: object) -> Allocation:
+        started = time.process_time()
+        try:
+            return decide(*arguments, **named)  # type: ignore[arg-type]
+        finally:
+            seconds.append(time.process_time() - started)
+
+    with patch.object(engine, "decide", deciding):
+        yield seconds
 
 
 def plain_loop(spec: RunSpec) -> Measured:
@@ -85,7 +136,7 @@ def plain_loop(spec: RunSpec) -> Measured:
     free = inputs.inventory.cluster(inputs.resources).capacity.copy()
     started = time.process_time()
     ends: list[tuple[float, int, int]] = []
-    demands = []
+    demands: list[IntArray] = []
     events = asked = placed = 0
     for chunk in inputs.trace.chunks():
         for row in range(len(chunk)):
