@@ -36,7 +36,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-_AZURE: Final = tuple(["--shape", "azure", "--days", "1.425", "--requests", "102569", "--hosts", "1000:64c:256g"])
+_HOSTS: Final = "1000:64c:256g"
+_AZURE: Final = ("--shape", "azure", "--days", "1.425", "--requests", "102569", "--hosts", _HOSTS)
 #: Table -> module, its arguments, and the arguments of ``--full``.
 TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     "scan": ("rounds", ["scan"], ["scan"]),

@@ -8,8 +8,8 @@ from typing import Any
 
 from controller.policy_process import PolicyProcess
 from controller.round_inputs import decode_inputs
-from controller.version import engine_version
 from registry import Registry, RoundRecord
+from registry.version import engine_version
 
 REPLAY_TIME_S = 600.0
 _SHOWN = 5  #: differences of one kind that a result names

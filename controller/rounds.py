@@ -17,7 +17,6 @@ from controller.policy_process import Decision, Ideal
 from controller.round_inputs import RoundInputs, allocation_of
 from controller.snapshots import Names, to_snapshot
 from controller.undisturbed import undisturbed
-from controller.version import engine_version
 from controller.waiting import waiting_requests
 from placement import (
     FALLBACK,
@@ -42,6 +41,7 @@ from registry import (
     RoundSummary,
     zone_of,
 )
+from registry.version import engine_version
 
 #: The fallback's own time, whatever the policy was given: late is better than nothing.
 FALLBACK_TIME_S = 30.0

@@ -78,7 +78,6 @@ class _WaterFilling:
     def __init__(self, snapshot: Snapshot, kinds: VmKinds) -> None:
         pool = snapshot.pool
         self._demand: list[list[float]] = fractions_of_pool(snapshot.demand, pool).tolist()
-        self._given: list[list[float]] = fractions_of_pool(snapshot.held, pool).tolist()
         self._weight: list[float] = (snapshot.weight / snapshot.weight.max(initial=0.0)).tolist()
         left = most_that_fit(snapshot, snapshot.free, kinds)
         self._left: list[float] = left.astype(np.float64).tolist()
@@ -93,6 +92,9 @@ class _WaterFilling:
         tenants = snapshot.tenant[wanted].tolist()
         for request, tenant in zip(wanted.tolist(), tenants, strict=True):
             self._queues.setdefault(tenant, deque()).append(request)
+        # Of those who want something: many more may hold something.
+        held = fractions_of_pool(snapshot.held[list(self._queues)], pool).tolist()
+        self._given: dict[int, list[float]] = dict(zip(self._queues, held, strict=True))
 
         self._level = 0.0
         self._flow = [0.0] * len(self._room)  # amounts per level of all who rise

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from registry.version import engine_version
 from simulation.compare import comparison
 from simulation.errors import SimulationError
 from simulation.run import SUMMARY, Progress, simulate
@@ -135,6 +136,7 @@ def write_summary(
     """Write the summary of all runs with their comparison, and return it."""
     document = {
         "command": list(command),
+        "engine_version": engine_version(),
         "finished": all(each["finished"] for each in summaries),
         "comparison": comparison(summaries),
         "runs": list(summaries),

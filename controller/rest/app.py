@@ -51,7 +51,6 @@ from controller.rest.routers import (
     vms,
 )
 from controller.rest.versions import Versions
-from controller.version import engine_version
 from registry import (
     DEFAULT_URI_POLICY,
     SHUTDOWN_TIMEOUT_S,
@@ -61,6 +60,7 @@ from registry import (
     UriPolicy,
 )
 from registry.process import ProcessMetrics
+from registry.version import engine_version
 
 
 def create_app(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Final
 
 from prometheus_client import (
@@ -14,6 +13,8 @@ from prometheus_client import (
 )
 from prometheus_client import ProcessCollector as ResourceUse
 from prometheus_client import generate_latest as as_text
+
+from registry.version import engine_version
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -31,7 +32,7 @@ class ProcessMetrics:
             "Always 1; which process this is, and of which version.",
             ["process", "version"],
             registry=self.registry,
-        ).labels(process, version("fuga-controller")).set(1)
+        ).labels(process, engine_version()).set(1)
         self._problems = Counter(
             "fuga_problems",
             "Warnings and errors logged, by the name of the event (of libraries: their logger).",

@@ -212,4 +212,9 @@ def _bad_rows(runs: Sequence[Mapping[str, Any]]) -> str:
 
 def _inputs(document: Mapping[str, Any]) -> str:
     command = escape(" ".join(document["command"]))
-    return f"<h2>How it was made</h2><pre>{command}</pre>"
+    version = escape(str(document["engine_version"]))
+    return (
+        f'<h2>How it was made</h2><p class="reading">By fuga {version}; the same command on the '
+        "same files gives the same numbers, processor time aside.</p>"
+        f"<pre>{command}</pre>"
+    )

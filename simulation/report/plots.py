@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from simulation.report.data import RunData, reached, thinned
-from simulation.report.style import Palette, new_figure, time_axis
+from simulation.report.style import Palette, count_axis, duration_axis, new_figure, time_axis
 from simulation.summary import completed_parts
 
 _MOST_TENANTS: Final = 6  #: whose shares are drawn
@@ -91,6 +91,7 @@ def _waiting(runs: Sequence[RunData], palette: Palette) -> Plot:
     figure, (axis,) = new_figure()
     label = _over_time(runs, palette, "vms_waiting", axis)
     axis.set_ylabel("VMs waiting (number)")
+    count_axis(axis.yaxis)
     axis.set_xlabel(label)
     axis.set_ylim(bottom=0)
     _legend(axis, len(runs))
@@ -115,10 +116,11 @@ def _waits(runs: Sequence[RunData], palette: Palette) -> Plot | None:
             axis.step(values, 100 * parts, where="post", **palette.line(run.variant))
     if not longest:
         return None
-    axis.set_xscale("symlog", linthresh=max(1.0, runs[0].summary["slot_length_s"]))
-    axis.set_xlim(0, longest)
+    duration_axis(axis, longest, runs[0].summary["slot_length_s"])
     axis.set_ylim(0, 100)
-    axis.set_xlabel("wait from arrival to the start of the slot that placed the VM (s)")
+    axis.set_xlabel(
+        "wait from arrival to the start of the slot that placed the VM (logarithmic, s to days)"
+    )
     axis.set_ylabel("VMs placed (%)")
     _legend(axis, len(runs))
     return Plot(
@@ -132,7 +134,7 @@ def _waits(runs: Sequence[RunData], palette: Palette) -> Plot | None:
 
 def _completions(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     figure, (axis,) = new_figure()
-    drawn = False
+    longest = 0.0
     for run in runs:
         placements = run.table("placements", "arrival_s", "end_s", "count")
         done = placements["end_s"] <= run.summary["to_s"]
@@ -140,13 +142,12 @@ def _completions(runs: Sequence[RunData], palette: Palette) -> Plot | None:
             took = placements["end_s"][done] - placements["arrival_s"][done]
             values, parts = reached(took, placements["count"][done])
             axis.step(values, 100 * parts, where="post", **palette.line(run.variant))
-            drawn = True
-    if not drawn:
+            longest = max(longest, float(values[-1]))
+    if not longest:
         return None
-    axis.set_xscale("symlog", linthresh=60)
-    axis.set_xlim(left=0)
+    duration_axis(axis, longest, 60.0)
     axis.set_ylim(0, 100)
-    axis.set_xlabel("time from arrival to end (s)")
+    axis.set_xlabel("time from arrival to end (logarithmic, s to days)")
     axis.set_ylabel("VMs that ended (%)")
     _legend(axis, len(runs))
     return Plot(
@@ -211,6 +212,7 @@ def _left_out(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     axis.set_yticks(np.arange(len(reasons)) + 0.4 - width / 2, reasons)
     axis.invert_yaxis()
     axis.set_xlabel("VMs left out, counted in every round that did so (number)")
+    count_axis(axis.xaxis)
     axis.set_ylabel("reason")
     _legend(axis, len(runs))
     return Plot(

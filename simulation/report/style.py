@@ -18,6 +18,21 @@ _COLOURS: Final = (
 )
 #: Lines beyond the palette are told apart by their dashes.
 _DASHES: Final = ("-", "--", ":", "-.")
+#: Durations that an axis names.
+_DURATIONS: Final = (
+    (0, "0"),
+    (1, "1 s"),
+    (10, "10 s"),
+    (60, "1 min"),
+    (300, "5 min"),
+    (1_800, "30 min"),
+    (7_200, "2 h"),
+    (28_800, "8 h"),
+    (86_400, "1 day"),
+    (345_600, "4 days"),
+    (1_728_000, "20 days"),
+    (8_640_000, "100 days"),
+)
 #: Policies whose colours never change, whoever else takes part.
 _FIXED: Final = {"fuga": 0, "best_fit_drfh": 1, "first_fit": 2, "slots": 3}
 
@@ -78,3 +93,18 @@ def time_axis(span_s: float) -> tuple[float, str]:
         if span_s >= 3 * seconds:
             return seconds, unit
     return 1.0, "s"
+
+
+def duration_axis(axis: Any, longest_s: float, shortest_s: float) -> None:
+    """Let x be durations from 0 on: linear up to the shortest that matters, then logarithmic."""
+    shortest_s = max(1.0, shortest_s)
+    axis.set_xscale("symlog", linthresh=shortest_s)
+    axis.set_xlim(0, longest_s)
+    named = [(at, name) for at, name in _DURATIONS if not at or shortest_s <= at <= longest_s]
+    axis.set_xticks([at for at, _ in named], [name for _, name in named])
+    axis.minorticks_off()
+
+
+def count_axis(axis: Any) -> None:
+    """Write numbers of thousands as tables do."""
+    axis.set_major_formatter("{x:,.0f}")

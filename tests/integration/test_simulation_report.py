@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
+from registry.version import engine_version
 from simulation import RunSpec, TraceSpec, simulate, write_summary
 from simulation.report import write_report
 from simulation.summary import measure
@@ -120,6 +121,7 @@ def test_words_of_the_trace_are_text_and_bad_rows_are_told(opened: Any) -> None:
     text = page.locator("body").inner_text()
 
     assert "fuga simulate <trace>" in text
+    assert f"By fuga {engine_version()}" in text
     assert "trace.csv:202: vcpus: found 'y'" in text
 
 

@@ -10,7 +10,7 @@ import pytest
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.report.data import RunData
 from simulation.report.plots import plots_of
-from simulation.report.style import Palette
+from simulation.report.style import Palette, duration_axis, new_figure
 
 
 @pytest.mark.parametrize("as_csv", [False, True])
@@ -44,3 +44,22 @@ def test_a_policy_has_one_colour_whoever_else_takes_part() -> None:
     assert many.colour("slots") == swept.colour("slots")
     assert len({many.colour(name) for name in ("tsf_fit", "slots", "fuga", "best_fit")}) == 4
     assert swept.line("fuga-eta3")["linestyle"] != swept.line("fuga-eta5")["linestyle"]
+
+
+@pytest.mark.parametrize(
+    ("longest_s", "shortest_s", "names"),
+    [
+        (10, 0.5, ["0", "1 s", "10 s"]),
+        (90_000, 300, ["0", "5 min", "30 min", "2 h", "8 h", "1 day"]),
+        (1e7, 86_400, ["0", "1 day", "4 days", "20 days", "100 days"]),
+    ],
+)
+def test_an_axis_of_durations_names_those_within_it(
+    longest_s: float, shortest_s: float, names: list[str]
+) -> None:
+    _, (axis,) = new_figure()
+
+    duration_axis(axis, longest_s, shortest_s)
+
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == names
+    assert axis.get_xlim() == (0, longest_s)
