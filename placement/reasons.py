@@ -64,18 +64,39 @@ def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[Lef
         whole, a rule of the policy held it back: the overload threshold.
     """
     requests = np.flatnonzero(missing)
-    of_request = vm_kinds(snapshot).of_request
     never = never_fit(snapshot, requests)
-    fit: dict[int, int] = {}
+    fits = HowManyFit(snapshot, free)
     parts = []
-    for request, kind in zip(requests.tolist(), of_request[requests].tolist(), strict=True):
+    for request, few in zip(requests.tolist(), missing[requests].tolist(), strict=True):
         reason = never.get(request)
         if reason is None:
-            if kind not in fit:
-                fit[kind] = how_many_fit(snapshot, request, free)
-            reason = _for_now(fit[kind], still_needed(snapshot, request, int(missing[request])))
-        parts.append(LeftOut(request=request, count=int(missing[request]), reason=reason))
+            reason = _for_now(fits.of(request), still_needed(snapshot, request, few))
+        parts.append(LeftOut(request=request, count=few, reason=reason))
     return tuple(parts)
+
+
+class HowManyFit:
+    """Counts how many VMs of a request its hosts hold at once, once for requests that are alike.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    free : ndarray of int64, shape (H, R)
+        What is free, or may be filled.
+    """
+
+    def __init__(self, snapshot: Snapshot, free: IntArray) -> None:
+        self._snapshot, self._free = snapshot, free
+        self._kind: list[int] = vm_kinds(snapshot).of_request.tolist()
+        self._of_kind: dict[int, int] = {}
+
+    def of(self, request: int) -> int:
+        """Return `how_many_fit`."""
+        kind = self._kind[request]
+        fit = self._of_kind.get(kind)
+        if fit is None:
+            fit = self._of_kind[kind] = how_many_fit(self._snapshot, request, self._free)
+        return fit
 
 
 def still_needed(snapshot: Snapshot, request: int, missing: int) -> int:

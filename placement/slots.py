@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,9 +13,9 @@ from placement.budget import Budget
 from placement.draft import Draft
 from placement.errors import ParameterError
 from placement.first_fit_drfh import fill_by_first_fit
-from placement.model import Allocation, IntArray, Reason, Snapshot
+from placement.model import Allocation, IntArray, LeftOut, Reason, Snapshot
 from placement.overload import read_overload, room_below
-from placement.reasons import how_many_fit, still_needed
+from placement.reasons import HowManyFit, still_needed
 from placement.vm_kinds import vm_kinds
 
 #: Into which the largest host may be cut.
@@ -132,14 +132,11 @@ def in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapshot:
 def _whole_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntArray:
     """Return how many slots there are within amounts, (X, R) to (X,)."""
     # In Python's integers: amounts times slots may exceed int64.
-    return np.array(
-        [
-            min(
-                (a * slots // most for a, most in zip(row, largest, strict=True) if most), default=0
-            )
-            for row in amounts.tolist()
-        ],
-        dtype=np.int64,
+    return _of_each(
+        lambda row: min(
+            (a * slots // most for a, most in zip(row, largest, strict=True) if most), default=0
+        ),
+        amounts,
     )
 
 
@@ -148,30 +145,34 @@ def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> In
 
     Resources that no host offers apart.
     """
-    return np.array(
-        [
-            max(
-                (
-                    min(-(-a * slots // most), _NEVER)
-                    for a, most in zip(row, largest, strict=True)
-                    if most
-                ),
-                default=0,
-            )
-            for row in amounts.tolist()
-        ],
-        dtype=np.int64,
+    return _of_each(
+        lambda row: max(
+            (
+                min(-(-a * slots // most), _NEVER)
+                for a, most in zip(row, largest, strict=True)
+                if most
+            ),
+            default=0,
+        ),
+        amounts,
     )
+
+
+def _of_each(number: Callable[[list[int]], int], amounts: IntArray) -> IntArray:
+    """Return a number for each row, reckoned once for rows that are alike, (X, R) to (X,)."""
+    distinct, which = np.unique(amounts, axis=0, return_inverse=True)
+    numbers = np.array([number(row) for row in distinct.tolist()], dtype=np.int64)
+    return numbers[which.reshape(-1)]
 
 
 def _with_reasons(draft: Draft, allocation: Allocation) -> Allocation:
     """Put the slots in the place of a reason that would tell of the overload threshold."""
     snapshot = draft.snapshot
+    fits = HowManyFit(snapshot, draft.room)
     left = tuple(
-        dataclasses.replace(each, reason=Reason.NO_SLOTS)
+        LeftOut(request=each.request, count=each.count, reason=Reason.NO_SLOTS)
         if each.reason is Reason.ABOVE_OVERLOAD
-        and how_many_fit(snapshot, each.request, draft.room)
-        >= still_needed(snapshot, each.request, each.count)
+        and fits.of(each.request) >= still_needed(snapshot, each.request, each.count)
         else each
         for each in allocation.left_out
     )

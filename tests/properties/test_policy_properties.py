@@ -22,6 +22,7 @@ from placement import (
     shortages,
 )
 from placement.draft import Draft
+from placement.reasons import HowManyFit, how_many_fit
 from placement.shortage import free_after
 from tests.builders import a_snapshot
 from tests.properties.plain_best_fit import plain_best_fit
@@ -287,3 +288,13 @@ def test_a_richer_tenant_of_fuga_could_not_have_made_room_for_a_poorer_one(snaps
             fits = free[host] + snapshot.demand[request] >= snapshot.demand[left.request]
             after = level[poor] + one_vm[left.request]
             assert not (fits.all() and after < level[rich] - one_vm[request] - 1e-6)
+
+
+@given(snapshot=snapshots())
+def test_how_many_fit_is_counted_once_for_requests_that_are_alike_and_holds_for_each(snapshot):
+    fits = HowManyFit(snapshot, snapshot.free)
+    requests = range(len(snapshot.count))
+
+    found = [fits.of(request) for request in requests]
+
+    assert found == [how_many_fit(snapshot, request, snapshot.free) for request in requests]
