@@ -119,8 +119,10 @@ def top_combinations(
         return Combinations(counts, np.zeros(0), cut)
     if len(ranking) <= 2:
         tables = tables or Tables(demand, ranking, room)
-        # What does not fit anyway need not be told apart: more rooms share a table.
-        limits = np.where(alone > 0, most, 1)
+        # What the table itself shows not to fit need not be told apart: more rooms share
+        # it. What another resource keeps out would make dead ends of most of its states.
+        in_table = (demand[:, ranking] <= room[ranking]).all(axis=1) & (demand > 0).any(axis=1)
+        limits = np.where(alone > 0, most, np.where(in_table, 0, 1))
         table = tables.table(limits, np.maximum(alone, 1), budget)
         if table is not None:
             reader = Reader(

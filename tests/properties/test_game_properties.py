@@ -69,6 +69,31 @@ def test_the_best_combinations_are_those_of_full_enumeration(case, eta, seed):
     assert not found.cut
 
 
+def test_a_host_without_gpus_is_not_searched_for_what_needs_them():
+    rng = np.random.default_rng(0)
+    with_gpus = np.stack(
+        [rng.integers(1, 96_000, 40), rng.integers(1, 400_000, 40), np.full(40, 500)], axis=1
+    )
+    demand = np.concatenate([with_gpus, [[20_000, 90_000, 0]]])
+    room, budget = np.array([96_000, 400_000, 0]), Budget()
+
+    found = top_combinations(
+        free=room,
+        room=room,
+        demand=demand,
+        most=np.full(41, 1_000),
+        ranking=RANKING,
+        eta=3,
+        rng=rng,
+        budget=budget,
+    )
+
+    assert found.counts[:3, -1].tolist() == [4, 3, 2]
+    assert not found.counts[:, :-1].any()
+    assert not found.cut
+    assert budget.spent < 1_000
+
+
 @given(seed=st.integers(0, 1000))
 def test_a_large_host_with_many_kinds_is_searched_within_the_limit(seed):
     rng = np.random.default_rng(seed)
