@@ -326,8 +326,6 @@ def _insert_assignments(
         for row, (vm, host_id) in zip(rows, chosen, strict=True)
         for resource, amount in amounts[vm.vm_type_id].items()
     ]
-    # By host and resource: every writer locks inventories in this order.
-    holds.sort(key=lambda each: (each["host_id"].int, each["resource"]))
     later(inserting(connection, assignment_resources, holds))
     risen = [{"id": vm.id, "generation": vm.generation + 1} for vm, _ in chosen]
     later(updating(connection, vms, risen))

@@ -93,6 +93,46 @@ def test_amounts_belong_to_the_host_of_their_assignment(raw: RawSql, placed: Row
         raw.run(INSERT_AMOUNT, key, "vcpus", other, 1)
 
 
+def test_amounts_of_an_assignment_or_a_host_that_is_not_there_are_refused(
+    raw: RawSql, placed: Row
+) -> None:
+    key = insert_assignment(raw, placed, vm_id=insert_vm(raw))
+
+    for assignment, host in ((raw.new_key(), placed["host_id"]), (key, raw.new_key())):
+        with pytest.raises(REFUSED, match="amounts belong to an unreleased assignment"):
+            raw.run(INSERT_AMOUNT, assignment, "vcpus", host, 1)
+
+
+def test_what_amounts_refer_to_stays_also_after_the_release(raw: RawSql, placed: Row) -> None:
+    raw.run("UPDATE assignments SET state = 'released'")
+    tables = ("assignment_resources", "assignments", "inventories")
+    before = [raw.rows(f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
+
+    for edit, said in {
+        "DELETE FROM assignments": "an assignment stays as long as its amounts",
+        "DELETE FROM inventories WHERE resource = 'vcpus'": "stays as long as amounts of it",
+        "UPDATE assignments SET id = {fresh_key}": "an assignment keeps",
+        "UPDATE assignments SET host_id = (SELECT id FROM hosts WHERE name = 'h2')": "keeps",
+        "UPDATE inventories SET resource = 'gpu' WHERE resource = 'vcpus'": "an inventory keeps",
+        "UPDATE inventories SET host_id = {fresh_key}": "an inventory keeps",
+        "UPDATE assignment_resources SET assignment_id = {fresh_key}": "immutable",
+        "UPDATE assignment_resources SET host_id = {fresh_key}": "immutable",
+    }.items():
+        with pytest.raises(REFUSED, match=said):
+            raw.run(edit.format(fresh_key=raw.fresh_key))
+
+    assert [raw.rows(f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables] == before
+
+
+def test_an_inventory_that_nothing_refers_to_may_be_deleted(raw: RawSql, placed: Row) -> None:
+    other = raw.value("SELECT id FROM hosts WHERE name = 'h2'")
+
+    raw.run("DELETE FROM inventories WHERE host_id = ?", other)
+
+    assert raw.value("SELECT count(*) FROM inventories WHERE host_id = ?", placed["host_id"]) == 3
+    assert raw.value("SELECT count(*) FROM inventories WHERE host_id = ?", other) == 0
+
+
 def test_a_second_unreleased_assignment_of_a_vm_is_refused(raw: RawSql, placed: Row) -> None:
     with pytest.raises(REFUSED, match="unreleased"):
         insert_assignment(raw, placed)

@@ -38,6 +38,7 @@ from tests.register import (
     a_report,
     add_host,
     add_request,
+    add_vm_type,
     now,
     place,
     run_vm,
@@ -149,7 +150,9 @@ def test_commits_to_the_same_hosts_in_another_order_do_not_lock_each_other_out(
 ) -> None:
     a_cluster(register, hosts=4)
     names = [host.name for host in register.hosts.all()]
-    requests = [add_request(register, 40) for _ in range(2)]
+    # A VM of each commit fits on each host: none is dropped where they come one by one.
+    add_vm_type(register, "tiny", memory_mib=64, disk_gib=1)
+    requests = [add_request(register, 40, vm_type="tiny") for _ in range(2)]
     take_lease(register)
 
     def commit(number: int) -> object:
@@ -418,6 +421,46 @@ def test_amounts_added_by_two_prompts_at_once_do_not_exceed_the_host(
             adding.result(30)
 
     assert register.hosts.get("h1").inventories[0].committed == 13
+
+
+@on_postgresql
+def test_an_inventory_that_a_prompt_deletes_as_a_round_places_there_takes_no_amounts(
+    register: Registry, register_url: str, raw: RawSql
+) -> None:
+    a_cluster(register)
+    commit = a_placement(register, add_request(register).id, "h1")
+
+    with raw_sql(register_url) as prompt, ThreadPoolExecutor(1) as pool:
+        prompt.run("BEGIN")
+        prompt.run("DELETE FROM inventories WHERE resource = 'vcpus'")
+        committing = pool.submit(register.rounds.commit_round, commit)
+        wait_until_somebody_waits(raw, committing)
+        prompt.run("COMMIT")
+        with pytest.raises(CapacityExceededError):
+            committing.result(30)
+
+    assert raw.value("SELECT count(*) FROM assignment_resources") == 0
+
+
+@on_postgresql
+def test_an_inventory_stays_that_a_round_placed_on_as_a_prompt_deletes_it(
+    register: Registry, register_url: str, raw: RawSql
+) -> None:
+    host, *_ = a_cluster(register)
+    (like,) = place(register, add_request(register), host).assignment_ids
+    raw.run("UPDATE assignments SET state = 'released'")
+    row = raw.rows("SELECT * FROM assignments WHERE id = ?", like)[0]
+    row |= {"id": uuid4(), "generation": 2, "state": "reserved"}
+
+    with raw_sql(register_url) as one, raw_sql(register_url) as two, ThreadPoolExecutor(1) as pool:
+        one.run("BEGIN")
+        one.insert("assignments", row)
+        one.run("INSERT INTO assignment_resources VALUES (?, 'vcpus', ?, 1)", row["id"], host.id)
+        deleting = pool.submit(two.run, "DELETE FROM inventories WHERE resource = 'vcpus'")
+        wait_until_somebody_waits(raw, deleting)
+        one.run("COMMIT")
+        with pytest.raises(REFUSED, match="an inventory with committed capacity stays"):
+            deleting.result(30)
 
 
 @on_postgresql

@@ -26,7 +26,7 @@ def what_takes(source: str) -> list[str]:
         first = call.args[0] if call.args else None
         if name == "create_table" and isinstance(first, ast.Constant):
             made.add(first.value)
-        if name is not None and name not in _ADDS:
+        if name is not None and name not in _ADDS and not _frees(call):
             found.append(name)
         if name == "add_column" and not _may_be_left_out(call.args[1]):
             found.append("add_column without a default")
@@ -42,6 +42,12 @@ def _of_op(function: ast.expr) -> str | None:
     if isinstance(function, ast.Attribute) and ast.unparse(function.value) == "op":
         return function.attr
     return None
+
+
+def _frees(call: ast.Call) -> bool:
+    """Return whether it only stops refusing rows that no process writes."""
+    kinds = [ast.unparse(key.value) for key in call.keywords if key.arg == "type_"]
+    return _of_op(call.func) == "drop_constraint" and kinds == ["'foreignkey'"]
 
 
 def _may_be_left_out(column: ast.expr) -> bool:
@@ -75,6 +81,8 @@ def test_revisions_since_the_last_release_only_add():
         ('op.add_column("vms", sa.Column("note", sa.Text()))', []),
         ('op.add_column("a", sa.Column("n", INT, nullable=False, server_default="0"))', []),
         ('op.create_index("ix", "vms", ["note"])', []),
+        ('op.drop_constraint("fk", "vms", type_="foreignkey")', []),
+        ('op.drop_constraint("ck", "vms", type_="check")', ["drop_constraint"]),
         ('op.create_table("new")\nop.create_index("uq", "new", ["a"], unique=True)', []),
         ('op.add_column("a", sa.Column("n", nullable=False))', ["add_column without a default"]),
         ('op.create_index("uq", "vms", ["name"], unique=True)', ["create_index unique"]),
