@@ -68,7 +68,7 @@ def answer(operation: str, argument: Any) -> Any:
                 data, resource = argument
                 return ideal(_inputs(data).snapshot, resource)
             case "beside":
-                return decide_beside(*argument)
+                return decide_beside(argument)
             case _:
                 return Failure(f"unknown operation {operation!r}")
     except Exception as error:

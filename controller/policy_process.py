@@ -16,10 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from controller.errors import PolicyFailedError
+from placement.zone_policies import NamedPolicy
 
 HEADER = struct.Struct("!Q")
 #: For the child to import what it needs: who gives up on a starved machine begins anew for ever.
@@ -42,6 +43,17 @@ class Ideal:
     bound: float  #: most that could have been placed of one resource
     target_shares: tuple[float, ...]  #: dominant share of each tenant that would be fair
     node_targets: tuple[float, ...] = ()  #: that of each node of the tree, if there is one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What another policy is to decide beside a round that was decided."""
+
+    inputs: bytes
+    outcome: Mapping[str, Any]  #: of the round
+    policy: NamedPolicy
+    zones: Mapping[str, NamedPolicy] | None = None  #: None: as the round has them
+    zone_of: Mapping[str, str] = field(default_factory=dict)  #: of hosts, by id, for ``zones``
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +98,14 @@ class PolicyProcess:
         ideal: Ideal = self._ask("ideal", (data, resource), deadline_s, policy="ideal")
         return ideal
 
-    def decide_beside(
-        self,
-        data: bytes,
-        outcome: Mapping[str, Any],
-        *,
-        policy: str,
-        parameters: Mapping[str, Any],
-        deadline_s: float,
-    ) -> dict[str, Any]:
+    def decide_beside(self, beside: Beside, *, deadline_s: float) -> dict[str, Any]:
         """Return what another policy would have decided on a round's inputs.
 
         See `controller.shadow_child.decide_beside`; `PolicyFailedError` as for `decide`.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        told: dict[str, Any] = self._ask(
-            "beside", (data, dict(outcome), policy, dict(parameters)), deadline_s, policy=policy
-        )
+        told: dict[str, Any] = self._ask("beside", beside, deadline_s, policy=beside.policy.policy)
         return told
 
     def kill(self) -> None:

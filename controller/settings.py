@@ -50,6 +50,11 @@ class ControllerSettings(SharedSettings):
     shadow_parameters: dict[str, Any] = Field(
         default_factory=dict, description="Of the shadow policy."
     )
+    shadow_zone_policies: dict[str, ZonePolicy] | None = Field(
+        None,
+        description="Who decides for the shadow on hosts labelled zone=NAME; {}: the shadow policy"
+        " decides everywhere. None: zones keep the policies that they have in the round.",
+    )
     shadow_deadline_s: PositiveFloat | None = Field(
         None, description="After it the shadow policy is killed for this round; one slot."
     )

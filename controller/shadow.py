@@ -15,7 +15,8 @@ from typing import Any, Final, Protocol
 import structlog
 
 from controller.errors import PolicyFailedError
-from controller.policy_process import PolicyProcess
+from controller.policy_process import Beside, PolicyProcess
+from placement.zone_policies import NamedPolicy
 from registry import Decided, Lease, NewShadowRound, Registry, RoundPurgedError, StaleEpochError
 
 log = structlog.get_logger()
@@ -34,6 +35,7 @@ class SecondPolicy:
     name: str
     parameters: Mapping[str, Any]
     deadline_s: float
+    zones: Mapping[str, NamedPolicy] | None = None  #: None: as the round has them
 
 
 class Counts(Protocol):
@@ -114,18 +116,23 @@ class Shadow:
         }
         try:
             stored = self._registry.rounds.get(number).decision()
-            found = self._process.decide_beside(
-                stored.inputs,
-                stored.outcome,
-                policy=second.name,
-                parameters=second.parameters,
-                deadline_s=second.deadline_s,
+            beside = Beside(
+                inputs=stored.inputs,
+                outcome=stored.outcome,
+                policy=NamedPolicy(policy=second.name, parameters=second.parameters),
+                zones=second.zones,
+                zone_of=self._zones() if second.zones else {},
             )
+            found = self._process.decide_beside(beside, deadline_s=second.deadline_s)
         except (PolicyFailedError, RoundPurgedError) as error:
             log.warning("shadow_round_failed", round=number, policy=second.name, error=str(error))
             return NewShadowRound(**told, error=str(error))
         told |= found | {name: Decided(**found[name]) for name in ("decided", "first")}
         return NewShadowRound(**told)
+
+    def _zones(self) -> Mapping[str, str]:
+        """Return the zone of each host, by its id as inputs have it."""
+        return {str(key): zone for key, zone in self._registry.shadows.zones().items()}
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -6,13 +6,16 @@ was decided on.
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 import placement
+from controller.policy_process import Beside
 from controller.round_inputs import RoundInputs, allocation_of, decode_inputs
 from placement import (
     Allocation,
@@ -25,39 +28,33 @@ from placement import (
     policy_by_name,
     target_shares,
 )
+from placement.zone_policies import ELSEWHERE, ZoneInputs, policy_in_zones, zones_of
 
 
-def decide_beside(
-    data: bytes, outcome: Mapping[str, Any], policy: str, parameters: Mapping[str, Any]
-) -> dict[str, Any]:
+def decide_beside(beside: Beside) -> dict[str, Any]:
     """Return what `NewShadowRound` tells of a decision, in plain values.
-
-    Parameters
-    ----------
-    data : bytes
-        Inputs of the round, of which policy, parameters and zones are not used.
-    outcome : dict
-        What the round decided on them.
 
     Raises
     ------
     PlacementError
         If the policy fails, or decides what cannot be.
     """
-    inputs = decode_inputs(data)
+    inputs = decode_inputs(beside.inputs)
     snapshot = inputs.snapshot
-    second = policy_by_name(policy, parameters)
+    zones = _zones(inputs, beside)
+    its = beside.policy
+    second = policy_in_zones(zones) if zones else policy_by_name(its.policy, its.parameters)
     started = time.perf_counter()
     theirs = placement.decide(snapshot, second, seed=inputs.seed, budget_units=inputs.budget_units)
     seconds = time.perf_counter() - started
     check_allocation(snapshot, theirs)
-    ours = allocation_of(outcome)
+    ours = allocation_of(beside.outcome)
     targets = target_shares(snapshot)
     return {
         "seconds": seconds,
         "cut": theirs.cut,
-        "decided": _measured(snapshot, theirs, targets),
-        "first": _measured(snapshot, ours, targets),
+        "decided": _measured(snapshot, theirs, targets, zones),
+        "first": _measured(snapshot, ours, targets, inputs.zones),
         "agreed": agreed(ours, theirs),
         "shares": _shares(inputs, ours, theirs),
     }
@@ -65,18 +62,39 @@ def decide_beside(
 
 def agreed(one: Allocation, other: Allocation) -> int:
     """Return how many VMs two allocations place on the same host."""
-    counts: dict[tuple[int, int], int] = {}
+    return sum(_on_same_hosts(one, other).values())
+
+
+def _on_same_hosts(one: Allocation, other: Allocation) -> Counter[int]:
+    """Return how many VMs of each request two allocations place on the same host."""
+    counts: Counter[tuple[int, int]] = Counter()
     for request, host, count in one.placed.tolist():
-        counts[request, host] = counts.get((request, host), 0) + count
-    total = 0
+        counts[request, host] += count
+    found: Counter[int] = Counter()
     for request, host, count in other.placed.tolist():
-        both = min(count, counts.get((request, host), 0))
-        counts[request, host] = counts.get((request, host), 0) - both
-        total += both
-    return total
+        both = min(count, counts[request, host])
+        counts[request, host] -= both
+        found[request] += both
+    return found
 
 
-def _measured(snapshot: Snapshot, allocation: Allocation, targets: FloatArray) -> dict[str, Any]:
+def _zones(inputs: RoundInputs, beside: Beside) -> tuple[ZoneInputs, ...]:
+    """Return who decides where: what the round's zones do not decide, the second policy does."""
+    second = beside.policy
+    if beside.zones is not None:
+        zone_of_host = [beside.zone_of.get(key) for key, _ in inputs.names.hosts]
+        return zones_of(zone_of_host, beside.zones, second)
+    return tuple(
+        dataclasses.replace(zone, policy=second.policy, parameters=second.parameters)
+        if zone.name == ELSEWHERE
+        else zone
+        for zone in inputs.zones
+    )
+
+
+def _measured(
+    snapshot: Snapshot, allocation: Allocation, targets: FloatArray, zones: Sequence[ZoneInputs]
+) -> dict[str, Any]:
     held = held_after(snapshot, allocation)
     in_use = held.sum(axis=0)
     return {
@@ -88,6 +106,7 @@ def _measured(snapshot: Snapshot, allocation: Allocation, targets: FloatArray) -
             if snapshot.pool[r] > 0
         },
         "fair_distance": fair_distance(dominant_shares(held, snapshot.pool), targets),
+        "zones": {zone.name: zone.policy for zone in zones},
     }
 
 
@@ -103,12 +122,30 @@ def _shares(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[d
         )
     )
     concerned = np.flatnonzero((first != before) | (second != before))
+    asked = _of_tenants(snapshot, enumerate(snapshot.count.tolist()))
+    placed_first, placed_second = (
+        _of_tenants(snapshot, ((request, count) for request, _, count in each.placed.tolist()))
+        for each in (ours, theirs)
+    )
+    on_same_host = _of_tenants(snapshot, _on_same_hosts(ours, theirs).items())
     return [
         {
             "tenant": inputs.names.tenants[index][1],
             "before": float(before[index]),
             "first": float(first[index]),
             "second": float(second[index]),
+            "asked": asked[index],
+            "placed_first": placed_first[index],
+            "placed_second": placed_second[index],
+            "agreed": on_same_host[index],
         }
         for index in concerned.tolist()
     ]
+
+
+def _of_tenants(snapshot: Snapshot, requests: Iterable[tuple[int, int]]) -> Counter[int]:
+    """Return counts of requests by their tenants."""
+    found: Counter[int] = Counter()
+    for request, count in requests:
+        found[int(snapshot.tenant[request])] += count
+    return found

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import FrameType
 
@@ -23,7 +23,7 @@ from controller.purge import Purger
 from controller.queue import CeleryQueue
 from controller.round_metrics import SlotMetrics
 from controller.rounds import PolicyChoice, Slot, run_round
-from controller.settings import ControllerSettings
+from controller.settings import ControllerSettings, ZonePolicy
 from controller.shadow import NICENESS, SecondPolicy, Shadow
 from controller.shadow_metrics import ShadowMetrics
 from placement import policy_by_name
@@ -157,11 +157,15 @@ def policy_choice(settings: ControllerSettings) -> PolicyChoice:
         budget_units=settings.budget_units,
         decision_time_s=settings.decision_time_s,
         seed=settings.seed,
-        zones={
-            name: NamedPolicy(policy=zone.policy, parameters=zone.parameters)
-            for name, zone in settings.zone_policies.items()
-        },
+        zones=_named(settings.zone_policies),
     )
+
+
+def _named(zones: Mapping[str, ZonePolicy]) -> dict[str, NamedPolicy]:
+    return {
+        name: NamedPolicy(policy=zone.policy, parameters=zone.parameters)
+        for name, zone in zones.items()
+    }
 
 
 def shadow_of(
@@ -174,6 +178,9 @@ def shadow_of(
     if settings.shadow_policy is None:
         return None
     policy_by_name(settings.shadow_policy, settings.shadow_parameters)
+    zones = settings.shadow_zone_policies
+    for zone in (zones or {}).values():
+        policy_by_name(zone.policy, zone.parameters)
     return Shadow(
         registry,
         lambda: leadership.lease,
@@ -181,6 +188,7 @@ def shadow_of(
             name=settings.shadow_policy,
             parameters=settings.shadow_parameters,
             deadline_s=settings.shadow_deadline_s or settings.slot_length_s,
+            zones=None if zones is None else _named(zones),
         ),
         process=PolicyProcess(niceness=NICENESS),
         metrics=ShadowMetrics(metrics),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final
+from uuid import UUID
 
 from sqlalchemy import func, select
 
@@ -15,7 +16,8 @@ from registry.engine import Database, retried
 from registry.leases import CONTROL_LEASE, check_epoch
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.records import Lease
-from registry.schema import round_inputs, rounds, shadow_rounds
+from registry.rules import zone_of
+from registry.schema import hosts, round_inputs, rounds, shadow_rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,8 @@ class Decided:
     left_out: int
     used: Mapping[str, float]  #: part of the pool in use after the round, by resource
     fair_distance: float | None  #: as rounds have it
+    #: who decides on hosts of which zone; "": on all others
+    zones: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,8 @@ class NewShadowRound:
     decided: Decided | None = None  #: by the second policy; None: it failed
     first: Decided | None = None  #: by the first, before what moved meanwhile was dropped
     agreed: int | None = None  #: VMs that both placed on the same host
-    #: of each tenant: name, dominant share before, after the first and after the second
+    #: of each tenant: name, dominant share before, after the first and after the second;
+    #: VMs asked for, placed by the first and by the second, and by both on the same host
     shares: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     skipped: int = 0  #: rounds before it that were passed over
 
@@ -63,6 +68,9 @@ class DueRound:
     skipped: int  #: older ones that it will not get to
 
 
+_SELECT: Final = select(
+    shadow_rounds, rounds.c.policy.label("first_policy"), rounds.c.slot_start_at
+).join(rounds, rounds.c.number == shadow_rounds.c.round)
 _PLAIN: Final = ("round", "policy", "parameters", "error", "seconds", "cut", "agreed", "skipped")
 
 
@@ -114,14 +122,36 @@ class Shadows:
                 created_at=db_now(connection),
             )
 
-    def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[ShadowRound]:
-        """Return a page, newest first."""
-        query = (
-            select(shadow_rounds, rounds.c.policy.label("first_policy"), rounds.c.slot_start_at)
-            .join(rounds, rounds.c.number == shadow_rounds.c.round)
-            .order_by(shadow_rounds.c.round.desc())
-            .limit(check_limit(limit) + 1)
-        )
+    def zones(self) -> Mapping[UUID, str]:
+        """Return the zones that hosts are in now, by host; hosts without one are left out."""
+        with self._database.read() as connection:
+            labelled = connection.execute(select(hosts.c.id, hosts.c.labels)).all()
+        return {row.id: zone for row in labelled if (zone := zone_of(row.labels)) is not None}
+
+    def get(self, number: int) -> ShadowRound | None:
+        """Return that of a round; None: there is none."""
+        query = _SELECT.where(shadow_rounds.c.round == number)
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none() if 0 < number < 2**63 else None
+        return None if row is None else _shadow_of(row)
+
+    def list(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[ShadowRound]:
+        """Return a page of rounds whose slots started from ``since`` on, before ``until``.
+
+        Newest first.
+        """
+        query = _SELECT.order_by(shadow_rounds.c.round.desc()).limit(check_limit(limit) + 1)
+        if since is not None:
+            query = query.where(rounds.c.slot_start_at >= since)
+        if until is not None:
+            query = query.where(rounds.c.slot_start_at < until)
         if cursor is not None:
             (before,) = decode_cursor(cursor, int)
             query = query.where(shadow_rounds.c.round < before)
@@ -142,4 +172,4 @@ def _document(decided: Decided | None) -> dict[str, Any] | None:
     if decided is None:
         return None
     told = {each.name: getattr(decided, each.name) for each in fields(Decided)}
-    return told | {"used": dict(decided.used)}
+    return told | {"used": dict(decided.used), "zones": dict(decided.zones)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
 import typer
@@ -32,6 +33,23 @@ def parse_ttl(given: str, option: str = "--ttl") -> int:
             f"{option}: found {given!r}, wanted a number and s, m, h or d, such as 2h"
         )
     return int(found[1]) * _SECONDS[found[2]]
+
+
+def parse_moment(given: str, option: str, now: datetime) -> datetime:
+    """Read a time that is so long ago, or one of ISO 8601; without a zone it is UTC."""
+    try:
+        at = datetime.fromisoformat(given)
+    except ValueError:
+        pass
+    else:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    try:
+        return now - timedelta(seconds=parse_ttl(given, option))
+    except BadInputError:
+        raise BadInputError(
+            f"{option}: found {given!r}, wanted so long ago, as 7d or 12h, or a time such as"
+            " 2026-11-10T00:00Z"
+        ) from None
 
 
 def parse_labels(given: list[str] | None) -> dict[str, str]:

@@ -35,6 +35,11 @@ class OutputFormat(StrEnum):
 _format: ContextVar[OutputFormat] = ContextVar("format", default=OutputFormat.JSON)
 
 
+def percent(value: float | None) -> str:
+    """Say a part of one, as of shares or distances."""
+    return "-" if value is None else f"{value:.1%}"
+
+
 def print_records_as(output: OutputFormat) -> None:
     """Choose how `print_json` writes, for this command."""
     _format.set(output if output.for_programs else OutputFormat.JSON)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import typer
 
-from controller.cli.changes import parse_ttl
+from controller.cli.changes import parse_moment
 from controller.cli.doctor import load_settings
 from controller.cli.errors import BadInputError
 from controller.cli.simulating import Asked
@@ -36,8 +36,8 @@ class Window:
 
     def times(self, now: datetime) -> tuple[datetime, datetime]:
         """Return its beginning and end; the latter is not after ``now``."""
-        since = _time(self.since or _SINCE, "--since", now)
-        until = now if self.until is None else min(now, _time(self.until, "--until", now))
+        since = parse_moment(self.since or _SINCE, "--since", now)
+        until = now if self.until is None else min(now, parse_moment(self.until, "--until", now))
         if since >= until:
             raise BadInputError(
                 f"--since is {since.isoformat()}, which is not before {until.isoformat()}, the end"
@@ -173,20 +173,3 @@ def _in_zones(decided: Decided) -> str:
     return "".join(
         f", in zone {name} by {its['policy']}" for name, its in decided.zone_policies.items()
     )
-
-
-def _time(told: str, option: str, now: datetime) -> datetime:
-    """Return a time that is so long ago, or one of ISO 8601; without a zone it is UTC."""
-    try:
-        at = datetime.fromisoformat(told)
-    except ValueError:
-        pass
-    else:
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    try:
-        return now - timedelta(seconds=parse_ttl(told, option))
-    except BadInputError:
-        raise BadInputError(
-            f"{option}: found {told!r}, wanted so long ago, as 7d or 12h, or a time such as"
-            " 2026-11-10T00:00Z"
-        ) from None

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from controller.cli.errors import CliError
-from controller.cli.output import Column, clock, field, print_json, print_table
+from controller.cli.output import Column, clock, field, percent, print_json, print_table
 from controller.cli.pause import paused
 from controller.cli.session import Session, listing, with_session
+from controller.cli.shadow import tell
 
 app = typer.Typer(
     name="rounds",
@@ -46,11 +47,6 @@ def _bound(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def off_fair(value: float | None) -> str:
-    """Say how far tenants are from their fair targets."""
-    return "-" if value is None else f"{value:.1%}"
-
-
 def _took(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f} s"
 
@@ -65,7 +61,7 @@ COLUMNS = (
     field("dropped", right=True),
     Column("shares", shares),
     Column("bound", lambda row: _bound(row.get("bound")), right=True),
-    Column("off fair", lambda row: off_fair(row.get("fair_distance")), right=True),
+    Column("off fair", lambda row: percent(row.get("fair_distance")), right=True),
     Column("took", lambda row: _took(duration_s(row)), right=True),
 )
 
@@ -112,7 +108,7 @@ def show(session: Session, number: NumberArgument) -> None:
         ("engine", found.get("engine_version")),
         ("inputs digest", found.get("inputs_digest")),
         ("bound", _bound(found.get("bound"))),
-        ("off fair", off_fair(found.get("fair_distance"))),
+        ("off fair", percent(found.get("fair_distance"))),
         ("inputs", None if found.get("replayable", True) else "purged: no replay any more"),
     ):
         if value is not None:
@@ -124,6 +120,8 @@ def show(session: Session, number: NumberArgument) -> None:
     if groups := found.get("group_shares"):
         typer.echo("\ngroups of tenants:")
         _print_shares(groups, empty="")
+    if beside := found.get("shadow"):
+        tell(beside)
     typer.echo("\nof the VMs that it placed there are still:")
     placed = [vm for vm in session.api.items("vms") if vm["round"] == number]
     columns = (field("name"), field("tenant"), field("vm_type", "type"), field("host"))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
 
 import typer
 
-from controller.cli.output import Column, clock, field
-from controller.cli.rounds import off_fair
+from controller.cli.changes import parse_moment
+from controller.cli.output import Column, clock, field, percent, print_table
 from controller.cli.session import Session, listing
 
 Row = Mapping[str, Any]
+_LAST: Final = 100
 
 
 def _both(name: str, told: Callable[[Any], str] = str) -> Callable[[Row], str | None]:
@@ -28,7 +30,7 @@ def _both(name: str, told: Callable[[Any], str] = str) -> Callable[[Row], str | 
 
 def _used(used: Mapping[str, float]) -> str:
     """Say the part of the first resource that is in use."""
-    return off_fair(next(iter(used.values()), None))
+    return percent(next(iter(used.values()), None))
 
 
 def _took(row: Row) -> str | None:
@@ -43,23 +45,65 @@ COLUMNS = (
     Column("left out", _both("left_out"), right=True),
     field("agreed", "same host", right=True),
     Column("in use", _both("used", _used), right=True),
-    Column("off fair", _both("fair_distance", off_fair), right=True),
+    Column("off fair", _both("fair_distance", percent), right=True),
     Column("took", _took, right=True),
     field("error"),
 )
 
 
+def _placed(row: Row) -> str | None:
+    """Say the VMs of a tenant that each placed; rounds of earlier versions do not know."""
+    return f"{row['placed_first']} / {row['placed_second']}" if "placed_first" in row else None
+
+
+def _share(name: str) -> Callable[[Row], str]:
+    return lambda row: f"{row[name]:.3f}"
+
+
+TENANTS = (
+    field("tenant"),
+    field("asked", right=True),
+    Column("placed", _placed, right=True),
+    field("agreed", "same host", right=True),
+    Column("share before", _share("before"), right=True),
+    Column("after", _share("first"), right=True),
+    Column("by the second", _share("second"), right=True),
+    Column("difference", lambda row: f"{row['second'] - row['first']:+.3f}", right=True),
+)
+
+
+SinceOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Slots from then on: 12h ago, or 2026-11-10T00:00Z."),
+]
+UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Slots before then.")]
+
+
 @listing
 def shadow(
     session: Session,
-    last: Annotated[int, typer.Option("--last", "-n", help="So many of the newest.", min=1)] = 100,
+    last: Annotated[
+        int | None,
+        typer.Option("--last", "-n", help="So many of the newest; 100, or all of a time.", min=1),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All there are.")] = False,
+    since: SinceOption = None,
+    until: UntilOption = None,
 ) -> None:
     """List rounds as the second policy (FUGA_SHADOW_POLICY) would have decided them.
 
     The newest below, each cell with the first policy and the second. For operators.
+    `fuga rounds show N` has the tenants of one.
     """
-    rows = list(session.api.items("shadow-rounds", most=None if everything else last))[::-1]
+    now = datetime.now(UTC)
+    moments = {
+        name: parse_moment(told, f"--{name}", now).isoformat()
+        for name, told in (("since", since), ("until", until))
+        if told is not None
+    }
+    most = last if last or moments or everything else _LAST
+    found = session.api.items("shadow-rounds", most=None if everything else most, **moments)
+    rows = list(found)[::-1]
     session.show(rows, COLUMNS, empty="no rounds: FUGA_SHADOW_POLICY names a second policy.")
     if rows and not session.json:
         session.say(summary(rows))
@@ -80,7 +124,7 @@ def summary(rows: Sequence[Row]) -> str:
         words += [
             f"{placed[0]} VMs placed, {placed[1]} by the second policy",
             f"{agreed} ({part:.0%}) on the same host",
-            f"off fair {off_fair(far[0])}, {off_fair(far[1])} by the second",
+            f"off fair {percent(far[0])}, {percent(far[1])} by the second",
             f"which took {statistics.median(row['seconds'] for row in both):.3f} s (median)",
         ]
     words += [f"{failed} failed"] * bool(failed) + [f"{skipped} passed over"] * bool(skipped)
@@ -90,3 +134,33 @@ def summary(rows: Sequence[Row]) -> str:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
+
+
+def tell(found: Row) -> None:
+    """Print what the second policy would have done in one round, beside what was done."""
+    typer.echo(f"\nbeside it, without effect, by {found['policy']} (first / second):")
+    if found["error"] is not None:
+        typer.echo(f"not decided: {found['error']}")
+        return
+    lines: list[tuple[str, str | None]] = [
+        ("placed", _both("placed")(found)),
+        ("left out", _both("left_out")(found)),
+        ("on the same host", str(found["agreed"])),
+        ("in use", _both("used", _used)(found)),
+        ("off fair", _both("fair_distance", percent)(found)),
+        ("took", _took(found)),
+    ]
+    if found["first"]["zones"] or found["decided"]["zones"]:
+        lines.append(("in zones", _both("zones", _in_zones)(found)))
+    if found["cut"]:
+        lines.append(("cut", "its search, by the budget of the round"))
+    for label, told in lines:
+        typer.echo(f"{label:18}{told}")
+    typer.echo("")
+    print_table(TENANTS, found["shares"], empty="neither placed anything")
+
+
+def _in_zones(zones: Mapping[str, str]) -> str:
+    """Say who decides where."""
+    told = [f"{zone or 'elsewhere'}: {policy}" for zone, policy in zones.items()]
+    return ", ".join(told) or "everywhere alike"

@@ -101,6 +101,7 @@ class Decided(TypedDict):
     left_out: int
     placed: int
     used: dict[str, float]
+    zones: NotRequired[dict[str, str]]
 
 
 Difference: TypeAlias = Literal[
@@ -694,6 +695,7 @@ class RoundDetail(TypedDict):
     policy: str
     replayable: NotRequired[bool]
     seed: int
+    shadow: NotRequired[ShadowRound | None]
     shares: list[dict[str, Any]]
     slot_length_s: float
     slot_start_at: str

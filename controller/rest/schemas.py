@@ -25,12 +25,14 @@ from registry import (
     Difference,
     Event,
     ImageCopy,
+    InvalidError,
     MembershipRule,
     MoveTo,
     QuotaExcess,
     RequestState,
     RoundRecord,
     Rules,
+    ShadowRound,
     SlotLoopState,
     Token,
     VmObserved,
@@ -637,7 +639,27 @@ class EventsQuery(BaseModel):
     tenant: Name | None = None
 
 
-class AuditQuery(PageQuery):
+class MomentsQuery(PageQuery):
+    """Which part of a list, and of which time."""
+
+    since: MomentText | None = None
+    until: MomentText | None = Field(None, description="Only before it.")
+
+    def moments(self) -> dict[str, datetime | None]:
+        """Return both times; `InvalidError` for a day that there is not."""
+        return {name: _moment(name, getattr(self, name)) for name in ("since", "until")}
+
+
+def _moment(name: str, given: str | None) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        return datetime.fromisoformat(given)
+    except ValueError:
+        raise InvalidError(name, given, "a day and a time that there are") from None
+
+
+class AuditQuery(MomentsQuery):
     """Which calls that could change something."""
 
     token: Name | None = Field(None, description="Name of the token.")
@@ -651,8 +673,6 @@ class AuditQuery(PageQuery):
     request_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] | None = Field(
         None, description="The `X-Request-Id` of the answer."
     )
-    since: MomentText | None = None
-    until: MomentText | None = Field(None, description="Only before it.")
 
 
 class PageOf(BaseModel, Generic[T]):
@@ -721,14 +741,19 @@ class RoundDetail(BaseModel):
     replayable: bool = Field(
         False, description="Whether its inputs are still kept, so that it can be decided again."
     )
+    shadow: ShadowRound | None = Field(
+        None,
+        description="What a second policy would have decided. Told to operators only.",
+    )
 
     @classmethod
-    def of(cls, record: RoundRecord) -> RoundDetail:
+    def of(cls, record: RoundRecord, shadow: ShadowRound | None) -> RoundDetail:
         """Return what the API tells of a round."""
         stored = record.stored
         told = {
             "outcome": None if stored is None else stored.outcome,
             "replayable": stored is not None,
+            "shadow": shadow,
         }
         return cls.model_validate(record).model_copy(update=told)
 

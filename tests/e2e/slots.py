@@ -9,9 +9,12 @@ from controller.rounds import PolicyChoice, Slot, run_round
 from registry import Registry
 from tests.register import take_lease
 
+CHOICE = PolicyChoice(name="fuga", parameters={}, budget_units=100_000, decision_time_s=60)
 
-def run_slot(registry: Registry, decider: PolicyProcess, number: int = 1) -> None:
+
+def run_slot(
+    registry: Registry, decider: PolicyProcess, number: int = 1, choice: PolicyChoice = CHOICE
+) -> None:
     """Decide what waits, in a round of its own."""
     slot = Slot(start_at=datetime(2026, 1, 1, 0, number, tzinfo=UTC), length_s=60)
-    choice = PolicyChoice(name="fuga", parameters={}, budget_units=100_000, decision_time_s=60)
     run_round(slot, take_lease(registry), choice, store=registry.rounds, decider=decider)

@@ -8,12 +8,12 @@ import pytest
 
 from controller.policy_process import PolicyProcess
 from controller.purge import purge_all
-from registry import Periods
+from registry import Decided, NewShadowRound, Periods
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
 from tests.problems import places, the_problem
 from tests.raw_sql import RawSql
-from tests.register import add_host
+from tests.register import add_host, take_lease
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +89,37 @@ def test_a_tenant_sees_its_own_share_and_not_the_outcome(api: Api, decider: Poli
     assert [share["tenant"] for share in summary["shares"]] == ["a"]
     assert [share["tenant"] for share in detail["shares"]] == ["a"]
     assert detail["outcome"] is None
+
+
+def test_what_a_second_policy_would_have_done_is_for_operators(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1")
+    ask(api, "a", 1)
+    run_slot(api.registry, decider)
+    before = api.operator.get("/v1/rounds/1").json()
+    measured = Decided(placed=1, left_out=0, used={"vcpus": 0.1}, fair_distance=0.0)
+    shadow = NewShadowRound(
+        round=1,
+        policy="first_fit",
+        parameters={},
+        seconds=0.01,
+        decided=measured,
+        first=measured,
+        agreed=1,
+        shares=({"tenant": "a", "before": 0.0, "first": 0.1, "second": 0.1},),
+    )
+
+    api.registry.shadows.add(shadow, take_lease(api.registry))
+
+    assert before["shadow"] is None
+    told = api.operator.get("/v1/rounds/1").json()["shadow"]
+    assert (told["policy"], told["first_policy"], told["agreed"]) == ("first_fit", "fuga", 1)
+    assert api.tenant_a.get("/v1/rounds/1").json()["shadow"] is None
+    path, start = "/v1/shadow-rounds", told["slot_start_at"]
+    the_problem(api.tenant_a.get(path), 403, "forbidden")
+    assert api.operator.get(path, params={"since": start}).json()["items"] == [told]
+    assert api.operator.get(path, params={"until": start}).json()["items"] == []
+    wrong = api.operator.get(path, params={"since": "2026-02-30T00:00:00Z"})
+    assert places(the_problem(wrong, 422, "invalid")) == ["since"]
 
 
 def test_a_round_is_replayed_for_an_operator(api: Api, decider: PolicyProcess):

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.cli.shadow import summary
+from controller.cli.shadow import summary, tell
 from controller.policy_process import PolicyProcess
 from controller.purge import purge_all
 from controller.shadow import MOST_BEHIND, SecondPolicy, Shadow
 from controller.shadow_metrics import ShadowMetrics
+from placement.zone_policies import NamedPolicy
 from registry import CONTROL_LEASE, Periods, Registry, upgrade
 from registry.process import ProcessMetrics
-from tests.e2e.slots import run_slot
+from tests.e2e.slots import CHOICE, run_slot
 from tests.register import a_cluster, add_host, add_request, add_tenant, add_vm_type, take_lease
 from tests.running import FUGA, eventually
 
@@ -43,9 +46,14 @@ def beside(register: Registry, metrics: ProcessMetrics, decider: PolicyProcess):
     """Return what makes a second policy, whose rounds the test begins."""
     counted = ShadowMetrics(metrics)
 
-    def make(policy: str = "first_fit", deadline_s: float = PATIENCE_S, leads: bool = True):
+    def make(
+        policy: str = "first_fit",
+        deadline_s: float = PATIENCE_S,
+        leads: bool = True,
+        zones: Mapping[str, NamedPolicy] | None = None,
+    ):
         lease = take_lease(register) if leads else None
-        second = SecondPolicy(name=policy, parameters={}, deadline_s=deadline_s)
+        second = SecondPolicy(name=policy, parameters={}, deadline_s=deadline_s, zones=zones)
         # The test begins rounds and these in turn: one process serves both.
         return Shadow(
             register,
@@ -133,6 +141,87 @@ def test_one_that_does_not_decide_is_told_and_the_next_round_is_decided(
     assert 'fuga_shadow_rounds_total{outcome="failed"} 1.0' in metrics.text().decode()
 
 
+def test_one_that_is_over_its_budget_says_so(
+    cluster: Registry, decider: PolicyProcess, beside
+) -> None:
+    run_slot(cluster, decider, choice=replace(CHOICE, name="first_fit", budget_units=1))
+
+    found = beside("fuga").decide_next()
+
+    assert found.cut
+    assert found.error is None
+    assert found.decided.placed > 0  # what the budget did not reach is placed by Best-Fit DRFH
+
+
+def test_what_each_tenant_would_have_got_is_told(
+    cluster: Registry, decider: PolicyProcess, beside
+) -> None:
+    run_slot(cluster, decider)
+
+    found = beside("first_fit").decide_next()
+
+    [kept] = cluster.shadows.list().items
+    assert cluster.shadows.get(kept.round) == kept
+    assert cluster.shadows.get(kept.round + 1) is None
+    assert [(share["tenant"], share["asked"]) for share in kept.shares] == [("a", 4), ("b", 3)]
+    for name, total in (
+        ("placed_first", found.first.placed),
+        ("placed_second", found.decided.placed),
+        ("agreed", found.agreed),
+    ):
+        assert sum(share[name] for share in kept.shares) == total
+
+
+def test_rounds_of_a_time_are_listed(cluster: Registry, decider: PolicyProcess, beside) -> None:
+    shadow = beside()
+    for number in (1, 2, 3):
+        add_request(cluster, 1, name=f"r{number}")
+        run_slot(cluster, decider, number)
+        shadow.decide_next()
+
+    def listed(**moments: datetime) -> list[int]:
+        return [each.round for each in cluster.shadows.list(**moments).items]
+
+    starts = [datetime(2026, 1, 1, 0, minute, tzinfo=UTC) for minute in (1, 2, 3)]
+    assert listed() == [3, 2, 1]
+    assert listed(since=starts[1]) == [3, 2]
+    assert listed(since=starts[1], until=starts[2]) == [2]
+    assert listed(until=starts[0]) == []
+
+
+EAST = {"east": NamedPolicy(policy="best_fit", parameters={})}
+
+
+@pytest.mark.parametrize(
+    ("zones", "expected"),
+    [
+        (None, {"": "first_fit", "east": "best_fit"}),
+        ({}, {}),
+        (
+            {"west": NamedPolicy(policy="slots", parameters={})},
+            {"": "first_fit", "west": "slots"},
+        ),
+    ],
+    ids=["those of the round", "none", "its own"],
+)
+def test_zones_are_decided_as_settings_say(
+    register: Registry, decider: PolicyProcess, beside, zones, expected
+) -> None:
+    add_vm_type(register)
+    add_tenant(register)
+    for name in ("east", "west"):
+        add_host(register, name, vcpus=4, labels=(f"zone={name}",))
+    add_request(register, 6)
+    run_slot(register, decider, choice=replace(CHOICE, zones=EAST))
+
+    found = beside("first_fit", zones=zones).decide_next()
+
+    assert found.error is None
+    assert found.first.zones == {"": "fuga", "east": "best_fit"}
+    assert found.decided.zones == expected
+    assert found.decided.placed == found.first.placed == 6
+
+
 def test_who_does_not_lead_decides_nothing_and_writes_nothing(
     cluster: Registry, decider: PolicyProcess, beside, raw
 ) -> None:
@@ -185,6 +274,35 @@ def test_it_is_kept_as_long_as_its_round(
 
     assert register.rounds.last() is None
     assert register.shadows.list().items == ()
+
+
+def test_one_round_is_told_beside_what_was_done(capsys) -> None:
+    measured = {"placed": 4, "left_out": 1, "used": {"vcpus": 0.5}, "fair_distance": 0.25}
+    share = {"tenant": "a", "before": 0.1, "first": 0.3, "second": 0.25}
+    counts = {"asked": 5, "placed_first": 4, "placed_second": 3, "agreed": 2}
+    row = {
+        "policy": "first_fit",
+        "error": None,
+        "agreed": 2,
+        "seconds": 0.5,
+        "cut": True,
+        "first": measured | {"zones": {"": "fuga", "east": "slots"}},
+        "decided": measured | {"placed": 3, "zones": {}},
+        "shares": [share | counts, share | {"tenant": "b"}],
+    }
+
+    tell(row)
+    tell({"policy": "first_fit", "error": "it raised"})
+
+    text = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "placed 4 / 3" in lines
+    assert "in use 50.0% / 50.0%" in lines
+    assert "in zones elsewhere: fuga, east: slots / everywhere alike" in lines
+    assert "cut its search, by the budget of the round" in lines
+    assert "a 5 4 / 3 2 0.100 0.300 0.250 -0.050" in lines
+    assert "b - - - 0.100 0.300 0.250 -0.050" in lines  # of a round of an earlier version
+    assert lines[-1] == "not decided: it raised"
 
 
 def test_a_window_is_summed_up() -> None:

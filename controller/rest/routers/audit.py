@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
@@ -11,7 +10,7 @@ from controller.rest.auth import Operator, bearer
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.openapi import problems
 from controller.rest.schemas import AuditQuery, PageOf
-from registry import AuditEntry, InvalidError, Page
+from registry import AuditEntry, Page
 
 router = APIRouter(prefix="/audit", tags=["audit"], dependencies=[Security(bearer)])
 
@@ -24,15 +23,4 @@ def list_audit(
 
     Without a `status` the process that served the call died before it could answer.
     """
-    asked = query.model_dump()
-    moments = {name: _moment(name, asked[name]) for name in ("since", "until")}
-    return registry.audit.list(**asked | moments)
-
-
-def _moment(name: str, given: str | None) -> datetime | None:
-    if given is None:
-        return None
-    try:
-        return datetime.fromisoformat(given)
-    except ValueError:
-        raise InvalidError(name, given, "a day and a time that there are") from None
+    return registry.audit.list(**query.model_dump() | query.moments())

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Security
 from controller.rest.auth import Operator, bearer
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.openapi import problems
-from controller.rest.schemas import PageOf, PageQuery
+from controller.rest.schemas import MomentsQuery, PageOf
 from registry import Page, ShadowRound
 
 router = APIRouter(prefix="/shadow-rounds", tags=["rounds"], dependencies=[Security(bearer)])
@@ -17,10 +17,11 @@ router = APIRouter(prefix="/shadow-rounds", tags=["rounds"], dependencies=[Secur
 
 @router.get("", response_model=PageOf[ShadowRound], responses=problems(403))
 def list_shadow_rounds(
-    query: Annotated[PageQuery, Query()], caller: Operator, registry: GivenRegistry
+    query: Annotated[MomentsQuery, Query()], caller: Operator, registry: GivenRegistry
 ) -> Page[ShadowRound]:
     """List rounds that a second policy decided as well, without effect, newest first.
 
-    With an `error` it failed, and nothing else is known of it.
+    `since` and `until` are of the starts of slots. With an `error` it failed, and
+    nothing else is known of it.
     """
-    return registry.shadows.list(limit=query.limit, cursor=query.cursor)
+    return registry.shadows.list(limit=query.limit, cursor=query.cursor, **query.moments())
