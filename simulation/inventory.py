@@ -163,7 +163,7 @@ def _table_reader(path: Path) -> Callable[[Path], Inventory]:
     return _csv
 
 
-def short_host(told: str, where: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
+def short_host(told: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
     """Return how many hosts of which capacity and labels ``20:64c:256g:label=ssd`` means."""
     count, *parts = told.split(":")
     capacity: dict[str, int] = {}
@@ -171,27 +171,26 @@ def short_host(told: str, where: str) -> tuple[int, dict[str, int], tuple[str, .
     try:
         check_labels("label", labels)
     except InvalidError as error:
-        raise InputError(where, f"{told}: {error}") from None
+        raise InputError(told, str(error)) from None
     for part in parts:
         if part.startswith(_LABEL):
             continue
         found = _PART.fullmatch(part)
         if found is None or not found[2]:
             raise InputError(
-                where,
-                f"{told}: {part!r} is neither a number with c, g, d or a resource, nor label=NAME",
+                told, f"{part!r} is neither a number with c, g, d or a resource, nor label=NAME"
             )
         name, factor = _UNITS.get(found[2], (found[2], 1))
         capacity[name] = int(found[1]) * factor
     if not capacity or int(count) < 1:
-        raise InputError(where, f"{told}: expected COUNT:CORESc:MEMORYg, as in 20:64c:256g")
+        raise InputError(told, "expected COUNT:CORESc:MEMORYg, as in 20:64c:256g")
     return int(count), capacity, labels
 
 
 def _short(told: str) -> Inventory:
     hosts: list[HostSpec] = []
     for place, part in enumerate(told.split(",")):
-        count, capacity, labels = short_host(part, told)
+        count, capacity, labels = short_host(part)
         prefix = "abcdefghijklmnopqrstuvwxyz"[place % 26]
         host_class = ":".join(part.removeprefix(_LABEL) for part in part.split(":")[1:])
         hosts += _alike(prefix, count, capacity, host_class=host_class, labels=labels)

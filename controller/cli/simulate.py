@@ -161,6 +161,8 @@ SlotOption = Annotated[
         "--slot",
         metavar="SECONDS",
         help="Length of slots; 60, or as those of the register center.",
+        min=0.001,
+        max=1e9,
         rich_help_panel=_HOW,
     ),
 ]
@@ -179,7 +181,13 @@ SeedsOption = Annotated[
 ]
 ParameterOption = Annotated[
     list[str] | None,
-    typer.Option("--parameter", "-p", metavar="NAME=VALUE", rich_help_panel=_HOW),
+    typer.Option(
+        "--parameter",
+        "-p",
+        metavar="NAME=VALUE",
+        help="Of the policies that read it (fuga solve --list has all); repeatable.",
+        rich_help_panel=_HOW,
+    ),
 ]
 SweepOption = Annotated[
     list[str] | None,
@@ -203,6 +211,7 @@ GiveUpOption = Annotated[
         "--give-up",
         metavar="SECONDS",
         help="VMs that wait longer are given up by their tenants.",
+        min=0.0,
         rich_help_panel=_HOW,
     ),
 ]

@@ -138,8 +138,12 @@ def run_study(
     try:
         specs = asked.specs()
         open_inputs(specs[0])  # what is wrong with a file is told before processes start
+        out.mkdir(parents=True, exist_ok=True)
     except SimulationError as error:
         raise BadInputError(str(error)) from error
+    except OSError as error:
+        wanted = "name a folder that can be written"
+        raise BadInputError(f"--out {out}: {error.strerror}; {wanted}") from error
     jobs = min(jobs or os.cpu_count() or 1, len(specs))
     study = Study(specs, out, jobs=jobs, resume=resume, as_csv=as_csv)
     undo = on_interrupt(study)

@@ -66,6 +66,8 @@ def test_policies_run_side_by_side_and_end_in_a_report(tmp_path: Path) -> None:
         ([], "name a trace"),
         (["nowhere.csv"], "name the hosts"),
         (["nowhere.csv", "--hosts", "1:1c"], "nowhere.csv: No such file"),
+        (["google:9", "--hosts", "google:9", "--slot", "0"], "Invalid value for '--slot'"),
+        (["google:9", "--hosts", "google:9", "--out", "/dev/null"], "--out /dev/null: File exists"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(words: list[str], says: str) -> None:
