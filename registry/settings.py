@@ -67,7 +67,7 @@ class SharedSettings(BaseSettings):
     metrics_listen: str | None = Field(
         default=None,
         description="host:port or unix:PATH of /healthz, /readyz and /metrics, without a token;"
-        " {process} in it stands for api, control, monitor or worker.",
+        " {process} in it stands for api, control, monitor, worker or simulation-worker.",
     )
 
     @field_validator("fence_command")

@@ -2,23 +2,32 @@
 
 from simulation.engine import Choice, Engine
 from simulation.errors import InputError, SimulationError
+from simulation.fleet import FleetStudy, JobQueue
 from simulation.inventory import Inventory, read_inventory
+from simulation.job_run import run_job
+from simulation.jobs import JobFiles, JobTakenError, SharedFolderError
 from simulation.plan import plan, zone_policies
 from simulation.recording import Decided, Recording, read_recording, record
 from simulation.run import Progress, simulate
 from simulation.specs import RunSpec, TraceSpec
-from simulation.study import RunFailedError, Study, on_interrupt, write_summary
+from simulation.study import AnyStudy, RunFailedError, Study, on_interrupt, write_summary
 
 __all__ = [
+    "AnyStudy",
     "Choice",
     "Decided",
     "Engine",
+    "FleetStudy",
     "InputError",
     "Inventory",
+    "JobFiles",
+    "JobQueue",
+    "JobTakenError",
     "Progress",
     "Recording",
     "RunFailedError",
     "RunSpec",
+    "SharedFolderError",
     "SimulationError",
     "Study",
     "TraceSpec",
@@ -27,6 +36,7 @@ __all__ = [
     "read_inventory",
     "read_recording",
     "record",
+    "run_job",
     "simulate",
     "write_summary",
     "zone_policies",

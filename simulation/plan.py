@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,6 +70,9 @@ def plan(
     ]
     if unread:
         raise InputError(f"--sweep {unread[0]}", "no policy that runs reads this parameter")
+    twice = [name for name, count in Counter(spec.name for spec in specs).items() if count > 1]
+    if twice:
+        raise InputError(twice[0], "the name of two runs; a policy or a value is told twice")
     if len(specs) > _MOST_RUNS:
         raise InputError("--sweep", f"{len(specs)} runs, allowed are {_MOST_RUNS}")
     return specs

@@ -32,6 +32,7 @@ class Progress:
     slot: int
     running: int
     waiting: int
+    worker: str | None = None  #: of a fleet, who is at it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,7 +76,8 @@ def simulate(
         The summary, as written; ``finished`` tells whether it came to its end.
     """
     digest = spec.digest()
-    if resume and (found := _finished(folder, digest)) is not None:
+    found = summary_in(folder, digest) if resume else None
+    if found is not None and found["finished"]:
         return found
     folder.mkdir(parents=True, exist_ok=True)
     inputs = open_inputs(spec)
@@ -89,8 +91,8 @@ def simulate(
     if finished:
         (folder / _CHECKPOINT).unlink(missing_ok=True)
     else:
-        _replace(folder / _CHECKPOINT, pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL))
-    _replace(folder / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
+        replace_file(folder / _CHECKPOINT, pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL))
+    replace_file(folder / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
     return summary
 
 
@@ -205,12 +207,13 @@ def _summary(spec: RunSpec, inputs: Inputs, state: _State, *, finished: bool) ->
     }
 
 
-def _finished(folder: Path, digest: str) -> dict[str, Any] | None:
+def summary_in(folder: Path, digest: str) -> dict[str, Any] | None:
+    """Return what the same simulation wrote, whether it came to its end or not."""
     try:
         found: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
     except (OSError, ValueError):
         return None
-    return found if found.get("finished") and found.get("digest") == digest else None
+    return found if found.get("digest") == digest else None
 
 
 def _resumed(folder: Path, digest: str) -> _State | None:
@@ -223,7 +226,7 @@ def _resumed(folder: Path, digest: str) -> _State | None:
     return state if state.digest == digest else None
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
     """Write a file so that whoever reads it sees the old one or the new one."""
     partial = path.with_name(path.name + ".partial")
     partial.write_bytes(data)

@@ -66,6 +66,23 @@ class RunSpec:
         told: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
         return told
 
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> RunSpec:
+        """Return what `document` was made of.
+
+        Raises
+        ------
+        InputError
+            If it is of another version, and knows other words.
+        """
+        try:
+            told = {**document, "trace": TraceSpec(**document["trace"])}
+            for name in ("add_hosts", "without_hosts"):
+                told[name] = tuple(told[name])
+            return cls(**told)
+        except (KeyError, TypeError) as error:
+            raise InputError("a run", f"it is of another version of fuga: {error}") from None
+
     def digest(self) -> str:
         """Tell whether another run was asked for the same; files by name, size and time."""
         told = self.document()

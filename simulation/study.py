@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from registry.version import engine_version
 from simulation.compare import comparison
@@ -37,6 +37,7 @@ class RunFailedError(SimulationError):
 
     def __init__(self, name: str, message: str, *, bad_input: bool) -> None:
         super().__init__(f"{name}: {message}")
+        self.message = message
         self.bad_input = bad_input
 
 
@@ -44,6 +45,18 @@ class RunFailedError(SimulationError):
 class _Running:
     process: BaseProcess
     spec: RunSpec
+
+
+class AnyStudy(Protocol):
+    """A study, wherever its runs are."""
+
+    def stop(self) -> None:
+        """Let every run write what it has, and begin no other."""
+        ...
+
+    def run(self, tell: Callable[[Mapping[str, Progress]], None]) -> list[dict[str, Any]]:
+        """Run everything; return the summaries in order of the specs, of runs that began."""
+        ...
 
 
 class Study:
@@ -55,16 +68,27 @@ class Study:
         Each run writes to ``runs/NAME`` below it.
     jobs : int
         Processes at a time.
+    work : callable
+        What a process does: `simulate`, or what is called like it, can be pickled, and
+        returns None if it did not begin.
     """
 
     def __init__(
-        self, specs: Sequence[RunSpec], folder: Path, *, jobs: int, resume: bool, as_csv: bool
+        self,
+        specs: Sequence[RunSpec],
+        folder: Path,
+        *,
+        jobs: int,
+        resume: bool,
+        as_csv: bool,
+        work: Callable[..., dict[str, Any] | None] = simulate,
     ) -> None:
         self._specs = list(specs)
         self._folder = folder
         self._jobs = max(1, jobs)
         self._resume = resume
         self._as_csv = as_csv
+        self._work = work
         self._stopping = False
 
     def stop(self) -> None:
@@ -92,7 +116,7 @@ class Study:
                 ours, theirs = context.Pipe()
                 process = context.Process(
                     target=_child,
-                    args=(theirs, spec, self._folder / RUNS / spec.name),
+                    args=(self._work, theirs, spec, self._folder / RUNS / spec.name),
                     kwargs={"resume": self._resume, "as_csv": self._as_csv},
                     name=spec.name,
                 )
@@ -118,9 +142,9 @@ class Study:
                         run.spec.name, said.message, bad_input=said.bad_input
                     )
                     self.stop()
-                else:
+                elif said is not None:
                     found[run.spec.name] = said
-                    progress[run.spec.name] = _ended(progress.get(run.spec.name))
+                    progress[run.spec.name] = ended(progress.get(run.spec.name))
                 run.process.join()
                 each.close()
                 del running[each]
@@ -146,7 +170,8 @@ def write_summary(
     return document
 
 
-def _ended(last: Progress | None) -> Progress:
+def ended(last: Progress | None) -> Progress:
+    """Return how far a run is that has ended."""
     return Progress(
         part=1.0,
         slot=last.slot if last else 0,
@@ -168,7 +193,13 @@ def _send(connection: Connection, value: object) -> None:
 
 
 def _child(
-    connection: Connection, spec: RunSpec, folder: Path, *, resume: bool, as_csv: bool
+    work: Callable[..., dict[str, Any] | None],
+    connection: Connection,
+    spec: RunSpec,
+    folder: Path,
+    *,
+    resume: bool,
+    as_csv: bool,
 ) -> None:
     """Run one simulation; Ctrl-C is the parent's to understand."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -184,7 +215,7 @@ def _child(
         return stopped
 
     try:
-        said: object = simulate(
+        said: object = work(
             spec,
             folder,
             resume=resume,
@@ -200,7 +231,7 @@ def _child(
     connection.close()
 
 
-def on_interrupt(study: Study) -> Callable[[], None]:
+def on_interrupt(study: AnyStudy) -> Callable[[], None]:
     """Let Ctrl-C stop a study gently; return what undoes this."""
 
     def interrupted(signum: int, frame: FrameType | None) -> None:

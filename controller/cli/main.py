@@ -104,6 +104,7 @@ app.command(rich_help_panel=_SERVE)(processes.api)
 app.command(rich_help_panel=_SERVE)(processes.control)
 app.command(rich_help_panel=_SERVE)(processes.monitor)
 app.command(rich_help_panel=_SERVE)(processes.worker)
+app.command("simulation-worker", rich_help_panel=_SERVE)(processes.simulation_worker)
 app.add_typer(processes.db, rich_help_panel=_SERVE)
 
 

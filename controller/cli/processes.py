@@ -1,4 +1,4 @@
-"""`fuga api`, `control`, `monitor`, `worker`, `db`, `up`, `down`."""
+"""`fuga api`, `control`, `monitor`, `worker`, `simulation-worker`, `db`, `up`, `down`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from controller.cli.config import ConfigOption
 from controller.cli.doctor import load_settings
-from controller.cli.errors import CliError
+from controller.cli.errors import BadInputError, CliError
 
 db = typer.Typer(name="db", no_args_is_help=True, help="The register center's database.")
 
@@ -41,6 +41,39 @@ def monitor(config: ConfigOption = None) -> None:
 def worker(config: ConfigOption = None) -> None:
     """Create and delete VMs (one process)."""
     _become("workers")
+
+
+def simulation_worker(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="What the fleet shares; only simulations below it are run, and who may write"
+            " there may do what this process may.",
+        ),
+    ],
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", help="Runs at a time; 0: one for each core.", min=0)
+    ] = 0,
+    config: ConfigOption = None,
+) -> None:
+    """Run what `fuga simulate --celery` submits (one process, and one for each run).
+
+    It needs FUGA_BROKER_URL, and neither database nor hosts.
+
+    SIGTERM or Ctrl-C: its runs write what they have, and other workers go on from there.
+    """
+    from controller.simulation_queue import NoFleetError  # noqa: PLC0415
+    from controller.simulation_worker import run  # noqa: PLC0415
+    from registry.process import ListenerError  # noqa: PLC0415
+
+    if not folder.is_dir():
+        raise BadInputError(f"{folder}: there is no folder of that name on this machine")
+    try:
+        status = run(load_settings(), folder, jobs=jobs or os.cpu_count() or 1)
+    except (NoFleetError, ListenerError) as error:
+        raise CliError(str(error)) from error
+    raise typer.Exit(status)
 
 
 def _become(module: str) -> None:

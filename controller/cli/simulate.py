@@ -219,6 +219,14 @@ JobsOption = Annotated[
     int,
     typer.Option("--jobs", "-j", help="Runs at a time; 0: one for each core.", min=0),
 ]
+CeleryOption = Annotated[
+    bool,
+    typer.Option(
+        "--celery",
+        help="Runs go to every `fuga simulation-worker` on FUGA_BROKER_URL; DIR, working folder"
+        " and inputs must be shared.",
+    ),
+]
 OutOption = Annotated[
     Path,
     typer.Option("--out", metavar="DIR", help="Where to write.", rich_help_panel=_OUT),
@@ -273,6 +281,7 @@ def simulate_command(
     budget: BudgetOption = None,
     give_up: GiveUpOption = None,
     jobs: JobsOption = 0,
+    celery: CeleryOption = False,
     out: OutOption = Path("simulation-results"),
     resume: ResumeOption = False,
     as_csv: CsvOption = False,
@@ -341,4 +350,6 @@ def simulate_command(
             began_at_s=simulating.time_of(began_at, "--began-at"),
             until_s=simulating.seconds_of(until, "--until"),
         )
-    simulating.run_study(asked, out=out, jobs=jobs, resume=resume, as_csv=as_csv, form=form)
+    simulating.run_study(
+        asked, out=out, jobs=jobs, celery=celery, resume=resume, as_csv=as_csv, form=form
+    )

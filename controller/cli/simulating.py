@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from controller.cli.errors import BadInputError, CliError
 from controller.cli.output import Column, OutputFormat, print_json, print_records_as, print_table
+from controller.cli.simulation_progress import showing
 from simulation import (
-    Progress,
+    AnyStudy,
+    FleetStudy,
+    JobTakenError,
     RunFailedError,
     RunSpec,
+    SharedFolderError,
     SimulationError,
     Study,
     TraceSpec,
@@ -27,8 +30,12 @@ from simulation import (
     write_summary,
     zone_policies,
 )
+from simulation.jobs import FLEET
 from simulation.report import write_report
 from simulation.specs import open_inputs
+
+if TYPE_CHECKING:
+    from controller.simulation_queue import SimulationQueue
 
 #: As control centres have them, unless their settings say otherwise.
 _SLOT_LENGTH_S, _BUDGET_UNITS = 60.0, 2_000_000
@@ -130,9 +137,25 @@ def time_of(told: str | None, option: str) -> float:
 
 
 def run_study(
-    asked: Asked, *, out: Path, jobs: int, resume: bool, as_csv: bool, form: OutputFormat
+    asked: Asked,
+    *,
+    out: Path,
+    jobs: int,
+    celery: bool,
+    resume: bool,
+    as_csv: bool,
+    form: OutputFormat,
 ) -> None:
     """Simulate and tell; errors end the command with their status."""
+    if celery and jobs:
+        raise BadInputError(
+            "--jobs is of this machine; with --celery each `fuga simulation-worker` has its own"
+        )
+    if (out / FLEET).exists() and not celery:
+        raise BadInputError(
+            f"{out / FLEET}: a fleet may be at this study; go on with --celery, or remove that"
+            " folder if no worker is at it any more"
+        )
     if (out / "runs").exists() and not resume:
         raise BadInputError(f"{out} has a simulation: name another --out, or --resume it")
     try:
@@ -144,21 +167,45 @@ def run_study(
     except OSError as error:
         wanted = "name a folder that can be written"
         raise BadInputError(f"--out {out}: {error.strerror}; {wanted}") from error
-    jobs = min(jobs or os.cpu_count() or 1, len(specs))
-    study = Study(specs, out, jobs=jobs, resume=resume, as_csv=as_csv)
-    undo = on_interrupt(study)
-    try:
-        with _bar([spec.name for spec in specs]) as tell:
-            summaries = study.run(tell)
-    except RunFailedError as error:
-        raise (BadInputError if error.bad_input else CliError)(str(error)) from error
-    finally:
-        undo()
+    queue = _queue_of_fleet(out, len(specs)) if celery else None
+    with showing([spec.name for spec in specs], fleet=celery) as shown:
+        if queue is not None:
+            study: AnyStudy = FleetStudy(specs, out, queue, as_csv=as_csv, warn=shown.warn)
+        else:
+            jobs = min(jobs or os.cpu_count() or 1, len(specs))
+            study = Study(specs, out, jobs=jobs, resume=resume, as_csv=as_csv)
+        undo = on_interrupt(study)
+        try:
+            summaries = study.run(shown.tell)
+        except RunFailedError as error:
+            raise (BadInputError if error.bad_input else CliError)(str(error)) from error
+        except (JobTakenError, SharedFolderError) as error:
+            raise CliError(str(error)) from error
+        finally:
+            undo()
     document = write_summary(out, summaries, ["fuga", *sys.argv[1:]])
     report = write_report(out, document)
     _tell(document, summaries, report, form)
     if len(summaries) < len(specs) or not document["finished"]:
         raise CliError(f"stopped; `--resume --out {out}` and the same words go on from here")
+
+
+def _queue_of_fleet(out: Path, runs: int) -> SimulationQueue:
+    """Return the queue that a fleet listens to, once its broker has answered."""
+    from controller.cli.doctor import load_settings  # noqa: PLC0415 - slow, and seldom needed
+    from controller.simulation_queue import NoFleetError, SimulationQueue  # noqa: PLC0415
+
+    try:
+        queue = SimulationQueue(load_settings())
+        queue.check()
+    except NoFleetError as error:
+        raise CliError(str(error)) from error
+    typer.echo(
+        f"{runs} runs for whoever runs `fuga simulation-worker` on a folder that has"
+        f" {out.resolve()}",
+        err=True,
+    )
+    return queue
 
 
 def _tell(
@@ -208,41 +255,3 @@ _COLUMNS = (
         "events/s", lambda row: f"{row['timing']['events_per_processor_second']:,.0f}", right=True
     ),
 )
-
-
-class _Tell(Protocol):
-    def __call__(self, progress: Mapping[str, Progress]) -> None: ...
-
-
-@contextmanager
-def _bar(names: Sequence[str]) -> Iterator[_Tell]:
-    """Show how far everything is, with the time left, on standard error."""
-    from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-    from rich.progress import Progress as Bars  # noqa: PLC0415
-
-    if not sys.stderr.isatty():
-        yield lambda progress: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:3.0f} %"),
-    )
-    with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
-        everything = bars.add_task(f"{len(names)} runs", total=float(len(names)))
-
-        def tell(progress: Mapping[str, Progress]) -> None:
-            done = sum(each.part for each in progress.values())
-            going = [
-                f"{name}: {each.running} VMs, {each.waiting} wait"
-                for name, each in progress.items()
-                if each.part < 1
-            ]
-            bars.update(
-                everything,
-                completed=done,
-                description="; ".join(going[:2]) or f"{len(names)} runs",
-            )
-
-        yield tell

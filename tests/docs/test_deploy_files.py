@@ -97,8 +97,14 @@ def test_the_units_are_sound_and_leave_little_exposed(tmp_path: Path) -> None:
 def test_units_and_containers_start_commands_that_there_are() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     units = "\n".join(unit.read_text() for unit in UNITS)
-    started = re.findall(r"^ExecStart=/opt/fuga/bin/fuga (\w+)$", units, re.MULTILINE)
-    assert sorted(started) == ["api", "control", "monitor", "worker"]
+    started = re.findall(r"^ExecStart=/opt/fuga/bin/fuga ([\w-]+)( /\S+)?$", units, re.MULTILINE)
+    assert sorted(name for name, _ in started) == [
+        "api",
+        "control",
+        "monitor",
+        "simulation-worker",
+        "worker",
+    ]
 
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     ours = {name: each for name, each in services.items() if each["image"] == "fuga"}

@@ -68,6 +68,7 @@ def test_policies_run_side_by_side_and_end_in_a_report(tmp_path: Path) -> None:
         (["nowhere.csv", "--hosts", "1:1c"], "nowhere.csv: No such file"),
         (["google:9", "--hosts", "google:9", "--slot", "0"], "Invalid value for '--slot'"),
         (["google:9", "--hosts", "google:9", "--out", "/dev/null"], "--out /dev/null: File exists"),
+        (["nowhere.csv", "--hosts", "1:1c", "--celery", "-j2"], "--jobs is of this machine"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(words: list[str], says: str) -> None:

@@ -136,6 +136,8 @@ def test_what_if_stands_beside_what_is() -> None:
         ({"policies": ["first_fit"], "sweep": ["eta=3"]}, "no policy that runs reads this"),
         ({"policies": ["fuga"], "sweep": ["slot=x"]}, "expected seconds"),
         ({"policies": ["fuga"], "parameters": ["eta"]}, "expected NAME=VALUE"),
+        ({"policies": ["slots", "slots"]}, "slots-seed0: the name of two runs"),
+        ({"policies": ["fuga"], "sweep": ["eta=3,3"]}, "fuga-eta3-seed0: the name of two runs"),
     ],
 )
 def test_a_plan_that_cannot_run_is_refused(told: dict[str, Any], says: str) -> None:
