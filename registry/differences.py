@@ -18,7 +18,7 @@ from registry.engine import Database, retried
 from registry.errors import ConflictError
 from registry.events import event_row, record
 from registry.host_ledger import live_assignments
-from registry.hosts import host_id_of, host_of, with_inventories
+from registry.host_rows import host_id_of, host_of, with_inventories
 from registry.ids import uuid7
 from registry.lifecycle import (
     AssignmentState,
@@ -32,8 +32,9 @@ from registry.locks import lock_hosts, lock_vms_on
 from registry.missing import clear_missing, is_rebuilt
 from registry.reconciliation import DECIDED, Answer, Difference, LedgerVm, fate_of
 from registry.records import Host, HostDifference, HostReport
-from registry.reports import latest_report, settled_before
+from registry.reports import settled_before
 from registry.schema import assignments, hosts, leftovers, power_actions, unreleased, vms
+from registry.stored_reports import latest_report
 
 _SILENT: Final = (HostHealth.UNREACHABLE, HostHealth.DOWN)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, func, insert, select, tuple_, update
+from sqlalchemy import Connection, func, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
-from registry.bulk import chunks
 from registry.clock import db_now
 from registry.engine import Database, retried
 from registry.errors import (
@@ -22,7 +20,6 @@ from registry.errors import (
     NotFoundError,
 )
 from registry.events import event_row, record
-from registry.fences import fences_of
 from registry.host_fields import (
     MAX_BUILDS,
     Keep,
@@ -32,28 +29,29 @@ from registry.host_fields import (
     checked_way_in,
     inventory_rows,
 )
+from registry.host_rows import host_id_of, host_of, hosts_of, with_inventories
 from registry.ids import uuid7
 from registry.lifecycle import (
     HOST_ADMIN_TRANSITIONS,
     HostAdmin,
     HostAdminEvent,
-    HostHealth,
     next_state,
 )
 from registry.locks import lock_hosts, take_turns
+from registry.missed_polls import record_miss
 from registry.names import (
     check_amounts,
     check_int,
     check_labels,
     check_name,
-    look_up,
 )
 from registry.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ratios import ratios_by_label, refresh_ratios, write_label_ratios
-from registry.records import Fence, Host, HostReport, Inventory, NewHost
-from registry.reports import latest_report, latest_reports, record_miss, record_reports
+from registry.records import Host, HostReport, NewHost
+from registry.reports import record_reports
 from registry.resources import INVENTORIES, resource_names
-from registry.schema import assignments, hosts, inventories, resources, unreleased
+from registry.schema import assignments, hosts, inventories, unreleased
+from registry.stored_reports import latest_report, latest_reports
 from registry.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
 
 
@@ -241,7 +239,7 @@ class Hosts:
                 now = db_now(connection)
                 data = {"name": name, **values, "inventories": changes}
                 history = [event_row(now, actor, "host_updated", "host", key, data=data)]
-                history += shrunk_rows(now, actor, before, after)
+                history += _shrunk_rows(now, actor, before, after)
                 record(connection, history)
             return after
 
@@ -274,7 +272,7 @@ class Hosts:
             data = {"label": label, "ratios": checked}
             history = [event_row(now, actor, "label_ratios_set", "cluster", "hosts", data=data)]
             for old, new in zip(before, after, strict=True):
-                history += shrunk_rows(now, actor, old, new)
+                history += _shrunk_rows(now, actor, old, new)
             record(connection, history)
             return checked
 
@@ -303,13 +301,13 @@ class Hosts:
         """
         with self._database.write() as connection:
             lock_hosts(connection, *reports)
-            before = _hosts_of(connection, reports)
+            before = hosts_of(connection, reports)
             now = db_now(connection)
             looks = [(host, reports[key]) for key, host in before.items()]
             others = record_reports(connection, looks, now=now, actor=actor)
-            after = _hosts_of(connection, before)
+            after = hosts_of(connection, before)
             history = [
-                row for key in before for row in shrunk_rows(now, actor, before[key], after[key])
+                row for key in before for row in _shrunk_rows(now, actor, before[key], after[key])
             ]
             record(connection, history)
         found: dict[UUID, Host | AnotherMachineError | NotFoundError] = {}
@@ -337,7 +335,7 @@ class Hosts:
     ) -> Host:
         """Write that a poll of a host, begun at ``started_at``, failed.
 
-        See `reports.record_miss`.
+        See `missed_polls.record_miss`.
         """
         with self._database.write() as connection:
             lock_hosts(connection, host_id)
@@ -370,26 +368,7 @@ class Hosts:
             return latest_reports(connection)
 
 
-def with_inventories(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Host, ...]:
-    """Return host records for rows of the table."""
-    query = (
-        select(inventories, resources.c.position)
-        .select_from(inventories)
-        .join(resources, resources.c.name == inventories.c.resource)
-        .order_by(inventories.c.host_id, resources.c.position)
-    )
-    if len(rows) <= 500:
-        query = query.where(inventories.c.host_id.in_([row.id for row in rows]))
-    found: dict[UUID, builtins.list[Inventory]] = {row.id: [] for row in rows}
-    for each in connection.execute(query):
-        if each.host_id in found:
-            found[each.host_id].append(_to_inventory(each))
-    down = [row.id for row in rows if row.health == HostHealth.DOWN.value]
-    fences = fences_of(connection, down)
-    return tuple(_to_host(row, tuple(found[row.id]), fences.get(row.id)) for row in rows)
-
-
-def shrunk_rows(now: datetime, actor: str, before: Host, after: Host) -> list[dict[str, Any]]:
+def _shrunk_rows(now: datetime, actor: str, before: Host, after: Host) -> list[dict[str, Any]]:
     """Return an event for each resource whose capacity has just fallen below committed."""
     return [
         event_row(
@@ -410,39 +389,6 @@ def shrunk_rows(now: datetime, actor: str, before: Host, after: Host) -> list[di
     ]
 
 
-def host_id_of(connection: Connection, name: str) -> UUID:
-    """Return the id of the host of that name (a retired one if no other has it)."""
-    retired = hosts.c.admin == HostAdmin.RETIRED.value
-    query = (
-        select(hosts.c.id)
-        .where(hosts.c.name == look_up("host", name))
-        .order_by(retired, hosts.c.id.desc())
-    )
-    key = connection.scalars(query.limit(1)).one_or_none()
-    if key is None:
-        raise NotFoundError("host", name)
-    found: UUID = key
-    return found
-
-
-def _hosts_of(connection: Connection, keys: Iterable[UUID]) -> dict[UUID, Host]:
-    """Return those of the hosts that there are, in the order of their keys."""
-    found: dict[UUID, Host] = {}
-    for some in chunks(sorted(keys)):
-        query = select(hosts).where(hosts.c.id.in_(some)).order_by(hosts.c.id)
-        rows = connection.execute(query).all()
-        found |= {host.id: host for host in with_inventories(connection, rows)}
-    return found
-
-
-def host_of(connection: Connection, key: UUID) -> Host:
-    """Return a host, or raise `NotFoundError`."""
-    row = connection.execute(select(hosts).where(hosts.c.id == key)).one_or_none()
-    if row is None:
-        raise NotFoundError("host", key)
-    return with_inventories(connection, [row])[0]
-
-
 def _check_empty(connection: Connection, key: UUID, name: str) -> None:
     held = connection.execute(
         select(func.count())
@@ -454,65 +400,3 @@ def _check_empty(connection: Connection, key: UUID, name: str) -> None:
             f"host {name} cannot be retired: VMs that hold capacity there: {held};"
             " drain it and delete them first"
         )
-
-
-def _to_inventory(row: Row[Any]) -> Inventory:
-    return Inventory(
-        resource=row.resource,
-        detected=row.detected,
-        override=row.override,
-        reserved=row.reserved,
-        foreign=row.foreign_amount,
-        ratio_thousandths=row.ratio_thousandths,
-        own_ratio_thousandths=row.own_ratio_thousandths,
-        committed=row.committed,
-        capacity=row.capacity,
-    )
-
-
-def _to_host(row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None) -> Host:
-    return Host(
-        id=row.id,
-        name=row.name,
-        uri=row.uri,
-        credential=row.credential,
-        ssh_host_keys=tuple(row.ssh_host_keys),
-        admin=HostAdmin(row.admin),
-        health=HostHealth(row.health),
-        labels=tuple(row.labels),
-        version=row.version,
-        domain_type=row.domain_type,
-        pool=row.pool,
-        network=row.network,
-        base_volume=row.base_volume,
-        memory_backing_mib=row.memory_backing_mib,
-        max_builds=row.max_builds,
-        inventories=found,
-        last_polled_at=row.last_polled_at,
-        last_error=row.last_error,
-        missed_polls=row.missed_polls,
-        held_back_until=row.held_back_until,
-        created_at=row.created_at,
-        warnings=tuple(_warnings(found)),
-        failed_builds=row.failed_builds,
-        fence_target=row.fence_target,
-        fence=fence,
-        returning_since=row.returning_since,
-        machine_uuid=row.machine_uuid,
-        found_machine_uuid=row.found_machine_uuid,
-    )
-
-
-def _warnings(found: tuple[Inventory, ...]) -> Iterator[str]:
-    for each in found:
-        if each.override is not None and each.detected is not None:
-            if each.override > each.detected:
-                yield (
-                    f"the override of {each.resource}, {each.override}, is above"
-                    f" what was detected, {each.detected}"
-                )
-        elif each.detected is not None and each.reserved >= each.detected > 0:
-            yield (
-                f"all {each.resource} are reserved, {each.reserved} of the {each.detected}"
-                " that were detected: nothing is left for VMs"
-            )

@@ -1,16 +1,16 @@
-"""What the monitor saw: health, what is detected, VMs gone missing."""
+"""What the monitor saw: hosts that answer, what is detected there, VMs gone missing."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, update
 
-from registry.bulk import insert_rows, update_rows
+from registry.bulk import update_rows
 from registry.drift import (
     Drift,
     find_drift,
@@ -19,15 +19,14 @@ from registry.drift import (
     note_strangers,
     unknown_marks,
 )
-from registry.events import assignment_row, event_row, record
+from registry.events import event_row, record
 from registry.fences import change_fence, is_being_fenced
+from registry.host_health import change_health
 from registry.host_ledger import HostLedger, read_ledgers
 from registry.image_copies import disk_of_copies, note_missing
 from registry.lifecycle import (
-    ASSIGNMENT_TRANSITIONS,
     HOST_HEALTH_TRANSITIONS,
     VM_OBSERVED_TRANSITIONS,
-    AssignmentEvent,
     AssignmentState,
     FenceEvent,
     FenceState,
@@ -41,24 +40,14 @@ from registry.lifecycle import (
 )
 from registry.machines import is_same_machine
 from registry.missing import clear_missing, is_rebuilt
-from registry.power import drop_power, switch_again
-from registry.progress import recompute
+from registry.power import switch_again
 from registry.reconciliation import DECIDED, Difference, Known, LedgerVm, fate_of
 from registry.records import DomainReport, Host, HostReport
-from registry.schema import (
-    assignments,
-    host_reports,
-    hosts,
-    inventories,
-    tenants,
-    unreleased,
-    vms,
-)
+from registry.schema import hosts, inventories, vms
+from registry.stored_reports import keep_reports
 
 #: A worker switches the VM to what its tenant wants.
 _SWITCHED: Final = (Difference.VM_LOST_POWER, Difference.VM_CRASHED, Difference.VM_RUNS)
-_DOMAIN_FIELDS: Final = tuple(field.name for field in fields(DomainReport))
-_REPORT_FIELDS: Final = tuple(field.name for field in fields(HostReport))
 _BEING_FENCED: Final = "it answers, and is being fenced: it stays down until that is over"
 _SEEN: Final = {
     "running": VmObservedEvent.SEEN_RUNNING,
@@ -141,24 +130,7 @@ def _keep(connection: Connection, looks: Sequence[_Look]) -> None:
             for look in looks
         ],
     )
-    rows = [
-        {
-            "host_id": look.host.id,
-            "report": _to_json(look.report),
-            "polled_at": look.report.polled_at,
-        }
-        for look in looks
-    ]
-    keys = [look.host.id for look in looks]
-    query = select(host_reports.c.host_id).where(host_reports.c.host_id.in_(keys))
-    there = set(connection.scalars(query)) if keys else set()
-    update_rows(
-        connection,
-        host_reports,
-        [row for row in rows if row["host_id"] in there],
-        keys=("host_id",),
-    )
-    insert_rows(connection, host_reports, [row for row in rows if row["host_id"] not in there])
+    keep_reports(connection, {look.host.id: look.report for look in looks})
 
 
 def _compare(
@@ -175,81 +147,11 @@ def _compare(
     _take_back(connection, host, ledger.fence, drift, now=now, actor=actor)
     _observe_vms(connection, host, report, ledger.live, now=now, actor=actor)
     note_missing(connection, host, report, ledger.copies, now=now, actor=actor)
-    foreign = foreign_amounts(drift.strangers)
+    foreign = _foreign_amounts(drift.strangers)
     foreign["disk_gib"] += disk_of_copies(ledger.copies)
     _write_inventories(connection, host, report, foreign)
     note_strangers(connection, host, drift, ledger.strangers, now=now, actor=actor)
     note_leftovers(connection, host, report, drift, ledger.leftovers, now=now, actor=actor)
-
-
-def record_miss(
-    connection: Connection,
-    host: Host,
-    error: str,
-    *,
-    unreachable_after: int,
-    down_after: int,
-    started_at: datetime | None,
-    apart_s: float,
-    now: datetime,
-    actor: str,
-) -> None:
-    """Write that a poll failed. After so many in a row the host is unreachable, then down.
-
-    Several monitors look at the same host. Of looks that began within ``apart_s``
-    of each other one is counted, whoever took them; one that began before the
-    host last answered another monitor is not.
-    """
-    if host.admin == HostAdmin.RETIRED:
-        return
-    if started_at is not None and not _is_counted(connection, host, started_at, apart_s):
-        return
-    missed = host.missed_polls + 1
-    connection.execute(
-        update(hosts)
-        .where(hosts.c.id == host.id)
-        .values(
-            last_error=error,
-            missed_polls=missed,
-            last_missed_at=started_at or now,
-            returning_since=None,
-        )
-    )
-    event = None
-    if missed >= down_after:
-        event = HostHealthEvent.GIVEN_UP
-    elif missed >= unreachable_after:
-        event = HostHealthEvent.UNANSWERED
-    if event is not None:
-        after = _change_health(connection, host, event, error, now=now, actor=actor)
-        if after == HostHealth.DOWN:
-            _withdraw_reserved(connection, host, now=now, actor=actor)
-
-
-def _is_counted(connection: Connection, host: Host, began_at: datetime, apart_s: float) -> bool:
-    if host.last_polled_at is not None and began_at < host.last_polled_at:
-        return False
-    query = select(hosts.c.last_missed_at).where(hosts.c.id == host.id)
-    counted_at = connection.scalars(query).one()
-    return counted_at is None or began_at >= counted_at + timedelta(seconds=apart_s)
-
-
-def latest_reports(connection: Connection) -> Mapping[UUID, HostReport]:
-    """Return the latest report by host."""
-    query = (
-        select(host_reports)
-        .join(hosts, hosts.c.id == host_reports.c.host_id)
-        .where(hosts.c.admin != HostAdmin.RETIRED.value)
-        .order_by(hosts.c.name)
-    )
-    return {row.host_id: _from_json(row.report) for row in connection.execute(query)}
-
-
-def latest_report(connection: Connection, host_id: UUID) -> HostReport | None:
-    """Return the latest report of one host; None if it never answered."""
-    query = select(host_reports.c.report).where(host_reports.c.host_id == host_id)
-    found = connection.scalars(query).one_or_none()
-    return _from_json(found) if found is not None else None
 
 
 def _say(connection: Connection, host: Host, error: str) -> None:
@@ -285,7 +187,7 @@ def _take_back(
             connection.execute(
                 update(hosts).where(hosts.c.id == host.id).values(returning_since=None)
             )
-        _change_health(connection, host, HostHealthEvent.ANSWERED, None, now=now, actor=actor)
+        change_health(connection, host, HostHealthEvent.ANSWERED, None, now=now, actor=actor)
         return
     left = len(drift.domains) + len(drift.volumes)
     _say(connection, host, f"it answers, and is cleared of {left} leftovers before it is up")
@@ -306,33 +208,6 @@ def _take_back(
         record(connection, [history])
 
 
-def _change_health(
-    connection: Connection,
-    host: Host,
-    event: HostHealthEvent,
-    reason: str | None,
-    *,
-    now: datetime,
-    actor: str,
-) -> HostHealth:
-    after = next_state(HOST_HEALTH_TRANSITIONS, host.health, event)
-    if after != host.health:
-        connection.execute(update(hosts).where(hosts.c.id == host.id).values(health=after.value))
-        history = event_row(
-            now,
-            actor,
-            "host_health",
-            "host",
-            host.id,
-            change=(host.health, after),
-            event=event,
-            reason=reason,
-            data={"name": host.name},
-        )
-        record(connection, [history])
-    return after
-
-
 def _write_inventories(
     connection: Connection, host: Host, report: HostReport, foreign: Mapping[str, int]
 ) -> None:
@@ -347,7 +222,7 @@ def _write_inventories(
             )
 
 
-def foreign_amounts(others: Collection[DomainReport]) -> dict[str, int]:
+def _foreign_amounts(others: Collection[DomainReport]) -> dict[str, int]:
     """Return what domains that are not ours hold: a stopped one only its disk."""
     awake = [domain for domain in others if domain.state != "stopped"]
     return {
@@ -428,105 +303,3 @@ def _observe_vms(
         if keys:
             switch_again(connection, keys, desired, now=now)
     clear_missing(connection, host, to_clear, now=now, actor=actor)
-
-
-def _withdraw_reserved(connection: Connection, host: Host, *, now: datetime, actor: str) -> None:
-    """Release what nobody claimed on a host that is down, so that it is decided again."""
-    rows = connection.execute(
-        select(
-            assignments.c.id,
-            assignments.c.vm_id,
-            vms.c.request_id,
-            tenants.c.name.label("tenant"),
-        )
-        .select_from(assignments)
-        .join(vms, vms.c.id == assignments.c.vm_id)
-        .join(tenants, tenants.c.id == vms.c.tenant_id)
-        .where(
-            assignments.c.host_id == host.id,
-            unreleased,
-            assignments.c.state == AssignmentState.RESERVED.value,
-        )
-        .order_by(assignments.c.id)
-        .with_for_update(of=assignments, key_share=True)
-    ).all()
-    if not rows:
-        return
-    before, event = AssignmentState.RESERVED, AssignmentEvent.WITHDRAWN
-    after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
-    connection.execute(
-        update(assignments)
-        .where(assignments.c.id.in_([row.id for row in rows]))
-        .values(state=after.value, released_at=now)
-    )
-    history = [
-        assignment_row(
-            now,
-            actor,
-            row.id,
-            vm_id=row.vm_id,
-            tenant=row.tenant,
-            change=(before, after),
-            event=event,
-            reason=f"host {host.name} is down and nobody had claimed it",
-            host=host.name,
-        )
-        for row in rows
-    ]
-    record(connection, history)
-    drop_power(connection, [row.vm_id for row in rows], now=now, actor=actor)
-    recompute(
-        connection,
-        {row.request_id for row in rows},
-        now=now,
-        actor=actor,
-        reason=f"host {host.name} is down",
-    )
-
-
-def _to_json(report: HostReport) -> dict[str, Any]:
-    return {
-        "hostname": report.hostname,
-        "detected": dict(report.detected),
-        "cpu_busy_percent": report.cpu_busy_percent,
-        "memory_used_mib": report.memory_used_mib,
-        "disk_used_gib": report.disk_used_gib,
-        "domains": [
-            {
-                "uuid": str(domain.uuid),
-                "name": domain.name,
-                "state": domain.state,
-                "vcpus": domain.vcpus,
-                "memory_mib": domain.memory_mib,
-                "disk_gib": domain.disk_gib,
-                "assignment_id": str(domain.assignment_id) if domain.assignment_id else None,
-                "generation": domain.generation,
-                "cpu_time_ns": domain.cpu_time_ns,
-                "memory_used_mib": domain.memory_used_mib,
-                "off_reason": domain.off_reason,
-            }
-            for domain in report.domains
-        ],
-        "volumes": list(report.volumes),
-        "started_at": report.started_at.isoformat(),
-        "polled_at": report.polled_at.isoformat(),
-        "took_ms": report.took_ms,
-        "machine_uuid": report.machine_uuid,
-    }
-
-
-def _from_json(stored: Mapping[str, Any]) -> HostReport:
-    """Read a report back; what a later version added to it is left out."""
-    domains = tuple(
-        DomainReport(
-            **{name: each[name] for name in _DOMAIN_FIELDS if name in each}
-            | {
-                "uuid": UUID(each["uuid"]),
-                "assignment_id": UUID(each["assignment_id"]) if each["assignment_id"] else None,
-            }
-        )
-        for each in stored["domains"]
-    )
-    times = {key: datetime.fromisoformat(stored[key]) for key in ("started_at", "polled_at")}
-    kept = {name: stored[name] for name in _REPORT_FIELDS if name in stored}
-    return HostReport(**(kept | times | {"domains": domains, "volumes": tuple(stored["volumes"])}))

@@ -250,12 +250,25 @@ def a_cluster(registry: Registry, hosts: int = 1) -> tuple[Host, ...]:
     return tuple(add_host(registry, f"h{number}") for number in range(1, hosts + 1))
 
 
-def run_vm(registry: Registry, assignment_id: UUID, owner: str = "w1") -> None:
-    """Do what a worker does when all goes well."""
+def start_vm(registry: Registry, assignment_id: UUID, owner: str = "w1") -> Build:
+    """Do what a worker does until the domain is started, paused."""
     build = registry.assignments.claim_build(assignment_id, owner, 60)
     assert build is not None, f"assignment {assignment_id} cannot be claimed"
     registry.assignments.activate(build.claim)
+    return build
+
+
+def run_vm(registry: Registry, assignment_id: UUID, owner: str = "w1") -> Build:
+    """Do what a worker does when all goes well."""
+    build = start_vm(registry, assignment_id, owner)
     registry.assignments.mark_running(build.claim)
+    return build
+
+
+def running(registry: Registry, host: Host) -> Build:
+    """Return the build of a VM that was asked for, placed on this host, and runs."""
+    (key,) = place(registry, add_request(registry), host).assignment_ids
+    return run_vm(registry, key)
 
 
 def remove_vm(registry: Registry, assignment_id: UUID, owner: str = "w1") -> None:

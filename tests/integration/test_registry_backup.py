@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 from typer.testing import CliRunner
 
 from controller.cli.processes import db
-from registry import Build, Registry
+from registry import Registry
 from registry.backup import BackupError, backup, restore
 from registry.schema import metadata
 from tests.postgres import PostgresServer
@@ -75,11 +74,11 @@ def test_hosts_that_went_on_since_are_told_apart_and_the_ledger_stays_sound(
     old, new = add_request(register, name="old"), add_request(register, name="new")
     lease = take_lease(register)
     (old_key,) = place(register, old, host, lease=lease).assignment_ids
-    old_build = built(register, old_key)
+    old_build = run_vm(register, old_key)
     register.hosts.record_report(host.id, a_report(a_domain(old_build)))
     backup(register_url, tmp_path / "old")
     (new_key,) = place(register, new, host, lease=lease).assignment_ids
-    new_build = built(register, new_key)
+    new_build = run_vm(register, new_key)
     register.requests.delete(old.id, actor="test")
     remove_vm(register, old_key)
 
@@ -97,15 +96,6 @@ def test_hosts_that_went_on_since_are_told_apart_and_the_ledger_stays_sound(
     assert (amounts["vcpus"].committed, amounts["vcpus"].foreign) == (1, 1)
     assert restored.check() == []
     restored.close()
-
-
-def built(registry: Registry, assignment_id: UUID) -> Build:
-    """Let a VM run, and return what its worker was told."""
-    build = registry.assignments.claim_build(assignment_id, "w1", 60)
-    assert build is not None
-    registry.assignments.activate(build.claim)
-    registry.assignments.mark_running(build.claim)
-    return build
 
 
 def test_nothing_is_overwritten(register: Registry, register_url: str, tmp_path: Path) -> None:

@@ -25,9 +25,8 @@ from tests.register import (
     a_report,
     a_stranger,
     add_host,
-    add_request,
-    place,
     remove_vm,
+    running,
 )
 
 
@@ -39,12 +38,7 @@ def host(register: Registry) -> Host:
 @pytest.fixture
 def build(register: Registry, host: Host) -> Build:
     """One VM that runs on h1."""
-    (key,) = place(register, add_request(register), host).assignment_ids
-    found = register.assignments.claim_build(key, "w1", 60)
-    assert found is not None
-    register.assignments.activate(found.claim)
-    register.assignments.mark_running(found.claim)
-    return found
+    return running(register, host)
 
 
 def look(

@@ -364,10 +364,7 @@ def test_a_fenced_host_is_up_only_when_its_leftovers_are_gone(
 ) -> None:
     h1 = register.hosts.get("h1")
     (key,) = place(register, add_request(register), h1, lease=lease).assignment_ids
-    build = register.assignments.claim_build(key, "w1", 60)
-    assert build is not None
-    register.assignments.activate(build.claim)
-    register.assignments.mark_running(build.claim)
+    build = run_vm(register, key)
     go_down(register)
     ask(register, lease)
     register.fencing.succeed(claim(register))

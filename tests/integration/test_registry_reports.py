@@ -29,6 +29,7 @@ from tests.register import (
     now,
     place,
     remove_vm,
+    start_vm,
 )
 
 
@@ -41,10 +42,7 @@ def host(register: Registry) -> Host:
 def build(register: Registry, host: Host) -> Build:
     """One VM on h1 whose domain was started, paused; activated a while ago."""
     (key,) = place(register, add_request(register), host).assignment_ids
-    found = register.assignments.claim_build(key, "w1", 60)
-    assert found is not None
-    register.assignments.activate(found.claim)
-    return found
+    return start_vm(register, key)
 
 
 def look(register: Registry, host: Host, *domains: object, **fields: object) -> Host:

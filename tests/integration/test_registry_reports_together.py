@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 
 from registry import (
     AnotherMachineError,
-    Build,
     DomainReport,
     Host,
     HostReport,
@@ -25,25 +24,15 @@ from tests.register import (
     a_report,
     a_stranger,
     add_host,
-    add_request,
     now,
-    place,
     remove_vm,
+    running,
 )
 
 
 def a_look(*domains: DomainReport, machine: UUID | None = None, **fields: Any) -> HostReport:
     machine_uuid = None if machine is None else str(machine)
     return replace(a_report(*domains, **fields), machine_uuid=machine_uuid)
-
-
-def running(register: Registry, host: Host) -> Build:
-    (key,) = place(register, add_request(register), host).assignment_ids
-    build = register.assignments.claim_build(key, "w1", 60)
-    assert build is not None
-    register.assignments.activate(build.claim)
-    register.assignments.mark_running(build.claim)
-    return build
 
 
 def a_scene(register: Registry, name: str) -> dict[UUID, HostReport]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import groupby, islice
 
 import numpy as np
 
@@ -57,20 +56,31 @@ class PlainReader:
         as fill ``pool``.
         """
         found: dict[tuple[int, ...], None] = {}
-        for _, tied in groupby(self._table.states(self._cells, self._score), lambda each: each[0]):
-            for states in _in_chunks((state for _, state in tied), pool):
-                if not self._list(states, found, eta, pool):
-                    return list(found), True
+        for tied in self._ranked():
+            for start in range(0, len(tied), pool):
                 if len(found) >= pool:
                     break
+                if not self._list(tied[start : start + pool], found, eta, pool):
+                    return list(found), True
             if len(found) >= eta:
                 break
         return list(found), False
 
-    def _score(self, first: int, second: int) -> float:
-        unit, offered = self._grid.unit, self._offered
-        score = first * unit[0] / offered[0]
-        return score if len(unit) == 1 else min(score, second * unit[1] / offered[1])
+    def _ranked(self) -> list[list[State]]:
+        """Return all states within the room, those of equal score together, the best first."""
+        by_score: dict[Fraction, list[State]] = {}
+        rows = self._table.layers[-1]
+        # Of equals the one of more of the first resource, then of more of the second.
+        for first in range(self._cells[0], -1, -1):
+            for second in range(self._cells[1], -1, -1):
+                if rows[first] >> second & 1:
+                    by_score.setdefault(self._used((first, second)), []).append((first, second))
+        return [by_score[score] for score in sorted(by_score, reverse=True)]
+
+    def _used(self, state: State) -> Fraction:
+        """Return the part of the host's ranking resources that a state uses, of the least used."""
+        axes = zip(state, self._grid.unit, self._offered, strict=False)
+        return min(Fraction(cells * unit, offered) for cells, unit, offered in axes)
 
     def _list(
         self, states: Sequence[State], found: dict[tuple[int, ...], None], eta: int, pool: int
@@ -223,11 +233,6 @@ def least_rates(tables: Tables, table: Reachable) -> list[Rates]:
 
 def _as_fraction(rate: Fraction) -> tuple[int, int]:
     return (0, 1) if rate == _NO_RATE else (rate.numerator, rate.denominator)
-
-
-def _in_chunks(states: Iterator[State], size: int) -> Iterator[list[State]]:
-    while chunk := list(islice(states, size)):
-        yield chunk
 
 
 def _random_numbers(rng: np.random.Generator) -> Iterator[float]:
