@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from placement import FloatArray
+from simulation.plan import CHANGED, UNCHANGED
 from simulation.summary import MEASURES, measure
 
 #: Signs of so many differences are tried all, of more at random.
@@ -38,7 +39,9 @@ def variant_of(summary: Mapping[str, Any]) -> str:
 
 
 def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return means of each variant, and its differences from the first, in JSON values.
+    """Return means of each variant, and its differences from another, in JSON values.
+
+    That is the first variant; for one on changed hosts the same on unchanged hosts.
 
     Notes
     -----
@@ -48,10 +51,18 @@ def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     variants: dict[str, dict[int, Mapping[str, Any]]] = {}
     for summary in summaries:
         variants.setdefault(variant_of(summary), {})[int(summary["seed"])] = summary
-    base = next(iter(variants), None)
+    first = next(iter(variants), None)
     rows = []
     for name, by_seed in variants.items():
-        row: dict[str, Any] = {"variant": name, "seeds": sorted(by_seed), "measures": {}}
+        base = unchanged(name)
+        if base not in variants:
+            base = first if name != first else None
+        row: dict[str, Any] = {
+            "variant": name,
+            "base": base,
+            "seeds": sorted(by_seed),
+            "measures": {},
+        }
         row["policy"] = next(iter(by_seed.values()))["policy"]
         for path, *_ in MEASURES:
             values = [measure(by_seed[seed], path) for seed in sorted(by_seed)]
@@ -60,11 +71,17 @@ def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 "mean": float(np.mean(known)) if known else None,
                 "sd": float(np.std(known, ddof=1)) if len(known) > 1 else None,
             }
-            if name != base and base is not None:
+            if base is not None:
                 told["difference"] = _document(difference(variants[base], by_seed, path))
             row["measures"][path] = told
         rows.append(row)
-    return {"base": base, "variants": rows}
+    return {"base": first, "variants": rows}
+
+
+def unchanged(variant: str) -> str | None:
+    """Return the name of the same variant on unchanged hosts; None for other variants."""
+    stem = variant.removesuffix(CHANGED)
+    return stem + UNCHANGED if stem != variant else None
 
 
 def difference(

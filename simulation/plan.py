@@ -16,6 +16,8 @@ from simulation.specs import RunSpec
 
 #: What a sweep may vary besides parameters of policies.
 _SLOT: Final = "slot"
+#: Ends of the names of variants with and without what is added and left out.
+UNCHANGED, CHANGED = "-unchanged", "-changed"
 _MOST_RUNS: Final = 10_000
 
 
@@ -54,7 +56,7 @@ def plan(
                 "--beside-unchanged", "neither --add-hosts nor --without-hosts is told"
             )
         as_is = replace(base, add_hosts=(), without_hosts=())
-        inventories = [(as_is, "-unchanged"), (base, "-changed")]
+        inventories = [(as_is, UNCHANGED), (base, CHANGED)]
     for policy in policies:
         read = _parameters_of(policy)
         axes = [name for name in values if name == _SLOT or name in read]

@@ -132,8 +132,8 @@ def _ratio(part: float, whole: float) -> float | None:
 #: What policies are compared by: path in a summary, heading, unit, and whether more is better.
 MEASURES: Final[tuple[tuple[str, str, str, bool], ...]] = (
     ("placed_part", "VMs placed", "% of those asked for", True),
-    ("wait_s.mean", "mean wait", "s", False),
-    ("wait_s.p95", "95th percentile of waits", "s", False),
+    ("wait_s.mean", "mean wait of VMs placed", "s", False),
+    ("wait_s.p95", "95th percentile of these waits", "s", False),
     ("completed_part", "VMs completed", "% of those asked for", True),
     ("completed_part_of_tenants", "completed per tenant", "%, mean of tenants", True),
     ("used.first.mean", "first resource in use", "% of the pool", True),

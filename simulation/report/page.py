@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from simulation.compare import unchanged
 from simulation.report.data import one_of_each, runs_in
 from simulation.report.plots import Plot, plots_of
 from simulation.report.saving import file_name, save_plot
@@ -32,7 +33,8 @@ th:first-child, td:first-child { text-align: left; position: sticky; left: 0; ba
 thead th { border-bottom: 2px solid #888; }
 small { color: #555; display: block; font-weight: 400; }
 .best { font-weight: 700; }
-.swatch { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
+.swatch { display: inline-block; width: 1.8em; margin-right: .4em; vertical-align: middle; }
+#runs td:first-child { white-space: normal; min-width: 9rem; }
 figure { margin: 0 0 1.5rem; } figure svg { width: 100%; height: auto; display: block; }
 code, pre { font-size: .85rem; background: #f4f4f4; padding: .1rem .3rem; }
 pre { padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -80,10 +82,12 @@ def _head(document: Mapping[str, Any]) -> str:
         return '<h1>Simulation</h1><p class="lead">Stopped before any run had begun.</p>'
     first = runs[0]
     stopped = "" if document["finished"] else " <strong>Stopped before its end.</strong>"
+    hosts = sorted({run["hosts"] for run in runs})
+    told_hosts = f"{hosts[0]:,}" if len(hosts) == 1 else f"{hosts[0]:,} to {hosts[-1]:,}"
     return (
         "<h1>Simulation</h1>"
         f'<p class="lead">{len(runs)} {"run" if len(runs) == 1 else "runs"} on '
-        f"{first['hosts']:,} hosts; in the first, {first['requests']:,} requests for "
+        f"{told_hosts} hosts; in the first, {first['requests']:,} requests for "
         f"{first['vms']['asked']:,} VMs in {first['slots']:,} slots.{stopped}</p>"
     )
 
@@ -97,7 +101,7 @@ def _shown(value: float | None, unit: str) -> str:
 def _comparison(comparison: Mapping[str, Any], palette: Palette) -> str:
     variants = comparison["variants"]
     head = "".join(
-        f'<th><span class="swatch" style="background:{palette.colour(row["variant"])}"></span>'
+        f'<th><span class="swatch" style="{palette.swatch(row["variant"])}"></span>'
         f"{escape(row['variant'])}</th>"
         for row in variants
     )
@@ -122,11 +126,11 @@ def _comparison(comparison: Mapping[str, Any], palette: Palette) -> str:
         )
     seeds = max((len(row["seeds"]) for row in variants), default=0)
     chance = (
-        f"Means over {seeds} seeds with their standard deviation. Below, the difference from "
-        f"{escape(str(comparison['base']))}, seed by seed: <em>p</em> is how often chance alone "
-        "would make one as large (sign-flip test); up to 0.05 it is called significant."
+        f"Means over {seeds} seeds with their standard deviation{_bases(comparison)}, seed by "
+        "seed: <em>p</em> is how often chance alone would make one as large (sign-flip test); up "
+        "to 0.05 it is called significant."
         if seeds > 1
-        else "One seed: nothing is said about chance (<code>--seeds</code>)."
+        else f"One seed{_bases(comparison)}; nothing is said about chance (<code>--seeds</code>)."
     )
     return (
         "<h2>Side by side</h2>"
@@ -134,6 +138,18 @@ def _comparison(comparison: Mapping[str, Any], palette: Palette) -> str:
         f'<div class="scroll"><table id="comparison"><thead><tr><th>measure</th>{head}</tr>'
         f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
+
+
+def _bases(comparison: Mapping[str, Any]) -> str:
+    """Say what differences are from."""
+    based = [row for row in comparison["variants"] if row["base"] is not None]
+    if not based:
+        return ""
+    on_hosts = [row for row in based if row["base"] == unchanged(row["variant"])]
+    words = ["of each <em>changed</em> from the same <em>unchanged</em>"] if on_hosts else []
+    if len(on_hosts) < len(based):
+        words.append(f"{'else ' if on_hosts else ''}from {escape(str(comparison['base']))}")
+    return f". Below, the difference {', '.join(words)}"
 
 
 def _spread(told: Mapping[str, Any], unit: str) -> str:

@@ -10,11 +10,19 @@ from typing import Any, Final
 import numpy as np
 
 from simulation.report.data import RunData, reached, thinned
-from simulation.report.style import Palette, count_axis, duration_axis, new_figure, time_axis
+from simulation.report.style import (
+    Palette,
+    count_axis,
+    duration_axis,
+    legend,
+    new_figure,
+    time_axis,
+)
 from simulation.summary import completed_parts
 
 _MOST_TENANTS: Final = 6  #: whose shares are drawn
 _MOST_ROWS: Final = 120  #: of a picture of hosts
+_WHOLE: Final = 102  #: so much of percents is seen: lines at 100 % whole
 _MOST_LINES: Final = 8  #: variants in one plot; the others are in the tables
 
 
@@ -65,24 +73,20 @@ def _over_time(
     return label
 
 
-def _legend(axis: Any, lines: int) -> None:
-    axis.legend(loc="best", frameon=False, fontsize=8, ncols=1 + (lines > 4))
-
-
 def _use(runs: Sequence[RunData], palette: Palette) -> Plot:
     resources = list(runs[0].summary["used"])[:3]
     figure, axes = new_figure(height=1.4 + 1.7 * len(resources), rows=len(resources))
     for axis, resource in zip(axes, resources, strict=True):
         label = _over_time(runs, palette, f"used:{resource}", axis, 100.0)
         axis.set_ylabel(f"{resource} in use (%)")
-        axis.set_ylim(0, 100)
+        axis.set_ylim(0, _WHOLE)
     axes[-1].set_xlabel(label)
-    _legend(axes[0], len(runs))
+    legend(figure, axes[0])
     return Plot(
         "utilisation",
         "What is in use",
-        "Higher is better while VMs wait; lines that lie on each other say that there was room "
-        "for everything.",
+        "Parts of what the hosts of each run offer. Higher is better while VMs wait; on the same "
+        "hosts lines that lie on each other below 100 % say that there was room for everything.",
         figure,
     )
 
@@ -94,7 +98,7 @@ def _waiting(runs: Sequence[RunData], palette: Palette) -> Plot:
     count_axis(axis.yaxis)
     axis.set_xlabel(label)
     axis.set_ylim(bottom=0)
-    _legend(axis, len(runs))
+    legend(figure, axis)
     return Plot(
         "waiting",
         "Who waits",
@@ -117,12 +121,12 @@ def _waits(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     if not longest:
         return None
     duration_axis(axis, longest, runs[0].summary["slot_length_s"])
-    axis.set_ylim(0, 100)
+    axis.set_ylim(0, _WHOLE)
     axis.set_xlabel(
         "wait from arrival to the start of the slot that placed the VM (logarithmic, s to days)"
     )
     axis.set_ylabel("VMs placed (%)")
-    _legend(axis, len(runs))
+    legend(figure, axis)
     return Plot(
         "waits",
         "How long VMs waited",
@@ -146,14 +150,15 @@ def _completions(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     if not longest:
         return None
     duration_axis(axis, longest, 60.0)
-    axis.set_ylim(0, 100)
+    axis.set_ylim(0, _WHOLE)
     axis.set_xlabel("time from arrival to end (logarithmic, s to days)")
     axis.set_ylabel("VMs that ended (%)")
-    _legend(axis, len(runs))
+    legend(figure, axis)
     return Plot(
         "completions",
         "How long VMs took from arrival to end",
-        "Lives and waits together, of VMs that ended; lines differ by waits alone.",
+        "Lives and waits together, of VMs that ended: lines differ where VMs waited longer, or "
+        "where others came to their end.",
         figure,
     )
 
@@ -169,9 +174,9 @@ def _completed(runs: Sequence[RunData], palette: Palette) -> Plot | None:
             axis.step(ranks, 100 * known, where="mid", **palette.line(run.variant))
     axis.set_xlabel("tenants, those of the smallest part first (%)")
     axis.set_ylabel("VMs completed (% of those asked)")
-    axis.set_ylim(0, 102)
+    axis.set_ylim(0, _WHOLE)
     axis.set_xlim(0, 100)
-    _legend(axis, len(runs))
+    legend(figure, axis)
     return Plot(
         "completed",
         "How much of what each tenant asked for was completed",
@@ -189,7 +194,7 @@ def _fairness(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     axis.set_xlabel(label)
     axis.set_ylabel("distance from fair shares\n(% of the mean fair share)")
     axis.set_ylim(bottom=0)
-    _legend(axis, len(runs))
+    legend(figure, axis)
     return Plot(
         "fairness",
         "How far shares are from fair ones",
@@ -208,13 +213,13 @@ def _left_out(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     for place, run in enumerate(runs):
         counts = [run.summary["left_out"].get(reason, 0) for reason in reasons]
         at = np.arange(len(reasons)) + place * width
-        axis.barh(at, counts, height=width, color=palette.colour(run.variant), label=run.variant)
+        axis.barh(at, counts, height=width, **palette.bar(run.variant))
     axis.set_yticks(np.arange(len(reasons)) + 0.4 - width / 2, reasons)
     axis.invert_yaxis()
     axis.set_xlabel("VMs left out, counted in every round that did so (number)")
     count_axis(axis.xaxis)
     axis.set_ylabel("reason")
-    _legend(axis, len(runs))
+    legend(figure, axis)
     return Plot(
         "left_out",
         "Why VMs were left out",
@@ -228,8 +233,8 @@ def _fragmentation(runs: Sequence[RunData], palette: Palette) -> Plot:
     label = _over_time(runs, palette, "fragmentation", axis, 100.0)
     axis.set_xlabel(label)
     axis.set_ylabel("free, but too little for a VM\n(% of what is free)")
-    axis.set_ylim(0, 100)
-    _legend(axis, len(runs))
+    axis.set_ylim(0, _WHOLE)
+    legend(figure, axis)
     return Plot(
         "fragmentation",
         "What is free and of no use",
@@ -266,7 +271,7 @@ def _shares(run: RunData, number: int, largest: Sequence[str]) -> Plot | None:
     axis.set_xlabel(label)
     axis.set_ylabel("dominant share (% of the pool)")
     axis.set_ylim(bottom=0)
-    _legend(axis, len(largest))
+    legend(figure, axis)
     return Plot(
         f"shares_{number}_{run.variant}",
         f"Dominant shares of {len(largest)} large tenants under {run.variant}",
@@ -306,6 +311,7 @@ def _hosts(run: RunData, number: int) -> Plot | None:
     figure.colorbar(image, label=f"{resource} in use (%)")
     axis.set_xlabel(f"time since the first slot ({unit})")
     axis.set_ylabel("hosts in order of name (number)")
+    count_axis(axis.yaxis)
     return Plot(
         f"hosts_{number}_{run.variant}",
         f"Every host over time under {run.variant}",

@@ -18,6 +18,9 @@ _COLOURS: Final = (
 )
 #: Lines beyond the palette are told apart by their dashes.
 _DASHES: Final = ("-", "--", ":", "-.")
+_HATCHES: Final = ("", "////", "....", "xxxx")  #: of bars in their place
+_BORDERS: Final = ("solid", "dashed", "dotted", "double")  #: in the page's tables
+_LEGEND_WIDTH: Final = 110  #: letters beside each other
 #: Durations that an axis names.
 _DURATIONS: Final = (
     (0, "0"),
@@ -42,7 +45,7 @@ class Palette:
 
     def __init__(self, variants: Sequence[tuple[str, str]]) -> None:
         """Choose them for pairs of variant and policy."""
-        self._of: dict[str, tuple[str, str]] = {}
+        self._of: dict[str, tuple[str, int]] = {}
         colour_of: dict[str, int] = {}
         policies = list(dict.fromkeys(policy for _, policy in variants))
         for policy in policies:
@@ -56,13 +59,25 @@ class Palette:
             turn = seen.setdefault(policy, 0)
             seen[policy] += 1
             number = colour_of[policy]
-            dash = _DASHES[(turn + number // len(_COLOURS)) % len(_DASHES)]
-            self._of[variant] = _COLOURS[number % len(_COLOURS)], dash
+            stroke = (turn + number // len(_COLOURS)) % len(_DASHES)
+            self._of[variant] = _COLOURS[number % len(_COLOURS)], stroke
 
     def line(self, variant: str) -> dict[str, Any]:
         """Return how a line of a variant is drawn."""
-        colour, dash = self._of[variant]
+        colour, stroke = self._of[variant]
+        dash = _DASHES[stroke]
         return {"color": colour, "linestyle": dash, "linewidth": 1.6, "label": variant}
+
+    def bar(self, variant: str) -> dict[str, Any]:
+        """Return how a bar of a variant is drawn: what are dashes of lines are hatches here."""
+        colour, stroke = self._of[variant]
+        told = {"color": colour, "edgecolor": "white", "linewidth": 0.0, "label": variant}
+        return told | {"hatch": _HATCHES[stroke]}
+
+    def swatch(self, variant: str) -> str:
+        """Return the style of a sample of its line beside its name."""
+        colour, stroke = self._of[variant]
+        return f"border-top: 3px {_BORDERS[stroke]} {colour}"
 
     def colour(self, variant: str) -> str:
         """Return the colour of a variant."""
@@ -87,6 +102,17 @@ def new_figure(width: float = 7.2, height: float = 3.2, rows: int = 1) -> tuple[
     return figure, axes
 
 
+def legend(figure: Any, axis: Any) -> None:
+    """Name the lines of an axis above the plot, where it hides none of them."""
+    handles, names = axis.get_legend_handles_labels()
+    most = max(1, _LEGEND_WIDTH // (max(map(len, names), default=0) + 8))
+    rows = -(-len(names) // most) or 1
+    columns = -(-len(names) // rows) or 1
+    figure.legend(
+        handles, names, loc="outside upper left", ncols=columns, frameon=False, fontsize=8
+    )
+
+
 def time_axis(span_s: float) -> tuple[float, str]:
     """Return what seconds are divided by on an axis of time, and its unit."""
     for unit, seconds in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
@@ -108,3 +134,4 @@ def duration_axis(axis: Any, longest_s: float, shortest_s: float) -> None:
 def count_axis(axis: Any) -> None:
     """Write numbers of thousands as tables do."""
     axis.set_major_formatter("{x:,.0f}")
+    axis.get_major_locator().set_params(integer=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from simulation import RunSpec, TraceSpec, simulate
+from simulation.compare import comparison, unchanged
 from simulation.report.data import RunData
 from simulation.report.plots import plots_of
-from simulation.report.style import Palette, duration_axis, new_figure
+from simulation.report.style import Palette, duration_axis, legend, new_figure
 
 
 @pytest.mark.parametrize("as_csv", [False, True])
@@ -44,6 +45,52 @@ def test_a_policy_has_one_colour_whoever_else_takes_part() -> None:
     assert many.colour("slots") == swept.colour("slots")
     assert len({many.colour(name) for name in ("tsf_fit", "slots", "fuga", "best_fit")}) == 4
     assert swept.line("fuga-eta3")["linestyle"] != swept.line("fuga-eta5")["linestyle"]
+    assert swept.bar("fuga-eta3")["hatch"] != swept.bar("fuga-eta5")["hatch"]
+    assert swept.swatch("fuga-eta3") != swept.swatch("fuga-eta5")
+
+
+def test_what_is_changed_is_compared_with_the_same_unchanged() -> None:
+    told = [
+        ("fuga-unchanged", 1.0),
+        ("fuga-changed", 2.0),
+        ("slots-unchanged", 5.0),
+        ("slots-changed", 9.0),
+    ]
+    runs = [
+        {"name": f"{name}-seed0", "policy": name, "seed": 0, "wait_s": {"mean": wait}}
+        for name, wait in told
+    ]
+
+    found = comparison(runs)
+
+    assert [row["base"] for row in found["variants"]] == [
+        None,
+        "fuga-unchanged",
+        "fuga-unchanged",
+        "slots-unchanged",
+    ]
+    waits = [row["measures"]["wait_s.mean"] for row in found["variants"]]
+    gaps = [wait["difference"]["mean"] for wait in waits[1:]]
+    assert gaps == [1.0, 4.0, 4.0]
+    assert unchanged("slots-changed") == "slots-unchanged"
+    assert unchanged("slots") is None
+
+
+def test_a_legend_names_every_line_above_the_plot() -> None:
+    figure, (axis,) = new_figure()
+    for name in ("one-unchanged" * 3, "one-changed" * 3, "two"):
+        axis.plot([0, 1], label=name)
+
+    legend(figure, axis)
+
+    (found,) = figure.legends
+    assert [text.get_text() for text in found.get_texts()] == [
+        "one-unchanged" * 3,
+        "one-changed" * 3,
+        "two",
+    ]
+    figure.canvas.draw()
+    assert found.get_window_extent().y0 >= axis.get_window_extent().y1
 
 
 @pytest.mark.parametrize(
