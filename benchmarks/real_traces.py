@@ -71,7 +71,7 @@ TRACES: Final[Mapping[str, RealTrace]] = {
 }
 _HEAD: Final = (
     f"{'trace':<8}{'policy':<34}{'VMs':>9}{'placed':>10}{'CPU':>9}{'memory':>9}{'GPU':>9}"
-    f"{'wait mean':>11}{'p99':>9}{'longest':>10}{'unfair':>9}{'events/s':>10}{'s':>7}{'MiB':>6}"
+    f"{'wait mean':>11}{'p99':>11}{'longest':>11}{'unfair':>9}{'events/s':>10}{'s':>7}{'MiB':>6}"
 )
 
 
@@ -133,8 +133,8 @@ def row_of(data: Path, name: str, trace: RealTrace, policy: str) -> str:
         f"{name:<8}{policy:<34}{found['vms']['asked']:>9,}{_percent(found, 'placed_part'):>10}"
         f"{_percent(found, f'used.{cores}.mean'):>9}{_percent(found, 'used.memory_mib.mean'):>9}"
         f"{_percent(found, f'used.{gpus}.mean'):>9}"
-        f"{measure(found, 'wait_s.mean') or 0:>11,.0f}{measure(found, 'wait_s.p99') or 0:>9,.0f}"
-        f"{measure(found, 'wait_s.max') or 0:>10,.0f}{_percent(found, 'fair_distance'):>9}"
+        f"{measure(found, 'wait_s.mean') or 0:>11,.0f}{measure(found, 'wait_s.p99') or 0:>11,.0f}"
+        f"{measure(found, 'wait_s.max') or 0:>11,.0f}{_percent(found, 'fair_distance'):>9}"
         f"{found['timing']['events'] / seconds:>10,.0f}{seconds:>7.0f}{mib:>6}"
     )
 

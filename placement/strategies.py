@@ -221,6 +221,8 @@ class TopCombinations:
         None once the budget is down to what is kept: the player does not play.
         """
         most = tuple(map(min, player.fits.tolist(), left.tolist()))
+        if not any(most):  # towards the end of a game that is nearly everybody
+            return Strategies([], [], [])
         host = player.capacity.tobytes() + player.free.tobytes() + player.room.tobytes()
         waiting = self._drawn.get((host, most))
         if not waiting:

@@ -147,6 +147,26 @@ def a_game(snapshot, seed, eta=3, alpha=2.0):
     return Game.of(players, serving, search, kinds.demand, RANKING)
 
 
+@given(
+    snapshot=snapshots(min_requests=1),
+    most=st.lists(st.integers(0, 2), min_size=1, max_size=3),
+    seed=st.integers(0, 100),
+)
+def test_who_asks_alone_finds_something_where_anything_fits_and_else_draws_nothing(
+    snapshot, most, seed
+):
+    game, rng = a_game(snapshot, seed), np.random.default_rng(seed)
+    search = TopCombinations(game.demand, RANKING, 3, rng, Budget())
+    left = np.resize(most, len(game.demand))
+    for player in map(game.players.__getitem__, range(len(game.players))):
+        before = rng.bit_generator.state
+
+        found = search.strategies(player, left)
+
+        assert bool(len(found)) == bool(np.minimum(player.fits, left).any())
+        assert len(found) or rng.bit_generator.state == before
+
+
 def brute_force(game, player, taken):
     """Return the choices of the subgame in plain recursion: (totals, [counts])."""
     if player == len(game.players):
