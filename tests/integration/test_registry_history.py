@@ -7,14 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from registry import HostAdminEvent, HostChange, MembershipRule, Past, PastVm, Registry, Rules
+from registry import (
+    HostAdminEvent,
+    HostChange,
+    MembershipRule,
+    MoveTo,
+    Past,
+    PastVm,
+    Registry,
+    Rules,
+)
 from simulation import Decided, RunSpec, TraceSpec, record, simulate
 from tests.register import (
     ACTOR,
     a_cluster,
+    add_group,
     add_host,
     add_request,
     add_tenant,
+    add_vm_type,
     place,
     remove_vm,
     run_vm,
@@ -129,6 +140,57 @@ def test_retired_hosts_leave_and_do_not_come_back(register):
 
     assert [change for _, change in whole.hosts[0].changes] == [HostChange.RETIRED]
     assert [host.name for host in later.hosts] == ["h2"]
+
+
+def test_tenants_groups_and_quotas_are_told_as_they_were(register):
+    add_vm_type(register)
+    for name in ("old", "new"):
+        add_group(register, name)
+    add_tenant(register, "a", weight=2.0, parent="old")
+    add_tenant(register, "gone", parent="old")
+    register.quotas.set("gone", {"vms": 3}, actor=ACTOR)
+    register.quotas.set("a", {"vcpus": 8, "vms": 5}, actor=ACTOR)
+    register.requests.delete(add_request(register, tenant="gone").id, actor=ACTOR)
+    add_tenant(register, "before")
+    register.tenants.remove("before", actor=ACTOR)
+    since = moment(register)
+    register.tenants.update("a", weight=3.0, move=MoveTo(parent="new"), actor=ACTOR)
+    register.quotas.set("a", {"vcpus": 9, "vms": None, "disk_gib": 70}, actor=ACTOR)
+    register.tenants.remove("gone", actor=ACTOR)
+    register.tenants.remove("old", actor=ACTOR)
+    add_tenant(register, "later", parent="new")
+    until = moment(register)
+    register.tenants.update("a", weight=4.0, move=MoveTo(parent=None), actor=ACTOR)
+    register.quotas.set("a", {"vcpus": None}, actor=ACTOR)
+    add_tenant(register, "after")
+
+    past, _ = read(register, since, until)
+
+    told = {
+        each.name: [(standing.parent, standing.weight) for standing in each.standings]
+        for each in past.tenants
+    }
+    assert told == {
+        "new": [(None, 1.0)],
+        "a": [("old", 2.0), ("old", 3.0), ("new", 3.0)],
+        "gone": [("old", 1.0)],  # its row is kept for what it asked for
+        "later": [("new", 1.0)],
+        "old": [(None, 1.0)],  # it has no row any more
+    }
+    of_groups = {each.name: each.is_group for each in past.tenants}
+    assert of_groups == {"new": True, "a": False, "gone": False, "later": False, "old": True}
+    firsts = {each.name: each.standings[0].since for each in past.tenants}
+    assert all(at == since for name, at in firsts.items() if name != "later")
+    assert since < firsts["later"] < until
+    quotas = {
+        (each.owner, each.resource): [limit for _, limit in each.limits] for each in past.quotas
+    }
+    assert quotas == {
+        ("a", "disk_gib"): [None, 70],
+        ("a", "vcpus"): [8, 9],
+        ("a", "vms"): [5, None],
+        ("gone", "vms"): [3],
+    }
 
 
 def test_a_recording_is_simulated_with_what_ran_already(lived, tmp_path: Path):
