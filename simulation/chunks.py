@@ -25,6 +25,8 @@ class Chunk:
     wishes: tuple[Wishes, ...]
     read: float  #: part of the trace, within [0, 1]
     on_host: tuple[str | None, ...] = ()  #: where VMs run already; (): none of them does
+    #: (n,) after so long without a place VMs are given up; inf, or None for all: never
+    wait_at_most_s: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -41,7 +43,14 @@ class Chunk:
             wishes=tuple(self.wishes[row] for row in rows.tolist()),
             on_host=tuple(self.on_host[row] for row in rows.tolist()) if self.on_host else (),
             read=self.read,
+            wait_at_most_s=None if self.wait_at_most_s is None else self.wait_at_most_s[rows],
         )
+
+    def patience_s(self) -> FloatArray:
+        """Return how long VMs of each request wait at most, shape (n,)."""
+        if self.wait_at_most_s is None:
+            return np.full(len(self), np.inf)
+        return self.wait_at_most_s
 
 
 class Trace(Protocol):
@@ -114,4 +123,5 @@ def _part(chunk: Chunk, start: int, stop: int) -> Chunk:
         wishes=chunk.wishes[start:stop],
         on_host=chunk.on_host[start:stop],
         read=chunk.read,
+        wait_at_most_s=None if chunk.wait_at_most_s is None else chunk.wait_at_most_s[start:stop],
     )

@@ -244,6 +244,7 @@ class Engine:
             age=np.zeros_like(vms.count),
             since_s=np.full(len(vms), at_s),
             lifetime_s=vms.end_s - at_s,
+            wait_at_most_s=np.full(len(vms), math.inf),
         )
         self.waiting = self.waiting.with_more(again)
 
@@ -296,6 +297,7 @@ class Engine:
             age=np.zeros_like(count),
             since_s=chunk.arrival_s.copy(),
             lifetime_s=chunk.lifetime_s.copy(),
+            wait_at_most_s=chunk.patience_s().copy(),
         )
         self._rules.arrived(arrived.tenant.tolist(), chunk.wishes)
         self._requests += len(chunk)
@@ -303,9 +305,10 @@ class Engine:
         return arrived
 
     def _give_up(self, start_s: float) -> Waiting:
-        if math.isinf(self.choice.wait_at_most_s):
+        most_s = np.minimum(self.waiting.wait_at_most_s, self.choice.wait_at_most_s)
+        over = start_s - self.waiting.since_s > most_s
+        if not over.any():
             return nobody()
-        over = start_s - self.waiting.since_s > self.choice.wait_at_most_s
         given_up = self.waiting.where(over)
         self.waiting = self.waiting.where(~over)
         return given_up

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from placement import FloatArray
 from registry import InvalidError, MembershipRule, Rules, check_rules
 from simulation.chunks import Chunk
 from simulation.errors import InputError
@@ -25,6 +26,7 @@ COLUMNS: Final = (
     "count",
     "min_count",
     "on_host",
+    "wait_at_most_s",
     "requires",
     "forbids",
     "prefers",
@@ -34,7 +36,7 @@ COLUMNS: Final = (
     "anti_affinity",
     "affinity",
 )
-_OF_WISHES: Final = COLUMNS[7:]
+_OF_WISHES: Final = COLUMNS[8:]
 CHUNK_ROWS: Final = 8192
 _MOST: Final = 2**40  #: of any quantity of one VM
 _MOST_VMS: Final = 1_000_000
@@ -115,13 +117,14 @@ class NativeTrace:
             raise row
         return _Asked(
             arrival_s=_number(row, "arrival_s", least=0),
-            lifetime_s=_lifetime(row.get("lifetime_s")),
+            lifetime_s=_seconds(row, "lifetime_s"),
             tenant=self.tenant_of(row.get("tenant"), line),
             demand=self._demand(row),
             count=(count := _whole(row, "count", 1, _MOST_VMS)),
             min_count=_whole(row, "min_count", 1, count),
             wishes=_wishes(row, count),
             on_host=_on_host(row),
+            wait_at_most_s=_seconds(row, "wait_at_most_s"),
         )
 
     def tenant_of(self, name: Any, line: int) -> str:
@@ -155,12 +158,18 @@ class NativeTrace:
             wishes=tuple(row.wishes for row in rows),
             on_host=_hosts_of(rows),
             read=read,
+            wait_at_most_s=_patience_of(rows),
         )
 
 
 def _hosts_of(rows: Sequence[_Asked]) -> tuple[str | None, ...]:
     hosts = tuple(row.on_host for row in rows)
     return hosts if any(hosts) else ()
+
+
+def _patience_of(rows: Sequence[_Asked]) -> FloatArray | None:
+    patience = np.array([row.wait_at_most_s for row in rows])
+    return patience if np.isfinite(patience).any() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +182,7 @@ class _Asked:
     min_count: int
     wishes: Wishes
     on_host: str | None
+    wait_at_most_s: float
 
 
 def _number(row: Mapping[str, Any], name: str, *, least: float) -> float:
@@ -191,10 +201,9 @@ def _is_empty(found: Any) -> bool:
     return found is None or found == "" or (isinstance(found, float) and math.isnan(found))
 
 
-def _lifetime(found: Any) -> float:
-    if _is_empty(found):
-        return math.inf
-    return _number({"lifetime_s": found}, "lifetime_s", least=0)
+def _seconds(row: Mapping[str, Any], name: str) -> float:
+    """Return a length of time; an empty one has no end."""
+    return math.inf if _is_empty(row.get(name)) else _number(row, name, least=0)
 
 
 def _whole(row: Mapping[str, Any], name: str, default: int, most: int, *, least: int = 1) -> int:

@@ -144,8 +144,9 @@ def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = Fals
     a row together that were on one host, or asked for at one moment, and were gone
     within a minute; of a gang, and of a request that is spread, all that waited are one
     row, which lives as long as the longest of them. A life is counted from the start of
-    the slot that first placed a VM, or, if none did, from when it was asked for. A VM that
-    outlived the time has no end. Tenants who had and asked for nothing are left out.
+    the slot that first placed a VM, or, if none did, from when it was asked for: such a VM
+    also waits for no longer. A VM that outlived the time has no end. Tenants who had and
+    asked for nothing are left out.
     """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -260,11 +261,24 @@ def _rows(request: PastRequest, past: Past, names: _Names) -> Iterator[dict[str,
             yield {**shared, "lifetime_s": lifetime, "count": len(vms), "on_host": host}
     whole = request.min_count > 1 or rules.spread is not None
     begun = any(vm.placed_at is not None and vm.placed_at < past.since for vm in request.vms)
-    for ended_at, vms in _together(waiting, whole=whole):
+    given_up = [vm for vm in waiting if _was_given_up(vm)]
+    others = [vm for vm in waiting if not _was_given_up(vm)]
+    if whole and others:
+        given_up, others = [], waiting
+    for ended_at, vms in (*_together(others, whole=whole), *_together(given_up, whole=whole)):
         first = min(vm.placed_at or request.asked_at for vm in vms)
-        lifetime = "" if ended_at is None else _seconds(ended_at, max(first, past.since))
         least = 1 if begun else min(request.min_count, len(vms))
-        yield {**shared, "lifetime_s": lifetime, "count": len(vms), "min_count": least}
+        row: dict[str, Any] = {"count": len(vms), "min_count": least}
+        if ended_at is not None:
+            row["lifetime_s"] = _seconds(ended_at, max(first, past.since))
+            if given_up and _was_given_up(vms[0]):
+                row["wait_at_most_s"] = _seconds(ended_at, max(request.asked_at, past.since))
+        yield {**shared, **row}
+
+
+def _was_given_up(vm: PastVm) -> bool:
+    """Return whether its tenant wanted it no more before it ever had a place."""
+    return vm.placed_at is None and vm.ended_at is not None
 
 
 def _together(

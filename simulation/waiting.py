@@ -23,6 +23,7 @@ class Waiting:
     age: IntArray  #: rounds that left some of it out
     since_s: FloatArray  #: when it arrived, or its VMs were lost
     lifetime_s: FloatArray  #: of its VMs, or what is left of it; inf: they never end
+    wait_at_most_s: FloatArray  #: then its tenant gives up what waits; inf: never
 
     def __len__(self) -> int:
         return len(self.count)
@@ -73,4 +74,5 @@ def nobody() -> Waiting:
         age=none,
         since_s=np.zeros(0),
         lifetime_s=np.zeros(0),
+        wait_at_most_s=np.zeros(0),
     )

@@ -126,11 +126,11 @@ def test_a_recording_is_decided_as_the_rounds_were(
     for name, parent in (("idle", None), ("c", "labs"), ("b", "staff"), ("a", "staff")):
         add_tenant(register, name, parent=parent)
     register.quotas.set("staff", {"vcpus": 5}, over_quota="wait", actor=ACTOR)
-    register.quotas.set("a", {"vms": 4}, actor=ACTOR)
+    register.quotas.set("a", {"vms": 3}, actor=ACTOR)
 
     add_request(register, 3, name="stands", tenant="c")
     life.pass_slot()
-    leaves = add_request(register, 3, name="leaves", tenant="a")
+    leaves = add_request(register, 4, name="leaves", tenant="a")
     add_request(register, 4, name="b1", tenant="b", vm_type="wide")
     add_request(register, 6, name="c1", tenant="c")
     life.pass_slot()

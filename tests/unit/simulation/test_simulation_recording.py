@@ -137,6 +137,23 @@ def test_a_life_is_counted_from_its_first_place(tmp_path: Path) -> None:
         ("10.0", "85.0"),
         ("20.0", "50.0"),
     ]
+    assert [row.get("wait_at_most_s") for row in rows] == [None, "50.0"]
+
+
+def test_vms_that_were_given_up_wait_apart_from_those_that_were_placed(tmp_path: Path) -> None:
+    vms = (a_vm(placed=20, ended=100), a_vm(ended=100))
+
+    single = rows_of(tmp_path / "single", a_request(*vms))
+    gang = rows_of(tmp_path / "gang", a_request(*vms, min_count=2))
+    waiting = rows_of(tmp_path / "waiting", a_request(vms[1], vms[1], asked=-50, min_count=2))
+
+    told = ("arrival_s", "lifetime_s", "count", "min_count", "wait_at_most_s")
+    assert [[row.get(name) for name in told] for row in (*single, *gang, *waiting)] == [
+        ["10.0", "80.0", "1", "1", None],
+        ["10.0", "90.0", "1", "1", "90.0"],
+        ["10.0", "90.0", "2", "2", None],  # whole: as long as one of them was wanted
+        ["0.0", "100.0", "2", "2", "100.0"],
+    ]
 
 
 def test_a_gang_stays_whole(tmp_path: Path) -> None:
@@ -312,6 +329,26 @@ def trace_of(*rows: dict[str, Any]) -> tuple[NativeTrace, Faults]:
     faults = Faults("t.csv")
     source = lambda: ((line, row, 1.0) for line, row in enumerate(rows, 2))  # noqa: E731
     return NativeTrace(source=source, resources=("vcpus",), faults=faults), faults
+
+
+def test_what_waits_longer_than_its_row_says_is_given_up() -> None:
+    trace, faults = trace_of(
+        {"arrival_s": 0, "vcpus": 9, "count": 2, "wait_at_most_s": 90},
+        {"arrival_s": 0, "vcpus": 9, "wait_at_most_s": ""},
+        {"arrival_s": 0, "vcpus": 9, "wait_at_most_s": "soon"},
+    )
+    (chunk,) = trace.chunks()
+    engine = an_engine(capacity=[(1, 1024)])
+    asked = replace(chunk, demand=np.full((len(chunk), 2), 9))
+
+    given_up = [
+        int(engine.pass_to(slot, [asked] if slot == 0 else []).given_up.count.sum())
+        for slot in range(4)
+    ]
+
+    assert given_up == [0, 0, 2, 0]
+    assert engine.waiting.count.tolist() == [1]
+    assert faults.lines() == ["t.csv:4: wait_at_most_s: found 'soon', expected a number"]
 
 
 def test_only_at_the_beginning_vms_run_already() -> None:
