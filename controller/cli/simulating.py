@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from controller.cli.errors import BadInputError, CliError
-from controller.cli.output import Column, OutputFormat, print_json, print_records_as, print_table
+from controller.cli.output import OutputFormat, print_json, print_records_as
 from controller.cli.simulation_progress import showing
+from controller.cli.simulation_tables import print_study
 from simulation import (
     AnyStudy,
     FleetStudy,
@@ -218,40 +219,10 @@ def _tell(
         print_records_as(form)
         print_json(document)
         return
-    print_table(_COLUMNS, summaries, empty="nothing was simulated")
+    print_study(document["comparison"], summaries)
     bad = [each["bad_rows"] for each in summaries if each["bad_rows"]["count"]]
     if bad:
         typer.echo(f"{bad[0]['count']} bad rows were left out, the first of them:", err=True)
         for line in bad[0]["first"][:5]:
             typer.echo(f"  {line}", err=True)
     typer.echo(f"\nreport: {report}; beside it summary.json, plots and the time series of runs")
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.2f} %"
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f} s"
-
-
-def _first_used(row: Mapping[str, Any]) -> str:
-    used = next(iter(row["used"].values()), {"mean": None})
-    return _percent(used["mean"])
-
-
-_COLUMNS = (
-    Column("run", lambda row: row["name"] + ("" if row["finished"] else " (stopped)")),
-    Column("VMs asked", lambda row: row["vms"]["asked"], right=True),
-    Column("placed", lambda row: _percent(row["placed_part"]), right=True),
-    Column("mean wait", lambda row: _seconds(row["wait_s"]["mean"]), right=True),
-    Column("95 % within", lambda row: _seconds(row["wait_s"]["p95"]), right=True),
-    Column("waiting", lambda row: row["vms"]["waiting"], right=True),
-    Column("in use", _first_used, right=True),
-    Column("off fair", lambda row: _percent(row["fair_distance"]), right=True),
-    Column("of bound", lambda row: _percent(row["bound_part"]), right=True),
-    Column("took", lambda row: _seconds(row["timing"]["processor_seconds"]), right=True),
-    Column(
-        "events/s", lambda row: f"{row['timing']['events_per_processor_second']:,.0f}", right=True
-    ),
-)

@@ -7,12 +7,11 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from simulation.compare import unchanged
 from simulation.report.data import one_of_each, runs_in
 from simulation.report.plots import Plot, plots_of
 from simulation.report.saving import file_name, save_plot
+from simulation.report.side_by_side import side_by_side
 from simulation.report.style import Palette
-from simulation.summary import MEASURES
 
 REPORT: Final = "report.html"
 _PLOTS: Final = "plots"
@@ -26,9 +25,10 @@ h3 { font-size: 1.05rem; margin-bottom: .2rem; }
 p.lead, p.reading { color: #444; margin: .2rem 0 .6rem; max-width: 46rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .55rem; border-bottom: 1px solid #ddd; text-align: right;
+th, td { padding: .3rem .5rem; border-bottom: 1px solid #ddd; text-align: right;
          vertical-align: top; white-space: nowrap; }
 thead th { white-space: normal; }
+table.dense { font-size: .78rem; } table.dense td, table.dense th { padding: .3rem .35rem; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
 thead th { border-bottom: 2px solid #888; }
 small { color: #555; display: block; font-weight: 400; }
@@ -60,7 +60,8 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
     palette = Palette(variants)
     plots = plots_of(shown, palette) if shown else []
     sections = [_plot_section(plot, folder / _PLOTS) for plot in plots]
-    body = [_head(document), _comparison(document["comparison"], palette), _runs(document["runs"])]
+    compared = side_by_side(document["comparison"], palette)
+    body = [_head(document), compared, _runs(document["runs"])]
     if sections:
         body.append(_about_plots(document["comparison"]))
     body += [*sections, _bad_rows(document["runs"]), _inputs(document)]
@@ -90,81 +91,6 @@ def _head(document: Mapping[str, Any]) -> str:
         f"{told_hosts} hosts; in the first, {first['requests']:,} requests for "
         f"{first['vms']['asked']:,} VMs in {first['slots']:,} slots.{stopped}</p>"
     )
-
-
-def _shown(value: float | None, unit: str) -> str:
-    if value is None:
-        return "–"
-    return f"{100 * value:.2f} %" if unit.startswith("%") else f"{value:,.1f} {unit}"
-
-
-def _comparison(comparison: Mapping[str, Any], palette: Palette) -> str:
-    variants = comparison["variants"]
-    head = "".join(
-        f'<th><span class="swatch" style="{palette.swatch(row["variant"])}"></span>'
-        f"{escape(row['variant'])}</th>"
-        for row in variants
-    )
-    lines = []
-    for path, title, unit, more_is_better in MEASURES:
-        means = [row["measures"][path]["mean"] for row in variants]
-        known = [mean for mean in means if mean is not None]
-        best = (max if more_is_better else min)(known) if known else None
-        cells = []
-        for row, mean in zip(variants, means, strict=True):
-            told = row["measures"][path]
-            is_best = mean is not None and mean == best and len(set(known)) > 1
-            cells.append(
-                f'<td class="{"best" if is_best else ""}" data-variant="{escape(row["variant"])}" '
-                f'data-path="{path}" data-value="{"" if mean is None else repr(mean)}">'
-                f"{_shown(mean, unit)}{_spread(told, unit)}{_against_base(told, unit)}</td>"
-            )
-        better = "more is better" if more_is_better else "less is better"
-        lines.append(
-            f"<tr><td>{escape(title)} <small>{escape(unit)}; {better}</small></td>"
-            f"{''.join(cells)}</tr>"
-        )
-    seeds = max((len(row["seeds"]) for row in variants), default=0)
-    chance = (
-        f"Means over {seeds} seeds with their standard deviation{_bases(comparison)}, seed by "
-        "seed: <em>p</em> is how often chance alone would make one as large (sign-flip test); up "
-        "to 0.05 it is called significant."
-        if seeds > 1
-        else f"One seed{_bases(comparison)}; nothing is said about chance (<code>--seeds</code>)."
-    )
-    return (
-        "<h2>Side by side</h2>"
-        f'<p class="reading">The best of each line is bold. {chance}</p>'
-        f'<div class="scroll"><table id="comparison"><thead><tr><th>measure</th>{head}</tr>'
-        f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
-    )
-
-
-def _bases(comparison: Mapping[str, Any]) -> str:
-    """Say what differences are from."""
-    based = [row for row in comparison["variants"] if row["base"] is not None]
-    if not based:
-        return ""
-    on_hosts = [row for row in based if row["base"] == unchanged(row["variant"])]
-    words = ["of each <em>changed</em> from the same <em>unchanged</em>"] if on_hosts else []
-    if len(on_hosts) < len(based):
-        words.append(f"{'else ' if on_hosts else ''}from {escape(str(comparison['base']))}")
-    return f". Below, the difference {', '.join(words)}"
-
-
-def _spread(told: Mapping[str, Any], unit: str) -> str:
-    return "" if not told["sd"] else f"<small>± {_shown(told['sd'], unit)}</small>"
-
-
-def _against_base(told: Mapping[str, Any], unit: str) -> str:
-    found = told.get("difference")
-    if not found or not found["mean"]:
-        return ""
-    sign = "+" if found["mean"] > 0 else "−"
-    gap = _shown(abs(found["mean"]), unit).replace(" %", " points")
-    chance = "" if found["p"] is None else f", p = {found['p']:.2g}"
-    word = ", significant" if found["significant"] else ""
-    return f"<small>{sign}{gap}{chance}{word}</small>"
 
 
 def _runs(runs: Sequence[Mapping[str, Any]]) -> str:

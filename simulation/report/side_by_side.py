@@ -1,0 +1,110 @@
+"""The table of a report that has all variants side by side, and what chance says to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any, Final
+
+from simulation.compare import unchanged
+from simulation.report.style import Palette
+from simulation.summary import MEASURES
+
+#: More stand below each other instead: a page is so wide, and paper does not scroll.
+_MOST_COLUMNS: Final = 4
+
+
+def side_by_side(comparison: Mapping[str, Any], palette: Palette) -> str:
+    """Return the section: a column for each variant, or, of many, a row."""
+    variants = comparison["variants"]
+    names = [
+        f'<span class="swatch" style="{palette.swatch(row["variant"])}"></span>'
+        f"{escape(row['variant'])}"
+        for row in variants
+    ]
+    titles = [
+        f"{escape(title)} <small>{escape(unit)}; {'more' if more else 'less'} is better</small>"
+        for _, title, unit, more in MEASURES
+    ]
+    cells = [_cells(variants, *measure) for measure in MEASURES]
+    if len(variants) <= _MOST_COLUMNS:
+        table, which, look = _table("measure", names, titles, cells), "line", ""
+    else:
+        turned = [list(row) for row in zip(*cells, strict=True)]
+        table, which, look = _table("variant", titles, names, turned), "column", "dense"
+    seeds = max((len(row["seeds"]) for row in variants), default=0)
+    chance = (
+        f"Means over {seeds} seeds with their standard deviation{_bases(comparison)}, seed by "
+        "seed: <em>p</em> is how often chance alone would make one as large (sign-flip test); up "
+        "to 0.05 it is called significant."
+        if seeds > 1
+        else f"One seed{_bases(comparison)}; nothing is said about chance (<code>--seeds</code>)."
+    )
+    return (
+        "<h2>Side by side</h2>"
+        f'<p class="reading">The best of each {which} is bold. {chance}</p>'
+        f'<div class="scroll"><table id="comparison" class="{look}">{table}</table></div>'
+    )
+
+
+def _table(corner: str, head: list[str], first: list[str], cells: list[list[str]]) -> str:
+    columns = "".join(f"<th>{each}</th>" for each in head)
+    rows = "".join(
+        f"<tr><td>{name}</td>{''.join(row)}</tr>" for name, row in zip(first, cells, strict=True)
+    )
+    return f"<thead><tr><th>{corner}</th>{columns}</tr></thead><tbody>{rows}</tbody>"
+
+
+def _cells(
+    variants: list[Mapping[str, Any]], path: str, _title: str, unit: str, more_is_better: bool
+) -> list[str]:
+    """Return one measure of every variant; what looks best is bold, unless all look alike."""
+    means = [row["measures"][path]["mean"] for row in variants]
+    known = [mean for mean in means if mean is not None]
+    looks = {_shown(mean, unit) for mean in known}
+    best = _shown((max if more_is_better else min)(known), unit) if len(looks) > 1 else None
+    cells = []
+    for row, mean in zip(variants, means, strict=True):
+        told, shown = row["measures"][path], _shown(mean, unit)
+        cells.append(
+            f'<td class="{"best" if shown == best else ""}" data-path="{path}" '
+            f'data-variant="{escape(row["variant"])}" '
+            f'data-value="{"" if mean is None else repr(mean)}">'
+            f"{shown}{_spread(told, unit)}{_against_base(told, unit)}</td>"
+        )
+    return cells
+
+
+def _bases(comparison: Mapping[str, Any]) -> str:
+    """Say what differences are from."""
+    based = [row for row in comparison["variants"] if row["base"] is not None]
+    if not based:
+        return ""
+    on_hosts = [row for row in based if row["base"] == unchanged(row["variant"])]
+    words = ["of each <em>changed</em> from the same <em>unchanged</em>"] if on_hosts else []
+    if len(on_hosts) < len(based):
+        words.append(f"{'else ' if on_hosts else ''}from {escape(str(comparison['base']))}")
+    return f". Below, the difference {', '.join(words)}"
+
+
+def _spread(told: Mapping[str, Any], unit: str) -> str:
+    return "" if not told["sd"] else f"<small>± {_shown(told['sd'], unit)}</small>"
+
+
+def _against_base(told: Mapping[str, Any], unit: str) -> str:
+    found = told.get("difference")
+    if not found or not found["mean"]:
+        return ""
+    sign = "+" if found["mean"] > 0 else "−"
+    gap = _shown(abs(found["mean"]), unit).replace(" %", " points")
+    if float(gap.split()[0].replace(",", "")) == 0:
+        return ""
+    word = ", significant" if found["significant"] else ""
+    chance = "" if found["p"] is None else f"<small>p = {found['p']:.2g}{word}</small>"
+    return f"<small>{sign}{gap}</small>{chance}"
+
+
+def _shown(value: float | None, unit: str) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:.2f} %" if unit.startswith("%") else f"{value:,.1f} {unit}"
