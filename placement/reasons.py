@@ -65,38 +65,15 @@ def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[Lef
     """
     requests = np.flatnonzero(missing)
     never = never_fit(snapshot, requests)
-    fits = HowManyFit(snapshot, free)
-    parts = []
-    for request, few in zip(requests.tolist(), missing[requests].tolist(), strict=True):
-        reason = never.get(request)
-        if reason is None:
-            reason = _for_now(fits.of(request), still_needed(snapshot, request, few))
-        parts.append(LeftOut(request=request, count=few, reason=reason))
-    return tuple(parts)
-
-
-class HowManyFit:
-    """Counts how many VMs of a request its hosts hold at once, once for requests that are alike.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-    free : ndarray of int64, shape (H, R)
-        What is free, or may be filled.
-    """
-
-    def __init__(self, snapshot: Snapshot, free: IntArray) -> None:
-        self._snapshot, self._free = snapshot, free
-        self._kind: list[int] = vm_kinds(snapshot).of_request.tolist()
-        self._of_kind: dict[int, int] = {}
-
-    def of(self, request: int) -> int:
-        """Return `how_many_fit`."""
-        kind = self._kind[request]
-        fit = self._of_kind.get(kind)
-        if fit is None:
-            fit = self._of_kind[kind] = how_many_fit(self._snapshot, request, self._free)
-        return fit
+    counts = missing[requests]
+    fit = how_many_fit_of_each(snapshot, requests, free)
+    needed = still_needed_of_each(snapshot, requests, counts)
+    return tuple(
+        LeftOut(request=request, count=count, reason=never.get(request) or _for_now(*room))
+        for request, count, *room in zip(
+            requests.tolist(), counts.tolist(), fit.tolist(), needed.tolist(), strict=True
+        )
+    )
 
 
 def still_needed(snapshot: Snapshot, request: int, missing: int) -> int:
@@ -108,6 +85,13 @@ def still_needed(snapshot: Snapshot, request: int, missing: int) -> int:
     return 1 if begun else max(1, int(snapshot.min_count[request]))
 
 
+def still_needed_of_each(snapshot: Snapshot, requests: IntArray, missing: IntArray) -> IntArray:
+    """Return `still_needed` of many requests, so many being missing of each, shape (X,)."""
+    begun = missing < snapshot.count[requests]
+    needed: IntArray = np.where(begun, 1, np.maximum(1, snapshot.min_count[requests]))
+    return needed
+
+
 def how_many_fit(snapshot: Snapshot, request: int, free: IntArray) -> int:
     """Return how many VMs of a request its hosts hold at once.
 
@@ -117,6 +101,14 @@ def how_many_fit(snapshot: Snapshot, request: int, free: IntArray) -> int:
     """
     open_to = hosts_open_to(snapshot, request)
     return int(vms_that_fit(free[open_to], snapshot.demand[request]).sum())
+
+
+def how_many_fit_of_each(snapshot: Snapshot, requests: IntArray, free: IntArray) -> IntArray:
+    """Return `how_many_fit` of many requests, counted once for those alike, shape (X,)."""
+    kinds = vm_kinds(snapshot).of_request[requests]
+    _, first, which = np.unique(kinds, return_index=True, return_inverse=True)
+    fit = [how_many_fit(snapshot, request, free) for request in requests[first].tolist()]
+    return np.array(fit, dtype=np.int64)[which]
 
 
 def _for_now(fit: int, needed: int) -> Reason:

@@ -15,7 +15,7 @@ from placement.errors import ParameterError
 from placement.first_fit_drfh import fill_by_first_fit
 from placement.model import Allocation, IntArray, LeftOut, Reason, Snapshot
 from placement.overload import read_overload, room_below
-from placement.reasons import HowManyFit, still_needed
+from placement.reasons import how_many_fit_of_each, still_needed_of_each
 from placement.vm_kinds import vm_kinds
 
 #: Into which the largest host may be cut.
@@ -167,12 +167,16 @@ def _of_each(number: Callable[[list[int]], int], amounts: IntArray) -> IntArray:
 
 def _with_reasons(draft: Draft, allocation: Allocation) -> Allocation:
     """Put the slots in the place of a reason that would tell of the overload threshold."""
-    snapshot = draft.snapshot
-    fits = HowManyFit(snapshot, draft.room)
+    above = np.array(
+        [each.request for each in allocation.left_out if each.reason is Reason.ABOVE_OVERLOAD],
+        dtype=np.int64,
+    )
+    fits = how_many_fit_of_each(draft.snapshot, above, draft.room)
+    needed = still_needed_of_each(draft.snapshot, above, draft.missing[above])
+    without_slots = set(above[fits >= needed].tolist())
     left = tuple(
         LeftOut(request=each.request, count=each.count, reason=Reason.NO_SLOTS)
-        if each.reason is Reason.ABOVE_OVERLOAD
-        and fits.of(each.request) >= still_needed(snapshot, each.request, each.count)
+        if each.request in without_slots
         else each
         for each in allocation.left_out
     )

@@ -22,7 +22,12 @@ from placement import (
     shortages,
 )
 from placement.draft import Draft
-from placement.reasons import HowManyFit, how_many_fit
+from placement.reasons import (
+    how_many_fit,
+    how_many_fit_of_each,
+    still_needed,
+    still_needed_of_each,
+)
 from placement.shortage import free_after
 from tests.builders import a_snapshot
 from tests.properties.plain_best_fit import plain_best_fit
@@ -291,10 +296,13 @@ def test_a_richer_tenant_of_fuga_could_not_have_made_room_for_a_poorer_one(snaps
 
 
 @given(snapshot=snapshots())
-def test_how_many_fit_is_counted_once_for_requests_that_are_alike_and_holds_for_each(snapshot):
-    fits = HowManyFit(snapshot, snapshot.free)
-    requests = range(len(snapshot.count))
+def test_what_fits_and_is_needed_of_many_requests_is_what_it_is_of_each(snapshot):
+    requests = np.flatnonzero(snapshot.count)
+    missing = (snapshot.count[requests] + 1) // 2
 
-    found = [fits.of(request) for request in requests]
+    fit = how_many_fit_of_each(snapshot, requests, snapshot.free)
+    needed = still_needed_of_each(snapshot, requests, missing)
 
-    assert found == [how_many_fit(snapshot, request, snapshot.free) for request in requests]
+    pairs = list(zip(requests.tolist(), missing.tolist(), strict=True))
+    assert fit.tolist() == [how_many_fit(snapshot, each, snapshot.free) for each, _ in pairs]
+    assert needed.tolist() == [still_needed(snapshot, *each) for each in pairs]
