@@ -2,6 +2,8 @@
 
     python -m benchmarks.real_traces DIR [--only azure,dlrm] [--policies fuga,slots] [--jobs 2]
     python -m benchmarks.real_traces DIR --only huawei --policies fuga:patience=3:held_part=0.3
+    python -m benchmarks.real_traces DIR --only gpu \
+        --policies 'fuga,fuga:ranking=["cpu_milli","memory_mib","gpu_milli"]'
 
 DIR has a folder for each trace, as their publishers' tables were converted:
 `azure_v1_requests`, `huawei_east_1`, `alibaba_gpu_2023`, `alibaba_dlrm_2025`. Traces
@@ -21,6 +23,7 @@ import csv
 import gzip
 import json
 import multiprocessing
+import re
 import resource
 import tempfile
 import time
@@ -69,8 +72,10 @@ TRACES: Final[Mapping[str, RealTrace]] = {
         slot_length_s=1800.0,
     ),
 }
+#: A comma, unless it stands in a list.
+_BETWEEN_POLICIES: Final = re.compile(r",(?![^\[]*\])")
 _HEAD: Final = (
-    f"{'trace':<8}{'policy':<34}{'VMs':>9}{'placed':>10}{'CPU':>9}{'memory':>9}{'GPU':>9}"
+    f"{'VMs':>9}{'placed':>10}{'CPU':>9}{'memory':>9}{'GPU':>9}"
     f"{'wait mean':>11}{'p99':>11}{'longest':>11}{'unfair':>9}{'events/s':>10}{'s':>7}{'MiB':>6}"
 )
 
@@ -87,11 +92,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments.add_argument("--jobs", type=int, default=1)
     given = arguments.parse_args(argv)
     chosen = {name: TRACES[name] for name in given.only.split(",")}
+    policies = _BETWEEN_POLICIES.split(given.policies)
+    width = max(map(len, policies)) + 1
     runs = [
         (name, trace, policy)
         for name, trace in chosen.items()
         if (given.data / trace.path).is_file()
-        for policy in given.policies.split(",")
+        for policy in policies
     ]
     print(
         "CPU, memory and GPU are the parts in use in the mean over time, waits in seconds from\n"
@@ -99,16 +106,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     for name, trace in chosen.items():
         print(f"{name}: slots of {trace.slot_length_s:g} s, hosts {' '.join(trace.hosts)}")
-    print(_HEAD, flush=True)
+    print(f"{'trace':<8}{'policy':<{width}}{_HEAD}", flush=True)
     # A process for each run: the peak of its memory is its own.
     with ProcessPoolExecutor(
         given.jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=1
     ) as pool:
-        for run in as_completed(pool.submit(row_of, given.data, *each) for each in runs):
+        for run in as_completed(pool.submit(row_of, given.data, width, *each) for each in runs):
             print(run.result(), flush=True)
 
 
-def row_of(data: Path, name: str, trace: RealTrace, policy: str) -> str:
+def row_of(data: Path, width: int, name: str, trace: RealTrace, policy: str) -> str:
     policy_name, *parameters = policy.split(":")
     told = [each.split("=", 1) for each in parameters]
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +137,7 @@ def row_of(data: Path, name: str, trace: RealTrace, policy: str) -> str:
     cores = next(iter(found["used"]))
     gpus = next((each for each in found["used"] if each.startswith("gpu")), "gpu")
     return (
-        f"{name:<8}{policy:<34}{found['vms']['asked']:>9,}{_percent(found, 'placed_part'):>10}"
+        f"{name:<8}{policy:<{width}}{found['vms']['asked']:>9,}{_percent(found, 'placed_part'):>10}"
         f"{_percent(found, f'used.{cores}.mean'):>9}{_percent(found, 'used.memory_mib.mean'):>9}"
         f"{_percent(found, f'used.{gpus}.mean'):>9}"
         f"{measure(found, 'wait_s.mean') or 0:>11,.0f}{measure(found, 'wait_s.p99') or 0:>11,.0f}"
