@@ -7,17 +7,19 @@ were purged, or before the time, is not asked for.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
+from registry.bulk import chunks
 from registry.schema import events, quotas, tenants
 
 _ADDED, _REMOVED = "tenant_added", "tenant_removed"
 _WEIGHED, _MOVED, _QUOTA = "tenant_weighed", "tenant_moved", "quota_set"
+_ABOVE: Final = ("parent", "before")  #: what events call groups above
 _KINDS: Final = (_ADDED, _REMOVED, _WEIGHED, _MOVED, _QUOTA)
 
 
@@ -61,15 +63,8 @@ def past_tenants(
     connection: Connection, since: datetime, until: datetime
 ) -> tuple[tuple[PastTenant, ...], tuple[PastQuota, ...]]:
     """Return who was there in a time, in order of creation, and whose quotas held."""
-    changes: defaultdict[str, list[Any]] = defaultdict(list)
-    query = (
-        select(events.c.subject_id, events.c.at, events.c.kind, events.c.data)
-        .where(events.c.at > since, events.c.kind.in_(_KINDS))
-        .order_by(events.c.id.desc())
-    )
-    for row in connection.execute(query):
-        changes[row.subject_id].append(row)
     now, present = _now(connection)
+    changes = _changes(connection, now, since)
     limits = _limits_now(connection)
     found: list[PastTenant] = []
     owned: list[PastQuota] = []
@@ -81,6 +76,33 @@ def past_tenants(
             found.append(PastTenant(name=name, is_group=is_group, standings=standings))
             owned += _quotas(name, limits.get(name, {}), changes[name], since, until)
     return tuple(found), tuple(owned)
+
+
+def _changes(
+    connection: Connection, names: Iterable[str], since: datetime
+) -> Mapping[str, list[Any]]:
+    """Return the events since then of tenants and groups, and of those above them, newest first.
+
+    A group that was left and removed has no row any more: its members' events name it.
+    """
+    changes: defaultdict[str, list[Any]] = defaultdict(list)
+    asked: set[str] = set()
+    while layer := sorted({*names} - asked):
+        asked |= {*layer}
+        above: set[str] = set()
+        for some in chunks(layer):
+            query = (
+                select(events.c.subject_id, events.c.at, events.c.kind, events.c.data)
+                .where(
+                    events.c.subject_id.in_(some), events.c.kind.in_(_KINDS), events.c.at > since
+                )
+                .order_by(events.c.id.desc())
+            )
+            for row in connection.execute(query):
+                changes[row.subject_id].append(row)
+                above |= {name for key in _ABOVE if isinstance(name := row.data.get(key), str)}
+        names = above
+    return changes
 
 
 def _now(connection: Connection) -> tuple[Mapping[str, _State], set[str]]:
