@@ -7,13 +7,15 @@ also when they are resumed a week later, and it can be handed to others.
 from __future__ import annotations
 
 import csv
+import itertools
 import json
+import math
 import shlex
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -25,8 +27,6 @@ from simulation.native import COLUMNS
 
 _TRACE, _HOSTS, _WINDOW = "trace.csv", "hosts.json", "window.json"
 _TREE, _QUOTAS, _ZONES = "tree.csv", "quotas.csv", "zones.json"
-#: VMs of a request that are deleted together are gone one after another, this fast.
-_TOGETHER: Final = timedelta(seconds=60)
 _COLUMNS: Final = tuple(name for name in COLUMNS if name != "vm_type")
 _HAPPENINGS: Final = {
     HostChange.CLOSED: Happening.DRAIN,
@@ -141,8 +141,8 @@ def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = Fals
     Notes
     -----
     VMs that held a place at the beginning stay on their host. VMs of one request are
-    a row together that were on one host, or asked for at one moment, and were gone
-    within a minute; of a gang, and of a request that is spread, all that waited are one
+    a row together that were on one host, or first placed in one slot, and were gone in
+    one slot; of a gang, and of a request that is spread, all that waited are one
     row, which lives as long as the longest of them. A life is counted from the start of
     the slot that first placed a VM, or, if none did, from when it was asked for: such a VM
     also waits for no longer. A VM that outlived the time has no end. Tenants who had and
@@ -152,12 +152,13 @@ def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = Fals
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     names = _Names(past.hosts, anonymous=anonymous)
+    slots = _Slots(past.since, decided.slot_length_s)
     counted: Counter[str] = Counter()
     with (partial / _TRACE).open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [*_COLUMNS, *past.resources], restval="")
         writer.writeheader()
         for request in past.requests:
-            for row in _rows(request, past, names):
+            for row in _rows(request, past, names, slots):
                 writer.writerow(row)
                 counted[_kind(row)] += row["count"]
     _write_json(partial / _HOSTS, _inventory(past, names))
@@ -233,7 +234,9 @@ def _kind(row: Mapping[str, Any]) -> str:
     return "asked" if row["arrival_s"] > 0 else "waiting"
 
 
-def _rows(request: PastRequest, past: Past, names: _Names) -> Iterator[dict[str, Any]]:
+def _rows(
+    request: PastRequest, past: Past, names: _Names, slots: _Slots
+) -> Iterator[dict[str, Any]]:
     """Return rows of the native format for VMs of a request."""
     there: defaultdict[str, list[PastVm]] = defaultdict(list)
     waiting: list[PastVm] = []
@@ -256,7 +259,7 @@ def _rows(request: PastRequest, past: Past, names: _Names) -> Iterator[dict[str,
         **request.demand,
     }
     for host, standing in sorted(there.items()):
-        for ended_at, vms in _together(standing):
+        for ended_at, vms in _together(standing, slots, placed_alike=False):
             lifetime = "" if ended_at is None else _seconds(ended_at, past.since)
             yield {**shared, "lifetime_s": lifetime, "count": len(vms), "on_host": host}
     whole = request.min_count > 1 or rules.spread is not None
@@ -265,7 +268,8 @@ def _rows(request: PastRequest, past: Past, names: _Names) -> Iterator[dict[str,
     others = [vm for vm in waiting if not _was_given_up(vm)]
     if whole and others:
         given_up, others = [], waiting
-    for ended_at, vms in (*_together(others, whole=whole), *_together(given_up, whole=whole)):
+    lots = [_together(each, slots, whole=whole) for each in (others, given_up)]
+    for ended_at, vms in itertools.chain.from_iterable(lots):
         first = min(vm.placed_at or request.asked_at for vm in vms)
         least = 1 if begun else min(request.min_count, len(vms))
         row: dict[str, Any] = {"count": len(vms), "min_count": least}
@@ -282,24 +286,37 @@ def _was_given_up(vm: PastVm) -> bool:
 
 
 def _together(
-    vms: Sequence[PastVm], *, whole: bool = False
+    vms: Sequence[PastVm], slots: _Slots, *, placed_alike: bool = True, whole: bool = False
 ) -> list[tuple[datetime | None, list[PastVm]]]:
-    """Return VMs by when they were gone, each lot with the end of its last; None: not yet."""
-    ended = sorted(
-        ((vm.ended_at, vm) for vm in vms if vm.ended_at is not None), key=lambda pair: pair[0]
-    )
-    endless = [vm for vm in vms if vm.ended_at is None]
-    if whole and vms:
-        return [(None if endless else ended[-1][0], list(vms))]
-    lots: list[list[tuple[datetime, PastVm]]] = []
-    for at, vm in ended:
-        if not lots or at - lots[-1][0][0] > _TOGETHER:
-            lots.append([])
-        lots[-1].append((at, vm))
-    found: list[tuple[datetime | None, list[PastVm]]] = [
-        (lot[-1][0], [vm for _, vm in lot]) for lot in lots
-    ]
-    return [*found, (None, endless)] if endless else found
+    """Return VMs that were gone in one slot, each lot with the end of its last; None: not yet.
+
+    ``placed_alike``: and that were first placed in one slot, the earlier ones first.
+    ``whole``: all of them.
+    """
+    lots: defaultdict[tuple[float, float], list[PastVm]] = defaultdict(list)
+    for vm in vms:
+        placed = slots.of(vm.placed_at) if placed_alike else 0.0
+        lots[(0.0, 0.0) if whole else (placed, slots.of(vm.ended_at))].append(vm)
+    return [(_end(lot), lot) for _, lot in sorted(lots.items(), key=lambda pair: pair[0])]
+
+
+def _end(vms: Sequence[PastVm]) -> datetime | None:
+    ends = [vm.ended_at for vm in vms if vm.ended_at is not None]
+    return max(ends) if len(ends) == len(vms) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """Slots of the system that is recorded."""
+
+    since: datetime
+    length_s: float
+
+    def of(self, at: datetime | None) -> float:
+        """Return the first slot whose start is not before a time; inf: there was no such time."""
+        if at is None:
+            return math.inf
+        return math.ceil((at - self.since).total_seconds() / self.length_s)
 
 
 def _group(rule: MembershipRule | None, names: _Names) -> str:

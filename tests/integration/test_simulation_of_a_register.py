@@ -95,14 +95,18 @@ class Life:
             remove_vm(self.register, key)
 
     def _move(self, at: datetime) -> None:
-        """Let whatever has happened now have happened at another time, in the same order."""
-        seconds = int((self.register.now() - at).total_seconds())
+        """Let what happened since the last move have happened at another time, in this order."""
         for table, column in TIMES:
-            before = self.raw.before(column, f"{seconds} seconds")
-            self.raw.run(
-                f"UPDATE {table} SET {column} = {before} WHERE {column} > ?",
+            moments = self.raw.rows(
+                f"SELECT DISTINCT {column} AS at FROM {table} WHERE {column} > ? ORDER BY {column}",
                 self._told(self.first + timedelta(days=500)),
             )
+            for number, moment in enumerate(moments):
+                self.raw.run(
+                    f"UPDATE {table} SET {column} = ? WHERE {column} = ?",
+                    self._told(at + timedelta(milliseconds=number)),
+                    moment["at"],
+                )
 
     def _told(self, at: datetime) -> Any:
         return f"{at:%Y-%m-%d %H:%M:%S.%f}" if self.raw.dialect == "sqlite" else at

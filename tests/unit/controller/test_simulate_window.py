@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from controller.cli.errors import BadInputError
-from controller.cli.recording import Window
+from controller.cli.recording import Window, decided_as
+from controller.settings import ControllerSettings, ZonePolicy
+from registry import PastDecision
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
@@ -41,3 +43,35 @@ def test_times_are_so_long_ago_or_of_a_calendar(since, until, expected):
 def test_other_times_are_refused(since, until, says):
     with pytest.raises(BadInputError, match=says):
         window(since, until)
+
+
+SETTINGS = ControllerSettings(
+    policy="slots",
+    slot_length_s=30,
+    zone_policies={"east": ZonePolicy(policy="best_fit", parameters={"overload": "none"})},
+)
+OF_SETTINGS = {"east": {"policy": "best_fit", "parameters": {"overload": "none"}}}
+
+
+def test_without_a_round_settings_say_how_rounds_are_decided():
+    told = decided_as(None, SETTINGS)
+
+    assert (told.policy, told.slot_length_s, told.zone_policies) == ("slots", 30, OF_SETTINGS)
+    assert told.told_by == "the settings, as there is no round"
+
+
+def test_where_inputs_are_purged_settings_say_who_decides_in_zones():
+    newest = PastDecision(
+        round=7,
+        policy="fuga",
+        parameters={"eta": 3},
+        slot_length_s=60,
+        budget_units=10,
+        inputs=None,
+    )
+
+    told = decided_as(newest, SETTINGS)
+
+    assert (told.policy, told.parameters, told.slot_length_s) == ("fuga", {"eta": 3}, 60)
+    assert told.zone_policies == OF_SETTINGS
+    assert told.told_by == "round 7, whose inputs are purged: of zones the settings"

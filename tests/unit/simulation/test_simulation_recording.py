@@ -156,6 +156,21 @@ def test_vms_that_were_given_up_wait_apart_from_those_that_were_placed(tmp_path:
     ]
 
 
+def test_vms_that_got_their_places_in_several_slots_are_rows_in_that_order(
+    tmp_path: Path,
+) -> None:
+    vms = (a_vm(placed=180, ended=400), a_vm(placed=60), a_vm(), a_vm(placed=120, ended=410))
+
+    rows = rows_of(tmp_path, a_request(*vms, vms[0]))
+
+    assert [(row["count"], row.get("lifetime_s")) for row in rows] == [
+        ("1", None),
+        ("1", "290.0"),
+        ("2", "220.0"),
+        ("1", None),
+    ]
+
+
 def test_a_gang_stays_whole(tmp_path: Path) -> None:
     vms = (a_vm(placed=20, ended=100), a_vm(placed=20, ended=500))
 
