@@ -19,6 +19,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -52,6 +53,7 @@ class SharedFolderError(SimulationError):
         )
 
 
+@cache
 def made_by() -> str:
     """Return what results depend on besides their inputs."""
     libraries = ("numpy", "scipy", "pyarrow")
@@ -160,7 +162,12 @@ class JobFiles:
                 return
             self._said(job.spec.name, "failed").unlink(missing_ok=True)
             self._said(job.spec.name, "progress").unlink(missing_ok=True)
-            file.truncate()
+            found = file.read()
+            if found == text:
+                return
+            if found:
+                file.seek(0)
+                file.truncate()
             file.write(text)
 
     def read(self, name: str) -> str | None:
@@ -191,8 +198,7 @@ class JobFiles:
         with locked(path) as file:
             if file is None:
                 return not path.exists()
-            file.truncate()  # for who has opened it already
-            path.unlink()
+            path.unlink()  # who has opened it already gets the lock of no job
         return True
 
     def ask_to_stop(self) -> None:
@@ -277,5 +283,5 @@ def _is_still(path: Path, file: TextIO) -> bool:
     """Tell whether a file was not removed between its opening and its lock."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
+    except OSError:  # there is none; of a file server, the opened one is no more
         return False
