@@ -15,12 +15,12 @@ from sqlalchemy import and_, delete, insert, select, update
 
 from registry.access import HOST_COLUMNS, to_access
 from registry.clock import db_now
+from registry.console_states import name_of_placed
 from registry.engine import Database, retried
-from registry.errors import ConflictError, NotFoundError
 from registry.ids import uuid7
 from registry.names import check_int
 from registry.records import HostAccess
-from registry.schema import assignments, console_reads, hosts, unreleased, vms
+from registry.schema import assignments, console_reads, hosts, unreleased
 
 READ_CONSOLE: Final = "workers.read_console"
 MAX_CONSOLE_BYTES: Final = 65_536
@@ -61,16 +61,7 @@ class ConsoleReads:
         key = uuid7()
         with self._database.write() as connection:
             now = db_now(connection)
-            row = connection.execute(
-                select(vms.c.name, assignments.c.id)
-                .select_from(vms)
-                .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
-                .where(vms.c.id == vm_id)
-            ).one_or_none()
-            if row is None:
-                raise NotFoundError("VM", vm_id)
-            if row.id is None:
-                raise ConflictError(f"VM {row.name} is on no host, so it has no console")
+            name_of_placed(connection, vm_id)
             connection.execute(
                 delete(console_reads).where(console_reads.c.asked_at < now - _KEPT_FOR)
             )

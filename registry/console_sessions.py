@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, and_, delete, func, insert, select
+from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from registry.clock import db_now
 from registry.console_states import (
@@ -16,6 +16,7 @@ from registry.console_states import (
     end,
     forget_silent,
     locked,
+    name_of_placed,
     set_values,
     tenant_of,
     to_session,
@@ -27,11 +28,9 @@ from registry.ids import uuid7
 from registry.lifecycle import ConsoleState
 from registry.locks import lock_vms
 from registry.schema import (
-    assignments,
     console_inputs,
     console_outputs,
     console_sessions,
-    unreleased,
     vms,
 )
 
@@ -75,16 +74,7 @@ class ConsoleSessions:
             lock_vms(connection, vms.c.id == vm_id)
             now = db_now(connection)
             forget_silent(connection, now=now)
-            row = connection.execute(
-                select(vms.c.name, assignments.c.id)
-                .select_from(vms)
-                .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
-                .where(vms.c.id == vm_id)
-            ).one_or_none()
-            if row is None:
-                raise NotFoundError("VM", vm_id)
-            if row.id is None:
-                raise ConflictError(f"VM {row.name} is on no host, so it has no console")
+            name = name_of_placed(connection, vm_id)
             held = locked(
                 connection,
                 console_sessions.c.vm_id == vm_id,
@@ -92,7 +82,7 @@ class ConsoleSessions:
             )
             if held is not None and not force:
                 raise ConflictError(
-                    f"the console of VM {row.name} has been in use since"
+                    f"the console of VM {name} has been in use since"
                     f" {held.opened_at:%Y-%m-%d %H:%M:%S} UTC; it is free {SILENT_S} s after its"
                     " user is gone, and can be taken by force"
                 )

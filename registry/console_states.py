@@ -16,9 +16,18 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, update
 
+from registry.errors import ConflictError, NotFoundError
 from registry.events import event_row, record
 from registry.lifecycle import CONSOLE_TRANSITIONS, ConsoleEvent, ConsoleState, next_state
-from registry.schema import console_inputs, console_outputs, console_sessions, tenants, vms
+from registry.schema import (
+    assignments,
+    console_inputs,
+    console_outputs,
+    console_sessions,
+    tenants,
+    unreleased,
+    vms,
+)
 
 #: A caller that was not heard of for so long is gone.
 SILENT_S: Final = 60
@@ -36,6 +45,22 @@ class ConsoleSession:
     state: ConsoleState
     reason: str | None  #: why it is over, or why it waits
     next_input: int  #: number of the next piece to be typed
+
+
+def name_of_placed(connection: Connection, vm_id: UUID) -> str:
+    """Return the name of a VM that is on a host; `ConflictError` if it is on none."""
+    row = connection.execute(
+        select(vms.c.name, assignments.c.id)
+        .select_from(vms)
+        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .where(vms.c.id == vm_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError("VM", vm_id)
+    if row.id is None:
+        raise ConflictError(f"VM {row.name} is on no host, so it has no console")
+    name: str = row.name
+    return name
 
 
 def forget_silent(connection: Connection, *, now: datetime) -> None:

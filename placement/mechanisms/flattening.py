@@ -168,18 +168,6 @@ def mch_weights(
     return np.where(shape[:, first] > 0, weights, 1.0)
 
 
-def staged_weights(
-    tree: TenantTree, demand: FloatArray, capacity: FloatArray, active: BoolArray
-) -> FloatArray:
-    """Return the product weights over the active leaves, shape (N,): one stage of staged MCH.
-
-    As `mch_weights`, but every active leaf has its product weight, also where
-    it does not demand the resource that saturates first (derived).
-    """
-    shape, _ = shapes(demand, capacity)
-    return Flattening(tree, shape).product_weights(active)[0]
-
-
 def collapsed_weights(
     tree: TenantTree, demand: FloatArray, capacity: FloatArray, active: BoolArray, resource: int
 ) -> FloatArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement.mechanisms.flattening import mch_weights, staged_weights
+from placement.mechanisms.flattening import Flattening, mch_weights
 from placement.mechanisms.levels import shapes
 from tests.trees import CPU, MEMORY, a_tree_problem, divided, held_by_nodes, worst_envy
 
@@ -140,6 +140,7 @@ def test_staged_weights_are_those_of_the_active_leaves() -> None:
     problem = the_three_groups()
     memory_alone = np.array([False, True, False, False, True, False])
 
-    weights = staged_weights(problem.tree, problem.demand, problem.pool, memory_alone)
+    shape, _ = shapes(problem.demand, problem.pool)
+    weights, _ = Flattening(problem.tree, shape).product_weights(memory_alone)
 
     assert weights[memory_alone].tolist() == [1, 1]
