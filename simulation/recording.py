@@ -14,16 +14,25 @@ import shlex
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
-from uuid import UUID
 
-from registry import HostChange, MembershipRule, Past, PastHost, PastRequest, PastTenant, PastVm
+from registry import (
+    HostChange,
+    MembershipRule,
+    Past,
+    PastHost,
+    PastRequest,
+    PastVm,
+    zone_of,
+)
 from simulation.cluster import Happening
 from simulation.errors import InputError
 from simulation.native import COLUMNS
+from simulation.recorded_names import Names, seconds
+from simulation.recorded_tenants import quota_rows, tree_rows
 
 _TRACE, _HOSTS, _WINDOW = "trace.csv", "hosts.json", "window.json"
 _TREE, _QUOTAS, _ZONES = "tree.csv", "quotas.csv", "zones.json"
@@ -134,7 +143,7 @@ def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = Fals
     past : Past
         Its requests are read here.
     decided : Decided
-        How its rounds were decided.
+        How its rounds were decided; of zones that no host is in, nothing is kept.
     anonymous : bool
         Tenants, groups of tenants and of VMs, and hosts get numbers for names.
 
@@ -151,8 +160,9 @@ def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = Fals
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    names = _Names(past.hosts, anonymous=anonymous)
+    names = Names(past.hosts, anonymous=anonymous)
     slots = _Slots(past.since, decided.slot_length_s)
+    decided = _where_hosts_are(decided, past.hosts)
     counted: Counter[str] = Counter()
     with (partial / _TRACE).open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [*_COLUMNS, *past.resources], restval="")
@@ -162,7 +172,7 @@ def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = Fals
                 writer.writerow(row)
                 counted[_kind(row)] += row["count"]
     _write_json(partial / _HOSTS, _inventory(past, names))
-    tree, quotas = list(_tree(past, names)), list(_quotas(past, names))
+    tree, quotas = list(tree_rows(past, names)), list(quota_rows(past, names))
     _write_csv(partial / _TREE, ("name", "parent", "weight", "at_s"), tree)
     if quotas:
         _write_csv(partial / _QUOTAS, ("owner", "resource", "limit", "at_s"), quotas)
@@ -188,44 +198,11 @@ def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = Fals
     return recording
 
 
-class _Numbered:
-    """Names as they are, or as numbers in order of their first appearance."""
-
-    def __init__(self, word: str, *, anonymous: bool, digits: int = 1) -> None:
-        self._word, self._anonymous, self._digits = word, anonymous, digits
-        self._seen: dict[str, str] = {}
-
-    def of(self, name: str) -> str:
-        number = f"{len(self._seen) + 1:0{self._digits}}"
-        told = f"{self._word}-{number}" if self._anonymous else name
-        return self._seen.setdefault(name, told)
-
-    def knows(self, name: str) -> bool:
-        return name in self._seen
-
-
-class _Names:
-    """What tenants, their groups, groups of VMs and hosts are called in the files."""
-
-    def __init__(self, hosts: Sequence[PastHost], *, anonymous: bool) -> None:
-        self.tenants = _Numbered("tenant", anonymous=anonymous)
-        self.groups = _Numbered("group", anonymous=anonymous)
-        self.vm_groups = _Numbered("vm-group", anonymous=anonymous)
-        digits = len(str(len(hosts)))  # hosts go in order of their names
-        self.hosts = _Numbered("host", anonymous=anonymous, digits=digits)
-        self.of_host: dict[UUID, str] = {}
-        others: Counter[str] = Counter()
-        # A retired host's name may have come back: the one that is still there keeps it.
-        for host in sorted(hosts, key=lambda each: (each.name, _is_retired(each), each.created_at)):
-            others[host.name] += 1
-            number = others[host.name]
-            self.of_host[host.id] = self.hosts.of(
-                host.name if number == 1 else f"{host.name}~{number}"
-            )
-
-
-def _is_retired(host: PastHost) -> bool:
-    return any(change == HostChange.RETIRED for _, change in host.changes)
+def _where_hosts_are(decided: Decided, hosts: Sequence[PastHost]) -> Decided:
+    """Leave out policies of zones that no host is in."""
+    known = {zone_of(host.labels) for host in hosts}
+    zones = {zone: its for zone, its in decided.zone_policies.items() if zone in known}
+    return replace(decided, zone_policies=zones)
 
 
 def _kind(row: Mapping[str, Any]) -> str:
@@ -235,7 +212,7 @@ def _kind(row: Mapping[str, Any]) -> str:
 
 
 def _rows(
-    request: PastRequest, past: Past, names: _Names, slots: _Slots
+    request: PastRequest, past: Past, names: Names, slots: _Slots
 ) -> Iterator[dict[str, Any]]:
     """Return rows of the native format for VMs of a request."""
     there: defaultdict[str, list[PastVm]] = defaultdict(list)
@@ -245,7 +222,7 @@ def _rows(
         (waiting if host is None else there[host]).append(vm)
     rules = request.rules
     shared = {
-        "arrival_s": max(0.0, _seconds(request.asked_at, past.since)),
+        "arrival_s": max(0.0, seconds(request.asked_at, past.since)),
         "tenant": names.tenants.of(request.tenant),
         "min_count": 1,
         "requires": ";".join(request.requires),
@@ -260,7 +237,7 @@ def _rows(
     }
     for host, standing in sorted(there.items()):
         for ended_at, vms in _together(standing, slots, placed_alike=False):
-            lifetime = "" if ended_at is None else _seconds(ended_at, past.since)
+            lifetime = "" if ended_at is None else seconds(ended_at, past.since)
             yield {**shared, "lifetime_s": lifetime, "count": len(vms), "on_host": host}
     whole = request.min_count > 1 or rules.spread is not None
     begun = any(vm.placed_at is not None and vm.placed_at < past.since for vm in request.vms)
@@ -274,9 +251,9 @@ def _rows(
         least = 1 if begun else min(request.min_count, len(vms))
         row: dict[str, Any] = {"count": len(vms), "min_count": least}
         if ended_at is not None:
-            row["lifetime_s"] = _seconds(ended_at, max(first, past.since))
+            row["lifetime_s"] = seconds(ended_at, max(first, past.since))
             if given_up and _was_given_up(vms[0]):
-                row["wait_at_most_s"] = _seconds(ended_at, max(request.asked_at, past.since))
+                row["wait_at_most_s"] = seconds(ended_at, max(request.asked_at, past.since))
         yield {**shared, **row}
 
 
@@ -319,87 +296,31 @@ class _Slots:
         return math.ceil((at - self.since).total_seconds() / self.length_s)
 
 
-def _group(rule: MembershipRule | None, names: _Names) -> str:
+def _group(rule: MembershipRule | None, names: Names) -> str:
     if rule is None:
         return ""
     return names.vm_groups.of(rule.group) + (":soft" if rule.soft else "")
 
 
-def _inventory(past: Past, names: _Names) -> Mapping[str, Any]:
+def _inventory(past: Past, names: Names) -> Mapping[str, Any]:
     hosts, events = [], []
     for host in past.hosts:
         name = names.of_host[host.id]
         hosts.append({"name": name, "labels": list(host.labels), "capacity": dict(host.capacity)})
-        begins = max(0.0, _seconds(host.created_at, past.since))
+        begins = max(0.0, seconds(host.created_at, past.since))
         if begins > 0:
             events.append({"at_s": begins, "host": name, "event": Happening.JOIN.value})
         if not host.was_open:
             events.append({"at_s": begins, "host": name, "event": Happening.DRAIN.value})
         events += [
             {
-                "at_s": max(begins, _seconds(at, past.since)),
+                "at_s": max(begins, seconds(at, past.since)),
                 "host": name,
                 "event": _HAPPENINGS[change].value,
             }
             for at, change in host.changes
         ]
     return {"hosts": hosts, "events": events}
-
-
-def _tree(past: Past, names: _Names) -> Iterator[tuple[str, str, float, float]]:
-    """Yield where tenants of the trace, and groups above them, stand from when on.
-
-    Of one who came later the first row says where it stood then: before, nobody asked.
-    """
-    groups = _groups_above(past.tenants, names)
-    for tenant in past.tenants:
-        told = _told_name(tenant.name, names, groups)
-        if told is None:
-            continue
-        rows = {}  # of two changes in one millisecond the later one counts
-        for number, standing in enumerate(tenant.standings):
-            parent = "" if standing.parent is None else names.groups.of(standing.parent)
-            at_s = _seconds(standing.since, past.since) if number else 0.0
-            rows[at_s] = (told, parent, standing.weight, at_s)
-        yield from rows.values()
-
-
-def _quotas(past: Past, names: _Names) -> Iterator[tuple[str, str, int | str, float]]:
-    """Yield what tenants of the trace, and groups above them, could have from when on."""
-    groups = _groups_above(past.tenants, names)
-    for quota in past.quotas:
-        told = _told_name(quota.owner, names, groups)
-        if told is None:
-            continue
-        rows = {max(0.0, _seconds(at, past.since)): limit for at, limit in quota.limits}
-        for at_s, limit in rows.items():
-            if limit is not None or at_s:
-                yield told, quota.resource, "" if limit is None else limit, at_s
-
-
-def _groups_above(tenants: Iterable[PastTenant], names: _Names) -> frozenset[str]:
-    """Return groups that tenants of the trace were ever part of."""
-    above: dict[str, set[str]] = {
-        tenant.name: {each.parent for each in tenant.standings if each.parent is not None}
-        for tenant in tenants
-    }
-    found: set[str] = set()
-    layer = {group for name in above if names.tenants.knows(name) for group in above[name]}
-    while layer:
-        found |= layer
-        layer = {group for name in layer for group in above.get(name, ())} - found
-    return frozenset(found)
-
-
-def _told_name(name: str, names: _Names, groups: frozenset[str]) -> str | None:
-    """Return what a tenant or group is called in the files; None: it is not in them."""
-    if name in groups:
-        return names.groups.of(name)
-    return names.tenants.of(name) if names.tenants.knows(name) else None
-
-
-def _seconds(at: datetime, since: datetime) -> float:
-    return round((at - since).total_seconds(), 3)
 
 
 def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

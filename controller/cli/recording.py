@@ -84,7 +84,7 @@ def on_registry(asked: Asked, window: Window, *, out: Path, resume: bool) -> Ask
         tree=asked.tree or found.tree,
         quotas=asked.quotas or found.quota_file,
         zone_policies=_zones(asked, found),
-        parameters=asked.parameters or found.parameters,
+        parameters=(*found.parameters, *asked.parameters),
         slot_length_s=asked.slot_length_s or found.decided.slot_length_s,
         budget=found.decided.budget_units or 0 if asked.budget is None else asked.budget,
         began_at_s=found.began_at_s,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -279,7 +280,7 @@ def test_the_command_that_replays_it_is_told(tmp_path: Path) -> None:
     decided = replace(
         DECIDED,
         parameters={"alpha": 2.5},
-        zone_policies={"east": {"policy": "slots", "parameters": {}}},
+        zone_policies={zone: {"policy": "slots", "parameters": {}} for zone in ("east", "nowhere")},
     )
     past = Past(
         since=SINCE,
@@ -287,11 +288,14 @@ def test_the_command_that_replays_it_is_told(tmp_path: Path) -> None:
         resources=("vcpus",),
         tenants=TENANTS,
         quotas=QUOTAS,
-        hosts=(a_host(H1, "h1"),),
+        hosts=(a_host(H1, "h1", labels=("zone=east",)),),
         requests=iter([a_request(a_vm(), tenant="b")]),
     )
 
     words = record(past, tmp_path / "saved", decided).command().split()
+
+    zones = json.loads((tmp_path / "saved/zones.json").read_text())
+    assert list(zones) == ["east"]  # no host is in the other one
 
     told = dict(zip(words[3::2], words[4::2], strict=True))
     saved = f"{tmp_path}/saved"

@@ -1,0 +1,57 @@
+"""What tenants, their groups and hosts are called in a recording: as they are, or by numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from registry import HostChange, PastHost
+
+
+class Numbered:
+    """Names as they are, or as numbers in order of their first appearance."""
+
+    def __init__(self, word: str, *, anonymous: bool, digits: int = 1) -> None:
+        self._word, self._anonymous, self._digits = word, anonymous, digits
+        self._seen: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """Return what a name is called; the first time it may get a number."""
+        number = f"{len(self._seen) + 1:0{self._digits}}"
+        told = f"{self._word}-{number}" if self._anonymous else name
+        return self._seen.setdefault(name, told)
+
+    def knows(self, name: str) -> bool:
+        """Return whether it was asked for."""
+        return name in self._seen
+
+
+class Names:
+    """What tenants, their groups, groups of VMs and hosts are called in the files."""
+
+    def __init__(self, hosts: Sequence[PastHost], *, anonymous: bool) -> None:
+        self.tenants = Numbered("tenant", anonymous=anonymous)
+        self.groups = Numbered("group", anonymous=anonymous)
+        self.vm_groups = Numbered("vm-group", anonymous=anonymous)
+        digits = len(str(len(hosts)))  # hosts go in order of their names
+        self.hosts = Numbered("host", anonymous=anonymous, digits=digits)
+        self.of_host: dict[UUID, str] = {}
+        others: Counter[str] = Counter()
+        # A retired host's name may have come back: the one that is still there keeps it.
+        for host in sorted(hosts, key=lambda each: (each.name, _is_retired(each), each.created_at)):
+            others[host.name] += 1
+            number = others[host.name]
+            self.of_host[host.id] = self.hosts.of(
+                host.name if number == 1 else f"{host.name}~{number}"
+            )
+
+
+def _is_retired(host: PastHost) -> bool:
+    return any(change == HostChange.RETIRED for _, change in host.changes)
+
+
+def seconds(at: datetime, since: datetime) -> float:
+    """Return a time in seconds of the trace."""
+    return round((at - since).total_seconds(), 3)
