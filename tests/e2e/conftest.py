@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import pytest
 import structlog
 from fastapi import FastAPI
 
+from controller.cli.main import main
 from controller.rest import create_app
 from registry import Registry
 from tests.http_client import a_client
 from tests.register import add_tenant, add_vm_type
+from tests.serving import served
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -63,3 +66,33 @@ def a_token(registry: Registry, tenant: str | None, name: str | None = None) -> 
     name = name or f"{tenant or 'ops'}-token"
     _, secret = registry.tokens.create(role, tenant, name, actor="cli")
     return secret
+
+
+#: Runs a command and returns what it prints.
+Fuga = Callable[..., str]
+
+
+@pytest.fixture
+def fuga(
+    register: Registry,
+    register_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Fuga]:
+    """Run a command as an operator and return what it prints, whatever its status."""
+    with served(create_app(register)) as url:
+        monkeypatch.setenv("FUGA_URL", url)
+        monkeypatch.setenv("FUGA_TOKEN", a_token(register, None))
+        monkeypatch.setenv("FUGA_STATE_DIR", str(tmp_path))
+        monkeypatch.setenv("FUGA_DATABASE_URL", register_url)
+        monkeypatch.delenv("FUGA_CONFIG", raising=False)
+
+        def run(*words: str, status: int = 0) -> str:
+            with pytest.raises(SystemExit) as ended:
+                main(words)
+            told = capsys.readouterr()
+            assert (ended.value.code or 0) == status, told
+            return told.out + told.err
+
+        yield run

@@ -2,45 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-import pytest
-
-from controller.cli.main import main
-from controller.rest import create_app
 from registry import Registry
-from tests.e2e.conftest import a_token
+from tests.e2e.conftest import Fuga
 from tests.register import add_request, add_tenant, add_vm_type
-from tests.serving import served
-
-Fuga = Callable[..., str]
-
-
-@pytest.fixture
-def fuga(
-    register: Registry,
-    register_url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Iterator[Fuga]:
-    """Run a command as an operator and return what it prints, whatever its status."""
-    with served(create_app(register)) as url:
-        monkeypatch.setenv("FUGA_URL", url)
-        monkeypatch.setenv("FUGA_TOKEN", a_token(register, None))
-        monkeypatch.setenv("FUGA_STATE_DIR", str(tmp_path))
-        monkeypatch.setenv("FUGA_DATABASE_URL", register_url)
-        monkeypatch.delenv("FUGA_CONFIG", raising=False)
-
-        def run(*words: str, status: int = 0) -> str:
-            with pytest.raises(SystemExit) as ended:
-                main(words)
-            told = capsys.readouterr()
-            assert (ended.value.code or 0) == status, told
-            return told.out + told.err
-
-        yield run
 
 
 def test_who_looks_learns_that_it_is_paused(register: Registry, fuga: Fuga) -> None:
