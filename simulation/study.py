@@ -133,7 +133,7 @@ class Study:
                 try:
                     said = each.recv()
                 except EOFError:
-                    said = _Failed(f"ended with status {_status(run.process)}", bad_input=False)
+                    said = _Failed(_end_of(run.process), bad_input=False)
                 if isinstance(said, Progress):
                     progress[run.spec.name] = said
                     continue
@@ -180,9 +180,13 @@ def ended(last: Progress | None) -> Progress:
     )
 
 
-def _status(process: BaseProcess) -> int | None:
+def _end_of(process: BaseProcess) -> str:
+    """Tell how a process ended that said nothing."""
     process.join()
-    return process.exitcode
+    status = process.exitcode
+    if status == -signal.SIGKILL:
+        return "was killed (signal 9), as the system does where memory runs out: take fewer --jobs"
+    return f"ended with status {status}"
 
 
 def _send(connection: Connection, value: object) -> None:

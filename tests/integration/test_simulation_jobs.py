@@ -213,6 +213,22 @@ def test_other_inputs_on_a_worker_fail_the_run(spec: RunSpec, files: JobFiles) -
     assert not (files.folder / "fleet").exists()
 
 
+def test_a_run_that_is_killed_fails_and_its_worker_says_so(
+    job: Job, files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUGA_KILL_AT", "simulation.told")
+    with files.submitting():
+        files.submit(job)
+
+    assert run(files) is None
+
+    assert not files.is_taken("run")
+    failure = files.failure("run")
+    assert failure is not None
+    assert failure.message.startswith("was killed (signal 9)")
+    assert (failure.worker, failure.bad_input) == ("w1", False)
+
+
 def test_what_an_earlier_study_left_waiting_is_taken_back(
     spec: RunSpec, job: Job, files: JobFiles
 ) -> None:
