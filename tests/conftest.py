@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.deciding import decider
 from tests.postgres import postgres
 from tests.register import raw, register, register_url, upgraded_database
 
 __all__ = [
+    "decider",
     "postgres",
     "raw",
     "register",

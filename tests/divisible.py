@@ -8,23 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.clusters import GOOGLE_SERVERS, LARGEST, VM_TYPES
 from placement.mechanisms import MECHANISMS, DivisibleProblem, Division
 
-#: Servers (count, CPU, memory) of the Google table, the largest 1.
-GOOGLE_TABLE = (
-    (6732, 0.50, 0.50),
-    (3863, 0.50, 0.25),
-    (1001, 0.50, 0.75),
-    (795, 1.0, 1.0),
-    (126, 0.25, 0.25),
-    (52, 0.50, 0.12),
-    (5, 0.50, 0.03),
-    (5, 0.50, 0.97),
-    (3, 1.0, 0.5),
-    (1, 0.5, 0.06),
-)
-#: Five VM types (cores, GB) over the largest server, (64, 256).
-GOOGLE_TYPES = np.array([(1, 1), (1, 3), (2, 6), (4, 12), (8, 24)]) / np.array([64.0, 256.0])
+#: VM types in parts of the largest server.
+GOOGLE_TYPES = VM_TYPES / np.array(LARGEST, dtype=float)
 
 
 def a_divisible_problem(
@@ -59,7 +47,7 @@ def a_divisible_problem(
 
 def the_google_problem(tenants: int) -> DivisibleProblem:
     """Return the Google table as classes, tenants demanding the five types in turn."""
-    table = np.array(GOOGLE_TABLE)
+    table = np.array(GOOGLE_SERVERS)
     return a_divisible_problem(
         table[:, :1] * table[:, 1:],
         np.resize(GOOGLE_TYPES, (tenants, 2)),

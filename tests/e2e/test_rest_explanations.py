@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from controller.policy_process import PolicyProcess
 from tests.e2e.conftest import Api
@@ -14,13 +11,6 @@ from tests.e2e.slots import run_slot
 from tests.integration.test_registry_images import add_image, upload_of
 from tests.raw_sql import RawSql
 from tests.register import add_host, add_tenant, add_vm_type, remove_vm
-
-
-@pytest.fixture(scope="module")
-def decider() -> Iterator[PolicyProcess]:
-    process = PolicyProcess()
-    yield process
-    process.close()
 
 
 def ask(api: Api, count: int, tenant: str = "a", **fields: Any) -> str:

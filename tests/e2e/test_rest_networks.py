@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -105,13 +104,6 @@ def test_a_request_names_its_network_which_then_stays(api: Api):
     api.tenant_a.delete(f"/v1/requests/{request['id']}")
     assert api.operator.delete("/v1/networks/lan").json()["name"] == "lan"
     the_problem(api.operator.get("/v1/networks/lan"), 404, "not_found")
-
-
-@pytest.fixture(scope="module")
-def decider() -> Iterator[PolicyProcess]:
-    process = PolicyProcess()
-    yield process
-    process.close()
 
 
 def test_when_addresses_run_out_requests_wait_and_say_so(api: Api, decider: PolicyProcess):

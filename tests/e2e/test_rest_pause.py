@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -20,13 +19,6 @@ from tests.problems import places, the_problem
 from tests.register import a_commit, add_host, take_lease
 
 PAUSE, RESUME = "/v1/slot-loop/pause", "/v1/slot-loop/resume"
-
-
-@pytest.fixture(scope="module")
-def decider() -> Iterator[PolicyProcess]:
-    process = PolicyProcess()
-    yield process
-    process.close()
 
 
 def test_from_pause_to_resume(api: Api, decider: PolicyProcess) -> None:

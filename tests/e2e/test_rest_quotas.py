@@ -95,20 +95,20 @@ def test_a_refusal_may_be_tried_again_with_the_same_key(api: Api):
     assert api.tenant_a.post("/v1/requests", json=body, headers=key).status_code == 201
 
 
-def test_where_requests_wait_the_round_keeps_the_quota_and_says_so(api: Api):
+def test_where_requests_wait_the_round_keeps_the_quota_and_says_so(
+    api: Api, decider: PolicyProcess
+):
     add_host(api.registry, vcpus=16)
     in_research(api, "a", "b")
     quota = {"limits": {"vcpus": 3}, "over_quota": "wait"}
     api.operator.patch("/v1/tenants/research/quota", json=quota)
     request = ask(api, 5, "web").json()
-    decider = PolicyProcess()
 
     run_slot(api.registry, decider, 1)
     waiting = api.tenant_a.get(f"/v1/requests/{request['id']}/explanation").json()["waiting"]
     run_slot(api.registry, decider, 2)
     api.operator.patch("/v1/tenants/research/quota", json={"limits": {"vcpus": 4}})
     run_slot(api.registry, decider, 3)
-    decider.close()
 
     assert (waiting["count"], waiting["reason"]) == (2, "quota")
     assert waiting["quotas"] == [
@@ -123,17 +123,17 @@ def test_where_requests_wait_the_round_keeps_the_quota_and_says_so(api: Api):
     assert api.operator.post("/v1/rounds/1/replay").json()["identical"] is True
 
 
-def test_a_quota_below_what_is_held_ends_nothing_and_stops_new_vms(api: Api):
+def test_a_quota_below_what_is_held_ends_nothing_and_stops_new_vms(
+    api: Api, decider: PolicyProcess
+):
     add_host(api.registry, vcpus=16)
     ask(api, 3, "web")
-    decider = PolicyProcess()
     run_slot(api.registry, decider, 1)
     quota = {"limits": {"vms": 1}, "over_quota": "wait"}
 
     lowered = api.operator.patch("/v1/tenants/a/quota", json=quota).json()
     ask(api, 1, "more")
     run_slot(api.registry, decider, 2)
-    decider.close()
 
     assert lowered["limits"][0]["held"] == 3
     placed = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from controller.policy_process import PolicyProcess
@@ -14,13 +12,6 @@ from tests.e2e.slots import run_slot
 from tests.problems import places, the_problem
 from tests.raw_sql import RawSql
 from tests.register import add_host, take_lease
-
-
-@pytest.fixture(scope="module")
-def decider() -> Iterator[PolicyProcess]:
-    process = PolicyProcess()
-    yield process
-    process.close()
 
 
 def ask(api: Api, tenant: str, count: int) -> str:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from controller.policy_process import PolicyProcess
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
 from tests.problems import places, the_problem
 from tests.register import add_host
-
-
-@pytest.fixture(scope="module")
-def decider() -> Iterator[PolicyProcess]:
-    process = PolicyProcess()
-    yield process
-    process.close()
 
 
 def ask(api: Api, count: int, rules: dict[str, Any], **fields: Any) -> dict[str, Any]:

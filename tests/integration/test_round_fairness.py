@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 
 from controller.explain import explain_request, explain_vm
-from controller.policy_process import PolicyProcess
 from controller.replay import replay_round
 from controller.rounds import PolicyChoice, Slot, run_round
 from placement.zone_policies import NamedPolicy
@@ -23,14 +22,6 @@ from tests.register import (
 )
 
 
-@pytest.fixture(scope="module")
-def process():
-    process = PolicyProcess()
-    process.warm_up()
-    yield process
-    process.close()
-
-
 @pytest.fixture
 def cluster(register):
     """Two hosts of four small VMs each; a large VM needs a whole host."""
@@ -43,7 +34,7 @@ def cluster(register):
     return register
 
 
-def run(register, process, at: int, policy: str = "fuga", zones=()):
+def run(register, decider, at: int, policy: str = "fuga", zones=()):
     lease = register.leases.acquire(CONTROL_LEASE, "test", 600)
     slot = Slot(start_at=datetime.fromtimestamp(1_700_000_000 + at, UTC), length_s=5)
     choice = PolicyChoice(
@@ -53,7 +44,7 @@ def run(register, process, at: int, policy: str = "fuga", zones=()):
         decision_time_s=60.0,
         zones={zone: NamedPolicy(policy=name, parameters={"patience": 2}) for zone, name in zones},
     )
-    return run_round(slot, lease, choice, store=register.rounds, decider=process)
+    return run_round(slot, lease, choice, store=register.rounds, decider=decider)
 
 
 def end(register: Registry, host: str, count: int) -> None:
@@ -66,17 +57,17 @@ def end(register: Registry, host: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["fuga", "best_fit_drfh"])
-def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, process, policy):
+def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, decider, policy):
     add_request(cluster, 8)
-    run(cluster, process, 0, policy)
+    run(cluster, decider, 0, policy)
     large = add_request(cluster, tenant="b", vm_type="large")
     small = add_request(cluster, 3)
-    run(cluster, process, 5, policy)
+    run(cluster, decider, 5, policy)
     end(cluster, "h2", 1)
-    run(cluster, process, 10, policy)
+    run(cluster, decider, 10, policy)
     end(cluster, "h2", 1)
 
-    report = run(cluster, process, 15, policy)
+    report = run(cluster, decider, 15, policy)
 
     assert cluster.rounds.get(report.number).stored.outcome["details"]["holding"] == [[0, 1]]
     assert report.placed == 0
@@ -92,7 +83,7 @@ def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, process
     assert replay_round(cluster, report.number).identical
 
     end(cluster, "h2", 4)
-    report = run(cluster, process, 20, policy)
+    report = run(cluster, decider, 20, policy)
 
     (vm,) = cluster.vms.list(request_id=large.id).items
     assert (report.placed, vm.host) == (1, "h2")
@@ -101,7 +92,7 @@ def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, process
     assert "had been held back for its request" in placed.message
 
 
-def test_a_host_that_a_zone_holds_back_is_told_to_both_sides(register, process):
+def test_a_host_that_a_zone_holds_back_is_told_to_both_sides(register, decider):
     for host, zone in (("h1", "east"), ("h2", "west")):
         add_host(register, host, vcpus=4, memory_mib=4096, disk_gib=200, labels=(f"zone={zone}",))
     add_tenant(register, "a")
@@ -110,38 +101,38 @@ def test_a_host_that_a_zone_holds_back_is_told_to_both_sides(register, process):
     add_vm_type(register, "large", vcpus=4, memory_mib=4096, disk_gib=20)
     zones = (("east", "first_fit"), ("west", "best_fit_drfh"))
     add_request(register, 8)
-    run(register, process, 0, zones=zones)
+    run(register, decider, 0, zones=zones)
     large = add_request(register, tenant="b", vm_type="large")
     small = add_request(register, 3)
-    run(register, process, 5, zones=zones)
+    run(register, decider, 5, zones=zones)
     end(register, "h2", 1)
-    run(register, process, 10, zones=zones)
+    run(register, decider, 10, zones=zones)
     end(register, "h2", 1)
 
-    report = run(register, process, 15, zones=zones)
+    report = run(register, decider, 15, zones=zones)
 
     assert report.placed == 0
     waits = explain_request(register, large.id, operator=True).waiting
     assert waits.held_host_names == ("h2",)
     assert explain_request(register, small.id, operator=False).waiting.reason == "held_back"
     end(register, "h2", 4)
-    run(register, process, 20, zones=zones)
+    run(register, decider, 20, zones=zones)
     (vm,) = register.vms.list(request_id=large.id).items
     assert explain_vm(register, vm.id, operator=True).phase == "held"
 
 
-def test_a_gang_is_placed_whole_and_told_what_it_lacks_till_then(cluster, process):
+def test_a_gang_is_placed_whole_and_told_what_it_lacks_till_then(cluster, decider):
     add_request(cluster, 3)
-    run(cluster, process, 0)
+    run(cluster, decider, 0)
     gang = add_request(cluster, 6, tenant="b", min_count=6)
 
-    run(cluster, process, 5)
+    run(cluster, decider, 5)
 
     waits = explain_request(cluster, gang.id, operator=False).waiting
     assert (waits.reason, waits.fit, waits.needed) == ("gang_not_whole", 5, 6)
     assert "5 of its VMs would fit, 6 are needed at once" in waits.message
     end(cluster, next(vm.host for vm in cluster.vms.list(tenant="a").items if vm.host), 1)
-    assert run(cluster, process, 10).placed == 6
+    assert run(cluster, decider, 10).placed == 6
     assert cluster.check() == []
     (first, *_) = cluster.vms.list(request_id=gang.id).items
     assert explain_vm(cluster, first.id, operator=True).phase == "gang"

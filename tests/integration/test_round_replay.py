@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import pytest
 
 from controller.explain import explain_request, explain_vm
-from controller.policy_process import PolicyProcess
 from controller.purge import purge_all
 from controller.replay import replay_round
 from controller.round_inputs import decode_inputs
@@ -16,14 +15,6 @@ from controller.rounds import PolicyChoice, Slot, run_round
 from registry import CONTROL_LEASE, Periods, RoundPurgedError
 from registry.packing import pack, unpack
 from tests.register import ACTOR, add_host, add_tenant, add_vm_type
-
-
-@pytest.fixture(scope="module")
-def process():
-    process = PolicyProcess()
-    process.warm_up()
-    yield process
-    process.close()
 
 
 @pytest.fixture
@@ -47,14 +38,14 @@ def choose(**changes) -> PolicyChoice:
     return PolicyChoice(**{**values, **changes})
 
 
-def run(register, process, choice: PolicyChoice, at: int = 0):
+def run(register, decider, choice: PolicyChoice, at: int = 0):
     lease = register.leases.acquire(CONTROL_LEASE, "test", 600)
     slot = Slot(start_at=datetime.fromtimestamp(1_700_000_000 + at, UTC), length_s=5)
-    return run_round(slot, lease, choice, store=register.rounds, decider=process)
+    return run_round(slot, lease, choice, store=register.rounds, decider=decider)
 
 
-def test_a_round_is_replayed_bit_for_bit(cluster, process):
-    report = run(cluster, process, choose())
+def test_a_round_is_replayed_bit_for_bit(cluster, decider):
+    report = run(cluster, decider, choose())
 
     replayed = replay_round(cluster, report.number)
 
@@ -62,8 +53,8 @@ def test_a_round_is_replayed_bit_for_bit(cluster, process):
     assert report.placed > 0
 
 
-def test_a_round_that_its_budget_cut_is_replayed_bit_for_bit(cluster, process):
-    report = run(cluster, process, choose(budget_units=3))
+def test_a_round_that_its_budget_cut_is_replayed_bit_for_bit(cluster, decider):
+    report = run(cluster, decider, choose(budget_units=3))
 
     replayed = replay_round(cluster, report.number)
 
@@ -72,8 +63,8 @@ def test_a_round_that_its_budget_cut_is_replayed_bit_for_bit(cluster, process):
     assert report.placed > 0  # what the game did not place, the remainder did
 
 
-def test_a_round_that_the_fallback_decided_is_replayed_bit_for_bit(cluster, process):
-    report = run(cluster, process, choose(decision_time_s=1e-6))
+def test_a_round_that_the_fallback_decided_is_replayed_bit_for_bit(cluster, decider):
+    report = run(cluster, decider, choose(decision_time_s=1e-6))
 
     record = cluster.rounds.get(report.number)
     replayed = replay_round(cluster, report.number)
@@ -84,8 +75,8 @@ def test_a_round_that_the_fallback_decided_is_replayed_bit_for_bit(cluster, proc
     assert report.placed > 0
 
 
-def test_a_tampered_outcome_is_told(cluster, process, raw):
-    report = run(cluster, process, choose())
+def test_a_tampered_outcome_is_told(cluster, decider, raw):
+    report = run(cluster, decider, choose())
     outcome = unpack(raw.value("SELECT packed_outcome FROM round_inputs"))
     outcome["placed"][0][2] = 99
     raw.run("UPDATE round_inputs SET packed_outcome = ?", pack(outcome))
@@ -96,18 +87,18 @@ def test_a_tampered_outcome_is_told(cluster, process, raw):
     assert "placed: 1 rows are missing" in replayed.differences[0]
 
 
-def test_the_next_slot_repeats_nothing_and_a_new_request_is_decided(cluster, process):
-    first = run(cluster, process, choose())
-    second = run(cluster, process, choose(), at=5)
+def test_the_next_slot_repeats_nothing_and_a_new_request_is_decided(cluster, decider):
+    first = run(cluster, decider, choose())
+    second = run(cluster, decider, choose(), at=5)
     assert second is None or second.placed == 0
-    assert run(cluster, process, choose(), at=10) is None
+    assert run(cluster, decider, choose(), at=10) is None
 
     cluster.requests.create(tenant="a", vm_type="small", count=1, name="late", actor=ACTOR)
 
-    assert run(cluster, process, choose(), at=15).number > first.number
+    assert run(cluster, decider, choose(), at=15).number > first.number
 
 
-def test_rounds_of_one_tenant_that_deletes_meanwhile_drop_what_is_gone(cluster, process):
+def test_rounds_of_one_tenant_that_deletes_meanwhile_drop_what_is_gone(cluster, decider):
     class Meanwhile:
         """A store in whose round a tenant deletes its request between read and commit."""
 
@@ -123,15 +114,15 @@ def test_rounds_of_one_tenant_that_deletes_meanwhile_drop_what_is_gone(cluster, 
 
     lease = cluster.leases.acquire(CONTROL_LEASE, "test", 600)
     slot = Slot(start_at=datetime.fromtimestamp(1_700_000_000, UTC), length_s=5)
-    report = run_round(slot, lease, choose(), store=Meanwhile(), decider=process)
+    report = run_round(slot, lease, choose(), store=Meanwhile(), decider=decider)
 
     assert report.dropped > 0
     assert {vm.tenant for vm in cluster.vms.list(limit=500).items} == {"a"}
     assert cluster.check() == []
 
 
-def test_explanations_tell_what_the_round_wrote_down(cluster, process):
-    report = run(cluster, process, choose())
+def test_explanations_tell_what_the_round_wrote_down(cluster, decider):
+    report = run(cluster, decider, choose())
     record = cluster.rounds.get(report.number)
     request = cluster.requests.find("b", "mediums")
 
@@ -161,16 +152,16 @@ def test_a_request_that_no_slot_has_seen_says_that_it_waits_for_one(cluster):
     assert told.order == 1
 
 
-def test_a_round_from_before_outcomes_were_compressed_is_replayed(cluster, process, raw):
-    report = run(cluster, process, choose())
+def test_a_round_from_before_outcomes_were_compressed_is_replayed(cluster, decider, raw):
+    report = run(cluster, decider, choose())
     outcome = unpack(raw.value("SELECT packed_outcome FROM round_inputs"))
     raw.run("UPDATE round_inputs SET packed_outcome = NULL, outcome = ?", json.dumps(outcome))
 
     assert replay_round(cluster, report.number).identical
 
 
-def test_a_purged_round_says_so_and_where_its_vms_are_is_still_told(cluster, process, raw):
-    report = run(cluster, process, choose())
+def test_a_purged_round_says_so_and_where_its_vms_are_is_still_told(cluster, decider, raw):
+    report = run(cluster, decider, choose())
     raw.run(f"UPDATE rounds SET created_at = {raw.before('now', '8 days')}")
 
     purge_all(cluster, Periods())

@@ -21,14 +21,6 @@ from tests.register import (
 )
 
 
-@pytest.fixture(scope="module")
-def process():
-    process = PolicyProcess()
-    process.warm_up()
-    yield process
-    process.close()
-
-
 @pytest.fixture
 def paper(register: Registry) -> Registry:
     """The example of MCH's paper: three groups, here 60 of either resource.
@@ -54,22 +46,22 @@ def paper(register: Registry) -> Registry:
     return register
 
 
-def run(register: Registry, process: PolicyProcess, policy: str, **parameters: object) -> int:
+def run(register: Registry, decider: PolicyProcess, policy: str, **parameters: object) -> int:
     slot = Slot(start_at=datetime(2026, 1, 1, tzinfo=UTC), length_s=60)
     choice = PolicyChoice(
         name=policy, parameters=parameters, budget_units=100_000, decision_time_s=60.0
     )
     lease = take_lease(register)
-    report = run_round(slot, lease, choice, store=register.rounds, decider=process)
+    report = run_round(slot, lease, choice, store=register.rounds, decider=decider)
     assert report is not None
     return report.number
 
 
 @pytest.mark.parametrize("policy", ["best_fit_hdrf", "fuga"])
 def test_a_round_shares_as_the_tree_of_the_paper_says(
-    paper: Registry, process: PolicyProcess, policy: str
+    paper: Registry, decider: PolicyProcess, policy: str
 ) -> None:
-    number = run(paper, process, policy, ranking=["gpu", "fpga"])
+    number = run(paper, decider, policy, ranking=["gpu", "fpga"])
 
     found = paper.rounds.get(number)
     assert found.decided_by == "policy"
@@ -86,7 +78,7 @@ def test_a_round_shares_as_the_tree_of_the_paper_says(
     assert replay_round(paper, number).identical
 
 
-def test_a_move_counts_from_the_next_round_on(register: Registry, process: PolicyProcess) -> None:
+def test_a_move_counts_from_the_next_round_on(register: Registry, decider: PolicyProcess) -> None:
     add_host(register, vcpus=12, memory_mib=12 * 1024, disk_gib=120)
     add_vm_type(register, "small", vcpus=1, memory_mib=1024, disk_gib=10)
     add_group(register, "research")
@@ -96,7 +88,7 @@ def test_a_move_counts_from_the_next_round_on(register: Registry, process: Polic
     for name in ("a", "b"):
         register.tenants.update(name, move=MoveTo(parent="research"), actor=ACTOR)
 
-    number = run(register, process, "fuga")
+    number = run(register, decider, "fuga")
 
     found = register.rounds.get(number)
     held = {each["tenant"]: round(each["after"] * 12) for each in found.shares}

@@ -7,9 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
-from placement import POLICIES, Allowance, Policy, Snapshot, policy_by_name
+from placement import (
+    POLICIES,
+    Allocation,
+    Allowance,
+    Budget,
+    Policy,
+    Snapshot,
+    policy_by_name,
+)
 from placement.constraints import Constraints, Group, Spread
 from tests.builders import a_snapshot
 
@@ -82,7 +91,22 @@ def made(setting: tuple[str, Mapping[str, Any]]) -> tuple[Policy, Mapping[str, A
     return policy_by_name(name, parameters), parameters
 
 
+def place(
+    policy: Policy, snapshot: Snapshot, seed: int = 0, units: int | None = None
+) -> Allocation:
+    """Let a policy decide."""
+    return policy.place(snapshot, np.random.default_rng(seed), Budget(units))
+
+
+SEEDS: Final = st.integers(0, 2**32 - 1)
 policies = st.sampled_from(POLICY_SETTINGS).map(made)
+every_policy = pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(made(each), id="-".join(map(str, (each[0], *each[1].values()))))
+        for each in POLICY_SETTINGS
+    ],
+)
 
 
 @st.composite

@@ -5,28 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import numpy as np
-import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from placement import Budget, Reason, check_allocation, set_aside
+from placement import Reason, check_allocation, set_aside
 from placement.constraints import Constraints
 from placement.shortage import free_after
-from tests.properties.strategies import POLICY_SETTINGS, constrained_snapshots, made, snapshots
-
-SEEDS = st.integers(0, 2**32 - 1)
-every_policy = pytest.mark.parametrize(
-    "policy",
-    [
-        pytest.param(made(each), id="-".join(map(str, (each[0], *each[1].values()))))
-        for each in POLICY_SETTINGS
-    ],
-)
-
-
-def place(policy, snapshot, seed=0, units=None):
-    return policy.place(snapshot, np.random.default_rng(seed), Budget(units))
+from tests.properties.strategies import SEEDS, constrained_snapshots, every_policy, place, snapshots
 
 
 @every_policy

@@ -8,13 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement import Budget, Reason, check_allocation
+from placement import Reason, check_allocation
 from placement.shortage import free_after
-from tests.properties.strategies import policies, snapshots
-
-
-def place(policy, snapshot, seed=0):
-    return policy.place(snapshot, np.random.default_rng(seed), Budget())
+from tests.properties.strategies import place, policies, snapshots
 
 
 def room_for(snapshot, request, free):

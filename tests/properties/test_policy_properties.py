@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from placement import (
     POLICIES,
-    Budget,
     Reason,
     allocation_bound,
     check_allocation,
@@ -31,20 +30,7 @@ from placement.reasons import (
 from placement.shortage import free_after
 from tests.builders import a_snapshot
 from tests.properties.plain_best_fit import plain_best_fit
-from tests.properties.strategies import POLICY_SETTINGS, made, snapshots
-
-SEEDS = st.integers(0, 2**32 - 1)
-every_policy = pytest.mark.parametrize(
-    "policy",
-    [
-        pytest.param(made(each), id="-".join(map(str, (each[0], *each[1].values()))))
-        for each in POLICY_SETTINGS
-    ],
-)
-
-
-def place(policy, snapshot, seed=0, units=None):
-    return policy.place(snapshot, np.random.default_rng(seed), Budget(units))
+from tests.properties.strategies import SEEDS, every_policy, place, snapshots
 
 
 @every_policy

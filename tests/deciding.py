@@ -1,0 +1,18 @@
+"""The policy's process for tests that run rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from controller.policy_process import PolicyProcess
+
+
+@pytest.fixture(scope="module")
+def decider() -> Iterator[PolicyProcess]:
+    """Decides for all tests of a module; it has imported what it needs."""
+    process = PolicyProcess()
+    process.warm_up()
+    yield process
+    process.close()
