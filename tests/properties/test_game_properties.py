@@ -69,6 +69,20 @@ def test_the_best_combinations_are_those_of_full_enumeration(case, eta, seed):
     assert not found.cut
 
 
+def best_of_an_empty_host(free, demand, *, eta, rng, budget):
+    """Return the best combinations where VMs of all kinds are there in plenty."""
+    return top_combinations(
+        free=free,
+        room=free,
+        demand=demand,
+        most=np.full(len(demand), 10_000),
+        ranking=RANKING,
+        eta=eta,
+        rng=rng,
+        budget=budget,
+    )
+
+
 def test_a_host_without_gpus_is_not_searched_for_what_needs_them():
     rng = np.random.default_rng(0)
     with_gpus = np.stack(
@@ -77,16 +91,7 @@ def test_a_host_without_gpus_is_not_searched_for_what_needs_them():
     demand = np.concatenate([with_gpus, [[20_000, 90_000, 0]]])
     room, budget = np.array([96_000, 400_000, 0]), Budget()
 
-    found = top_combinations(
-        free=room,
-        room=room,
-        demand=demand,
-        most=np.full(41, 1_000),
-        ranking=RANKING,
-        eta=3,
-        rng=rng,
-        budget=budget,
-    )
+    found = best_of_an_empty_host(room, demand, eta=3, rng=rng, budget=budget)
 
     assert found.counts[:3, -1].tolist() == [4, 3, 2]
     assert not found.counts[:, :-1].any()
@@ -101,16 +106,7 @@ def test_a_large_host_with_many_kinds_is_searched_within_the_limit(seed):
     free = np.array([128, 512 * 1024])
     budget = Budget()
 
-    found = top_combinations(
-        free=free,
-        room=free,
-        demand=demand,
-        most=np.full(20, 10_000),
-        ranking=RANKING,
-        eta=5,
-        rng=rng,
-        budget=budget,
-    )
+    found = best_of_an_empty_host(free, demand, eta=5, rng=rng, budget=budget)
 
     assert budget.spent < 60_000
     assert (found.counts @ demand <= free).all()
