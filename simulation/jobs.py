@@ -25,6 +25,7 @@ from pathlib import Path
 from platform import python_version
 from typing import Any, Final, TextIO, TypeVar
 
+from registry.version import engine_version
 from simulation.errors import InputError, SimulationError
 from simulation.run import Progress, replace_file
 from simulation.specs import RunSpec
@@ -58,7 +59,7 @@ def made_by() -> str:
     """Return what results depend on besides their inputs."""
     libraries = ("numpy", "scipy", "pyarrow")
     told = ", ".join(f"{name} {version(name)}" for name in libraries)
-    return f"fuga {version('fuga-controller')}, Python {python_version()}, {told}"
+    return f"fuga {engine_version()}, Python {python_version()}, {told}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
