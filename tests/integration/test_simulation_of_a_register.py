@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pytest
 
 from controller.cli.recording import decided_as
 from controller.policy_process import PolicyProcess
@@ -51,13 +49,6 @@ TIMES = (
     ("assignments", "released_at"),
     ("events", "at"),
 )
-
-
-@pytest.fixture(scope="module")
-def decider() -> Iterator[PolicyProcess]:
-    process = PolicyProcess()
-    yield process
-    process.close()
 
 
 @dataclass(kw_only=True)
