@@ -2,45 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-import pytest
-
-from controller.cli.main import main
 from controller.policy_process import PolicyProcess
-from controller.rest import create_app
 from registry import Registry
-from tests.e2e.conftest import a_token
+from tests.e2e.conftest import Fuga
 from tests.e2e.slots import run_slot
 from tests.register import add_host, add_request, add_vm_type
-from tests.serving import served
-
-Fuga = Callable[..., str]
-
-
-@pytest.fixture
-def fuga(
-    register: Registry,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Iterator[Fuga]:
-    """Run a command as an operator and return what it prints."""
-    with served(create_app(register)) as url:
-        monkeypatch.setenv("FUGA_URL", url)
-        monkeypatch.setenv("FUGA_TOKEN", a_token(register, None))
-        monkeypatch.setenv("FUGA_STATE_DIR", str(tmp_path))
-        monkeypatch.delenv("FUGA_CONFIG", raising=False)
-
-        def run(command: str) -> str:
-            with pytest.raises(SystemExit) as ended:
-                main(command.split())
-            told = capsys.readouterr()
-            assert not ended.value.code, told.err
-            return told.out
-
-        yield run
 
 
 def words(text: str) -> list[list[str]]:
@@ -52,23 +18,23 @@ def test_a_tree_is_made_looked_at_and_changed_after_a_dry_run(
 ) -> None:
     add_host(register, vcpus=60, memory_mib=60 * 3072, disk_gib=900)
     add_vm_type(register)
-    fuga("tenant create research --group --weight 2")
-    fuga("tenant create physics --parent research")
-    fuga("tenant create web")
+    fuga("tenant", "create", "research", "--group", "--weight", "2")
+    fuga("tenant", "create", "physics", "--parent", "research")
+    fuga("tenant", "create", "web")
     for tenant in ("physics", "web"):
         add_request(register, 60, tenant=tenant)
     process = PolicyProcess()
     run_slot(register, process)
     process.close()
 
-    assert words(fuga("tenant list")) == [
+    assert words(fuga("tenant", "list")) == [
         ["name", "kind", "weight", "share", "entitled", "to"],
         ["research", "group", "2.000", "66.7%", "66.7%"],
         ["physics", "tenant", "1.000", "66.7%", "66.7%"],
         ["web", "tenant", "1.000", "33.3%", "33.3%"],
     ]
-    assert "\n  physics" in fuga("tenant list")
-    told = fuga("tenant move web --to research --dry-run")
+    assert "\n  physics" in fuga("tenant", "list")
+    told = fuga("tenant", "move", "web", "--to", "research", "--dry-run")
     assert words(told) == [
         ["name", "kind", "group", "share", "now", "entitled", "to", "fair", "next", "round"],
         ["research", "group", "/", "66.7%", "66.7%", "→", "100.0%", "66.7%", "→", "100.0%"],
@@ -76,24 +42,26 @@ def test_a_tree_is_made_looked_at_and_changed_after_a_dry_run(
         ["web", "tenant", "/", "→", "research", "33.3%", "33.3%", "→", "50.0%", "33.3%"],
         ["nothing", "is", "changed;", "0", "others", "would", "stay", "as", "they", "are"],
     ]
-    assert fuga("tenant move web --to research") == "web is part of research\n"
-    assert fuga("tenant move web --to /") == "web is part of no group\n"
-    assert "nothing is changed; 0 others" in fuga("tenant set web --weight 3 --dry-run")
-    assert fuga("tenant set web --weight 3") == "web has weight 3\n"
-    assert ["entitled", "to", "60.0%"] in words(fuga("tenant show web"))
-    assert "groups of tenants:" in fuga("rounds show 1")
-    fuga("tenant create empty --group")
-    assert fuga("tenant remove empty") == "group empty is removed\n"
+    assert fuga("tenant", "move", "web", "--to", "research") == "web is part of research\n"
+    assert fuga("tenant", "move", "web", "--to", "/") == "web is part of no group\n"
+    assert "nothing is changed; 0 others" in fuga(
+        "tenant", "set", "web", "--weight", "3", "--dry-run"
+    )
+    assert fuga("tenant", "set", "web", "--weight", "3") == "web has weight 3\n"
+    assert ["entitled", "to", "60.0%"] in words(fuga("tenant", "show", "web"))
+    assert "groups of tenants:" in fuga("rounds", "show", "1")
+    fuga("tenant", "create", "empty", "--group")
+    assert fuga("tenant", "remove", "empty") == "group empty is removed\n"
 
 
 def test_a_quota_is_set_and_shown(register: Registry, fuga: Fuga) -> None:
     add_vm_type(register)
-    fuga("tenant create research --group")
-    fuga("tenant create a --parent research")
+    fuga("tenant", "create", "research", "--group")
+    fuga("tenant", "create", "a", "--parent", "research")
     add_request(register, 3)
-    fuga("quota set research vms=20")
+    fuga("quota", "set", "research", "vms=20")
 
-    told = words(fuga("quota set a vcpus=40 memory_mib=122880 --over wait"))
+    told = words(fuga("quota", "set", "a", "vcpus=40", "memory_mib=122880", "--over", "wait"))
 
     assert told == [
         ["whose", "resource", "asked/limit", "held/limit"],
@@ -102,5 +70,5 @@ def test_a_quota_is_set_and_shown(register: Registry, fuga: Fuga) -> None:
         ["research", "vms", "3/20", "0/20"],
         ["requests", "above", "a", "quota", "wait"],
     ]
-    assert words(fuga("quota show a")) == told
-    assert len(words(fuga("quota set a vcpus=none"))) == 4
+    assert words(fuga("quota", "show", "a")) == told
+    assert len(words(fuga("quota", "set", "a", "vcpus=none"))) == 4
