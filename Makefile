@@ -2,20 +2,25 @@
 # make up      install, then fuga: API, control centre, monitor, worker, 8 hosts
 # make test    install, then every suite, real guests included
 # make distribution  build Debian's image and log in to a VM of it (root, many minutes)
+# make audit   known vulnerabilities, licences, bill of materials of what is locked
 # make lint    ruff, mypy, import contracts
+# make house   draw the packages and rooms of docs/architecture.md from the imports of the code
 # make api-docs  write docs/openapi.json, docs/api-problems.md and the types of the client
 # make bench   speed and fairness, each beside a baseline (ARGS="--only scan,slot --full")
 # make chaos   FAULTS=60 SEED=1,2,3: kill, pause and cut a production site, look what is left
+# make mutants  change the meaning of placement/ in one place at a time: does a test notice?
+# make fuzz    MINUTES=10: generated calls with real ids, as each role, on PostgreSQL
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install install-tests up test distribution lint api-docs bench chaos lab lock clean help
+.PHONY: install install-tests up test distribution audit lint house api-docs bench chaos mutants fuzz lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
 N ?= 3
 FAULTS ?= 25
 SEED ?= 1
+MINUTES ?= 10
 LAB_DIR ?= .fuga/lab-by-hand
 
 help:
@@ -37,14 +42,20 @@ distribution: install-tests
 	@lab/scripts/build-distribution build/distribution
 	@FUGA_TEST_DISTRIBUTION=build/distribution $(PY) -m pytest -q tests/distribution $(ARGS)
 
+audit: install
+	@scripts/audit $(ARGS)
+
 lint: install
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 
+house: install
+	@$(PY) -m scripts.house
+
 api-docs: install
-	@$(PY) -m controller.rest.published docs
+	@$(PY) -m controller.rest.pages.published docs
 	@$(PY) -m controller.client.generate docs/openapi.json controller/client/models.py
 	@.venv/bin/ruff format -q controller/client/models.py
 
@@ -53,6 +64,12 @@ bench: install
 
 chaos: install-tests
 	@$(PY) -m tests.chaos --faults $(FAULTS) --seeds $(SEED) $(ARGS)
+
+mutants: install-tests
+	@$(PY) -m tests.mutants $(ARGS)
+
+fuzz: install-tests
+	@$(PY) -m tests.fuzzing --minutes $(MINUTES) $(ARGS)
 
 lab: install
 	@lab/scripts/build-guest $(LAB_DIR)/guest

@@ -12,8 +12,13 @@ mechanisms   divisible mechanisms beside DRF on one pool
 psdsf        PS-DSF to a residual of Theorem 1, beside DRFH and the published procedure
 hierarchies  MCH beside H-DRF on binary trees, and a plot
 registry     the register center on SQLite and on PostgreSQL
+backlog      a commit as ever more VMs wait beside those that it places
+sweeps       a sweep as ever more is due, and what the end of large requests holds up
 api          requests accepted a second by two processes, beside a bare endpoint
+floods       what honest callers wait for while a stranger floods the API, beside the calm
+aged         what is done daily on a register a year old, beside a young one
 monitor      how late hosts are looked at beside one that is frozen, and for what
+monitors     the same of many hosts on two monitors, one host in a hundred frozen
 guests       real guests through fuga's workers, beside a bare script of two processes
 whole        rounds from read to record on PostgreSQL, beside one VM at a time
 simulate     events per second of the simulator, beside a plain event loop
@@ -50,13 +55,22 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     "psdsf": ("psdsf", ["--quick"], []),
     "hierarchies": ("hierarchies", ["--jobs", "64,128,256"], ["--jobs", "64,128,256,512,1024"]),
     "registry": ("registry", ["--vms", "3000", "--hosts", "300", "--repeats", "2"], []),
+    "sweeps": ("sweeps", ["--due", "100,1000", "--requests", "4"], []),
+    "backlog": ("backlog", ["--waiting", "10,1000"], []),
+    "aged": ("aged", ["--gone", "100000"], []),
     "monitor": ("monitor", ["--hosts", "10,25"], ["--hosts", "25,50,100,200"]),
+    "monitors": (
+        "monitors",
+        ["--hosts", "250,1000", "--seconds", "15"],
+        ["--hosts", "2000,12500", "--interval", "60", "--seconds", "60"],
+    ),
     "guests": (
         "guests",
         ["--guests", "15", "--repeats", "1"],
         ["--guests", "15,30,45", "--repeats", "3"],
     ),
     "api": ("api", [], ["--before", "0,5000,50000", "--connections", "8,32,128"]),
+    "floods": ("floods", ["--seconds", "5"], ["--seconds", "20"]),
     "whole": ("whole_rounds", ["--sizes", "500,2500"], []),
     "simulate": (
         "simulate",

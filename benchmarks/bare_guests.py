@@ -19,7 +19,9 @@ from typing import Final
 
 import libvirt
 
-from hypervisor import DomainSpec, Mark, domain_name, domain_xml, seed_name, volume_name
+from hypervisor import DomainSpec, Mark, domain_name, seed_name, volume_name
+from hypervisor.xml import domain as domain_xml
+from hypervisor.xml.disks import DiskFile, DiskFiles
 from lab.cluster import BASE_VOLUME
 from workers import vfat
 
@@ -47,11 +49,19 @@ class BareHost:
         spec = _spec()
         overlay = domain_xml.overlay(spec.volume, DISK_GIB, self.base_path, "qcow2")
         volumes = [self.pool.createXML(overlay, 0), self._seed(spec)]
-        domain = self.connection.defineXML(domain_xml.build(spec))
+        domain = self.connection.defineXML(domain_xml.build(spec, self._files(volumes)))
         self.built.append((domain, volumes))
         domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
         domain.resume()
         assert domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
+
+    def _files(self, volumes: Sequence[libvirt.virStorageVol]) -> DiskFiles:
+        root, seed = (volume.path() for volume in volumes)
+        base = DiskFile(path=self.base_path, format="qcow2")
+        return DiskFiles(
+            root=DiskFile(path=root, format="qcow2", backing=base),
+            seed=DiskFile(path=seed, format="raw"),
+        )
 
     def remove(self) -> None:
         for domain, volumes in self.built:

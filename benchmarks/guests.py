@@ -229,7 +229,7 @@ def _running_lab() -> Iterator[Lab]:
         folder = Path(name)
         guest_dir().mkdir(parents=True, exist_ok=True)
         try:
-            yield Lab(folder, cluster.start_real_hosts(HOSTS, folder, guest_dir()))
+            yield Lab(folder, cluster.start_real_hosts(HOSTS, folder, guest_dir(), transport="tcp"))
         finally:
             cluster.stop(folder, purge=True)
 

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from placement.mechanisms import MECHANISMS, DivisibleProblem
-from placement.mechanisms.flattening import mch_weights
+from placement.mechanisms.hierarchies.flattening import mch_weights
 from simulation.reproduction.hierarchies import a_binary_tree, exponent, published_hdrf
 
 NAMES = ("H-DRF as published", "hdrf", "mch", "mch_staged", "weights alone")

@@ -8,10 +8,11 @@ Each host is a libvirtd of its own with libvirt's test driver; the last one is s
 than that: ``gap`` is the time from the end of one look at a host to the end of the next,
 over all hosts but the frozen one, and ``late`` how many looks came after more than 2 s.
 ``CPU s/s`` is processor time in a second, of the monitor's own process and of its
-children, one for each host, which alone call libvirt; ``PostgreSQL`` is what the register
-center takes besides. ``bare`` is one thread that looks at the same hosts in turn, as often,
-by the same calls, without children, deadlines or a register center, and without the frozen
-host, at which it would hang for good. Count on 80 MiB of memory for each host.
+children, which alone call libvirt; ``PostgreSQL`` is what the register center takes
+besides. ``bare`` is one thread that looks at the same hosts in turn, as often, by the same
+calls, without children, deadlines or a register center, and without the frozen host, at
+which it would hang for good. Count on 80 MiB of memory for each host: its libvirtd. Many
+more hosts than that are in `benchmarks.monitors`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from benchmarks.arguments import growing
 from benchmarks.processor import descendants_cpu_s, family_cpu_s, own_cpu_s
 from lab import cluster, driver_hosts, processes
 from lab.cluster import LabHost
@@ -62,11 +64,7 @@ class Measured:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--hosts", default="25,50,100,200", help="how many, with commas between")
-    arguments.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    arguments = growing(__doc__, "--hosts", "25,50,100,200", seconds=20.0)
     arguments.add_argument("--bare", nargs="+", help=argparse.SUPPRESS)  # look at these
     given = arguments.parse_args(argv)
     if given.bare is not None:
@@ -84,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder:
         lab = Path(folder) / "lab"
         try:
-            for count in (int(number) for number in given.hosts.split(",")):
+            for count in given.hosts:
                 show(count, measured(count, lab, Path(folder), given.seconds))
         finally:
             _resume_all(lab)
@@ -171,7 +169,7 @@ def measured(count: int, lab: Path, folder: Path, seconds: float) -> Measured:
 
 def look_bare(uris: Sequence[str], seconds: float) -> None:
     """Look at hosts in turn, as often as the monitor does, and print what it cost."""
-    from hypervisor.driver import LibvirtHost, start_event_loop  # noqa: PLC0415 - loads libvirt
+    from hypervisor.child.driver import LibvirtHost, start_event_loop  # noqa: PLC0415 - loads libvirt
 
     start_event_loop()
     hosts = [LibvirtHost(uri) for uri in uris]

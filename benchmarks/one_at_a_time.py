@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from benchmarks.phases import Meter, Taken
 from benchmarks.registered import RESOURCES, connected
 from registry import Lease
-from registry.ids import uuid7
+from registry.ground.ids import uuid7
 
 Chooser = Callable[[psycopg.Connection[Any], dict[str, int]], UUID]
 

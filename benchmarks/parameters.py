@@ -32,7 +32,7 @@ import numpy as np
 from benchmarks.clusters import fresh_round, half_filled_round
 from benchmarks.rounds import unfairness
 from placement import Budget, Snapshot, allocation_bound, check_allocation, policy_by_name
-from placement.fuga_parameters import LARGEST_TREE
+from placement.fuga.parameters import LARGEST_TREE
 from tests.stream import Stream
 
 #: One parameter at a time; the first of each is its default.

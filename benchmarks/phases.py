@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Engine, event
 
-from controller.policy_process import Decision, Ideal, PolicyProcess
-from registry import ClusterView, CommittedRound, Lease, Registry, RoundCommit, RoundSummary
+from controller.rounds.policy_process import Decision, Ideal, PolicyProcess
+from registry import ClusterView, CommittedRound, LatestRound, Lease, Registry, RoundCommit
 
 T = TypeVar("T")
 PHASES: Final = ("read", "solve", "check", "bound", "commit", "record")
@@ -107,7 +107,7 @@ class MeteredStore:
         self.meter.switch("read")
         return self.registry.rounds.read_cluster(lease)
 
-    def last(self) -> RoundSummary | None:
+    def last(self) -> LatestRound | None:
         self.meter.switch("record")
         return self.registry.rounds.last()
 

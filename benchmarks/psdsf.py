@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks.clusters import GOOGLE_SERVERS, VM_TYPES
 from placement.mechanisms import MECHANISMS
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.mechanisms.psdsf_residual import theorem1_residual
-from placement.mechanisms.psdsf_sweeps import sweep_until_still
+from placement.mechanisms.psdsf.residual import theorem1_residual
+from placement.mechanisms.psdsf.sweeps import sweep_until_still
 
 GOAL = 1e-3
 

@@ -6,6 +6,8 @@ and go in through the ledger's triggers: what is committed is their doing.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +21,7 @@ from sqlalchemy import make_url
 
 from benchmarks.clusters import VM_TYPES, google_hosts, heavy_parts
 from registry import Registry
-from registry.ids import uuid7
+from registry.ground.ids import uuid7
 from tests.register import a_commit, a_report, add_tenant, add_vm_type, take_lease
 
 RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")
@@ -58,7 +60,7 @@ def load(url: str, *, hosts: int, running: int) -> Loaded:
         add_vm_type(registry, name, **dict(zip(RESOURCES, amounts, strict=True)))
     for number in range(max(9, hosts // HOSTS_PER_TENANT)):
         add_tenant(registry, f"t{number:04}")
-    registry.rounds.commit_round(a_commit(take_lease(registry)))
+    number = registry.rounds.commit_round(a_commit(take_lease(registry))).number
     registry.close()
     with connected(url) as connection:
         types = dict(connection.execute("SELECT name, id FROM vm_types").fetchall())
@@ -68,7 +70,7 @@ def load(url: str, *, hosts: int, running: int) -> Loaded:
         host_ids = _insert_hosts(connection, capacity)
         type_of, host_of = _spread(capacity, running)
         vms = _insert_requests(connection, loaded, type_of, state="placed")
-        _insert_assignments(connection, loaded, vms, [host_ids[host] for host in host_of])
+        _insert_assignments(connection, loaded, vms, [host_ids[host] for host in host_of], number)
     with connected(url) as connection:
         connection.autocommit = True
         connection.execute("VACUUM ANALYZE")
@@ -149,7 +151,7 @@ def _insert_hosts(
         ),
     )
     report = a_report()
-    seen = {"hostname": report.hostname, "detected": dict(report.detected), "domains": []}
+    seen = json.loads(json.dumps(dataclasses.asdict(report), default=str))
     _copy(
         connection,
         "host_reports (host_id, report, polled_at)",
@@ -221,6 +223,7 @@ def _insert_assignments(
     loaded: Loaded,
     vms: Sequence[tuple[UUID, UUID, str, int]],
     host_ids: Sequence[UUID],
+    number: int,
 ) -> None:
     now = datetime.now(UTC)
     keys = [uuid7() for _ in vms]
@@ -229,7 +232,7 @@ def _insert_assignments(
         "assignments (id, vm_id, host_id, tenant_id, round, generation, state, created_at,"
         " activated_at)",
         (
-            (key, vm, host_id, tenant_id, 1, 1, "active", now, now)
+            (key, vm, host_id, tenant_id, number, 1, "active", now, now)
             for key, (vm, tenant_id, _, _), host_id in zip(keys, vms, host_ids, strict=True)
         ),
     )

@@ -36,7 +36,7 @@ from placement import (
     policy_by_name,
     shares_after,
 )
-from placement.targets import fair_targets
+from placement.fairness.targets import fair_targets
 
 #: What the control centre allows a round by default.
 UNITS = ControllerSettings.model_fields["budget_units"].default

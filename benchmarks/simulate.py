@@ -30,8 +30,10 @@ import numpy as np
 
 from benchmarks.drawn_trace import write_drawn
 from placement import Allocation, IntArray, decide
-from simulation import RunSpec, TraceSpec, engine, simulate
-from simulation.specs import open_inputs
+from simulation import RunSpec, TraceSpec, simulate
+from simulation.slots import engine
+from simulation.slots.cluster import Cluster
+from simulation.studies.specs import open_inputs
 
 POLICIES = ("first_fit", "best_fit_drfh", "fuga")
 
@@ -133,7 +135,7 @@ def clocked() -> Iterator[list[float]]:
 
 def plain_loop(spec: RunSpec) -> Measured:
     inputs = open_inputs(spec)
-    free = inputs.inventory.cluster(inputs.resources).capacity.copy()
+    free = Cluster.of(inputs.inventory, inputs.resources).capacity.copy()
     started = time.process_time()
     ends: list[tuple[float, int, int]] = []
     demands: list[IntArray] = []

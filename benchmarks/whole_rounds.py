@@ -35,8 +35,8 @@ from benchmarks.one_at_a_time import place_one_by_one
 from benchmarks.phases import PHASES, Meter, MeteredDecider, MeteredStore, Taken
 from benchmarks.registered import Loaded, ask, load, run_what_was_placed
 from benchmarks.rounds import progress
-from controller.policy_process import PolicyProcess
-from controller.rounds import PolicyChoice, RoundReport, Slot, run_round
+from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.round import PolicyChoice, RoundReport, Slot, run_round
 from controller.settings import ControllerSettings
 from registry import CONTROL_LEASE, Lease, Registry, upgrade
 from tests.postgres import DURABLE, PostgresServer, postgres_server, why_not

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 import structlog
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from registry import SharedSettings, celery_config
+from registry import ATTACH_CONSOLE, READ_CONSOLE
+from registry.work.queues import WorkQueue
+from service.settings import SharedSettings, celery_config
 
 log = structlog.get_logger()
 
@@ -18,40 +22,72 @@ log = structlog.get_logger()
 class TaskQueue(Protocol):
     """Takes the id of a row for a worker to look at."""
 
-    def send(self, task: str, row_id: UUID) -> None:
-        """Send it; a broker that does not take it costs a delay, nothing else."""
+    def send(self, task: str, row_id: UUID) -> bool:
+        """Send it, and tell whether the broker took it; if not, it costs a delay, nothing else."""
         ...
 
 
 class NoWorkers:
     """Stands where there is no broker: nobody takes anything."""
 
-    def send(self, task: str, row_id: UUID) -> None:
+    def send(self, task: str, row_id: UUID) -> bool:
         """Let it go: whoever waits for an answer learns that none came."""
+        return False
 
 
 NO_WORKERS: Final = NoWorkers()
 
 
+#: So long whoever asked for a console waits; what is told by rows is of use until it is done.
+_OF_USE_S: Final = MappingProxyType({READ_CONSOLE: 20.0, ATTACH_CONSOLE: 20.0})
+
+
 class CeleryQueue:
-    """The tasks of `workers`, reached by name through the broker.
+    """The tasks of `workers`, reached by name through the broker."""
 
-    A message that nobody took before the sweep sends the next one is worthless:
-    it expires, so that messages do not pile up while no worker runs.
-    """
-
-    def __init__(self, settings: SharedSettings, *, resend_after_s: float) -> None:
-        self._expires_s = resend_after_s
+    def __init__(self, settings: SharedSettings) -> None:
         # It warns that a filesystem has no host name.
         logging.getLogger("kombu").setLevel(logging.ERROR)
         self._app = Celery("fuga-controller")
         self._app.conf.update(celery_config(settings))
+        self._looking: Any = None
 
-    def send(self, task: str, row_id: UUID) -> None:
-        """Publish the task; the sweep sends it again when nobody picks it up."""
+    def send(self, task: str, row_id: UUID) -> bool:
+        """Publish the task, to the queue that it goes by."""
         try:
             self._app.send_task(
-                task, args=[str(row_id)], ignore_result=True, expires=self._expires_s
+                task,
+                args=[str(row_id)],
+                ignore_result=True,
+                expires=_OF_USE_S.get(task),
+                retry=False,  # it waits for one answer, not for several
             )
         except (OperationalError, OSError) as error:
             log.warning("broker_unreachable", task=task, row_id=str(row_id), error=str(error))
+            return False
+        return True
+
+    def waiting(self) -> Mapping[WorkQueue, int] | None:
+        """Return how many messages no worker has taken yet; None: the broker does not answer."""
+        try:
+            if self._looking is None:
+                self._looking = self._app.connection_for_write()
+                self._looking.ensure_connection(max_retries=1, interval_start=0)
+            return {queue: self._length(queue) for queue in WorkQueue}
+        except self._errors():
+            # What was left of this connection would say nothing of a broker that is back.
+            if self._looking is not None:
+                self._looking.release()
+                self._looking = None
+            return None
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        known: tuple[type[Exception], ...] = (OperationalError, OSError)
+        return known if self._looking is None else (*known, *self._looking.connection_errors)
+
+    def _length(self, queue: WorkQueue) -> int:
+        channel = self._looking.default_channel
+        try:
+            return int(channel.queue_declare(queue.at_broker, passive=True).message_count)
+        except self._looking.channel_errors:  # there is no queue of that name, yet or any more
+            return 0

@@ -17,8 +17,9 @@ from pydantic import (
     model_validator,
 )
 
+from controller.host_names import HostNaming
 from registry import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, Periods
-from registry.settings import SharedSettings
+from service.settings import SharedSettings
 
 
 class ZonePolicy(BaseModel):
@@ -82,6 +83,18 @@ class ControllerSettings(SharedSettings):
         description="What becomes of requests above a quota, unless the tenant or a group says.",
     )
 
+    default_quota: dict[str, NonNegativeInt] = Field(
+        default_factory=dict,
+        description="By resource, vms for their number: what a tenant made from now on may have at"
+        " most, until `fuga quota set` says otherwise.",
+    )
+
+    host_names: HostNaming = Field(
+        "own",
+        description="What tenants call hosts: own, each tenant by names of its own; shown, by the"
+        " names that operators use.",
+    )
+
     keep_inputs_days: PositiveInt = Field(
         7, description="Inputs and outcomes of rounds: what a replay needs.", le=36_500
     )
@@ -108,7 +121,9 @@ class ControllerSettings(SharedSettings):
 
     listen: str = Field("127.0.0.1:8732", description="host:port of the API.")
     uri_schemes: frozenset[str] | None = Field(
-        None, description="Schemes of libvirt URIs that hosts may have; None: the safe ones."
+        None,
+        description="Schemes of libvirt URIs that hosts may have; None: TLS and SSH. qemu+tcp"
+        " lets whoever reaches a host's port be root there: name it for labs alone.",
     )
     uri_parameters: frozenset[str] = Field(
         frozenset(), description="Query parameters that such URIs may carry."
@@ -148,12 +163,23 @@ class ControllerSettings(SharedSettings):
         1, description="Calls without a good token from one address in a second; 0: no limit."
     )
     auth_failures_burst: PositiveInt = Field(30, description="And at once, after a silence.")
+    api_connections: PositiveInt = Field(
+        1000, description="Connections that one API process holds; more are closed at once."
+    )
+    api_connections_per_address: PositiveInt = Field(
+        200,
+        description="And of one address (IPv6: /64), unless it is one of `trusted_proxies`.",
+    )
     api_processes: PositiveInt = Field(
         1, description="API processes that callers meet: each gives out its part of the limits."
     )
     trusted_proxies: frozenset[str] = Field(
         frozenset(),
         description="Addresses or networks of proxies whose X-Forwarded-For is believed.",
+    )
+
+    operator_token_days: NonNegativeInt = Field(
+        90, description="Life of operators' tokens that say no other; 0: for ever.", le=3650
     )
 
     url: str | None = Field(None, description="Where the command line finds the API.")
@@ -187,6 +213,11 @@ class ControllerSettings(SharedSettings):
             events_months=self.keep_events_months,
             audit_months=self.keep_audit_months,
         )
+
+    @property
+    def operator_token_ttl_s(self) -> int | None:
+        """How long an operator's token lives that says nothing of it; None: for ever."""
+        return self.operator_token_days * 86_400 or None
 
     @property
     def decision_time_s(self) -> float:

@@ -1,19 +1,26 @@
 """The border to libvirt hosts: plain values in, plain values out, every call bounded.
 
-`HostConnection` is what the rest of the product uses. libvirt itself is imported by
-the child processes alone (``python -m hypervisor.child``), never in this process.
+`HostConnection` is what the rest of the product uses, `SharedHosts` what the monitor uses, which
+looks at many hosts. libvirt itself is imported by the child processes alone (`hypervisor.child`).
 """
 
 from hypervisor.connection import HostConnection
 from hypervisor.credential import Credential
-from hypervisor.errors import HostUnreachableError, HypervisorError, OperationFailedError
+from hypervisor.errors import (
+    HostSilentError,
+    HostUnreachableError,
+    HypervisorError,
+    OperationFailedError,
+)
 from hypervisor.model import (
     ConsoleExchange,
     ConsoleTail,
     DomainSeen,
     DomainSpec,
     DomainState,
+    Guard,
     HostReport,
+    Limits,
     Mark,
     VolumeSeen,
     domain_name,
@@ -21,6 +28,7 @@ from hypervisor.model import (
     volume_name,
 )
 from hypervisor.pool import HostConnections
+from hypervisor.shared_hosts import SharedHost, SharedHosts
 
 __all__ = [
     "ConsoleExchange",
@@ -29,13 +37,18 @@ __all__ = [
     "DomainSeen",
     "DomainSpec",
     "DomainState",
+    "Guard",
     "HostConnection",
     "HostConnections",
     "HostReport",
+    "HostSilentError",
     "HostUnreachableError",
     "HypervisorError",
+    "Limits",
     "Mark",
     "OperationFailedError",
+    "SharedHost",
+    "SharedHosts",
     "VolumeSeen",
     "domain_name",
     "seed_name",

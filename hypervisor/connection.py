@@ -1,8 +1,7 @@
 """The parent's side of a host: one child process, asked one thing at a time.
 
 Every libvirt call can block for ever and none can be cancelled, so the calls happen in
-a process that can be killed. It is started by `subprocess`, not `multiprocessing`,
-whose children the daemonic processes of a worker pool may not have.
+a process that can be killed.
 """
 
 from __future__ import annotations
@@ -10,11 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import select
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -22,20 +17,31 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from hypervisor import wire
-from hypervisor.credential import CREDENTIAL_VARIABLE, Credential
-from hypervisor.errors import HostUnreachableError, HypervisorError, OperationFailedError
-from hypervisor.model import ConsoleExchange, ConsoleTail, DomainSeen, DomainSpec, HostReport, Mark
+from hypervisor.child_process import ChildProcess, SilentError
+from hypervisor.credential import Credential
+from hypervisor.errors import (
+    HostSilentError,
+    HostUnreachableError,
+    HypervisorError,
+    OperationFailedError,
+    in_words,
+)
+from hypervisor.model import (
+    ConsoleExchange,
+    ConsoleTail,
+    DomainSeen,
+    DomainSpec,
+    Guard,
+    HostReport,
+    Mark,
+)
+from plain_text import shortened
 
 # -P: not a module of that name in the current folder.
-_CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child")
+_CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.one")
 _PIECE_BYTES: Final = 1 << 20  #: of an upload, between two looks at the clock
-_STDERR_KEPT: Final = 2000  #: bytes of the child's last words in an error message
-_BURIAL_S: Final = 5.0  #: until a killed child has ended; longer if the kernel holds it
-_GOODBYE_S: Final = 0.5  #: for a child that is asked to end by itself
-
-
-class _SilentError(Exception):
-    """The child gave no answer: too late, or dead."""
+POOL_PATIENCE: Final = 0.75  #: of a look's deadline; what comes after it takes a moment
+MOST_REASON: Final = 1000  #: characters of what a host says went wrong
 
 
 class HostConnection:
@@ -62,7 +68,7 @@ class HostConnection:
         self.credential = credential
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
-        self._child: _Child | None = None
+        self._child: ChildProcess | None = None
         _connections.add(self)
 
     def __enter__(self) -> HostConnection:
@@ -72,8 +78,15 @@ class HostConnection:
         self.close()
 
     def report(self, pool: str, *, deadline_s: float | None = None) -> HostReport:
-        """Capacity, consumption, domains and the pool's volumes. Waits for no guest."""
-        return wire.report_from(self._call("report", {"pool": pool}, deadline_s))
+        """Capacity, consumption, domains and the pool's volumes. Waits for no guest.
+
+        Of a pool that does not answer within three quarters of the deadline it says so, and the
+        rest. Its question stays open, and is no other's in the way, until this connection is
+        closed.
+        """
+        allowed = self._deadline_s if deadline_s is None else deadline_s
+        args = {"pool": pool, "patience_s": allowed * POOL_PATIENCE}
+        return wire.report_from(self._call("report", args, deadline_s))
 
     def find(self, vm_id: str, *, deadline_s: float | None = None) -> DomainSeen | None:
         """Look for the domain of a VM, whoever made it."""
@@ -113,9 +126,11 @@ class HostConnection:
         """Define a domain. One with the same mark is there: nothing; another's: refused."""
         self._call("define", {"spec": spec}, deadline_s)
 
-    def start_paused(self, vm_id: str, *, deadline_s: float | None = None) -> None:
+    def start_paused(
+        self, vm_id: str, *, guard: Guard | None = None, deadline_s: float | None = None
+    ) -> None:
         """Start a domain without letting its guest run. Started already: nothing."""
-        self._call("start_paused", {"vm_id": vm_id}, deadline_s)
+        self._call("start_paused", {"vm_id": vm_id, "guard": guard}, deadline_s)
 
     def resume(self, vm_id: str, *, deadline_s: float | None = None) -> None:
         """Let the guest run. Running already: nothing."""
@@ -158,6 +173,7 @@ class HostConnection:
         size_bytes: int,
         sha256: str,
         tell: Callable[[int], None],
+        head: bytes = b"",
         deadline_s: float | None = None,
     ) -> None:
         """Bring a file of this machine into a volume that is not there yet.
@@ -169,6 +185,9 @@ class HostConnection:
         tell : callable
             Called with the bytes sent so far after every piece, and again while they are
             read back to be compared. What it raises ends the upload.
+        head : bytes, optional
+            How the file began when it was looked at: sent in place of how it begins now.
+            libvirt looks into what it has of a file, before all of it is there to be compared.
         deadline_s : float, optional
             Of each piece.
 
@@ -177,7 +196,13 @@ class HostConnection:
         An upload that ends early deletes its volume. One that a deadline ended could not:
         what the host has of it stays under that name.
         """
-        begin = {"pool": pool, "name": name, "path": path, "size_bytes": size_bytes}
+        begin = {
+            "pool": pool,
+            "name": name,
+            "path": path,
+            "size_bytes": size_bytes,
+            "head": base64.b64encode(head).decode(),
+        }
         try:
             self._call("upload_begin", begin, deadline_s)
             sent = 0
@@ -281,11 +306,11 @@ class HostConnection:
         try:
             if self._child is None or self._child.ended():
                 self._discard()
-                self._child = _Child(self.uri, self.credential)
+                self._child = ChildProcess((*_CHILD, self.uri), self.credential)
             answer = wire.decode(self._child.ask(wire.encode({"op": op, "args": args}), deadline))
-        except (_SilentError, ValueError, OSError) as error:
+        except (SilentError, ValueError, OSError) as error:
             self._discard()
-            raise HostUnreachableError(self.uri, self._masked(f"{op}: {error}")) from error
+            raise HostSilentError(self.uri, self._masked(f"{in_words(op)}: {error}")) from error
         except BaseException:
             # Interrupted between question and answer: the next answer would not be ours.
             self._discard()
@@ -299,7 +324,8 @@ class HostConnection:
         return answer["ok"]
 
     def _masked(self, reason: str) -> str:
-        return reason if self.credential is None else self.credential.masked(reason)
+        known = reason if self.credential is None else self.credential.masked(reason)
+        return shortened(known, MOST_REASON)
 
     def _discard(self) -> None:
         if self._child is not None:
@@ -312,93 +338,6 @@ class HostConnection:
         if self._child is not None:
             self._child.let_go()
             self._child = None
-
-
-class _Child:
-    """One process of ``python -m hypervisor.child``, leader of its own session."""
-
-    def __init__(self, uri: str, credential: Credential | None) -> None:
-        # A file, not a pipe: nobody has to read it, and it cannot fill up and block.
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
-        # Its own session: a Ctrl-C meant for us must not end a call halfway, and all that
-        # libvirt starts (ssh) can be killed as one group.
-        self._process = subprocess.Popen(
-            [*_CHILD, uri],
-            env=_environment(credential),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            start_new_session=True,
-            bufsize=0,
-        )
-        assert self._process.stdin is not None  # noqa: S101 - for the type checker
-        assert self._process.stdout is not None  # noqa: S101
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
-
-    def ended(self) -> bool:
-        return self._process.poll() is not None
-
-    def ask(self, line: bytes, deadline: float) -> bytes:
-        """Return the child's line. Raises _SilentError when it is too late or has ended."""
-        started = time.monotonic()
-        try:
-            # The child's reader always reads, so this does not block for long.
-            unsent = memoryview(line)
-            while unsent:
-                unsent = unsent[self._stdin.write(unsent) or 0 :]
-        except BrokenPipeError:
-            raise _SilentError(self._last_words()) from None
-        poller = select.poll()
-        poller.register(self._stdout, select.POLLIN | select.POLLHUP)
-        parts: list[bytes] = []
-        while not (parts and parts[-1].endswith(b"\n")):
-            left_s = deadline - time.monotonic()
-            if left_s <= 0 or not poller.poll(left_s * 1000):
-                waited_s = time.monotonic() - started
-                raise _SilentError(f"no answer within {waited_s:.1f} s")
-            part = os.read(self._stdout.fileno(), 1 << 16)
-            if not part:
-                raise _SilentError(self._last_words())
-            parts.append(part)
-        return b"".join(parts)
-
-    def end(self) -> None:
-        """Let it close its connection and end; kill it if it does not."""
-        with contextlib.suppress(OSError):
-            self._stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GOODBYE_S)
-        self.kill()
-
-    def kill(self) -> None:
-        # Not yet waited for, so its pid, which is its group's, cannot be anyone else's.
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_BURIAL_S)
-        self.let_go()
-
-    def let_go(self) -> None:
-        """Close our ends without touching the process (in a fork it is the parent's)."""
-        for stream in (self._stdin, self._stdout, self._stderr):
-            with contextlib.suppress(OSError):
-                stream.close()
-        self._process.returncode = self._process.returncode or 0
-
-    def _last_words(self) -> str:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GOODBYE_S)
-        size = self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, size - _STDERR_KEPT))
-        words = self._stderr.read().decode(errors="replace").strip().splitlines()[-3:]
-        return f"its process ended ({self._process.returncode}): {' | '.join(words)}"
-
-
-def _environment(credential: Credential | None) -> dict[str, str]:
-    # Not as an argument: those are seen by all users of the machine.
-    given = {} if credential is None else {CREDENTIAL_VARIABLE: credential.to_json()}
-    return {**os.environ, **given}
 
 
 _connections: weakref.WeakSet[HostConnection] = weakref.WeakSet()

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def in_words(operation: str) -> str:
+    """Return an operation's name as people read it: ``console_tail`` is a console tail."""
+    return operation.replace("_", " ")
+
+
 class HypervisorError(Exception):
     """Base of all errors of this package."""
 
@@ -16,11 +21,15 @@ class HostUnreachableError(HypervisorError):
         self.reason = reason
 
 
+class HostSilentError(HostUnreachableError):
+    """The process that was to ask it gave no answer: it waited too long, or died of what came."""
+
+
 class OperationFailedError(HypervisorError):
     """The host answered, and refused."""
 
     def __init__(self, operation: str, reason: str, code: int | None = None) -> None:
-        super().__init__(f"{operation} failed: {reason}")
+        super().__init__(f"{in_words(operation)} failed: {reason}")
         self.operation = operation
         self.reason = reason
         self.code = code

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 from uuid import UUID
+
+#: Characters that are kept of what a host calls a thing: a file's name has no more.
+MOST_NAME: Final = 255
 
 
 def domain_name(vm_id: str | UUID) -> str:
@@ -57,6 +60,7 @@ class DomainSeen:
     disk_gib: int = 0  #: virtual size of its disks, rounded up, where the driver tells
     run: int | None = None  #: another number after each start; None: it is off
     off_reason: str | None = None  #: of a stopped one: guest, hand, crash or host
+    filtered: bool | None = None  #: a filter of ours is on its cards; None: there is no network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +79,19 @@ class HostReport:
     hostname: str
     vcpus: int
     memory_mib: int
-    disk_gib: int  #: capacity of the pool
+    disk_gib: int | None  #: capacity of the pool
     cpu_busy_percent: float | None  #: since the previous report of this connection
     memory_used_mib: int | None
     disk_used_gib: int | None
     domains: tuple[DomainSeen, ...]
     volumes: tuple[VolumeSeen, ...]
     machine_uuid: str | None = None  #: as the host's libvirt tells it
+    #: for how long the pool was asked in vain: then nothing is known of it and its volumes
+    pool_silent_s: float | None = None
+    security_model: str | None = None  #: what confines guests: apparmor, selinux or none
+    shares_kept: bool | None = None  #: of processors; None: no guest runs to ask about
+    can_filter: bool | None = None  #: what guests send; None: there is no network to filter
+    largest_console_bytes: int = 0  #: of the logs that were read since its VM came
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +112,26 @@ class ConsoleExchange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a VM may take of its host at most; None: whatever it gets."""
+
+    disk_iops: int | None = None  #: reads and writes a second, of all its disks
+    disk_mib_s: int | None = None  #: MiB a second, of all its disks
+    net_mbps: int | None = None  #: Mbit a second of its card, each way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What a guest's card may do: its host sees to it."""
+
+    filtered: bool  #: it speaks from its own MAC and IPv4 address alone
+    isolated: bool  #: it does not reach other isolated cards of its bridge
+    address: str | None = None  #: IPv4; None: what DHCP gives it
+    subnet: str | None = None  #: of which it reaches `reaches` alone; None: it reaches all of it
+    reaches: tuple[str, ...] = ()  #: as CIDR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DomainSpec:
     """A VM to define: what its domain XML is built from."""
 
@@ -116,3 +146,5 @@ class DomainSpec:
     network_kind: Literal["network", "bridge"] = "network"
     mac: str | None = None  #: None: libvirt makes one up
     seed_volume: str | None = None  #: in the same pool; attached as a second, read-only disk
+    limits: Limits = Limits()
+    guard: Guard | None = None  #: None: of the test driver, which has no network

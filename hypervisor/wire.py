@@ -11,7 +11,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hypervisor.model import DomainSeen, DomainSpec, DomainState, HostReport, Mark, VolumeSeen
+from hypervisor.model import (
+    DomainSeen,
+    DomainSpec,
+    DomainState,
+    Guard,
+    HostReport,
+    Limits,
+    Mark,
+    VolumeSeen,
+)
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -45,9 +54,19 @@ def domain_from(fields: Mapping[str, Any] | None) -> DomainSeen | None:
     )
 
 
+def guard_from(fields: Mapping[str, Any] | None) -> Guard | None:
+    """Read what a card may do back."""
+    return None if fields is None else Guard(**{**fields, "reaches": tuple(fields["reaches"])})
+
+
 def spec_from(fields: Mapping[str, Any]) -> DomainSpec:
     """Read a specification back."""
-    return DomainSpec(**{**fields, "mark": Mark(**fields["mark"])})
+    made = {
+        "mark": Mark(**fields["mark"]),
+        "limits": Limits(**fields["limits"]),
+        "guard": guard_from(fields["guard"]),
+    }
+    return DomainSpec(**{**fields, **made})
 
 
 def report_from(fields: Mapping[str, Any]) -> HostReport:

@@ -16,11 +16,13 @@ from typing import Final
 
 from lab import SCRIPTS, driver_hosts, processes
 from lab.errors import LabError
+from registry.ground.child_environ import child_environ
 
 BASE_VOLUME: Final = "base.qcow2"
 
 _PROGRAMS: Final = {
     "libvirtd": "libvirt-daemon",
+    "virtlogd": "libvirt-daemon",
     "virsh": "libvirt-clients",
     "qemu-system-x86_64": "qemu-system-x86",
     "qemu-img": "qemu-utils",
@@ -96,7 +98,7 @@ def start_real_hosts(
     guest: Path | None = None,
     *,
     timeout_s: float = 60,
-    transport: str | None = None,
+    transport: str = "unix",
 ) -> list[LabHost]:
     """Start libvirtd + QEMU hosts in namespaces; guests are emulated.
 
@@ -106,7 +108,8 @@ def start_real_hosts(
         Folder of the guest's image (`build_guest`), by default one beside the hosts. Each
         host's pool gets the image, unless it has one, on which disks may rest.
     transport : str, optional
-        How they are reached: tcp (by default), tls or unix.
+        How they are reached: by Unix sockets that are root's alone, or over networks of
+        their own by tls, or by tcp, which lets everybody in.
     """
     image = build_guest(directory / "guest" if guest is None else guest)
     answer = _script(
@@ -116,7 +119,7 @@ def start_real_hosts(
         environment={
             "LAB_TIMEOUT": str(int(timeout_s)),
             "LAB_BASE": str(image),
-            **({} if transport is None else {"LAB_TRANSPORT": transport}),
+            "LAB_TRANSPORT": transport,
         },
         timeout_s=timeout_s + 60,
     )
@@ -234,7 +237,7 @@ def _run(
     try:
         return subprocess.run(
             command,
-            env={**os.environ, "PATH": _path(), **(environment or {})},
+            env={**child_environ(prefixes=("LAB_",)), "PATH": _path(), **(environment or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

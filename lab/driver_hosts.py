@@ -8,6 +8,7 @@ whoever started them and hear no Ctrl-C.
 from __future__ import annotations
 
 import contextlib
+import grp
 import hashlib
 import os
 import pwd
@@ -22,9 +23,12 @@ from typing import Final
 
 from lab import processes
 from lab.errors import LabError
+from registry.ground.child_environ import child_environ
 
 _START_S: Final = 30.0
 _POLL_S: Final = 0.02
+#: Debian gives them to nobody, and they are there inside containers, too.
+_DAEMON_USERS: Final = range(65000, 65500)
 _CONFIG: Final = """\
 listen_tls = 0
 listen_tcp = 0
@@ -41,6 +45,7 @@ class DriverHost:
     """One daemon and its keeper."""
 
     name: str
+    lab_dir: Path  #: the folder it was started in
     state_dir: Path  #: pid files; ours alone
     work_dir: Path  #: sockets, configuration and logs of the daemon; a short path
 
@@ -110,6 +115,7 @@ def known(directory: Path) -> list[DriverHost]:
 def _host(directory: Path, work_dir: Path, number: int) -> DriverHost:
     return DriverHost(
         name=f"testhost{number}",
+        lab_dir=directory,
         state_dir=_state_dir(directory) / str(number),
         work_dir=work_dir / str(number),
     )
@@ -125,16 +131,19 @@ def _record(directory: Path) -> Path:
 
 def _work_dir(directory: Path) -> Path:
     """Make the folder for sockets: short, reachable by the daemon's user, the same each time."""
-    short = f"fuga-lab-{hashlib.sha256(bytes(directory.resolve())).hexdigest()[:10]}"
+    short = f"fuga-lab-{_digest(directory)[:10]}"
+    user, group = _daemon_user(directory)
     runtime = os.environ.get("XDG_RUNTIME_DIR") if os.geteuid() != 0 else "/run"
     last_error: OSError | None = None
     for parent in filter(None, (runtime, "/tmp")):  # noqa: S108 - the owner is checked
         place = Path(parent) / short
         try:
             place.mkdir(mode=0o700, exist_ok=True)
-            if place.is_symlink() or place.stat().st_uid not in {os.geteuid(), _daemon_user()[0]}:
+            ours = {os.geteuid(), user}
+            if place.is_symlink() or (parent == "/tmp" and place.stat().st_uid not in ours):  # noqa: S108
                 continue  # somebody put it there for us
-            os.chown(place, *_daemon_user())
+            os.chown(place, user, group)
+            place.chmod(0o700)
         except OSError as error:
             last_error = error
             continue
@@ -144,19 +153,30 @@ def _work_dir(directory: Path) -> Path:
     raise LabError(f"no folder for the hosts' sockets: {last_error}")
 
 
-def _daemon_user() -> tuple[int, int]:
-    """Who the daemons run as. Root's would want the machine's own libvirt folders."""
+def _digest(directory: Path) -> str:
+    return hashlib.sha256(bytes(directory.resolve())).hexdigest()
+
+
+def _daemon_user(directory: Path) -> tuple[int, int]:
+    """Who the daemons run as. Root's would want the machine's own libvirt folders.
+
+    Nor is it `nobody`, as whom others' programs run, too: a number that no account has.
+    """
     if os.geteuid() != 0:
         return os.geteuid(), os.getegid()
-    nobody = pwd.getpwnam("nobody")
-    return nobody.pw_uid, nobody.pw_gid
+    taken = {each.pw_uid for each in pwd.getpwall()} | {each.gr_gid for each in grp.getgrall()}
+    free = [number for number in _DAEMON_USERS if number not in taken]
+    if not free:
+        raise LabError(f"every user number of {_DAEMON_USERS[0]} to {_DAEMON_USERS[-1]} is taken")
+    number = free[int(_digest(directory), 16) % len(free)]
+    return number, number
 
 
 def _start_daemon(host: DriverHost) -> None:
     if processes.alive(host.daemon_pid):
         return
     processes.end(host.keeper_pid)  # it would hold a connection to nothing
-    user, group = _daemon_user()
+    user, group = _daemon_user(host.lab_dir)
     host.state_dir.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(host.work_dir, ignore_errors=True)
     host.work_dir.mkdir(mode=0o700)
@@ -195,7 +215,8 @@ def _start_keeper(host: DriverHost) -> None:
         return
     with (host.state_dir / "keeper.log").open("wb") as log:
         keeper = subprocess.Popen(
-            [sys.executable, "-P", "-m", "hypervisor.keeper", host.uri],
+            [sys.executable, "-P", "-m", "hypervisor.child.keeper", host.uri],
+            env=child_environ(prefixes=("PYTHON", "XDG_")),
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

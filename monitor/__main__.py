@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import sys
 import threading
 from typing import Final
 
 import structlog
 
-from hypervisor import HostConnection
+from hypervisor import SharedHosts
 from monitor.metrics import LookMetrics
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
 from registry import Registry, RegistryError, SettingsError
-from registry.logs import configure_logging
-from registry.process import ProcessMetrics, database_check, listening
-from registry.settings_names import load
+from service import Check, ProcessMetrics, beating, database_check, listening
+from service.logs import configure_logging
+from service.settings_names import load
 
 BAD_SETTINGS: Final = 2
 
@@ -41,19 +43,16 @@ def main() -> int:
     except RegistryError as error:
         log.error("monitor_not_started", error=str(error))
         return 1
+    hosts = SharedHosts(deadline_s=settings.poll_deadline_s)
     try:
-        monitor = Monitor(
-            registry,
-            lambda uri, credential: HostConnection(
-                uri, credential=credential, deadline_s=settings.poll_deadline_s
-            ),
-            settings,
-            LookMetrics(metrics),
-        )
-        with listening(
-            settings.metrics_address("monitor"),
-            metrics,
-            ready=lambda: [database_check(registry), monitor.check()],
+        monitor = Monitor(registry, hosts.host, settings, LookMetrics(metrics))
+
+        def ready() -> list[Check]:
+            return [database_check(registry), monitor.check()]
+
+        with (
+            listening(settings.metrics_address("monitor"), metrics, ready=ready),
+            beating(registry, "monitor", f"{socket.gethostname()}:{os.getpid()}", ready=ready),
         ):
             log.info("monitor_started", poll_interval_s=settings.poll_interval_s)
             monitor.run(stop)
@@ -62,6 +61,7 @@ def main() -> int:
         log.error("monitor_not_started", error=str(error))
         return 1
     finally:
+        hosts.close()
         registry.close()
     return 0
 

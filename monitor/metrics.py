@@ -7,7 +7,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from registry.process import ProcessMetrics
+from service import ProcessMetrics
 
 _BUCKETS_S: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 8.0, 30.0)
 ANSWERED: Final = "answered"

@@ -1,5 +1,7 @@
 """Writes down what watches saw: looks that end at about the same time in one transaction.
 
+Looks that were missed, too: when a rack loses its power, they come by the hundred.
+
 A transaction costs a register center and a monitor much more than what one look adds to
 it. So the first watch that has something to write waits for a moment, and then writes
 what the others have brought meanwhile as well. While it writes, the next one gathers.
@@ -17,7 +19,7 @@ from uuid import UUID
 
 import structlog
 
-from registry import Host, HostReport, Registry
+from registry import Host, HostReport, Miss, MissPolicy, Registry
 
 log: Final = structlog.get_logger(__name__)
 
@@ -29,15 +31,16 @@ MAX_AT_ONCE: Final = 50
 class _Brought:
     """What a watch brought: its look, and where it waits."""
 
-    report: HostReport
+    seen: HostReport | Miss
     written: Future[Host] = field(default_factory=Future)
 
 
 class Recorder:
     """Called by many watches at once; each waits until its look is written."""
 
-    def __init__(self, registry: Registry, gather_s: float) -> None:
+    def __init__(self, registry: Registry, gather_s: float, policy: MissPolicy) -> None:
         self._registry = registry
+        self._policy = policy
         self._gather_s = gather_s
         self._gathering = threading.Lock()
         self._brought: dict[UUID, _Brought] = {}
@@ -45,10 +48,17 @@ class Recorder:
 
     def record(self, host_id: UUID, report: HostReport) -> Host:
         """Write a look at a host, and raise what `Hosts.record_report` would."""
+        return self._record(host_id, report)
+
+    def record_miss(self, host_id: UUID, miss: Miss) -> Host:
+        """Write that a look at a host failed."""
+        return self._record(host_id, miss)
+
+    def _record(self, host_id: UUID, seen: HostReport | Miss) -> Host:
         with self._gathering:
             is_first = not self._brought
-            mine = self._brought.setdefault(host_id, _Brought(report))
-            mine.report = report  # a second watch of the host looked later
+            mine = self._brought.setdefault(host_id, _Brought(seen))
+            mine.seen = seen  # a second watch of the host looked later
         if is_first:
             time.sleep(self._gather_s)
             with self._writing:
@@ -58,7 +68,15 @@ class Recorder:
     def _write_all(self) -> None:
         with self._gathering:
             brought, self._brought = self._brought, {}
-        looks = list(brought.items())
+        try:
+            self._write_in_parts(list(brought.items()))
+        except Exception as error:
+            # Whatever fails here, a log that takes nothing among it: no watch waits for ever.
+            for each in brought.values():
+                if not each.written.done():
+                    each.written.set_exception(error)
+
+    def _write_in_parts(self, looks: Sequence[tuple[UUID, _Brought]]) -> None:
         for start in range(0, len(looks), MAX_AT_ONCE):
             some = looks[start : start + MAX_AT_ONCE]
             if len(some) == 1:
@@ -78,7 +96,14 @@ class Recorder:
             brought[1].written.set_exception(error)
 
     def _write(self, some: Sequence[tuple[UUID, _Brought]]) -> None:
-        found = self._registry.hosts.record_reports({key: each.report for key, each in some})
+        hosts = self._registry.hosts
+        reports = {key: each.seen for key, each in some if not isinstance(each.seen, Miss)}
+        misses = {key: each.seen for key, each in some if isinstance(each.seen, Miss)}
+        found: dict[UUID, Host | Exception] = {}
+        if reports:
+            found |= hosts.record_reports(reports)
+        if misses:
+            found |= hosts.record_misses(misses, self._policy)
         for key, each in some:
             outcome = found[key]
             if isinstance(outcome, Exception):

@@ -1,38 +1,47 @@
-"""The monitor: one watch per host of the register center, for as long as the host is in it."""
+"""The monitor: one watch per host that falls to it, for as long as it does."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 import structlog
 
-from hypervisor import Credential
 from monitor.clock import NearClock
 from monitor.metrics import LookMetrics
 from monitor.probe import HostProbe, LockedOut, ProbeFactory
 from monitor.recorder import Recorder
+from monitor.rota import Rota
 from monitor.settings import MonitorSettings
-from monitor.translate import to_credential
+from monitor.sharing import Peers
+from monitor.table import HostTable
 from monitor.watch import HostWatch
-from registry import Host, HostCredentialError, HostCredentials, Registry
-from registry.process import Check
+from monitor.ways import Way, Ways, key_of, may_stay
+from registry import HostCredentials, MissPolicy, Registry, WatchedHost
+from service import Check
 
 log: Final = structlog.get_logger(__name__)
 
 _GOODBYE_S: Final = 2.0
+#: Of the interval, when the next look begins. The rest is for the look itself,
+#: so that the report before it does not outgrow the interval meanwhile.
+_CADENCE: Final = 0.75
+#: Of the time between two looks of one monitor. Misses that are nearer to each other are
+#: of several monitors, and count once; the rest allows for looks that begin late.
+_APART: Final = 0.8
 #: Of the interval, for how long looks wait for each other to be written together.
 _GATHER: Final = 0.05
-_GATHER_AT_MOST_S: Final = 0.1
+_GATHER_AT_MOST_S: Final = 0.3
 #: Many times the interval: a database that is slow for a moment is no failure.
 _FOLLOWED_WITHIN_S: Final = 30.0
 
 
 class Monitor:
-    """Keeps the set of watches equal to the set of hosts that are not retired."""
+    """Keeps the set of watches equal to the set of hosts that fall to this monitor."""
 
     def __init__(
         self,
@@ -42,32 +51,40 @@ class Monitor:
         metrics: LookMetrics,
         credentials: HostCredentials | None = None,
     ) -> None:
-        self._registry = registry
         self._probe_for = probe_for
         self._settings = settings
         self._metrics = metrics
-        self._credentials = credentials or settings.resolved_host_credentials()
-        gather_s = min(_GATHER_AT_MOST_S, settings.poll_interval_s * _GATHER)
-        self._recorder = Recorder(registry, gather_s)
+        self._ways = Ways(credentials or settings.resolved_host_credentials())
+        interval_s = settings.poll_interval_s
+        self._recorder = Recorder(
+            registry,
+            min(_GATHER_AT_MOST_S, interval_s * _GATHER),
+            MissPolicy(
+                unreachable_after=settings.unreachable_after,
+                down_after=settings.down_after,
+                apart_s=interval_s * _CADENCE * _APART,
+            ),
+        )
         self._clock = NearClock(registry.now)
+        self._peers = Peers(registry, os.getpid(), interval_s)
+        self._table = HostTable(registry, self._peers.key)
+        self._rota = Rota(interval_s * _CADENCE)
+        self._rota.start()
         self._watches: dict[UUID, _Watched] = {}
         self._followed_at: float | None = None
         metrics.watched(lambda: len(self._watches))
 
     def check(self) -> Check:
-        """Tell whether this monitor polls: it learned of all hosts lately, and watches each."""
+        """Tell whether this monitor polls: it learned of all hosts lately, and looks in time."""
         if self._followed_at is None:
             return Check("polling", False, "the hosts were not read yet")
         age_s = time.monotonic() - self._followed_at
         if age_s > _FOLLOWED_WITHIN_S:
             return Check("polling", False, f"the hosts were last read {age_s:.0f} s ago")
-        ended = [
-            watched.watch.host.name
-            for watched in list(self._watches.values())
-            if not watched.watch.is_alive
-        ]
-        if ended:
-            return Check("polling", False, f"not watched any more: {', '.join(ended[:5])}")
+        late = self._late()
+        if late or not self._rota.is_alive:
+            count = len(self._watches)
+            return Check("polling", False, f"{late} of {count} hosts are looked at too late")
         return Check("polling", True, f"{len(self._watches)} hosts are watched")
 
     def run(self, stop: threading.Event) -> None:
@@ -82,88 +99,74 @@ class Monitor:
             self._end()
 
     def follow_hosts(self) -> None:
-        """Start watches of new hosts, stop those of hosts that went or are reached otherwise now.
+        """Start watches of hosts that are ours now, stop those that went or are reached otherwise.
 
         Files of a credential that changed are another way to its hosts. A credential in
         disorder opens no connection; what is open stays open.
         """
+        if not self._rota.is_alive:
+            return  # without a beat our hosts go to others
         try:
-            hosts = {host.id: host for host in self._registry.hosts.all()}
+            peers = self._peers.meet(watched=len(self._watches), late=self._late())
+            changed = self._table.follow(peers)
         except Exception:
             log.exception("hosts_not_read")  # the watches that there are go on
             return
         self._followed_at = time.monotonic()
-        ways = {host_id: self._way_to(host) for host_id, host in hosts.items()}
-        for host_id, watched in list(self._watches.items()):
-            way = ways.get(host_id)
-            if way is None or (way != watched.way and not _may_stay(watched.way, way)):
-                watched.watch.stop()
-                del self._watches[host_id]
-                log.info("watch_stopped", host=watched.watch.host.name)
-        for host_id, host in hosts.items():
-            if host_id not in self._watches:
-                self._watch(host, ways[host_id])
+        credentials = self._ways.refresh(watched.host for watched in self._watches.values())
+        if credentials:
+            changed |= {
+                host_id
+                for host_id, watched in self._watches.items()
+                if key_of(watched.host) in credentials
+            }
+        begun = [self._settle(host_id) for host_id in changed]
+        self._rota.take_on([watch for watch in begun if watch is not None])
 
-    def _watch(self, host: Host, way: _Way) -> None:
+    def _settle(self, host_id: UUID) -> HostWatch | None:
+        """Stop the watch of a host if it is not right any more; return one to be started."""
+        watched = self._watches.get(host_id)
+        host = self._table.hosts.get(host_id) if self._table.is_ours(host_id) else None
+        way = None if host is None else self._ways.to(host)
+        if watched is not None:
+            if way is not None and (way == watched.way or may_stay(watched.way, way)):
+                return None
+            self._rota.drop(watched.watch)
+            del self._watches[host_id]
+            log.info("watch_stopped", host=watched.host.name)
+        if host is None or way is None:
+            return None
+        return self._watch(host, way)
+
+    def _watch(self, host: WatchedHost, way: Way) -> HostWatch:
         if way.locked_out is not None:
             probe: HostProbe = LockedOut(host.uri, way.locked_out)
         else:
             probe = self._probe_for(host.uri, way.credential)
-        watch = HostWatch(
-            host,
-            probe,
-            self._registry,
-            self._settings,
-            self._metrics,
-            recorder=self._recorder,
-            clock=self._clock,
-        )
-        watch.start()
-        self._watches[host.id] = _Watched(watch, way)
+        watch = HostWatch(host, probe, self._metrics, recorder=self._recorder, clock=self._clock)
+        self._watches[host.id] = _Watched(host, watch, way)
         log.info("watch_started", host=host.name)
+        return watch
 
-    def _way_to(self, host: Host) -> _Way:
-        try:
-            files = self._credentials.find(host.uri, host.credential)
-        except HostCredentialError as error:
-            return _Way(host.uri, host.pool, host.credential, host.ssh_host_keys, None, str(error))
-        credential = to_credential(files, host)
-        return _Way(host.uri, host.pool, host.credential, host.ssh_host_keys, credential)
+    def _late(self) -> int:
+        """Return of how many hosts a look is overdue, beyond what one that hangs takes."""
+        return self._rota.late(
+            2 * self._settings.poll_interval_s + 2 * self._settings.poll_deadline_s
+        )
 
     def _end(self) -> None:
-        watches = [watched.watch for watched in self._watches.values()]
-        for watch in watches:
-            watch.stop()
-        # A watch that waits for a hung host is left behind: its thread is a daemon,
+        # A look that waits for a hung host is left behind: its thread is a daemon,
         # and its child process ends when it finds us gone.
-        deadline = time.monotonic() + _GOODBYE_S
-        for watch in watches:
-            watch.join(timeout_s=max(0.0, deadline - time.monotonic()))
+        self._rota.end(_GOODBYE_S)
         self._watches.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """How a host is reached: what the register center says, and what lies here for it."""
-
-    uri: str
-    pool: str
-    named: str | None
-    ssh_host_keys: tuple[str, ...]
-    credential: Credential | None
-    locked_out: str | None = None
+        try:
+            self._peers.leave()
+        except Exception:
+            log.exception("not_left")  # the others wait until our lease runs out
 
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
+    host: WatchedHost
     watch: HostWatch
-    way: _Way
-
-
-def _may_stay(before: _Way, now: _Way) -> bool:
-    """Tell whether all that happened is that the credential's files are in disorder."""
-    return (
-        now.locked_out is not None
-        and before.locked_out is None
-        and now == replace(before, credential=None, locked_out=now.locked_out)
-    )
+    way: Way

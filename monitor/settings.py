@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from registry.settings import SharedSettings
+from service.settings import SharedSettings
 
 
 class MonitorSettings(SharedSettings):

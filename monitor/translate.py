@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
 from uuid import UUID
 
-from hypervisor import Credential, DomainSeen
+from hypervisor import Credential, DomainSeen, OperationFailedError
 from hypervisor import HostReport as SeenReport
-from registry import CredentialFiles, DomainReport, Host, HostReport
+from registry import CredentialFiles, DomainReport, HostReport, WatchedHost
+
+#: Of anything that a host tells: an exbibyte of memory, and far from what 64 bits hold, also
+#: summed up over a host's domains or multiplied by an over-commit ratio.
+MOST_TOLD: Final = 1 << 40
 
 
-def to_credential(files: CredentialFiles | None, host: Host) -> Credential | None:
+def to_credential(files: CredentialFiles | None, host: WatchedHost) -> Credential | None:
     """Put what lies here together with what the register center says of the host."""
     if files is None:
         return None
@@ -25,13 +31,21 @@ def to_credential(files: CredentialFiles | None, host: Host) -> Credential | Non
 def to_report(
     seen: SeenReport, *, started_at: datetime, polled_at: datetime, took_ms: int
 ) -> HostReport:
-    """Turn one look at a host into the report of it."""
+    """Turn one look at a host into the report of it.
+
+    Raises
+    ------
+    OperationFailedError
+        If it tells what no host can have. Nothing of such a look is of use, nor could it
+        be written down.
+    """
+    _refuse_nonsense(seen)
     return HostReport(
         hostname=seen.hostname,
         detected={
             "vcpus": seen.vcpus,
             "memory_mib": seen.memory_mib,
-            "disk_gib": seen.disk_gib,
+            **({} if seen.disk_gib is None else {"disk_gib": seen.disk_gib}),
         },
         cpu_busy_percent=seen.cpu_busy_percent,
         memory_used_mib=seen.memory_used_mib,
@@ -39,10 +53,42 @@ def to_report(
         domains=tuple(_to_domain(domain) for domain in seen.domains),
         volumes=tuple(volume.name for volume in seen.volumes),
         machine_uuid=seen.machine_uuid,
+        security_model=seen.security_model,
+        shares_kept=seen.shares_kept,
+        can_filter=seen.can_filter,
         started_at=started_at,
         polled_at=polled_at,
         took_ms=took_ms,
+        largest_console_bytes=seen.largest_console_bytes,
+        pool_silent_since=(
+            None
+            if seen.pool_silent_s is None
+            else polled_at - timedelta(seconds=seen.pool_silent_s)
+        ),
     )
+
+
+def _refuse_nonsense(seen: SeenReport) -> None:
+    for what, amount in _amounts(seen):
+        if amount is not None and not 0 <= amount <= MOST_TOLD:
+            raise OperationFailedError("report", f"the host tells of {amount:.4g} {what}")
+    if seen.machine_uuid is not None and _uuid_or_none(seen.machine_uuid) is None:
+        raise OperationFailedError("report", f"{seen.machine_uuid[:40]!r} is no machine's UUID")
+    for domain in seen.domains:
+        if _uuid_or_none(domain.uuid) is None:
+            raise OperationFailedError("report", f"{domain.uuid[:40]!r} is no domain's UUID")
+
+
+def _amounts(seen: SeenReport) -> Iterator[tuple[str, int | None]]:
+    yield "vcpus", seen.vcpus
+    yield "MiB of memory", seen.memory_mib
+    yield "MiB of memory in use", seen.memory_used_mib
+    yield "GiB of disk", seen.disk_gib
+    yield "GiB of disk in use", seen.disk_used_gib
+    for domain in seen.domains:
+        yield f"vcpus of domain {domain.name}", domain.vcpus
+        yield f"MiB of memory of domain {domain.name}", domain.memory_mib
+        yield f"GiB of disk of domain {domain.name}", domain.disk_gib
 
 
 def _to_domain(domain: DomainSeen) -> DomainReport:
@@ -59,6 +105,7 @@ def _to_domain(domain: DomainSeen) -> DomainReport:
         cpu_time_ns=domain.cpu_time_ns,
         memory_used_mib=domain.memory_used_mib,
         off_reason=domain.off_reason,
+        filtered=domain.filtered,
     )
 
 

@@ -1,18 +1,13 @@
 """Every placement mechanism as a pure function on arrays, and the check of feasibility."""
 
-from placement.bound import allocation_bound
-from placement.budget import Budget
-from placement.catalog import (
+from placement.catalog.names import (
     POLICIES,
     CatalogEntry,
     entry_by_name,
     mechanism_by_name,
     policy_by_name,
 )
-from placement.check import check_allocation
-from placement.check_division import check_division
-from placement.decision import FALLBACK, decide, fallback_parameters
-from placement.distance import fair_distance, shares_in_tree, target_holdings, target_shares
+from placement.catalog.notes import PolicyNote
 from placement.errors import (
     GangTooLargeError,
     InfeasibleAllocationError,
@@ -26,6 +21,15 @@ from placement.errors import (
     UnknownPolicyError,
     WrongKindError,
 )
+from placement.fairness.levels import is_poorer
+from placement.fairness.shares import (
+    dominant_shares,
+    fractions_of_pool,
+    shares_after,
+)
+from placement.judging.bound import allocation_bound
+from placement.judging.distance import fair_distance, shares_in_tree, target_holdings, target_shares
+from placement.judging.shortage import Shortage, shortages
 from placement.mechanisms import (
     MECHANISMS,
     DivisibleProblem,
@@ -34,34 +38,18 @@ from placement.mechanisms import (
     MechanismEntry,
     TenantTree,
 )
-from placement.model import (
-    Allocation,
-    Allowance,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    LeftOut,
-    Policy,
-    Reason,
-    Snapshot,
-)
-from placement.policy_notes import PolicyNote
-from placement.set_aside import set_aside
-from placement.shares import (
-    SHARE_TOLERANCE,
-    dominant_shares,
-    fractions_of_pool,
-    held_after,
-    shares_after,
-)
-from placement.shortage import Shortage, shortages
-from placement.within_allowances import WithinAllowances
+from placement.mechanisms.check import check_division
+from placement.round.arrays import BoolArray, FloatArray, IntArray
+from placement.round.budget import Budget
+from placement.round.check import check_allocation
+from placement.round.decision import FALLBACK, decide, fallback_parameters
+from placement.round.model import Allocation, Allowance, LeftOut, Policy, Reason, Snapshot
+from placement.round.set_aside import set_aside
 
 __all__ = [
     "FALLBACK",
     "MECHANISMS",
     "POLICIES",
-    "SHARE_TOLERANCE",
     "Allocation",
     "Allowance",
     "BoolArray",
@@ -90,7 +78,6 @@ __all__ = [
     "SolverError",
     "TenantTree",
     "UnknownPolicyError",
-    "WithinAllowances",
     "WrongKindError",
     "allocation_bound",
     "check_allocation",
@@ -101,7 +88,7 @@ __all__ = [
     "fair_distance",
     "fallback_parameters",
     "fractions_of_pool",
-    "held_after",
+    "is_poorer",
     "mechanism_by_name",
     "policy_by_name",
     "set_aside",

@@ -1,12 +1,11 @@
 """The register center: the only SQL, the state machines, and plain values in and out."""
 
-from registry.audit import REFUSED
-from registry.audited import AuditedCall, audited, current_call
+from registry.catalogue.resources import VMS
 from registry.center import Registry
-from registry.console_holds import ATTACH_CONSOLE, ConsoleClaim, ConsoleWork
-from registry.console_reads import READ_CONSOLE, ConsoleAnswer
-from registry.console_sessions import MAX_TYPED_BYTES, ConsoleOutput
-from registry.console_states import ConsoleSession
+from registry.consoles.holds import ConsoleClaim, ConsoleWork
+from registry.consoles.reads import ConsoleAnswer
+from registry.consoles.sessions import MAX_TYPED_BYTES, ConsoleOutput
+from registry.consoles.states import ConsoleSession
 from registry.errors import (
     AnotherMachineError,
     AnsweredBeforeError,
@@ -34,19 +33,27 @@ from registry.errors import (
     SettingsError,
     SlotLoopPausedError,
     StaleEpochError,
+    UnknownNameError,
     UnknownSettingError,
     UriRefusedError,
+    said_value,
 )
-from registry.expiry import MAX_TTL_S
-from registry.faults import checkpoint
-from registry.history import HostChange, Past, PastDecision, PastHost, PastRequest, PastVm
-from registry.host_credentials import CredentialFiles, HostCredentials
-from registry.host_fields import Keep
-from registry.ids import uuid7
-from registry.image_files import check_image_files, remove_files_of_removed, remove_strays
-from registry.image_store import ImageStore, Incoming, Stored
-from registry.image_urls import check_image_url
-from registry.leases import CONTROL_LEASE
+from registry.ground.audited import AuditedCall, audited, current_call
+from registry.ground.faults import checkpoint
+from registry.ground.ids import uuid7
+from registry.ground.names import MAX_TTL_S
+from registry.ground.pages import Page
+from registry.ground.preconditions import only_if
+from registry.hosts.credentials import CredentialFiles, HostCredentials
+from registry.hosts.fields import Keep
+from registry.hosts.identities import HostIdentity
+from registry.hosts.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
+from registry.images.files import check_image_files, remove_files_of_removed, remove_strays
+from registry.images.signatures import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIXES
+from registry.images.store import ImageStore, Incoming, Stored
+from registry.images.urls import check_image_url
+from registry.journal.audit import REFUSED
+from registry.ledger.power import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from registry.lifecycle import (
     AssignmentEvent,
     AssignmentState,
@@ -71,107 +78,106 @@ from registry.lifecycle import (
     VmDesiredEvent,
     VmObserved,
     VmObservedEvent,
+    VmState,
 )
-from registry.logs import configure_logging
-from registry.new_requests import Asking, check_asked
-from registry.pages import Page
-from registry.past_tenants import PastQuota, PastTenant, Standing
-from registry.power import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
-from registry.preconditions import only_if
+from registry.networks.networks import Offers
+from registry.operating.history import HostChange, Past, PastDecision, PastHost, PastRequest, PastVm
+from registry.operating.past_tenants import PastQuota, PastTenant, Standing
+from registry.operating.retention import Periods, Purged
+from registry.operating.upgrade import upgrade
 from registry.reconciliation import Answer, Difference
-from registry.records import (
-    Accounts,
-    AuditEntry,
-    Build,
-    BuildImage,
-    CapacityView,
-    Claim,
-    ClusterView,
-    CommittedRound,
-    CopyClaim,
-    CopyRemoval,
+from registry.records.catalogue import ResourceDef, VmType
+from registry.records.hosts import (
     DomainReport,
-    Due,
-    Event,
     Fence,
     FenceOrder,
-    GroupView,
-    GuestAccess,
-    GuestNetwork,
     Host,
     HostAccess,
     HostDifference,
     HostReport,
-    HostView,
-    IdempotencyKey,
-    Image,
-    ImageCopy,
-    ImageWait,
-    Import,
-    ImportClaim,
+    HostsRead,
     Inventory,
-    Lease,
-    Leftover,
-    MembershipRule,
-    MoveTo,
-    Network,
-    NetworkSource,
+    Miss,
+    MissPolicy,
+    MonitorSeen,
     NewHost,
-    NewImage,
-    OverQuota,
-    Placement,
+    WatchedHost,
+)
+from registry.records.images import BuildImage, Image, ImageCopy, NewImage
+from registry.records.journal import AuditEntry, Event, IdempotencyKey, StoredAnswer
+from registry.records.networks import CardRules, GuestNetwork, Network, NetworkSource
+from registry.records.operating import HeardProcess, HostsHeard, Liveness
+from registry.records.requests import (
+    GuestAccess,
+    ImageWait,
+    MembershipRule,
     Power,
-    PowerClaim,
-    PowerStep,
-    Quota,
-    QuotaUse,
-    QuotaView,
-    Removal,
     Request,
-    RequestView,
-    ResourceDef,
-    RoundCommit,
-    RoundRecord,
-    RoundSummary,
     Rules,
-    SlotLoopStatus,
-    SpreadView,
-    SshKey,
-    StoredAnswer,
-    StoredDecision,
-    Tenant,
-    TenantView,
-    Token,
-    Upload,
     UserData,
     Vm,
     VmGroup,
-    VmGroupView,
-    VmType,
     Waiting,
 )
-from registry.requests_together import goes_together
-from registry.resources import VMS
-from registry.retention import Periods, Purged
-from registry.rules import ZONE_LABEL, allows, check_rules, zone_of
-from registry.settings import SharedSettings, celery_config
-from registry.shadows import Decided, DueRound, NewShadowRound, ShadowRound
-from registry.slot_loop import MAX_REASON_LENGTH
+from registry.records.rounds import (
+    Accounts,
+    CapacityView,
+    ClusterView,
+    CommittedRound,
+    DecidedBy,
+    GroupView,
+    HostView,
+    LatestRound,
+    Lease,
+    Placement,
+    QuotaView,
+    RequestView,
+    RoundCommit,
+    RoundRecord,
+    RoundSummary,
+    SlotLoopStatus,
+    SpreadView,
+    StoredDecision,
+    TenantView,
+    VmGroupView,
+)
+from registry.records.tenancy import MoveTo, OverQuota, Quota, QuotaUse, SshKey, Tenant, Token
+from registry.records.work import (
+    Build,
+    Claim,
+    CopyClaim,
+    CopyRemoval,
+    Due,
+    Import,
+    ImportClaim,
+    Leftover,
+    PowerClaim,
+    PowerStep,
+    Removal,
+    Upload,
+)
+from registry.requests.new import Asking, check_asked
+from registry.requests.rules import ZONE_LABEL, allows, check_rules, zone_of
+from registry.requests.together import goes_together
+from registry.rounds.leases import CONTROL_LEASE
+from registry.rounds.shadows import Decided, DueRound, NewShadowRound, ShadowRound
+from registry.rounds.slot_loop import MAX_REASON_LENGTH
 from registry.subnets import Subnet
-from registry.upgrade import upgrade
-from registry.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
+from registry.work.queues import ATTACH_CONSOLE, READ_CONSOLE
 
 __all__ = [
     "ATTACH_CONSOLE",
     "CONTROL_LEASE",
     "DEFAULT_URI_POLICY",
     "MAX_REASON_LENGTH",
+    "MAX_SIGNATURE_BYTES",
     "MAX_TIMEOUT_S",
     "MAX_TTL_S",
     "MAX_TYPED_BYTES",
     "READ_CONSOLE",
     "REFUSED",
     "SHUTDOWN_TIMEOUT_S",
+    "SIGNATURE_SUFFIXES",
     "VMS",
     "ZONE_LABEL",
     "Accounts",
@@ -187,6 +193,7 @@ __all__ = [
     "BuildImage",
     "CapacityExceededError",
     "CapacityView",
+    "CardRules",
     "Claim",
     "ClaimLostError",
     "ClusterView",
@@ -204,6 +211,7 @@ __all__ = [
     "CopyState",
     "CredentialFiles",
     "Decided",
+    "DecidedBy",
     "Difference",
     "DomainReport",
     "Due",
@@ -217,6 +225,7 @@ __all__ = [
     "GroupView",
     "GuestAccess",
     "GuestNetwork",
+    "HeardProcess",
     "Host",
     "HostAccess",
     "HostAdmin",
@@ -227,8 +236,11 @@ __all__ = [
     "HostDifference",
     "HostHealth",
     "HostHealthEvent",
+    "HostIdentity",
     "HostReport",
     "HostView",
+    "HostsHeard",
+    "HostsRead",
     "IdempotencyConflictError",
     "IdempotencyInProgressError",
     "IdempotencyKey",
@@ -249,10 +261,15 @@ __all__ = [
     "InvalidError",
     "Inventory",
     "Keep",
+    "LatestRound",
     "Lease",
     "LeaseLostError",
     "Leftover",
+    "Liveness",
     "MembershipRule",
+    "Miss",
+    "MissPolicy",
+    "MonitorSeen",
     "MoveTo",
     "Network",
     "NetworkSource",
@@ -260,6 +277,7 @@ __all__ = [
     "NewImage",
     "NewShadowRound",
     "NotFoundError",
+    "Offers",
     "OverQuota",
     "Page",
     "Past",
@@ -299,7 +317,6 @@ __all__ = [
     "SchemaOutdatedError",
     "SettingsError",
     "ShadowRound",
-    "SharedSettings",
     "SlotLoopEvent",
     "SlotLoopPausedError",
     "SlotLoopState",
@@ -315,6 +332,7 @@ __all__ = [
     "Tenant",
     "TenantView",
     "Token",
+    "UnknownNameError",
     "UnknownSettingError",
     "Upload",
     "UriPolicy",
@@ -327,23 +345,24 @@ __all__ = [
     "VmGroupView",
     "VmObserved",
     "VmObservedEvent",
+    "VmState",
     "VmType",
     "Waiting",
+    "WatchedHost",
     "allows",
     "audited",
-    "celery_config",
     "check_asked",
     "check_image_files",
     "check_image_url",
     "check_rules",
     "check_uri",
     "checkpoint",
-    "configure_logging",
     "current_call",
     "goes_together",
     "only_if",
     "remove_files_of_removed",
     "remove_strays",
+    "said_value",
     "upgrade",
     "uuid7",
     "zone_of",

@@ -5,42 +5,52 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from registry.assignments import Assignments
-from registry.audit import Audit
-from registry.clock import db_now
-from registry.console_holds import ConsoleHolds
-from registry.console_reads import ConsoleReads
-from registry.console_sessions import ConsoleSessions
-from registry.differences import Differences
-from registry.doctor import check
-from registry.engine import Database, database_at
+from registry.catalogue.resources import Resources
+from registry.catalogue.vm_types import VmTypes
+from registry.consoles.holds import ConsoleHolds
+from registry.consoles.reads import ConsoleReads
+from registry.consoles.sessions import ConsoleSessions
 from registry.errors import SchemaOutdatedError
-from registry.events import Events
-from registry.fencing import Fencing
-from registry.fleet import Fleet, read_fleet
-from registry.history import History
-from registry.hosts import Hosts
-from registry.idempotency import Idempotency
-from registry.image_copies import ImageCopies
-from registry.image_imports import ImageImports
-from registry.images import Images
-from registry.leases import Leases
-from registry.networks import Networks
-from registry.power_steps import PowerSteps
-from registry.quotas import Quotas
-from registry.requests import Requests
-from registry.resources import Resources
-from registry.retention import Retention
-from registry.rounds import Rounds
-from registry.shadows import Shadows
-from registry.slot_loop import SlotLoopSwitch
-from registry.ssh_keys import SshKeys
-from registry.tenants import Tenants
-from registry.tokens import Tokens
-from registry.upgrade import check_schema, head_revision
-from registry.vm_groups import VmGroups
-from registry.vm_types import VmTypes
-from registry.vms import Vms
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, database_at
+from registry.hosts.differences import Differences
+from registry.hosts.hosts import Hosts
+from registry.hosts.identities import HostIdentities
+from registry.hosts.monitors import Monitors
+from registry.hosts.watched_hosts import WatchedHosts
+from registry.images.images import Images
+from registry.journal.audit import Audit
+from registry.journal.events import Events
+from registry.journal.idempotency import Idempotency
+from registry.networks.networks import Networks
+from registry.operating.connections import ConnectionsKept, connections_kept
+from registry.operating.doctor import check
+from registry.operating.fleet import Fleet, read_fleet
+from registry.operating.history import History
+from registry.operating.known_schema import refuse_strangers, strangers_in
+from registry.operating.liveness import read_liveness
+from registry.operating.processes import Processes
+from registry.operating.retention import Retention
+from registry.operating.revisions import head_revision
+from registry.operating.upgrade import check_schema
+from registry.records.operating import Liveness
+from registry.requests.requests import Requests
+from registry.requests.vm_groups import VmGroups
+from registry.requests.vms import Vms
+from registry.rounds.leases import Leases
+from registry.rounds.rounds import Rounds
+from registry.rounds.shadows import Shadows
+from registry.rounds.slot_loop import SlotLoopSwitch
+from registry.rounds.views import Views
+from registry.tenancy.quotas import Quotas
+from registry.tenancy.ssh_keys import SshKeys
+from registry.tenancy.tenants import Tenants
+from registry.tenancy.tokens import Tokens
+from registry.work.assignments import Assignments
+from registry.work.fencing import Fencing
+from registry.work.image_copies import ImageCopies
+from registry.work.image_imports import ImageImports
+from registry.work.power_steps import PowerSteps
 
 
 class Registry:
@@ -54,6 +64,8 @@ class Registry:
         self._database = database
         self.resources = Resources(database)
         self.hosts = Hosts(database)
+        self.watched_hosts = WatchedHosts(database)
+        self.host_identities = HostIdentities(database)
         self.fencing = Fencing(database)
         self.differences = Differences(database)
         self.vm_types = VmTypes(database)
@@ -73,6 +85,7 @@ class Registry:
         self.console_sessions = ConsoleSessions(database)
         self.console_holds = ConsoleHolds(database)
         self.rounds = Rounds(database)
+        self.views = Views(database)
         self.shadows = Shadows(database)
         self.retention = Retention(database)
         self.history = History(database)
@@ -80,7 +93,9 @@ class Registry:
         self.audit = Audit(database)
         self.tokens = Tokens(database)
         self.leases = Leases(database)
+        self.monitors = Monitors(database)
         self.slot_loop = SlotLoopSwitch(database)
+        self.processes = Processes(database)
         self.idempotency = Idempotency(database)
 
     @classmethod
@@ -93,7 +108,8 @@ class Registry:
         database = Database(database_url)
         try:
             with database.read() as connection:
-                check_schema(connection)
+                if check_schema(connection):
+                    refuse_strangers(connection)
         except BaseException:
             database.close()
             raise
@@ -118,7 +134,21 @@ class Registry:
         with self._database.read() as connection:
             return read_fleet(connection)
 
-    def check(self) -> list[str]:
-        """Return what is wrong in the register center; empty when all is well."""
+    def connections(self) -> ConnectionsKept | None:
+        """Return what the database server gives, beside what processes keep; None without one."""
         with self._database.read() as connection:
-            return check(connection)
+            return connections_kept(connection)
+
+    def liveness(self) -> Liveness:
+        """Return who leads, who was heard when, and what was decided last, in one read."""
+        with self._database.read() as connection:
+            return read_liveness(connection)
+
+    def check(self, *, history: bool = True) -> list[str]:
+        """Return what is wrong in the register center; empty when all is well.
+
+        Without ``history`` no look is taken at what is gone, so that years of it cost nothing.
+        """
+        with self._database.read() as connection:
+            strangers = [f"the schema has {each}" for each in strangers_in(connection)]
+        return [*strangers, *check(self._database.read, history=history)]

@@ -5,6 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
+
+from plain_text import advice, listed, shortened
+
+_SAID: Final = 120
+
+
+def said_value(found: object) -> str:
+    """Return what was found, as people say it: nothing for null, text in quotes, no more of it."""
+    match found:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if found else "false"
+        case str():
+            return repr(shortened(found, _SAID))
+        case _:
+            return shortened(str(found), _SAID)
 
 
 class RegistryError(Exception):
@@ -45,10 +63,32 @@ class InvalidError(RegistryError):
     """A value is outside what is allowed."""
 
     def __init__(self, field: str, found: object, allowed: str) -> None:
-        super().__init__(f"{field}: found {found!r}, allowed is {allowed}")
+        super().__init__(f"{field}: found {said_value(found)}, allowed is {allowed}")
         self.field = field
         self.found = found
         self.allowed = allowed
+
+
+class UnknownNameError(InvalidError):
+    """A field names something that is not there, at least not for who asks."""
+
+    def __init__(
+        self,
+        field: str,
+        kind: str,
+        key: object,
+        *,
+        hint: str | None = None,
+        known: Sequence[str] = (),
+    ) -> None:
+        allowed = f"one of {listed(known, 'and')}" if known else f"an existing {kind}"
+        super().__init__(field, key, f"{allowed}, {hint}" if hint else allowed)
+        told = f"{field}: there is no {kind} {said_value(key)}"
+        also = hint or advice(str(key), known) or (allowed if known else None)
+        self.args = (f"{told}; {also}" if also else told,)
+        self.kind = kind
+        self.key = str(key)
+        self.known = tuple(known)
 
 
 class ConflictError(RegistryError):
@@ -184,7 +224,7 @@ class ImageStoreError(RegistryError):
     """The folder in which images lie cannot be used."""
 
     def __init__(self, folder: object, reason: str) -> None:
-        super().__init__(f"the image store {folder} cannot be written to: {reason}")
+        super().__init__(f"the image store {folder} cannot be used: {reason}")
         self.folder = str(folder)
         self.reason = reason
 
@@ -225,16 +265,43 @@ class SlotLoopPausedError(RegistryError):
 class SchemaOutdatedError(RegistryError):
     """The database is older or newer than this code."""
 
-    def __init__(self, found: str | None, expected: str, *, code_since: str | None = None) -> None:
+    def __init__(
+        self,
+        found: str | None,
+        expected: str,
+        *,
+        code_since: str | None = None,
+        first: str | None = None,
+    ) -> None:
         at = f"the database is at revision {found or 'none'}"
-        super().__init__(
-            f"{at}, this code needs {expected}: run `fuga db upgrade`"
-            if code_since is None
-            else f"{at} and serves code that knows {code_since}, this code knows {expected} at "
-            "most: a newer fuga upgraded it; start that one here, too"
-        )
+        if first is not None:
+            said = (
+                f"{at}, this code upgrades from {first} on: run `fuga db upgrade` of a version "
+                "between them first"
+            )
+        elif code_since is not None:
+            said = (
+                f"{at} and serves code that knows {code_since}, this code knows {expected} at "
+                "most: a newer fuga upgraded it; start that one here, too"
+            )
+        else:
+            said = f"{at}, this code needs {expected}: run `fuga db upgrade`"
+        super().__init__(said)
         self.found = found
         self.expected = expected
+
+
+class StrangersInSchemaError(RegistryError):
+    """SQLite's file holds what no migration of ours made, and what may run when we write."""
+
+    def __init__(self, strangers: Sequence[str], file: str = "the database") -> None:
+        told, more = "; ".join(strangers[:5]), len(strangers) - 5
+        super().__init__(
+            f"{file} is not as fuga made it: {told}{f'; and {more} more' if more > 0 else ''}. "
+            "What is in a database runs when fuga writes to it: take a copy that you trust, or "
+            "remove what is not fuga's"
+        )
+        self.strangers = tuple(strangers)
 
 
 class AnsweredBeforeError(RegistryError):

@@ -87,6 +87,16 @@ class VmObserved(StrEnum):
     LOST = "lost"
 
 
+class VmState(StrEnum):
+    """What a VM does as far as anybody knows: what was observed, while its host answers."""
+
+    ABSENT = "absent"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    LOST = "lost"
+    UNKNOWN = "unknown"  #: it ran or was stopped on a host that does not answer any more
+
+
 class VmObservedEvent(StrEnum):
     """What a worker or the monitor saw."""
 
@@ -507,3 +517,7 @@ def next_state(table: Mapping[tuple[S, E], S], state: S, event: E) -> S:
         return table[state, event]
     except KeyError:
         raise IllegalTransitionError(state, event) from None
+
+
+#: Work on such a host would only wait for its deadline: it is done when the host is back.
+OUT_OF_REACH = (HostHealth.UNREACHABLE.value, HostHealth.DOWN.value)

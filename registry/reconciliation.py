@@ -41,6 +41,7 @@ class Difference(StrEnum):
     VM_CRASHES = "vm_crashes"
     VM_STOPPED = "vm_stopped"
     VM_RUNS = "vm_runs"
+    VM_UNFILTERED = "vm_unfiltered"
     STRANGER = "stranger"
     UNKNOWN_MARK = "unknown_mark"
     WRONG_HOST = "wrong_host"
@@ -101,6 +102,11 @@ DECIDED: Final[Mapping[Difference, Decision]] = MappingProxyType(
             answer=Answer.REPAIR,
             action="a worker stops it",
             why="its tenant stopped it, and somebody started it on its host",
+        ),
+        Difference.VM_UNFILTERED: Decision(
+            answer=Answer.NOTE,
+            action="it is filtered from its next start: stop and start it",
+            why="it was started before its host filtered what guests send, or by somebody else",
         ),
         Difference.STRANGER: Decision(
             answer=Answer.NOTE,

@@ -13,6 +13,7 @@ _SHORTEST_PREFIX: Final = 16
 _LONGEST_PREFIX: Final = 30
 MAX_DNS: Final = 8
 MAX_EXCLUDED: Final = 64
+_MOST_BLOCKS: Final = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,27 @@ def usable(subnet: Subnet) -> Iterator[int]:
     for number in range(int(network.network_address) + 1, int(network.broadcast_address)):
         if not any(first <= number <= last for first, last in taken):
             yield number
+
+
+def reachable(subnet: Subnet) -> tuple[str, ...] | None:
+    """Return what of a subnet no VM has: its gateway, name servers and excluded addresses.
+
+    None: they are too scattered for a host to look at for every packet.
+    """
+    network = ipaddress.IPv4Network(subnet.cidr)
+    found = [_range(each, network) for each in subnet.excluded]
+    single = [each for each in (subnet.gateway, *subnet.dns) if each is not None]
+    found += [(int(each), int(each)) for each in map(ipaddress.IPv4Address, single)]
+    blocks = [
+        block
+        for first, last in found
+        if first in range(int(network[0]), int(network[-1]) + 1)
+        for block in ipaddress.summarize_address_range(
+            ipaddress.IPv4Address(first), ipaddress.IPv4Address(last)
+        )
+    ]
+    merged = tuple(map(str, ipaddress.collapse_addresses(blocks)))
+    return merged if len(merged) <= _MOST_BLOCKS else None
 
 
 def shown(number: int) -> str:

@@ -1,16 +1,16 @@
 """The production engine on a trace: same policies, same snapshots, simulated clock and hosts."""
 
-from simulation.engine import Choice, Engine
 from simulation.errors import InputError, SimulationError
-from simulation.fleet import FleetStudy, JobQueue
-from simulation.inventory import Inventory, read_inventory
-from simulation.job_run import run_job
-from simulation.jobs import JobFiles, JobTakenError, SharedFolderError
-from simulation.plan import plan, zone_policies
-from simulation.recording import Decided, Recording, read_recording, record
-from simulation.run import Progress, simulate
-from simulation.specs import RunSpec, TraceSpec
-from simulation.study import AnyStudy, RunFailedError, Study, on_interrupt, write_summary
+from simulation.recordings.recording import Decided, Recording, read_recording, record
+from simulation.sites.inventory import Inventory, read_inventory
+from simulation.slots.engine import Choice, Engine
+from simulation.studies.fleet import FleetStudy, JobQueue
+from simulation.studies.job_run import run_job
+from simulation.studies.jobs import JobFiles, JobTakenError, SharedFolderError
+from simulation.studies.plan import plan, zone_policies
+from simulation.studies.run import Progress, simulate
+from simulation.studies.specs import RunSpec, TraceSpec
+from simulation.studies.study import AnyStudy, RunFailedError, Study, on_interrupt, write_summary
 
 __all__ = [
     "AnyStudy",

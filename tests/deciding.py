@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.policy_process import PolicyProcess
+from controller.rounds.policy_process import PolicyProcess
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from pathlib import Path
 import httpx
 
 from lab.cluster import LabHost, start_real_hosts, stop
+from tests.lab_hosts import LETS_TCP_IN
 from tests.running import RunningFuga, eventually
 
 POINTS = (
@@ -286,7 +287,7 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="fuga-kill-") as folder:
         lab = Path(folder) / "lab"
         try:
-            hosts = start_real_hosts(options.hosts, lab)
+            hosts = start_real_hosts(options.hosts, lab, transport="tcp")
             for seed in range(options.first, options.first + options.seeds):
                 point = POINTS[(seed - 1) % len(POINTS)]
                 started = time.monotonic()
@@ -305,7 +306,7 @@ def run_seed(seed: int, point: str, state_dir: Path, hosts: list[LabHost]) -> st
     """One scenario in a state folder of its own; nothing is left running."""
     state_dir.mkdir(parents=True)
     file = hosts_file(state_dir / "hosts.toml", hosts)
-    fuga = RunningFuga(state_dir, arguments=("--hosts", str(file)))
+    fuga = RunningFuga(state_dir, arguments=("--hosts", str(file)), env=LETS_TCP_IN)
     try:
         return Scenario(seed, point, fuga, hosts).run()
     except BaseException:

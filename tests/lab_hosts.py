@@ -18,6 +18,9 @@ import pytest
 from lab import cluster
 from lab.cluster import LabHost
 
+#: For a fuga whose operator registers lab hosts that listen on TCP, on this machine alone.
+LETS_TCP_IN = {"FUGA_URI_SCHEMES": '["qemu+tcp"]'}
+
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -65,7 +68,7 @@ def guest_dir() -> Path:
     return Path(os.environ.get("FUGA_LAB_GUEST", _ROOT / "build" / "lab-guest"))
 
 
-def start_real(count: int, directory: Path, *, transport: str | None = None) -> LabCluster:
+def start_real(count: int, directory: Path, *, transport: str = "tcp") -> LabCluster:
     """Start real hosts, or skip the test and say why this machine cannot."""
     if reason := cluster.why_not_real():
         pytest.skip(f"no real hosts here: {reason}")

@@ -12,6 +12,7 @@ import os
 import pwd
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -83,6 +84,20 @@ class PostgresServer:
         ) as connection:
             connection.execute(statement.encode())
 
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Have all its processes hang: connections are taken, nobody answers."""
+        pids = stop_with_children(self.pid)
+        try:
+            yield
+        finally:
+            for each in pids:
+                os.kill(each, signal.SIGCONT)
+
+    @property
+    def pid(self) -> int:
+        return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+
     def create(self, *, template: str = "template0") -> str:
         """Create a database and return its name."""
         name = f"fuga_{next(self._numbers)}"
@@ -100,6 +115,19 @@ class PostgresServer:
             yield self.url(name)
         finally:
             self.drop(name)
+
+
+def stop_with_children(server: int) -> list[int]:
+    """SIGSTOP a server, which then makes no more children, and all that it has; return which."""
+    os.kill(server, signal.SIGSTOP)
+    stopped = [server]
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # no process, or gone meanwhile
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == server and state != "Z":
+                os.kill(int(entry.name), signal.SIGSTOP)
+                stopped.append(int(entry.name))
+    return stopped
 
 
 @contextlib.contextmanager

@@ -45,6 +45,13 @@ class RawSql:
     def run(self, sql: str, *parameters: Any) -> None:
         self._execute(sql, parameters)
 
+    def script(self, sql: str) -> None:
+        """Run several statements."""
+        if self.dialect == "sqlite":
+            self._connection.executescript(sql)
+        else:
+            self._connection.execute(sql)
+
     def rows(self, sql: str, *parameters: Any) -> list[Row]:
         return [dict(row) for row in self._execute(sql, parameters).fetchall()]
 

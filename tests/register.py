@@ -265,9 +265,9 @@ def run_vm(registry: Registry, assignment_id: UUID, owner: str = "w1") -> Build:
     return build
 
 
-def running(registry: Registry, host: Host) -> Build:
+def running(registry: Registry, host: Host, **fields: Any) -> Build:
     """Return the build of a VM that was asked for, placed on this host, and runs."""
-    (key,) = place(registry, add_request(registry), host).assignment_ids
+    (key,) = place(registry, add_request(registry, **fields), host).assignment_ids
     return run_vm(registry, key)
 
 

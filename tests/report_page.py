@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
-from simulation.summary import measure
-
-#: Long: the machine may be busy with a whole suite.
-_PATIENCE_MS = 300_000
-_WIDTH = 1100
+from simulation.measuring.summary import measure
+from tests.browser import WIDTH, a_page
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class ReportPage:
 
         assert len(sections) >= 10
         assert all(box is not None and box["width"] > 300 and box["height"] > 100 for box in boxes)
-        assert all(box is not None and box["x"] + box["width"] <= _WIDTH for box in boxes)
+        assert all(box is not None and box["x"] + box["width"] <= WIDTH for box in boxes)
         names = {section.get_attribute("id") for section in sections}
         for suffix in (".svg", ".png"):
             assert {path.stem for path in (self.folder / "plots").glob(f"*{suffix}")} == names
@@ -75,17 +72,9 @@ class ReportPage:
 @contextmanager
 def opened(folder: Path) -> Iterator[ReportPage]:
     """Open the report in a folder."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium",
-            args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
-            timeout=_PATIENCE_MS,
-        )
-        page = browser.new_page(viewport={"width": _WIDTH, "height": 900})
-        page.set_default_timeout(_PATIENCE_MS)
+    with a_page() as page:
         report = ReportPage(page, folder, [], [])
         page.on("request", lambda request: report.asked.append(request.url))
         page.on("pageerror", lambda error: report.faults.append(str(error)))
         page.goto(f"file://{folder}/report.html")
         yield report
-        browser.close()

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from controller.round_inputs import RoundInputs
-from controller.snapshots import Names
+from controller.rounds.inputs import RoundInputs
+from controller.rounds.snapshots import Names
 from placement import Snapshot
 
 

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-import uvicorn
 from fastapi import FastAPI
 
-from controller.rest.server import listen_on
+from controller.rest.callers.connections import UNBOUNDED, Bounds
+from controller.rest.callers.protocol import Deadlines
+from controller.rest.server import DEADLINES, bounded_server, listen_on
 
 
 @contextmanager
-def served(app: FastAPI) -> Iterator[str]:
+def served(
+    app: FastAPI,
+    *,
+    deadlines: Deadlines = DEADLINES,
+    bounds: Bounds = UNBOUNDED,
+    tls: ssl.SSLContext | None = None,
+    listen: str = "127.0.0.1:0",
+    trusted_proxies: Collection[str] = (),
+) -> Iterator[str]:
     """Serve until the block ends; gives the URL."""
-    listener = listen_on("127.0.0.1:0")
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
+    listener = listen_on(listen)
+    listener.bound(bounds)
+    server = bounded_server(app, trusted_proxies=trusted_proxies, deadlines=deadlines)
+    server.config.load()
+    server.config.ssl = tls
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from simulation.book import Book
-from simulation.chunks import Chunk
-from simulation.cluster import Cluster, HostEvent, SimHost
-from simulation.engine import Choice, Engine
-from simulation.hierarchy import Hierarchy
-from simulation.wishes import Wishes
+from simulation.sites.hierarchy import Hierarchy
+from simulation.sites.hosts import HostEvent, SimHost
+from simulation.slots.book import Book
+from simulation.slots.cluster import Cluster
+from simulation.slots.engine import Choice, Engine
+from simulation.traces.chunks import Chunk
+from simulation.traces.wishes import Wishes
 
 RESOURCES = ("vcpus", "memory_mib")
 

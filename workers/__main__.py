@@ -11,9 +11,9 @@ import structlog
 from celery.exceptions import SecurityWarning
 
 from registry import RegistryError, SettingsError
-from registry.logs import configure_logging
-from registry.process import ProcessMetrics
-from registry.settings_names import load
+from service import ProcessMetrics
+from service.logs import configure_logging
+from service.settings_names import load
 from workers.app import run
 from workers.settings import WorkerSettings
 

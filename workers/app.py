@@ -19,9 +19,11 @@ from kombu.exceptions import OperationalError
 
 from hypervisor import HostConnections
 from registry import Due, Registry
-from registry.ids import uuid7
-from registry.process import Check, ProcessMetrics, database_check, listening
-from registry.settings import celery_config
+from registry.ground.ids import uuid7
+from service import Check, ProcessMetrics, beating, database_check, listening
+from service.broker.inbox import Inbox
+from service.broker.redis_inbox import reading_redis
+from service.settings import celery_config
 from workers.broker import reading_the_filesystem
 from workers.console_threads import ConsoleThreads
 from workers.context import WorkerContext
@@ -29,11 +31,9 @@ from workers.gate import Gate
 from workers.metrics import TaskMetrics
 from workers.reach import OpenedHosts
 from workers.settings import WorkerSettings
-from workers.tasks import register_tasks
+from workers.tasks import known, register_tasks
 
 log: Final = structlog.get_logger(__name__)
-
-_BROKER_TIMEOUT_S: Final = 5.0
 
 
 class ThreadWorker(Worker):  # type: ignore[misc]  # celery is untyped
@@ -65,12 +65,14 @@ class ThreadWorker(Worker):  # type: ignore[misc]  # celery is untyped
             watchdog.start()
 
 
-def build_app(settings: WorkerSettings) -> Celery:
+def build_app(settings: WorkerSettings, inbox: Inbox) -> Celery:
     """Return the Celery app, configured by the shared settings; it has no tasks yet."""
     app = Celery("fuga", set_as_current=False)
     app.conf.update(celery_config(settings))
     if str(app.conf.broker_url).startswith("filesystem:"):
-        app.conf.update(reading_the_filesystem(app.conf.broker_transport_options))
+        app.conf.update(reading_the_filesystem(app.conf.broker_transport_options, inbox))
+    else:
+        app.conf.update(reading_redis(app.conf.broker_transport_options, inbox))
     app.conf.update(
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
@@ -127,7 +129,8 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
     """Run one worker until SIGTERM or SIGINT; return its exit status."""
     # Celery would set up logging of its own; ours is in place already.
     signals.setup_logging.connect(_keep_our_logging, weak=False)
-    app = build_app(settings)
+    threads = settings.threads
+    app = build_app(settings, Inbox([known(*each) for each in threads.items()], metrics))
     with open_context(settings, app) as context:
         register_tasks(app, context, TaskMetrics(metrics))
         worker = ThreadWorker(
@@ -135,19 +138,23 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
             stop_grace_s=settings.stop_grace_s,
             app=app,
             pool="threads",
-            concurrency=settings.concurrency,
+            concurrency=sum(threads.values()),
+            queues=[queue.at_broker for queue in threads],
             hostname=context.owner,
             quiet=True,
             without_mingle=True,
             without_gossip=True,
             without_heartbeat=True,
         )
-        with listening(
-            settings.metrics_address("worker"),
-            metrics,
-            ready=lambda: [database_check(context.registry), broker_check(app, worker)],
+
+        def ready() -> list[Check]:
+            return [database_check(context.registry), broker_check(app, worker)]
+
+        with (
+            listening(settings.metrics_address("worker"), metrics, ready=ready),
+            beating(context.registry, "worker", context.owner, ready=ready),
         ):
-            log.info("worker_started", owner=context.owner, concurrency=settings.concurrency)
+            log.info("worker_started", owner=context.owner, threads=threads)
             worker.start()
             log.info("worker_stopped", owner=context.owner)
         return int(worker.exitcode or 0)
@@ -160,10 +167,7 @@ def broker_check(app: Celery, worker: Worker) -> Check:
     if connection is None or not connection.connected:
         return Check("broker", False, "this worker is not connected to it")
     try:
-        with app.connection_for_read(
-            connect_timeout=_BROKER_TIMEOUT_S,
-            transport_options={"socket_timeout": _BROKER_TIMEOUT_S},
-        ) as probe:
+        with app.connection_for_read() as probe:
             probe.ensure_connection(max_retries=1, interval_start=0)
     except (OperationalError, OSError):
         return Check("broker", False, "it does not answer")
@@ -177,7 +181,7 @@ def _leave_behind_what_hangs() -> None:
 
 def _send(app: Celery, due: Due) -> None:
     try:
-        app.send_task(due.task, args=[str(due.id)])
+        app.send_task(due.task, args=[str(due.id)], retry=False)
     except (OperationalError, OSError) as error:
         log.warning("broker_unreachable", task=due.task, error=str(error))  # the sweep goes on
 

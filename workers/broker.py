@@ -1,25 +1,32 @@
-"""Celery's filesystem broker, read by workers that survive a half-written message.
+"""Celery's filesystem broker, read by workers that survive whatever lies in its folder.
 
 Kombu's transport creates a message file and then writes it. A sender killed in
 between, or merely slower than a worker that looks at once, leaves a file without
 a message in it, and kombu's reader ends the worker over it. Here such a file is
-dropped: the sweep sends its assignment again. Files are taken by a rename inside
-the broker's own folder, so two workers cannot take one, and a taken message
-never crosses to another file system.
+dropped: the sweep sends its assignment again. So is whatever else is not a short
+file with one of our messages: links are not followed, pipes not waited for. Files
+are taken by a rename inside the broker's own folder, so two workers cannot take one,
+and a taken message never crosses to another file system.
 """
 
 from __future__ import annotations
 
-import json
+import os
+import shutil
+import stat
+from collections import defaultdict, deque
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty
 from typing import Any, Final
+from uuid import uuid4
 
-import structlog
 from kombu.transport import filesystem
 
-log: Final = structlog.get_logger(__name__)
+from registry.ground.private import private_folder
+from service.broker.inbox import OPTION, Inbox, JudgedChannel
+from service.broker.messages import MAX_BYTES
 
 #: Kombu's default of a second would be most of what a person waits for a VM.
 _POLLING_INTERVAL_S: Final = 0.1
@@ -31,28 +38,68 @@ _LOOP_S: Final = 0.3
 TRANSPORT: Final = f"{__name__}:Transport"
 
 
-class Channel(filesystem.Channel):
-    """The reading half made tolerant; sending and binding stay kombu's."""
+class Channel(JudgedChannel, filesystem.Channel):
+    """The reading half made tolerant; sending stays kombu's."""
+
+    def __init__(self, connection: Any, **named: Any) -> None:
+        super().__init__(connection, **named)  # type: ignore[no-untyped-call]  # kombu
+        self.inbox = self.transport_options[OPTION]
+        #: Files of queues seen and not yet taken: 10,000 are not listed for each of them.
+        self._seen: defaultdict[str, deque[str]] = defaultdict(deque)
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
-        folder = Path(self.data_folder_in)
-        taken_folder = Path(self.processed_folder)
-        for file in sorted(folder.glob(f"*.{queue}.msg")):
-            # Names are <milliseconds>_<uuid>.<queue>.msg, and queues may hold dots.
-            if file.name.partition(".")[2] != f"{queue}.msg":
-                continue
-            taken = taken_folder / file.name
-            try:
-                file.rename(taken)
-            except FileNotFoundError:
-                continue  # another worker was faster
-            text = taken.read_text(encoding="utf-8", errors="replace")
-            taken.unlink()
-            try:
-                return json.loads(text)
-            except ValueError:
-                log.warning("message_dropped", file=file.name, bytes=len(text))
+        if queue not in self.inbox.readable():
+            raise Empty
+        seen = self._seen[queue]
+        if not seen:
+            seen.extend(self._waiting(queue))
+        while seen:
+            content = self._take(seen.popleft())
+            if content is not None and (message := self.inbox.open(queue, content)) is not None:
+                return message
         raise Empty
+
+    def _waiting(self, queue: str) -> list[str]:
+        try:
+            names = [file.name for file in Path(self.data_folder_in).iterdir()]
+        except OSError:  # it is gone; the next sender is told
+            return []
+        # Names are <milliseconds>_<uuid>.<queue>.msg, and queues may hold dots.
+        return sorted(name for name in names if name.partition(".")[2] == f"{queue}.msg")
+
+    def _take(self, name: str) -> bytes | None:
+        """Return what a file holds that is then no more; None where that is no message."""
+        taken = Path(self.processed_folder) / f"{uuid4()}.msg"
+        try:
+            (Path(self.data_folder_in) / name).rename(taken)
+        except FileNotFoundError:
+            return None  # another worker was faster
+        except OSError as error:
+            self.inbox.drop("not_a_file", f"{name}: {error.strerror}".encode(errors="replace"))
+            return None
+        try:
+            return _short_file(taken)
+        except OSError as error:
+            self.inbox.drop("not_a_file", f"{name}: {error.strerror}".encode(errors="replace"))
+            return None
+        finally:
+            _remove(taken)
+
+
+def _short_file(path: Path) -> bytes:
+    """Read what a file holds, as much as tells that it is too long; `OSError` if it is none."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "not a regular file")
+        return file.read(MAX_BYTES + 1)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
+        return
+    shutil.rmtree(path, ignore_errors=True)
 
 
 class Transport(filesystem.Transport):
@@ -66,15 +113,16 @@ class Transport(filesystem.Transport):
         return super().drain_events(connection, timeout)  # type: ignore[no-untyped-call]  # kombu
 
 
-def reading_the_filesystem(options: Mapping[str, Any]) -> dict[str, Any]:
+def reading_the_filesystem(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:
     """Return what a worker's Celery configuration needs to read this broker our way."""
     taken = Path(options["data_folder_in"]).parent / "taken"
-    taken.mkdir(parents=True, exist_ok=True)
+    private_folder(taken)
     return {
         "broker_transport": TRANSPORT,
         "broker_transport_options": {
             **options,
             "processed_folder": str(taken),
             "polling_interval": _POLLING_INTERVAL_S,
+            OPTION: inbox,
         },
     }

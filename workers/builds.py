@@ -28,6 +28,7 @@ from hypervisor import (
     DomainSpec,
     DomainState,
     HostUnreachableError,
+    Limits,
     Mark,
     OperationFailedError,
     domain_name,
@@ -39,6 +40,7 @@ from workers import removals
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import DomainConflictError, HostBusyError, StoppingError
+from workers.guards import guard_of
 from workers.seed import seed_of, takes_seed
 
 log: Final = structlog.get_logger(__name__)
@@ -76,7 +78,7 @@ def _attempt(build: Build, context: WorkerContext) -> Outcome:
     assignments = context.registry.assignments
     active = build.state is AssignmentState.ACTIVE
     try:
-        with context.hosts.enter(build.host) as host:
+        with context.hosts.enter(build.host, pool=not active) as host:
             if active:
                 _check_it_is_there(build, host, context)
             else:
@@ -129,7 +131,7 @@ def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> 
         host.define(spec)
         context.checkpoint("create.after_define")
         context.keep(build.claim)
-        host.start_paused(vm_id)
+        host.start_paused(vm_id, guard=spec.guard)
     context.checkpoint("create.before_resume")
 
 
@@ -170,7 +172,7 @@ def _check_it_is_there(build: Build, host: HostDriver, context: WorkerContext) -
         raise OperationFailedError("resume", f"{build.host.name} does not have the domain {vm_id}")
     if seen.state is DomainState.STOPPED:
         context.keep(build.claim)
-        host.start_paused(vm_id)
+        host.start_paused(vm_id, guard=spec_of(build).guard)
     context.keep(build.claim)
 
 
@@ -186,7 +188,7 @@ def _step_aside(build: Build, context: WorkerContext) -> Outcome:
     if removals.delete(assignment_id, context) is Outcome.DONE:
         return Outcome.CLAIM_LOST
     try:
-        with context.hosts.enter(build.host) as host:
+        with context.hosts.enter(build.host, pool=True) as host:
             removals.remove_attempt(
                 host,
                 str(build.vm_id),
@@ -239,4 +241,6 @@ def spec_of(build: Build) -> DomainSpec:
         network=build.network.source,
         network_kind=build.network.kind,
         mac=build.network.mac,
+        limits=Limits(**build.limits),
+        guard=guard_of(build.host, build.network.card),
     )

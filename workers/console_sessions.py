@@ -24,6 +24,10 @@ log: Final = structlog.get_logger(__name__)
 
 #: Until somebody else may take a session up whose worker was killed.
 _LEASE_S: Final = 10.0
+_NO_THREAD: Final = (
+    "the worker has no thread left for consoles of its tenant, who has others in use, or for"
+    " anybody's: let go of one, or wait until it is tried again"
+)
 #: What a key pressed may take until it is noticed.
 _WAIT_S: Final = 0.05
 
@@ -31,15 +35,19 @@ _WAIT_S: Final = 0.05
 def attach(session_id: UUID, context: WorkerContext) -> Outcome:
     """Hold a console, if that is ours to do and a thread is free for it."""
     threads = context.consoles
-    if threads is None or context.stopping.is_set():
+    holds = context.registry.console_holds
+    tenant = None if threads is None else holds.tenant(session_id)
+    if threads is None or tenant is None or context.stopping.is_set():
         return Outcome.NOT_OURS
 
     def claim() -> Callable[[], object] | None:
-        holds = context.registry.console_holds
         work = holds.claim(session_id, context.owner, _LEASE_S)
         return None if work is None else lambda: hold(work, context, threads.hosts)
 
-    return Outcome.DONE if threads.begin(claim) else Outcome.NOT_OURS
+    begun = threads.begin(tenant, claim)
+    if begun is None:
+        holds.put_off(session_id, _NO_THREAD)
+    return Outcome.DONE if begun else Outcome.NOT_OURS
 
 
 def hold(work: ConsoleWork, context: WorkerContext, hosts: Hosts) -> Outcome:

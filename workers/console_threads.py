@@ -6,30 +6,39 @@ import threading
 import time
 from collections.abc import Callable
 
+from service.fair_places import FairPlaces
 from workers.driver import Hosts
 
 
 class ConsoleThreads:
-    """Threads in which consoles are held, at most ``limit``, and what they reach hosts by."""
+    """Threads in which consoles are held, at most ``limit``, and what they reach hosts by.
+
+    None of the tenants gets all of them.
+    """
 
     def __init__(self, hosts: Hosts, *, limit: int) -> None:
         self.hosts = hosts
-        self._free = threading.BoundedSemaphore(limit)
+        self._places = FairPlaces(limit)
         self._running: set[threading.Thread] = set()
 
-    def begin(self, claim: Callable[[], Callable[[], object] | None]) -> bool:
-        """Claim work if a thread is free for it, and begin it."""
-        if not self._free.acquire(blocking=False):
-            return False
+    def begin(self, tenant: str, claim: Callable[[], Callable[[], object] | None]) -> bool | None:
+        """Claim work if a thread is free for that tenant's, and begin it.
+
+        None: there is no thread for it. False: it is not there to be claimed.
+        """
+        if not self._places.take(tenant):
+            return None
         work = None
         try:
             work = claim()
         finally:
             if work is None:
-                self._free.release()
+                self._places.give_back(tenant)
         if work is None:
             return False
-        thread = threading.Thread(target=self._run, args=(work,), name="console", daemon=True)
+        thread = threading.Thread(
+            target=self._run, args=(tenant, work), name="console", daemon=True
+        )
         self._running.add(thread)
         thread.start()
         return True
@@ -40,9 +49,9 @@ class ConsoleThreads:
         for thread in list(self._running):
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _run(self, work: Callable[[], object]) -> None:
+    def _run(self, tenant: str, work: Callable[[], object]) -> None:
         try:
             work()
         finally:
             self._running.discard(threading.current_thread())
-            self._free.release()
+            self._places.give_back(tenant)

@@ -9,7 +9,7 @@ from threading import BoundedSemaphore, Event
 from uuid import UUID
 
 from registry import Claim, Due, ImageStore, Registry
-from registry.faults import checkpoint
+from registry.ground.faults import checkpoint
 from workers.console_threads import ConsoleThreads
 from workers.errors import StoppingError
 from workers.gate import Gate
@@ -41,6 +41,7 @@ class WorkerContext:
     upload_deadline_s: float = 3600.0  #: of all of them
     #: an upload lasts, and its thread is missed by builds and removals
     upload_threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(2))
+    import_threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(1))
     fence_command: Sequence[str] = ()  #: program and arguments
     fence_timeout_s: float = 60.0
     checkpoint: Callable[[str], None] = checkpoint

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from hypervisor import ConsoleExchange, ConsoleTail, DomainSeen, DomainSpec, Mark
+from hypervisor import ConsoleExchange, ConsoleTail, DomainSeen, DomainSpec, Guard, Mark
 from registry import HostAccess
 
 
@@ -38,8 +38,8 @@ class HostDriver(Protocol):
     def define(self, spec: DomainSpec) -> None:
         """Define a domain; refused where its UUID carries another mark."""
 
-    def start_paused(self, vm_id: str) -> None:
-        """Start a domain without letting it run; nothing if it is started."""
+    def start_paused(self, vm_id: str, *, guard: Guard | None = None) -> None:
+        """Start a domain, with such cards, without letting it run; nothing if it is started."""
 
     def resume(self, vm_id: str) -> None:
         """Let a domain run; nothing if it does."""
@@ -76,6 +76,7 @@ class HostDriver(Protocol):
         size_bytes: int,
         sha256: str,
         tell: Callable[[int], None],
+        head: bytes = b"",
         deadline_s: float | None = None,
     ) -> None:
         """Bring a file into a new volume; an upload that ends early leaves none where it can."""

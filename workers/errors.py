@@ -32,6 +32,13 @@ class FetchFailedError(WorkersError):
         self.reason = reason
 
 
+class NotThereError(FetchFailedError):
+    """The server answers, and has no such file."""
+
+    def __init__(self, url: str, status: int) -> None:
+        super().__init__(url, f"it answers {status}")
+
+
 class UploadTooSlowError(WorkersError):
     """A host takes an image so slowly that the thread is needed for others."""
 

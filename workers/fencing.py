@@ -19,13 +19,12 @@ from uuid import UUID
 import structlog
 
 from registry import ClaimLostError, FenceOrder
+from registry.ground.child_environ import child_environ
 from workers.context import Outcome, WorkerContext
 
 log: Final = structlog.get_logger(__name__)
 
 _MOST_OUTPUT: Final = 1000
-#: What the program sees of our environment, which holds secrets.
-_HANDED_ON: Final = ("PATH", "HOME", "LANG", "TZ")
 
 
 def fence(host_id: UUID, context: WorkerContext) -> Outcome:
@@ -60,9 +59,8 @@ def _run(order: FenceOrder, context: WorkerContext) -> str | None:
     if not context.fence_command:
         return "no command is set: FUGA_FENCE_COMMAND"
     command = command_for(context.fence_command, order)
-    env = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
     try:
-        return run_program(command, env=env, timeout_s=context.fence_timeout_s)
+        return run_program(command, env=child_environ(), timeout_s=context.fence_timeout_s)
     except OSError as error:
         return f"{command[0]} cannot be run: {error.strerror}"
 

@@ -1,4 +1,4 @@
-"""Keeps one ailing host from occupying every thread of a worker."""
+"""Keeps one ailing host, or its storage, from occupying every thread of a worker."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from hypervisor import HostUnreachableError
 from registry import HostAccess
 from workers.driver import HostDriver, Hosts
 from workers.errors import HostBusyError
+
+
+class _Way(NamedTuple):
+    """What of a host is to be used."""
+
+    uri: str
+    pool: bool  #: also its storage
 
 
 class Gate:
@@ -22,6 +30,9 @@ class Gate:
     unanswered call bounds how often it can. After the pause one thread goes
     first, and only its success opens the other lanes again. Who finds the lanes
     full waits a moment, for a host that is well does its work in less.
+
+    Storage hangs by itself. So what needs it has these lanes and its own pauses, and
+    what does not need it (power, consoles) has one lane more, which storage never takes.
     """
 
     def __init__(
@@ -39,41 +50,52 @@ class Gate:
         self._wait_s = wait_s
         self._clock = clock
         self._changed = threading.Condition()
-        self._inside: Counter[str] = Counter()
-        self._silent_until: dict[str, float] = {}
+        self._inside: Counter[_Way] = Counter()
+        self._silent_until: dict[_Way, float] = {}
 
     @contextmanager
-    def enter(self, host: HostAccess) -> Iterator[HostDriver]:
-        """Lend the driver of a host; `HostBusyError` when it has no lane free."""
-        uri = host.uri
-        self._take_lane(uri)
+    def enter(self, host: HostAccess, *, pool: bool = False) -> Iterator[HostDriver]:
+        """Lend the driver of a host; `HostBusyError` when it has no lane free.
+
+        ``pool``: for work that needs the host's storage, which may be known to be silent.
+        """
+        if pool and host.pool_silent:
+            raise HostBusyError(host.uri, f"its storage pool {host.pool!r} does not answer")
+        way = _Way(host.uri, pool)
+        self._take_lane(way)
         try:
             with self._hosts.use(host) as driver:
                 yield driver
         except HostUnreachableError:
             with self._changed:
-                self._silent_until[uri] = self._clock() + self._pause_s
+                self._silent_until[way] = self._clock() + self._pause_s
             raise
         else:
             with self._changed:
-                self._silent_until.pop(uri, None)
+                self._silent_until.pop(way, None)
         finally:
             with self._changed:
-                self._inside[uri] -= 1
-                if not self._inside[uri]:
-                    del self._inside[uri]
+                self._inside[way] -= 1
+                if not self._inside[way]:
+                    del self._inside[way]
                 self._changed.notify_all()
 
-    def _take_lane(self, uri: str) -> None:
+    def _take_lane(self, way: _Way) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._may_enter(uri), timeout=self._wait_s)
-            if not self._may_enter(uri):
-                raise HostBusyError(uri, f"{self._inside[uri]} threads are on it")
-            self._inside[uri] += 1
+            self._changed.wait_for(lambda: self._may_enter(way), timeout=self._wait_s)
+            if not self._may_enter(way):
+                raise HostBusyError(way.uri, f"{self._threads(way.uri)} threads are on it")
+            self._inside[way] += 1
 
-    def _may_enter(self, uri: str) -> bool:
-        silent_until = self._silent_until.get(uri)
+    def _may_enter(self, way: _Way) -> bool:
+        silent_until = self._silent_until.get(way)
         if silent_until is not None and self._clock() < silent_until:
-            raise HostBusyError(uri, "it did not answer a moment ago")
-        lanes = self._lanes if silent_until is None else 1
-        return self._inside[uri] < lanes
+            raise HostBusyError(way.uri, "it did not answer a moment ago")
+        if silent_until is not None:
+            return self._inside[way] < 1
+        if way.pool and self._inside[way] >= self._lanes:
+            return False
+        return self._threads(way.uri) <= self._lanes
+
+    def _threads(self, uri: str) -> int:
+        return self._inside[_Way(uri, True)] + self._inside[_Way(uri, False)]

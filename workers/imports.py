@@ -1,22 +1,20 @@
 """Fetch images from where the operator allows it, into the store.
 
-The list is looked at again for every address that is opened: a redirect leads on only
-within it. No proxy of the environment is asked, no credentials are sent.
+Those that were sent to an API without a QEMU to check them with are checked here, too.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, suppress
 from typing import Final
-from urllib.parse import urljoin
 from uuid import UUID
 
-import httpx
 import structlog
 
 from registry import (
+    MAX_SIGNATURE_BYTES,
+    SIGNATURE_SUFFIXES,
     ClaimLostError,
     ImageRefusedError,
     ImageStoreError,
@@ -25,29 +23,31 @@ from registry import (
     Import,
     Incoming,
     Stored,
-    check_image_url,
 )
 from workers.context import Outcome, WorkerContext
-from workers.errors import FetchFailedError, StoppingError
+from workers.errors import FetchFailedError, NotThereError, StoppingError
+from workers.mirrors import Patience, download
 
 log: Final = structlog.get_logger(__name__)
 
-_MAX_REDIRECTS: Final = 5
-_PIECE_BYTES: Final = 1 << 20
 _TELL_EVERY_S: Final = 1.0
 
 
 def fetch(image_id: UUID, context: WorkerContext) -> Outcome:
-    """Fetch an image, if that is ours to do and a thread is free for it."""
-    if context.stopping.is_set() or not context.upload_threads.acquire(blocking=False):
-        return Outcome.NOT_OURS
-    try:
+    """Fetch an image, if that is ours to do and a thread is free for it.
+
+    One at a time: a mirror that is just not slow enough to be given up must not keep
+    images from hosts.
+    """
+    with ExitStack() as held:
+        for threads in (context.import_threads, context.upload_threads):
+            if context.stopping.is_set() or not threads.acquire(blocking=False):
+                return Outcome.NOT_OURS
+            held.callback(threads.release)
         claimed = context.registry.image_imports.claim(
             image_id, context.owner, context.upload_lease_s
         )
         return Outcome.NOT_OURS if claimed is None else _fetch(claimed, context)
-    finally:
-        context.upload_threads.release()
 
 
 def _fetch(claimed: Import, context: WorkerContext) -> Outcome:
@@ -55,8 +55,7 @@ def _fetch(claimed: Import, context: WorkerContext) -> Outcome:
     bound = log.bind(image=image.reference, url=claimed.url)
     try:
         try:
-            with context.store.receive(image.id, image.format) as incoming:
-                stored = _receive(claimed, incoming, context)
+            stored = _stored(claimed, context)
             context.checkpoint("import.before_end")
             imports.imported(claimed.claim, stored)
         except StoppingError:
@@ -71,6 +70,7 @@ def _fetch(claimed: Import, context: WorkerContext) -> Outcome:
         ) as error:
             bound.warning("import_failed", error=str(error))
             imports.failed(claimed.claim, str(error))
+            context.store.discard(image.id, image.format)  # one that was sent lies there
             return Outcome.FAILED
     except ClaimLostError:
         # Removed, so nobody has it; or fetched by another, whose file is where ours was.
@@ -81,48 +81,73 @@ def _fetch(claimed: Import, context: WorkerContext) -> Outcome:
     return Outcome.DONE
 
 
-def _receive(claimed: Import, incoming: Incoming, context: WorkerContext) -> Stored:
-    began = told_at = time.monotonic()
-    try:
-        with _opened(claimed.url, context) as response:
-            for piece in response.iter_bytes(_PIECE_BYTES):
-                if context.stopping.is_set():
-                    raise StoppingError
-                context.checkpoint("import.piece")
-                incoming.write(piece)
-                now = time.monotonic()
-                if now - began > context.upload_deadline_s:
-                    raise FetchFailedError(
-                        claimed.url,
-                        f"{incoming.size_bytes} bytes came in {context.upload_deadline_s:g} s,"
-                        " the whole time for it",
-                    )
-                if now - told_at >= _TELL_EVERY_S:
-                    context.registry.image_imports.progress(
-                        claimed.claim, incoming.size_bytes, context.upload_lease_s
-                    )
-                    told_at = now
-    except httpx.HTTPError as error:
-        raise FetchFailedError(claimed.url, str(error) or repr(error)) from error
-    return incoming.keep(claimed.image.sha256)
+def _stored(claimed: Import, context: WorkerContext) -> Stored:
+    """Have the content in the store, whole and checked."""
+    image, store = claimed.image, context.store
+    if image.size_bytes is None:
+        signature = _signature(claimed, context)
+        with store.receive(image.id, image.format, signature) as incoming:
+            _download(claimed, incoming, context)
+            stored = incoming.keep(image.sha256)
+    else:
+        found = store.examine(image.id, image.format, image.sha256)
+        if found is None:
+            raise ImageRefusedError(f"it was sent, and worker {context.owner} does not find it")
+        stored = found
+    if not stored.opened:
+        raise ImageRefusedError(
+            f"worker {context.owner} has no qemu-img to say whether QEMU opens it: install"
+            " qemu-utils there, and add it again"
+        )
+    return stored
 
 
-@contextmanager
-def _opened(url: str, context: WorkerContext) -> Iterator[httpx.Response]:
-    """Open the content that a URL leads to."""
-    with httpx.Client(trust_env=False, timeout=context.piece_deadline_s) as client:
-        for _ in range(_MAX_REDIRECTS + 1):
-            check_image_url(url, context.image_urls)
-            # As it lies there: what unpacks itself could be much more than was said.
-            headers = {"Accept-Encoding": "identity"}
-            with client.stream("GET", url, headers=headers) as response:
-                if response.is_success:
-                    announced = response.headers.get("Content-Length", "")
-                    if announced.isdecimal() and int(announced[:20]) > context.store.max_bytes:
-                        raise ImageTooLargeError(context.store.max_bytes)
-                    yield response
-                    return
-                if not response.has_redirect_location:
-                    raise FetchFailedError(url, f"it answers {response.status_code}")
-                url = urljoin(url, response.headers["Location"])
-        raise FetchFailedError(url, f"more than {_MAX_REDIRECTS} redirects")
+def _download(claimed: Import, incoming: Incoming, context: WorkerContext) -> None:
+    def take(piece: bytes) -> None:
+        incoming.write(piece)
+        context.checkpoint("import.piece")
+
+    download(claimed.url, context.image_urls, take, _patience(claimed, context))
+
+
+def _signature(claimed: Import, context: WorkerContext) -> bytes | None:
+    """Return the image's signature, as given or as it lies beside the image; None: no need."""
+    if claimed.signature is not None:
+        return claimed.signature.encode()
+    if not context.store.keys:
+        return None
+    for suffix in SIGNATURE_SUFFIXES:
+        gathered = bytearray()
+
+        def take(piece: bytes, gathered: bytearray = gathered) -> None:
+            gathered.extend(piece)
+            if len(gathered) > MAX_SIGNATURE_BYTES:
+                raise ImageRefusedError(f"its signature has more than {MAX_SIGNATURE_BYTES} bytes")
+
+        with suppress(NotThereError):
+            url = claimed.url + suffix
+            download(url, context.image_urls, take, _patience(claimed, context))
+            return bytes(gathered)
+    return None
+
+
+def _patience(claimed: Import, context: WorkerContext) -> Patience:
+    told_at = time.monotonic()
+
+    def look(came_bytes: int) -> None:
+        nonlocal told_at
+        if context.stopping.is_set():
+            raise StoppingError
+        now = time.monotonic()
+        if now - told_at >= _TELL_EVERY_S:
+            told_at = now
+            context.registry.image_imports.progress(
+                claimed.claim, came_bytes, context.upload_lease_s
+            )
+
+    return Patience(
+        piece_s=context.piece_deadline_s,
+        whole_s=context.upload_deadline_s,
+        max_bytes=context.store.max_bytes,
+        look=look,
+    )

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from prometheus_client import Counter, Histogram
 
-from registry.process import ProcessMetrics
+from service import ProcessMetrics
 from workers.context import Outcome
 
 _BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)

@@ -19,6 +19,7 @@ from registry import ClaimLostError, PowerEvent, PowerState, PowerStep
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, StoppingError
+from workers.guards import guard_of
 
 log: Final = structlog.get_logger(__name__)
 
@@ -76,7 +77,9 @@ def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> Outcome:
     if state is PowerState.STARTING:
         _keep(step, state, context)
         if off:
-            host.start_paused(str(step.claim.vm_id))
+            # What it was defined with may be of before its network was filtered.
+            guard = guard_of(step.host, step.card)
+            host.start_paused(str(step.claim.vm_id), guard=guard)
             # As a build does: who lost the VM's place meanwhile does not let it run.
             context.checkpoint("power.after_start")
             _keep(step, state, context)

@@ -46,6 +46,8 @@ def _attempt(removal: Removal, context: WorkerContext) -> Outcome:
     assignments = context.registry.assignments
     try:
         with context.hosts.enter(removal.host) as host:
+            _end(removal, host, context)
+        with context.hosts.enter(removal.host, pool=True) as host:
             absent = _remove(removal, host, context)
     except (HostBusyError, StoppingError):
         assignments.yield_claim(removal.claim, None)
@@ -65,7 +67,8 @@ def _attempt(removal: Removal, context: WorkerContext) -> Outcome:
     return Outcome.DONE
 
 
-def _remove(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
+def _end(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
+    """End the guest: that needs no storage, which may hang."""
     vm_id = str(removal.vm_id)
     assignment_id = str(removal.claim.assignment_id)
     seen = host.find(vm_id, deadline_s=context.look_deadline_s)
@@ -73,9 +76,16 @@ def _remove(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
         context.keep(removal.claim)
         host.destroy(vm_id, mark=seen.mark)
     context.checkpoint("delete.after_destroy")
+
+
+def _remove(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
     context.keep(removal.claim)
     return remove_attempt(
-        host, vm_id, assignment_id, generation=removal.generation, pool=removal.host.pool
+        host,
+        str(removal.vm_id),
+        str(removal.claim.assignment_id),
+        generation=removal.generation,
+        pool=removal.host.pool,
     )
 
 
@@ -92,7 +102,7 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
         return Outcome.NOT_OURS
     bound = log.bind(leftover_id=str(leftover_id), host=leftover.host.name, name=leftover.name)
     try:
-        with context.hosts.enter(leftover.host) as host:
+        with context.hosts.enter(leftover.host, pool=True) as host:
             absent = _clear(leftover, host)
     except HostBusyError:
         return Outcome.HANDED_BACK

@@ -15,6 +15,8 @@ from uuid import UUID
 import structlog
 from celery import Celery
 
+from registry.work.queues import QUEUE_OF, WorkQueue
+from service.broker.messages import Known, one_id
 from workers import (
     builds,
     console_sessions,
@@ -43,6 +45,13 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], Outcome]]]]
         "fence_host": ("host_id", fencing.fence),
     }
 )
+
+
+def known(queue: WorkQueue, threads: int) -> Known:
+    """Return what may come by a queue; by that of builds all, as from an older control centre."""
+    names = [f"workers.{name}" for name in TASKS]
+    tasks = {name: one_id for name in names if queue in (QUEUE_OF[name], WorkQueue.BUILD)}
+    return Known(queue.at_broker, tasks, threads)
 
 
 def register_tasks(app: Celery, context: WorkerContext, metrics: TaskMetrics) -> None:

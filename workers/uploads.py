@@ -20,7 +20,7 @@ from uuid import UUID
 import structlog
 
 from hypervisor import HostUnreachableError, OperationFailedError
-from registry import ClaimLostError, Upload
+from registry import ClaimLostError, ImageRefusedError, ImageStoreError, Upload
 from workers.context import Outcome, WorkerContext
 from workers.errors import HostBusyError, StoppingError, UploadTooSlowError
 
@@ -60,7 +60,8 @@ def _attempt(claimed: Upload, context: WorkerContext) -> Outcome:
     """Try the upload and write down how it ended. Raises `ClaimLostError` when it is not ours."""
     copies, image = context.registry.image_copies, claimed.image
     try:
-        with context.hosts.enter(claimed.host) as host:
+        head = context.store.head(image.id, image.format)
+        with context.hosts.enter(claimed.host, pool=True) as host:
             if claimed.left_volume is not None:
                 host.delete_volume(claimed.host.pool, claimed.left_volume)
             copies.begin(claimed.claim, claimed.volume)
@@ -71,6 +72,7 @@ def _attempt(claimed: Upload, context: WorkerContext) -> Outcome:
                 path=str(context.store.path(image.id, image.format)),
                 size_bytes=image.size_bytes or 0,
                 sha256=image.sha256,
+                head=head,
                 tell=_Meter(claimed, context).tell,
                 deadline_s=context.piece_deadline_s,
             )
@@ -86,6 +88,10 @@ def _attempt(claimed: Upload, context: WorkerContext) -> Outcome:
     except OperationFailedError as error:
         _log_failure(claimed, error)
         copies.refused(claimed.claim, error.reason)
+        return Outcome.FAILED
+    except (ImageRefusedError, ImageStoreError) as error:
+        _log_failure(claimed, error)
+        copies.refused(claimed.claim, str(error))
         return Outcome.FAILED
     return Outcome.DONE
 
@@ -125,7 +131,7 @@ def remove(copy_id: UUID, context: WorkerContext) -> Outcome:
         return Outcome.NOT_OURS
     try:
         try:
-            with context.hosts.enter(removal.host) as host:
+            with context.hosts.enter(removal.host, pool=True) as host:
                 if removal.volume is not None:
                     host.delete_volume(removal.host.pool, removal.volume)
             copies.removed(removal.claim)
@@ -145,7 +151,7 @@ def _delete_own(claimed: Upload, context: WorkerContext) -> None:
     """Delete the volume of an attempt that lost its claim; the next one does it otherwise."""
     with (
         suppress(HostBusyError, HostUnreachableError, OperationFailedError),
-        context.hosts.enter(claimed.host) as host,
+        context.hosts.enter(claimed.host, pool=True) as host,
     ):
         host.delete_volume(claimed.host.pool, claimed.volume)
 

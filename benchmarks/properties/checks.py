@@ -17,9 +17,9 @@ from scipy.optimize import linprog
 
 from benchmarks.properties import whole_vms
 from benchmarks.properties.cases import Case
-from placement.catalog import mechanism_by_name
+from placement.catalog.names import mechanism_by_name
 from placement.mechanisms import DivisibleProblem
-from placement.model import FloatArray
+from placement.round.arrays import FloatArray
 
 #: A violation is at least so large: linear programs and sweeps are not exact.
 VIOLATION: Final = 1e-3

@@ -15,9 +15,10 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from benchmarks.properties.cases import Case
-from placement.budget import Budget
-from placement.catalog import POLICIES, mechanism_by_name, policy_by_name
-from placement.model import FloatArray, IntArray, Snapshot
+from placement.catalog.names import POLICIES, mechanism_by_name, policy_by_name
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.budget import Budget
+from placement.round.model import Snapshot
 
 #: A mechanism, but of whole tasks.
 POOLED: Final = ("hdrf",)

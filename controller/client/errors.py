@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from controller.errors import ControllerError
+from controller.places import said_pointer
+from plain_text import plain
 
 
 class ApiError(ControllerError):
@@ -25,10 +27,14 @@ class ProblemError(ApiError):
     """The API refused, with a problem document (RFC 9457)."""
 
     def __init__(self, http_status: int, problem: Mapping[str, Any]) -> None:
-        super().__init__(_message(http_status, problem))
+        super().__init__(_message(http_status, problem, str))
         self.http_status = http_status
         self.code = problem.get("code")
         self.problem = problem
+
+    def said(self, called: Callable[[str], str]) -> str:
+        """Return the message with fields as somebody calls them: by options, say."""
+        return _message(self.http_status, self.problem, called)
 
     @property
     def current_version(self) -> str | None:
@@ -37,20 +43,25 @@ class ProblemError(ApiError):
         return str(found) if found is not None else None
 
 
-def _message(http_status: int, problem: Mapping[str, Any]) -> str:
-    """One message of a problem document: what, where, what to do."""
-    title = str(problem.get("title") or f"HTTP status {http_status}")
-    detail = problem.get("detail")
-    lines = [str(detail) if detail else title]
-    for each in problem.get("errors") or ():
-        if isinstance(each, Mapping):
-            place = each.get("field") or each.get("pointer") or each.get("loc") or ""
-            if isinstance(place, list | tuple):
-                place = ".".join(str(part) for part in place)
-            what = each.get("message") or each.get("detail") or each.get("msg") or ""
-            line = f"  {place}: {what}" if place else f"  {what}"
-            if line.strip(": ") and str(what) not in lines[0]:
-                lines.append(line)
-        else:
-            lines.append(f"  {each}")
-    return "\n".join(lines)
+def _message(http_status: int, problem: Mapping[str, Any], called: Callable[[str], str]) -> str:
+    """One message of a problem document: where, what, what to do; a line for each place."""
+    errors = [each for each in problem.get("errors") or () if isinstance(each, Mapping)]
+    told = [line for line in (_line(each, called) for each in errors) if line]
+    if not told:
+        detail = problem.get("detail") or problem.get("title") or f"HTTP status {http_status}"
+        return plain(str(detail))
+    if len(told) == 1:
+        return told[0]
+    title = plain(str(problem.get("title") or f"HTTP status {http_status}"))
+    return "\n".join([f"{title}:", *(f"  {each}" for each in told)])
+
+
+def _line(error: Mapping[str, Any], called: Callable[[str], str]) -> str:
+    pointer = error.get("pointer")
+    place = said_pointer(str(pointer)) if pointer else str(error.get("parameter") or "")
+    detail = str(error.get("detail") or "")
+    # In lists of a query the place has its number after its name.
+    name, colon, what = detail.partition(": ")
+    if colon and place and name.startswith(place):
+        detail = f"{called(name)}: {what}"
+    return plain(detail)

@@ -8,14 +8,16 @@ import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import httpx
 
-from controller.client import models
 from controller.client.collections import Collection
 from controller.client.connection import Connection
 from controller.client.errors import ApiUnreachableError, ProblemError
+
+if TYPE_CHECKING:
+    from controller.client import models  # types alone: a hundred of them take time to make
 
 Json: TypeAlias = dict[str, Any]
 
@@ -67,12 +69,12 @@ class Client:
             trust_env=False,
             verify=_trust(connection),
         )
-        self.requests = Collection[models.Request](self, "requests")
-        self.vms = Collection[models.Vm](self, "vms")
-        self.vm_types = Collection[models.VmType](self, "vm-types")
-        self.tenants = Collection[models.Tenant](self, "tenants")
-        self.hosts = Collection[models.Host](self, "hosts")
-        self.rounds = Collection[models.RoundSummary](self, "rounds")
+        self.requests: Collection[models.Request] = Collection(self, "requests")
+        self.vms: Collection[models.Vm] = Collection(self, "vms")
+        self.vm_types: Collection[models.VmType] = Collection(self, "vm-types")
+        self.tenants: Collection[models.Tenant] = Collection(self, "tenants")
+        self.hosts: Collection[models.Host] = Collection(self, "hosts")
+        self.rounds: Collection[models.RoundSummary] = Collection(self, "rounds")
 
     def get(self, path: str, **query: Any) -> Json:
         """Read one thing, or one page."""
@@ -224,10 +226,11 @@ class Client:
         return content
 
 
-def _trust(connection: Connection) -> ssl.SSLContext | bool:
+def _trust(connection: Connection) -> ssl.SSLContext:
     """Return who may vouch for the API."""
     if not connection.url.startswith("https:"):
-        return True  # reading the system's certificates takes time
+        # Nobody may, and nobody is asked; reading the system's certificates takes time.
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         return ssl.create_default_context(cafile=connection.ca)
     except OSError as error:

@@ -25,8 +25,10 @@ class AuditEntry(TypedDict):
     address: str
     at: str
     id: int
+    last_at: str | None
     method: str
     path: str
+    refusals: dict[str, int] | None
     request_id: str
     route: str | None
     status: int | None
@@ -40,6 +42,7 @@ class AuditEntry(TypedDict):
 class Capacity(TypedDict):
     """How many more VMs of a type fit now. Requests that wait are not counted in."""
 
+    at_least: NotRequired[bool]
     classes: list[HostClass]
     demand: dict[str, int]
     fits: int
@@ -111,6 +114,7 @@ Difference: TypeAlias = Literal[
     "vm_crashes",
     "vm_stopped",
     "vm_runs",
+    "vm_unfiltered",
     "stranger",
     "unknown_mark",
     "wrong_host",
@@ -128,6 +132,7 @@ class DomainReport(TypedDict):
     assignment_id: NotRequired[str | None]
     cpu_time_ns: NotRequired[int | None]
     disk_gib: int
+    filtered: NotRequired[bool | None]
     generation: NotRequired[int | None]
     memory_mib: int
     memory_used_mib: NotRequired[int | None]
@@ -171,6 +176,7 @@ class Event(TypedDict):
     kind: str
     reason: str | None
     subject_id: str
+    subject_name: NotRequired[str | None]
     subject_type: str
     tenant: str | None
     to_state: str | None
@@ -202,6 +208,7 @@ class Host(TypedDict):
 
     admin: HostAdmin
     base_volume: str | None
+    can_filter: NotRequired[bool | None]
     created_at: str
     credential: str | None
     domain_type: str
@@ -223,7 +230,10 @@ class Host(TypedDict):
     name: str
     network: str
     pool: str
+    pool_silent_since: NotRequired[str | None]
     returning_since: NotRequired[str | None]
+    security_model: NotRequired[str | None]
+    shares_kept: NotRequired[bool | None]
     ssh_host_keys: list[str]
     uri: str
     version: int
@@ -231,6 +241,20 @@ class Host(TypedDict):
 
 
 HostAdmin: TypeAlias = Literal["active", "draining", "maintenance", "retired"]
+
+
+class HostAlias(TypedDict):
+    """A host, and what a tenant calls it."""
+
+    alias: str
+    host: str
+    tenant: str
+
+
+class HostAliases(TypedDict):
+    """Hosts that a name may mean: one, or none; two if a host has a name like an alias."""
+
+    items: list[HostAlias]
 
 
 class HostChange(TypedDict):
@@ -299,17 +323,30 @@ class HostInput(TypedDict):
 class HostReport(TypedDict):
     """One look at a host. Consumption is None where the driver does not tell."""
 
+    can_filter: NotRequired[bool | None]
     cpu_busy_percent: float | None
     detected: dict[str, int]
     disk_used_gib: int | None
     domains: list[DomainReport]
     hostname: str
+    largest_console_bytes: NotRequired[int]
     machine_uuid: NotRequired[str | None]
     memory_used_mib: int | None
     polled_at: str
+    pool_silent_since: NotRequired[str | None]
+    security_model: NotRequired[str | None]
+    shares_kept: NotRequired[bool | None]
     started_at: str
     took_ms: int
     volumes: list[str]
+
+
+class HostsInView(TypedDict):
+    """What monitors see."""
+
+    active: int
+    longest_silent_at: str | None
+    up: int
 
 
 class Image(TypedDict):
@@ -317,6 +354,8 @@ class Image(TypedDict):
 
     created_at: str
     format: Literal["qcow2", "raw"]
+    held_at: NotRequired[str | None]
+    held_reason: NotRequired[str | None]
     id: str
     last_error: str | None
     min_memory_mib: int
@@ -326,6 +365,7 @@ class Image(TypedDict):
     revision: int
     seed_kind: Literal["none", "nocloud"]
     sha256: str
+    signed_by: NotRequired[str | None]
     size_bytes: int | None
     source: str | None
     state: ImageState
@@ -361,6 +401,7 @@ class ImageInput(TypedDict):
     name: str
     seed_kind: NotRequired[Literal["none", "nocloud"]]
     sha256: str
+    signature: NotRequired[str | None]
     url: str
 
 
@@ -370,6 +411,7 @@ ImageState: TypeAlias = Literal["importing", "ready", "failed", "removed"]
 class ImageWait(TypedDict):
     """An image that is not yet on the host where a VM is to be built."""
 
+    held: NotRequired[bool]
     image: str
     size_bytes: int
     state: CopyState
@@ -397,6 +439,15 @@ class LabelRatios(TypedDict):
     ratios: dict[str, Any]
 
 
+class LateThing(TypedDict):
+    """Something that should have happened by now."""
+
+    message: str
+    nobody: bool
+    since: str | None
+    what: Literal["decide", "build", "look"]
+
+
 class MembershipInput(TypedDict):
     """The VMs belong to a group of the tenant's; its first member makes it."""
 
@@ -417,24 +468,35 @@ class Network(TypedDict):
     addresses: int
     addresses_used: int
     default: NetworkSource | None
+    filtered: NotRequired[bool]
     hosts: dict[str, NetworkSource]
+    isolated: NotRequired[bool]
     name: str
+    offered_to: NotRequired[list[str] | None]
     subnet: Subnet | None
+    tenant: NotRequired[str | None]
 
 
 class NetworkChange(TypedDict):
-    """Say what hosts call a network; null: as its default says."""
+    """Change a network; what is not named stays as it is. VMs have it from their next start."""
 
-    hosts: dict[str, Any]
+    filtered: NotRequired[bool | None]
+    hosts: NotRequired[dict[str, Any]]
+    isolated: NotRequired[bool | None]
+    offered_to: NotRequired[list[str] | None]
 
 
 class NetworkInput(TypedDict):
     """Add a network."""
 
     default: NotRequired[NetworkSourceInput | None]
+    filtered: NotRequired[bool]
     hosts: NotRequired[dict[str, Any]]
+    isolated: NotRequired[bool | None]
     name: str
+    offered_to: NotRequired[list[str] | None]
     subnet: NotRequired[SubnetInput | None]
+    tenant: NotRequired[str | None]
 
 
 class NetworkSource(TypedDict):
@@ -483,6 +545,7 @@ class PlacedVm(TypedDict):
     name: str
     observed: str
     round: int | None
+    unknown_since: NotRequired[str | None]
     vm: str
     waits_for_image: ImageWait | None
 
@@ -502,6 +565,17 @@ class Power(TypedDict):
 PowerState: TypeAlias = Literal[
     "idle", "stopping", "shutting_down", "starting", "rebooting", "restarting"
 ]
+
+
+class ProcessHeard(TypedDict):
+    """A control centre, worker or monitor, and when it was heard."""
+
+    heard_at: str
+    kind: str
+    late: bool
+    name: str
+    started_at: str
+    trouble: str | None
 
 
 class Quota(TypedDict):
@@ -543,6 +617,7 @@ class QuotaUse(TypedDict):
     """How much of one thing may be had at most, and how much of it is."""
 
     asked: int
+    by_default: NotRequired[bool]
     held: int
     limit: int
     resource: str
@@ -554,6 +629,7 @@ class Ready(TypedDict):
 
     last_round: int | None
     last_round_age_s: float | None
+    nobody: list[Literal["decide", "build", "look"]]
     status: NotRequired[Literal["ok"]]
 
 
@@ -600,6 +676,7 @@ class Request(TypedDict):
     vm_type: str
     vms_placed: int
     vms_running: int
+    vms_unknown: NotRequired[int]
     waiting: Waiting | None
 
 
@@ -622,6 +699,8 @@ class RequestExplanation(TypedDict):
     running: int
     state: str
     tenant: str
+    unbuilt: NotRequired[str | None]
+    unknown: NotRequired[int]
     vms: list[PlacedVm]
     waiting: WaitingExplanation | None
     wanted: int
@@ -681,17 +760,17 @@ class RoundDetail(TypedDict):
     created_at: str
     cut: bool
     decided_by: str
-    dropped: int
+    dropped: int | None
     engine_version: str
     fair_distance: float | None
     fallback_reason: str | None
     group_shares: list[dict[str, Any]]
     inputs_digest: str
-    left_out: int
+    left_out: int | None
     number: int
     outcome: NotRequired[dict[str, Any] | None]
     parameters: dict[str, Any]
-    placed: int
+    placed: int | None
     policy: str
     replayable: NotRequired[bool]
     seed: int
@@ -700,7 +779,7 @@ class RoundDetail(TypedDict):
     slot_length_s: float
     slot_start_at: str
     timings: dict[str, float]
-    work: int
+    work: int | None
 
 
 class RoundSummary(TypedDict):
@@ -710,22 +789,22 @@ class RoundSummary(TypedDict):
     created_at: str
     cut: bool
     decided_by: Literal["policy", "fallback"]
-    dropped: int
+    dropped: int | None
     engine_version: str
     fair_distance: float | None
     fallback_reason: str | None
-    group_shares: NotRequired[list[dict[str, Any]]]
+    group_shares: list[dict[str, Any]]
     inputs_digest: str
-    left_out: int
+    left_out: int | None
     number: int
-    placed: int
+    placed: int | None
     policy: str
     seed: int
     shares: list[dict[str, Any]]
     slot_length_s: float
     slot_start_at: str
     timings: dict[str, float]
-    work: int
+    work: int | None
 
 
 class Rules(TypedDict):
@@ -853,6 +932,24 @@ class StartInput(TypedDict):
     """Start. There is nothing to choose."""
 
 
+class Status(TypedDict):
+    """Whether anybody decides, builds and looks at hosts."""
+
+    at: str
+    hosts: HostsInView | None
+    last_round: int | None
+    last_round_at: str | None
+    last_slot_at: str | None
+    late: list[LateThing]
+    leader: str | None
+    leads_since: str | None
+    oldest_unbuilt_at: str | None
+    paused: bool
+    processes: list[ProcessHeard]
+    slot_length_s: float | None
+    well: bool
+
+
 class Subnet(TypedDict):
     """Addresses that a network's VMs are given, and what they need beside them."""
 
@@ -935,7 +1032,13 @@ class TokenInput(TypedDict):
     read_only: NotRequired[bool]
     role: Literal["operator", "tenant"]
     tenant: NotRequired[str | None]
-    ttl_s: NotRequired[int | None]
+    ttl_s: NotRequired[int | Literal["never"] | None]
+
+
+class UndecidedExplanation(TypedDict):
+    """Nothing is decided at all, and nobody wants that: no control centre works."""
+
+    since: str | None
 
 
 class UserData(TypedDict):
@@ -968,6 +1071,7 @@ class Vm(TypedDict):
     request_id: str
     round: int | None
     tenant: str
+    unknown_since: NotRequired[str | None]
     vm_type: str
     waits_for_image: NotRequired[ImageWait | None]
 
@@ -1014,11 +1118,15 @@ class VmGroup(TypedDict):
 VmObserved: TypeAlias = Literal["absent", "running", "stopped", "lost"]
 
 
+VmState: TypeAlias = Literal["absent", "running", "stopped", "lost", "unknown"]
+
+
 class VmType(TypedDict):
     """A named resource vector on offer."""
 
     created_at: str
     id: str
+    limits: NotRequired[dict[str, int]]
     name: str
     resources: dict[str, int]
     revision: int
@@ -1027,6 +1135,7 @@ class VmType(TypedDict):
 class VmTypeInput(TypedDict):
     """Offer a VM type."""
 
+    limits: NotRequired[dict[str, Any]]
     name: str
     resources: dict[str, Any]
 
@@ -1060,6 +1169,7 @@ class WaitingExplanation(TypedDict):
     share: NotRequired[ShareExplanation | None]
     shortages: list[ShortageExplanation]
     slot_start_at: str | None
+    undecided: NotRequired[UndecidedExplanation | None]
     would_help: NotRequired[list[str]]
 
 

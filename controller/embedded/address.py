@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from controller.cli.errors import BadInputError
+from controller.terminal.errors import BadInputError
 
 
 def choose_address(listen: str, port: int | None) -> tuple[str, str]:

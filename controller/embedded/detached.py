@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from controller.cli.doctor import load_settings
+from controller.calling.settings import load_settings
 from controller.embedded.processes import FUGA
 from controller.embedded.state import StateDir
 
@@ -21,6 +21,7 @@ def run_detached(*, arguments: list[str]) -> int:
     ready, it is told to end.
     """
     state = StateDir(load_settings().state_dir.resolve())
+    os.umask(0o077)
     state.make()
     path = state.logs / "up.log"
     ours, theirs = os.pipe()

@@ -9,14 +9,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-import typer
-
-from controller.cli.doctor import load_settings
-from controller.cli.errors import CliError
-from controller.cli.waiting import progress
+from controller.calling.settings import load_settings
+from controller.calling.waiting import progress
 from controller.embedded.lab_hosts import stop_lab
 from controller.embedded.processes import end_all, end_leftovers
 from controller.embedded.state import AlreadyRunningError, Memory, StateDir, lock_holder, locked
+from controller.terminal.errors import CliError
+from controller.terminal.output import echo
 from registry import HostAdminEvent, Registry
 
 if TYPE_CHECKING:
@@ -33,14 +32,14 @@ def run(*, purge: bool) -> None:
     settings = load_settings()
     state = StateDir(settings.state_dir.resolve())
     if not state.path.is_dir():
-        typer.echo(f"nothing to end: there is no {state.path}")
+        echo(f"nothing to end: there is no {state.path}")
         return
     if end_up(state):
-        typer.echo("ended: `fuga up` and its processes")
+        echo("ended: `fuga up` and its processes")
     with locked(state):
         left = end_leftovers(state.processes)
         if left:
-            typer.echo(f"ended: {', '.join(left)}")
+            echo(f"ended: {', '.join(left)}")
         memory = _memory(state, purge=purge)
         if memory.hosts_from == "lab":
             with progress() as show:
@@ -50,16 +49,16 @@ def run(*, purge: bool) -> None:
                     told = "its register goes with the state"
                 else:
                     told = finish_ending(settings, state)
-            typer.echo(f"ended: the lab; {told}")
+            echo(f"ended: the lab; {told}")
         elif memory.hosts_from == "file":
-            typer.echo("your hosts and the VMs there are left as they are; `fuga up` goes on.")
+            echo("your hosts and the VMs there are left as they are; `fuga up` goes on.")
             if purge:
                 _refuse_to_forget_vms(settings)
         if purge:
             _purge(state)
-            typer.echo(f"removed: the state in {state.path}")
+            echo(f"removed: the state in {state.path}")
         else:
-            typer.echo(f"kept: database, tokens and logs in {state.path}")
+            echo(f"kept: database, tokens and logs in {state.path}")
 
 
 def _memory(state: StateDir, *, purge: bool) -> Memory:

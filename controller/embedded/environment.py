@@ -8,15 +8,26 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from controller.cli.credentials import settings_file
-from registry import DEFAULT_URI_POLICY
+from controller.calling.credentials import settings_file
+from registry import DEFAULT_URI_POLICY, UriPolicy
 
 #: What a person at a terminal wants shorter than a data centre does.
 EMBEDDED_SETTINGS: Final[Mapping[str, str]] = {
     "slot_length_s": "5",
     "lease_s": "5",
     "poll_interval_s": "1",
+    # Several times what the cluster of a first look holds; nobody fills its database by mistake.
+    "default_quota": json.dumps({"vms": 500, "vcpus": 1000}),
 }
+
+
+def lab_uri_policy(lab_uris: tuple[str, ...]) -> UriPolicy:
+    """Return what lets the lab's hosts in: it is ours, so its sockets may be named."""
+    parts = [urlsplit(uri) for uri in lab_uris]
+    return UriPolicy(
+        schemes=DEFAULT_URI_POLICY.schemes | {each.scheme for each in parts},
+        parameters=frozenset(name for each in parts for name, _ in parse_qsl(each.query)),
+    )
 
 
 def embedded_settings(
@@ -27,12 +38,9 @@ def embedded_settings(
     if image is not None:
         ours["default_image"] = image
     if lab_uris:
-        # The lab is ours: its sockets may be named, which nobody may do from outside.
-        parts = [urlsplit(uri) for uri in lab_uris]
-        schemes = DEFAULT_URI_POLICY.schemes | {each.scheme for each in parts}
-        ours["uri_schemes"] = json.dumps(sorted(schemes))
-        names = {name for each in parts for name, _ in parse_qsl(each.query)}
-        ours["uri_parameters"] = json.dumps(sorted(names))
+        policy = lab_uri_policy(lab_uris)
+        ours["uri_schemes"] = json.dumps(sorted(policy.schemes))
+        ours["uri_parameters"] = json.dumps(sorted(policy.parameters))
     file = settings_file(environ)
     given = {name.upper() for name in environ}
     return {

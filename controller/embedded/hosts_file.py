@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from controller.cli.errors import BadInputError
+from controller.terminal.errors import BadInputError
 
 _TEXT: Final = ("name", "uri", "credential", "domain_type", "pool", "network", "base_volume")
 _AMOUNTS: Final = ("overrides", "reserved")

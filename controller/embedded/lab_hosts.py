@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller.cli.errors import BadInputError, CliError
+from controller.terminal.errors import BadInputError, CliError
 from lab import cluster
 from lab.cluster import LabHost
 from lab.errors import LabError

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from controller.cli.credentials import write_private
-from controller.cli.errors import CliError
+from controller.calling.credentials import write_private
+from controller.terminal.errors import CliError
 
 #: How one of our own programs is called; -P: the current folder holds no modules of ours.
 FUGA: Final = (sys.executable, "-P", "-m", "controller.cli.main")

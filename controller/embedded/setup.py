@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.cli.credentials import Credentials
-from controller.cli.errors import BadInputError, CliError
+from controller.calling.credentials import OF_FUGA_UP, Credentials
 from controller.client.errors import ProblemError
+from controller.embedded.environment import lab_uri_policy
 from controller.embedded.lab_hosts import QEMU, Lab
 from controller.embedded.state import LAB_IMAGE
+from controller.terminal.errors import BadInputError, CliError
 
 if TYPE_CHECKING:
     from controller.client.http import Client, Json
@@ -42,7 +43,9 @@ def sound_credentials(registry: Registry, found: Credentials | None, url: str) -
     operator = found.operator if found else None
     tenants = dict(found.tenants) if found else {}
     if operator is None or registry.tokens.authenticate(operator) is None:
-        name = f"fuga-up-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+        # It lies beside the database, from which whoever reads both can make others: it ends
+        # when it is revoked, and not at night in the middle of a run.
+        name = f"{OF_FUGA_UP}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
         _, operator = registry.tokens.create("operator", None, name, actor="cli")
     tenants = {
         name: secret
@@ -138,6 +141,19 @@ def add_hosts(api: Client, bodies: Sequence[Mapping[str, Any]]) -> list[str]:
                 f"Give one of them another name, or `fuga host remove {body['name']}` first."
             )
     return added
+
+
+def move_hosts(registry: Registry, names: Sequence[str], uris: tuple[str, ...]) -> int:
+    """Let the lab's hosts, as they are registered, be found where they are now."""
+    registered = {host.name: host for host in registry.hosts.all()}
+    policy = lab_uri_policy(uris)
+    moved = 0
+    for name, uri in zip(names, uris, strict=False):
+        host = registered.get(name)
+        if host is not None and host.uri != uri:
+            registry.hosts.move(name, uri, actor="cli", uri_policy=policy)
+            moved += 1
+    return moved
 
 
 def hosts_up(api: Client, names: Sequence[str]) -> tuple[list[Json], list[Json]]:

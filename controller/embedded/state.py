@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller.cli.credentials import FILE_NAME, write_private
-from controller.cli.errors import CliError
+from controller.calling.credentials import FILE_NAME, write_private
 from controller.embedded.processes import ProcessId
+from controller.terminal.errors import CliError
+from registry.ground.private import private_folder
 
 LAB_IMAGE: Final = "lab"  #: name under which the lab's guest is registered
 
@@ -69,8 +70,8 @@ class StateDir:
     def make(self) -> None:
         """Create the folder, for its owner alone: it holds tokens and disks."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.logs.mkdir(exist_ok=True)
+            for folder in (self.path, self.logs):
+                private_folder(folder)
         except OSError as error:
             raise CliError(
                 f"cannot make the state folder {self.path}: {error.strerror}. "

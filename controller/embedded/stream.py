@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from controller.cli.output import clock
-from controller.cli.rounds import decided_by, shares
+from controller.calling.round_words import decided_by, shares
 from controller.client.errors import ApiError
+from controller.terminal.output import clock
 
 if TYPE_CHECKING:
     from controller.client.http import Client
@@ -35,7 +35,7 @@ class StatusStream:
             return
         self._tell_rounds(rounds)
         self._tell_hosts(hosts)
-        running = sum(vm["observed"] == "running" for vm in vms)
+        running = sum(vm["observed"] == "running" and vm["unknown_since"] is None for vm in vms)
         if running != self._running:
             if self._running is not None:
                 self._say(f"{running} of {len(vms)} VMs run")

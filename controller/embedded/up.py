@@ -14,12 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import typer
-
-from controller.cli.credentials import Credentials
-from controller.cli.doctor import load_settings
-from controller.cli.errors import CliError
-from controller.cli.waiting import progress
+from controller.calling.credentials import Credentials
+from controller.calling.settings import load_settings
+from controller.calling.waiting import progress
 from controller.client.connection import Connection
 from controller.client.http import Client
 from controller.embedded import setup
@@ -32,7 +29,10 @@ from controller.embedded.lab_hosts import AUTO, QEMU, Lab, start_lab, start_new_
 from controller.embedded.processes import FUGA, Supervisor, end_leftovers
 from controller.embedded.state import Memory, StateDir, locked
 from controller.embedded.stream import StatusStream
+from controller.policies import check_policies
 from controller.settings import ControllerSettings
+from controller.terminal.errors import CliError
+from controller.terminal.output import echo_lines
 from registry import Registry
 from registry import upgrade as upgrade_database
 
@@ -52,7 +52,7 @@ _LOOK_EVERY_S: Final = 2.0
 
 def say(line: str) -> None:
     """Tell a person, at once also where a file is read along."""
-    typer.echo(line)
+    echo_lines(line)
     sys.stdout.flush()
 
 
@@ -61,7 +61,9 @@ def run(
 ) -> int:
     """Run everything until a signal comes; return the exit status."""
     settings = load_settings()
+    check_policies(settings)
     own_hosts = read_hosts_file(hosts_file) if hosts_file is not None else None
+    os.umask(0o077)  # for all that we and our processes make: nobody else's business
     state = StateDir(settings.state_dir.resolve())
     state.make()
     with locked(state), _signals_interrupt():
@@ -206,13 +208,19 @@ class Up:
         lab = self._start_lab()
         bodies = setup.lab_bodies(lab)
         if self.memory.lab_uris and self.memory.lab_uris != lab.uris:
-            raise CliError(
-                "the lab's hosts came back with other addresses than they are registered with "
-                f"({lab.uris[0]}, before {self.memory.lab_uris[0]}). `fuga down` ends this lab, "
-                "`fuga up` then starts a new one."
-            )
+            self._move_hosts(lab)
         self._remember(lab_uris=lab.uris, lab_hosts=tuple(body["name"] for body in bodies))
         return [] if self.memory.registered else bodies
+
+    def _move_hosts(self, lab: Lab) -> None:
+        """Follow a lab whose hosts came back at other addresses, with all that is on them."""
+        registry = Registry.connect(self.settings.resolved_database_url())
+        try:
+            moved = setup.move_hosts(registry, self.memory.lab_hosts, lab.uris)
+        finally:
+            registry.close()
+        scheme = lab.uris[0].partition(":")[0]
+        say(f"  hosts      {moved} are found at other addresses now, by {scheme}")
 
     def _start_lab(self) -> Lab:
         before = self.memory.driver

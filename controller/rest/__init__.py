@@ -1,7 +1,7 @@
 """The REST API of the control centre."""
 
 from controller.rest.app import create_app
-from controller.rest.errors import ListenError
+from controller.rest.problems.errors import ListenError
 from controller.rest.server import main, serve
 
 __all__ = ["ListenError", "create_app", "main", "serve"]

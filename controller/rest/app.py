@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, Response
 
-from controller.consoles import WAIT_S
+from controller.host_names import HostNames, HostNaming
+from controller.questions.consoles import WAIT_S
 from controller.queue import NO_WORKERS, TaskQueue
-from controller.rest.acceptance import Acceptance
-from controller.rest.audit import AuditTrail
-from controller.rest.dependencies import MAX_BODY_BYTES, Services
-from controller.rest.docs_page import CONTENT_SECURITY_POLICY, docs_page
-from controller.rest.limits import Limits
+from controller.rest import health
+from controller.rest.callers.limits import Limits
+from controller.rest.callers.middleware import AccessLog, Authentication, Crowd
+from controller.rest.callers.paths import PROTECTED_PREFIX
+from controller.rest.dependencies import Services
 from controller.rest.metrics import HttpMetrics
 from controller.rest.metrics import router as metrics_router
-from controller.rest.middleware import AccessLog, Authentication, BodyGuard
-from controller.rest.openapi import DESCRIPTION, describe
-from controller.rest.paths import PROTECTED_PREFIX
-from controller.rest.problem_pages import PROBLEMS_PATH, problem_page
-from controller.rest.problems import problem_handler
+from controller.rest.pages.docs import docs_pages
+from controller.rest.pages.made_once import Page
+from controller.rest.pages.openapi import DESCRIPTION, describe
+from controller.rest.problems.documents import problem_handler
+from controller.rest.problems.pages import PROBLEMS_PATH, meanings, problem_page
+from controller.rest.problems.refusals import Refusals
 from controller.rest.routers import (
     audit,
     capacity,
     consoles,
     differences,
     events,
-    health,
+    host_aliases,
     hosts,
     images,
     label_ratios,
@@ -44,13 +47,16 @@ from controller.rest.routers import (
     shares,
     slot_loop,
     ssh_keys,
+    status,
     tenants,
     tokens,
     vm_groups,
     vm_types,
     vms,
 )
-from controller.rest.versions import Versions
+from controller.rest.writes.acceptance import Acceptance
+from controller.rest.writes.audit import AuditTrail
+from controller.rest.writes.versions import Versions
 from registry import (
     DEFAULT_URI_POLICY,
     SHUTDOWN_TIMEOUT_S,
@@ -59,8 +65,8 @@ from registry import (
     Registry,
     UriPolicy,
 )
-from registry.process import ProcessMetrics
-from registry.version import engine_version
+from service import ProcessMetrics
+from service.version import engine_version
 
 
 def create_app(
@@ -72,10 +78,12 @@ def create_app(
     image_store: ImageStore | None = None,
     image_urls: Collection[str] = (),
     default_image: str | None = None,
+    operator_token_ttl_s: int | None = None,
     over_quota: OverQuota = "refuse",
-    max_body_bytes: int = MAX_BODY_BYTES,
+    host_naming: HostNaming = "own",
     shutdown_timeout_s: int = SHUTDOWN_TIMEOUT_S,
     host_reserved: Mapping[str, int] = MappingProxyType({}),
+    default_quota: Mapping[str, int] = MappingProxyType({}),
     metrics: ProcessMetrics | None = None,
     limits: Limits | None = None,
 ) -> FastAPI:
@@ -97,24 +105,30 @@ def create_app(
         Beginnings of URLs that images may be fetched from.
     default_image : str, optional
         Image of requests that name none.
+    operator_token_ttl_s : int, optional
+        Life of operators' tokens that say no other; None: for ever.
     over_quota : OverQuota
         What becomes of requests above a quota where no tenant or group says otherwise.
-    max_body_bytes : int
-        Bodies above it are answered 413.
+    host_naming : HostNaming
+        By which names tenants know hosts.
     shutdown_timeout_s : int
         What a guest is given to shut down if the caller does not say.
     host_reserved : Mapping[str, int]
         By resource, what new hosts keep for themselves where nothing else is said.
+    default_quota : Mapping[str, int]
+        By resource, what new tenants may have at most.
     metrics : ProcessMetrics, optional
         Told at /metrics, with what the calls add to it.
     limits : Limits, optional
         How often callers may call; without them as often as they like.
     """
+    host_names = HostNames.of(registry, host_naming)
     metrics = metrics if metrics is not None else ProcessMetrics("api")
     app = FastAPI(
         title="fuga",
         version=engine_version(),
         description=DESCRIPTION,
+        openapi_url=None,  # FastAPI writes the document anew for every call; ours is made once
         docs_url=None,  # FastAPI's page loads scripts from the network; ours does not
         redoc_url=None,
         redirect_slashes=False,
@@ -122,17 +136,22 @@ def create_app(
     app.state.services = Services(
         registry=registry,
         acceptance=Acceptance(registry),
+        readiness=health.readiness_of(registry),
         uri_policy=uri_policy,
+        host_names=host_names,
         images=image_store,
         image_urls=image_urls,
         default_image=default_image,
+        operator_token_ttl_s=operator_token_ttl_s,
         over_quota=over_quota,
         shutdown_timeout_s=shutdown_timeout_s,
         host_reserved=host_reserved,
+        default_quota=default_quota,
         queue=queue,
         console_wait_s=console_wait_s,
         metrics=metrics,
     )
+    app.state.refusals = Refusals(registry)
     for module in (
         requests,
         vms,
@@ -147,12 +166,14 @@ def create_app(
         quotas,
         shares,
         hosts,
+        host_aliases,
         differences,
         label_ratios,
         resources,
         rounds,
         shadow_rounds,
         slot_loop,
+        status,
         events,
         tokens,
         audit,
@@ -162,28 +183,30 @@ def create_app(
     app.include_router(health.router)
     app.include_router(metrics_router)
 
-    @app.get("/docs", include_in_schema=False)
-    def docs() -> Response:
-        """Show the API to people."""
-        headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
-        return HTMLResponse(docs_page(app.openapi()), headers=headers)
-
-    @app.get(PROBLEMS_PATH + "/{code}", include_in_schema=False)
-    def problem(code: str) -> Response:
-        """Tell people what a kind of problem means."""
-        page = problem_page(code)
-        if page is None:
-            raise HTTPException(404)
-        headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
-        return HTMLResponse(page, headers=headers)
-
+    for path, page in _pages(app).items():
+        app.add_route(path, page.answer, methods=["GET"], include_in_schema=False)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way
     app.add_exception_handler(HTTPException, problem_handler)
     app.add_exception_handler(RequestValidationError, problem_handler)
     # The last one added is the outermost.
-    app.add_middleware(Versions, registry=registry)
-    app.add_middleware(BodyGuard, max_body_bytes=max_body_bytes)
+    app.add_middleware(Versions, registry=registry, secret=lambda: host_names.secret)
     app.add_middleware(Authentication, registry=registry, limits=limits or Limits())
+    app.add_middleware(Crowd)
     app.add_middleware(AccessLog, metrics=HttpMetrics(metrics))
-    app.add_middleware(AuditTrail, registry=registry)
+    app.add_middleware(AuditTrail, registry=registry, refusals=app.state.refusals)
     return app
+
+
+def _pages(app: FastAPI) -> Mapping[str, Page]:
+    """Return what is the same for every caller, by its path: the API shown to people."""
+    nothing_else = {"Content-Security-Policy": "default-src 'none'"}
+    return {
+        "/openapi.json": Page(lambda: json.dumps(app.openapi()), "application/json"),
+        **docs_pages(),
+        **{
+            f"{PROBLEMS_PATH}/{each.kind.code}": Page(
+                partial(problem_page, each), "text/html", nothing_else
+            )
+            for each in meanings()
+        },
+    }

@@ -10,12 +10,16 @@ from typing import Annotated, Final, cast
 from fastapi import Depends
 from starlette.requests import Request as HttpRequest
 
+from controller.host_names import HostNames, Reader
 from controller.queue import TaskQueue
-from controller.rest.acceptance import Acceptance
+from controller.rest.callers.auth import caller_of
+from controller.rest.schemas import Ready
+from controller.rest.writes.acceptance import Acceptance
+from controller.rest.writes.gathering import Gathering
 from registry import ImageStore, ImageStoreError, OverQuota, Registry, UriPolicy
-from registry.process import ProcessMetrics
+from service import ProcessMetrics
+from service.fair_places import FairPlaces
 
-MAX_BODY_BYTES: Final = 256 * 1024
 MAX_REPLAYS: Final = 2
 MAX_CONSOLE_READS: Final = 8
 MAX_CONSOLE_WAITS: Final = 16
@@ -27,7 +31,9 @@ class Services:
 
     registry: Registry
     acceptance: Acceptance
+    readiness: Gathering[None, Ready]
     uri_policy: UriPolicy
+    host_names: HostNames
     over_quota: OverQuota
     shutdown_timeout_s: int
     queue: TaskQueue
@@ -36,17 +42,15 @@ class Services:
     images: ImageStore | None = None
     image_urls: Collection[str] = ()
     default_image: str | None = None
+    operator_token_ttl_s: int | None = None  #: of those that say no other; None: for ever
     host_reserved: Mapping[str, int] = field(default_factory=dict)
+    default_quota: Mapping[str, int] = field(default_factory=dict)
     #: a replay may take as long as its round did, in a process of its own
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
     #: each waits for a worker, in a thread that other calls want too
-    console_reads: threading.Semaphore = field(
-        default_factory=lambda: threading.Semaphore(MAX_CONSOLE_READS)
-    )
+    console_reads: FairPlaces = field(default_factory=lambda: FairPlaces(MAX_CONSOLE_READS))
     #: the same of those who type; beyond it they are answered at once, and ask again
-    console_waits: threading.Semaphore = field(
-        default_factory=lambda: threading.Semaphore(MAX_CONSOLE_WAITS)
-    )
+    console_waits: FairPlaces = field(default_factory=lambda: FairPlaces(MAX_CONSOLE_WAITS))
 
     def image_store(self) -> ImageStore:
         """Return the folder of images, or raise `ImageStoreError` if this API has none."""
@@ -69,5 +73,15 @@ async def _registry(request: HttpRequest) -> Registry:
     return services_of(request).registry
 
 
+def reader_of(request: HttpRequest) -> Reader:
+    """Return who is told what a call is answered."""
+    return Reader(caller_of(request).tenant, services_of(request).host_names)
+
+
+async def _reader(request: HttpRequest) -> Reader:
+    return reader_of(request)
+
+
 GivenServices = Annotated[Services, Depends(_services)]
 GivenRegistry = Annotated[Registry, Depends(_registry)]
+GivenReader = Annotated[Reader, Depends(_reader)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from fastapi import APIRouter
@@ -9,15 +10,15 @@ from prometheus_client import Counter, Histogram
 from starlette.responses import Response
 from starlette.types import Scope
 
-from controller.rest.auth import Operator
+from controller.rest.callers.auth import Operator
 from controller.rest.dependencies import GivenServices
-from registry.process import ProcessMetrics
-from registry.process.metrics import CONTENT_TYPE
+from service import ProcessMetrics
+from service.metrics import CONTENT_TYPE
 
 METRICS_PATH: Final = "/metrics"
 #: Of a call that no route serves, whatever its path: paths are the callers' to invent.
 NO_ROUTE: Final = "none"
-_METHODS: Final = frozenset({"GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS"})
+METHODS: Final = frozenset({"GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS"})
 _BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 router = APIRouter()
@@ -43,10 +44,21 @@ class HttpMetrics:
 
     def count(self, scope: Scope, status: int | None, seconds: float) -> None:
         """Count one call; no status: it ended without an answer."""
-        method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+        method = scope["method"] if scope["method"] in METHODS else "OTHER"
         route = _route(scope)
         self._calls.labels(method, route, "none" if status is None else str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
+
+
+def count_refusals(metrics: ProcessMetrics) -> Callable[[str], None]:
+    """Count connections that were refused; return what is told why."""
+    counter = Counter(
+        "fuga_http_connections_refused",
+        "Connections that were closed when they came, because there were too many.",
+        ["reason"],
+        registry=metrics.registry,
+    )
+    return lambda reason: counter.labels(reason).inc()
 
 
 def _route(scope: Scope) -> str:

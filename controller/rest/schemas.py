@@ -9,19 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
-from controller.standings import Effect, Standing
+from controller.host_names import HostAlias
+from controller.questions.lateness import What
+from controller.questions.standings import Effect, Standing
+from controller.rest.problems import patterns
 from registry import (
     MAX_REASON_LENGTH,
     MAX_TIMEOUT_S,
     MAX_TTL_S,
     MAX_TYPED_BYTES,
     ConsoleSession,
+    DecidedBy,
     Difference,
     Event,
     ImageCopy,
@@ -35,72 +45,52 @@ from registry import (
     ShadowRound,
     SlotLoopState,
     Token,
-    VmObserved,
+    VmState,
 )
 
 MAX_BIGINT: Final = 2**63 - 1
-KEY_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$"
-VALUE_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._:/@+-]{0,61}[A-Za-z0-9])?$"
-FILTER_PATTERN: Final = f"{KEY_PATTERN[:-1]}={VALUE_PATTERN[1:]}"
 LABELS_SAID: Final = "KEY=VALUE; all that are given must be there."
-REFERENCE_PATTERN: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?(:[0-9]{1,9})?$"
-NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
-BASE64_PATTERN: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
-#: What a pattern asks for, in words.
-PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        NAME_PATTERN: "1 to 63 of a-z, 0-9, '.', '_', '-', first and last a letter or digit",
-        BASE64_PATTERN: "base64, of 65536 bytes at most",
-        REFERENCE_PATTERN: "NAME or NAME:REVISION of an image",
-    }
-)
-
-Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
-ImageReference = Annotated[str, StringConstraints(pattern=REFERENCE_PATTERN, max_length=73)]
+Name = Annotated[str, StringConstraints(pattern=patterns.NAME, max_length=63)]
+ImageReference = Annotated[str, StringConstraints(pattern=patterns.REFERENCE, max_length=73)]
 Label = Annotated[
     str,
-    StringConstraints(
-        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._:/=-]{0,126}[A-Za-z0-9])?$", max_length=128
-    ),
+    StringConstraints(pattern=patterns.HOST_LABEL, max_length=128),
 ]
-LibvirtName = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", max_length=128)
-]
-Uri = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,500}$", max_length=500)]
+LibvirtName = Annotated[str, StringConstraints(pattern=patterns.LIBVIRT_NAME, max_length=128)]
+Uri = Annotated[str, StringConstraints(pattern=patterns.URI, max_length=500)]
 Count = Annotated[int, Field(ge=1, le=10_000)]
 Amount = Annotated[int, Field(ge=0, le=1_000_000_000_000)]
 Amounts = Annotated[dict[Name, Amount], Field(max_length=32)]
 Ratio = Annotated[int, Field(ge=1, le=1_000_000, description="Over-commit, in thousandths.")]
 Ratios = Annotated[dict[Name, Ratio], Field(max_length=32)]
 Labels = Annotated[list[Label], Field(max_length=64)]
-AddressText = Annotated[str, StringConstraints(pattern=r"^[0-9./-]{1,40}$", max_length=40)]
+AddressText = Annotated[str, StringConstraints(pattern=patterns.ADDRESS, max_length=40)]
 ReasonText = Annotated[
     str,
-    StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", min_length=1, max_length=MAX_REASON_LENGTH),
+    StringConstraints(pattern=patterns.REASON, min_length=1, max_length=MAX_REASON_LENGTH),
 ]
 PublicKey = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 SshHostKeys = Annotated[
     list[PublicKey],
     Field(max_length=8, description="Public keys of the host, of which it must show one for SSH."),
 ]
-UserDataText = Annotated[str, StringConstraints(pattern=BASE64_PATTERN, max_length=87_384)]
+UserDataText = Annotated[str, StringConstraints(pattern=patterns.BASE64, max_length=87_384)]
 Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
 
 #: A number would be one to Pydantic, too, and a year 0001 east of Greenwich is before all time.
 MomentText = Annotated[
     str,
     StringConstraints(
-        pattern=r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]"
-        r"(\.[0-9]{1,6})?(Z|[+-][01][0-9]:[0-5][0-9])$",
+        pattern=patterns.MOMENT,
         max_length=40,
     ),
 ]
 
-LabelKey = Annotated[str, StringConstraints(pattern=KEY_PATTERN, max_length=63)]
-LabelValue = Annotated[str, StringConstraints(pattern=VALUE_PATTERN, max_length=63)]
+LabelKey = Annotated[str, StringConstraints(pattern=patterns.KEY, max_length=63)]
+LabelValue = Annotated[str, StringConstraints(pattern=patterns.VALUE, max_length=63)]
 LabelFilter = Annotated[
-    list[Annotated[str, StringConstraints(pattern=FILTER_PATTERN, max_length=127)]],
+    list[Annotated[str, StringConstraints(pattern=patterns.LABEL_FILTER, max_length=127)]],
     Field(max_length=32),
 ]
 OwnLabels = Annotated[dict[LabelKey, LabelValue], Field(max_length=32)]
@@ -259,6 +249,13 @@ class VmTypeInput(Input):
 
     name: Name
     resources: Annotated[Amounts, Field(min_length=1)]
+    limits: Amounts = Field(
+        default_factory=dict,
+        description="What a VM may take of its host at most: `disk_iops` (reads and writes a"
+        " second) and `disk_mib_s` (MiB a second) of all its disks, `net_mbps` (Mbit a second,"
+        " each way) of its card. What is not named is not limited. Limits are no resources:"
+        " nothing of them is counted.",
+    )
 
 
 class TenantInput(Input):
@@ -348,7 +345,7 @@ class HostInput(Input):
     base_volume: LibvirtName | None = None
     memory_backing_mib: Annotated[int, Field(ge=16, le=1_000_000_000)] | None = None
     max_builds: Annotated[int, Field(ge=1, le=1000)] = 2
-    fence_target: Annotated[str, Field(pattern=r"^[!-,.-~][ -~]{0,254}$")] | None = Field(
+    fence_target: Annotated[str, Field(pattern=patterns.FENCE_TARGET)] | None = Field(
         None, description="What the site's fencing command is told, such as a BMC's address."
     )
 
@@ -366,7 +363,7 @@ class HostChange(Input):
         None, description="By resource, in thousandths; null: what the host's labels say."
     )
     max_builds: Annotated[int, Field(ge=1, le=1000)] | None = None
-    fence_target: Annotated[str, Field(pattern=r"^([!-,.-~][ -~]{0,254})?$")] | None = Field(
+    fence_target: Annotated[str, Field(pattern=patterns.FENCE_TARGET_OR_NONE)] | None = Field(
         None, description="Empty: none from now on."
     )
     credential: Name | None = Field(
@@ -389,7 +386,7 @@ class RepairInput(Input):
     """Which difference of a host."""
 
     difference: Annotated[Difference, Field(strict=False)]
-    subject: Annotated[str, Field(pattern=r"^[ -~]{1,255}$")]
+    subject: Annotated[str, Field(pattern=patterns.PRINTABLE)]
 
 
 class SshKeyInput(Input):
@@ -418,6 +415,9 @@ class SubnetInput(Input):
     )
 
 
+OfferedTo = Annotated[list[Name], Field(max_length=1000)]
+
+
 class NetworkInput(Input):
     """Add a network."""
 
@@ -427,12 +427,39 @@ class NetworkInput(Input):
     )
     hosts: Annotated[dict[Name, NetworkSourceInput], Field(max_length=1000)] = {}
     subnet: SubnetInput | None = Field(None, description="Null: guests ask by DHCP.")
+    tenant: Name | None = Field(
+        None, description="The tenant or group that alone sees and uses it; null: the operators'."
+    )
+    offered_to: OfferedTo | None = Field(
+        None, description="Tenants and groups that may use it; null: all."
+    )
+    isolated: bool | None = Field(
+        None, description="VMs do not reach each other; null: so where tenants share it."
+    )
+    filtered: bool = Field(
+        True, description="VMs speak from their own MAC and address alone; false: from any."
+    )
 
 
 class NetworkChange(Input):
-    """Say what hosts call a network; null: as its default says."""
+    """Change a network; what is not named stays as it is. VMs have it from their next start."""
 
-    hosts: Annotated[dict[Name, NetworkSourceInput | None], Field(min_length=1, max_length=1000)]
+    hosts: Annotated[dict[Name, NetworkSourceInput | None], Field(max_length=1000)] = Field(
+        default={}, description="What hosts call it; null: as its default says."
+    )
+    offered_to: OfferedTo | None = Field(
+        None, description="Tenants and groups that may use it; null, if it is named: all."
+    )
+    isolated: bool | None = Field(None, description="VMs do not reach each other; null: as before.")
+    filtered: bool | None = Field(
+        None, description="VMs speak from their own MAC and address alone; null: as before."
+    )
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> NetworkChange:
+        if not (self.hosts or self.model_fields_set & {"offered_to", "isolated", "filtered"}):
+            raise ValueError("nothing is named that is to be changed")
+        return self
 
 
 class LabelRatios(Input):
@@ -455,8 +482,10 @@ class TokenInput(Input):
     name: Name
     tenant: Name | None = None
     read_only: bool = Field(False, description="It sees what its role sees, and changes nothing.")
-    ttl_s: Annotated[int, Field(ge=1, le=MAX_TTL_S)] | None = Field(
-        None, description="It opens nothing after so long; null: until it is revoked."
+    ttl_s: Annotated[int, Field(ge=1, le=MAX_TTL_S)] | Literal["never"] | None = Field(
+        None,
+        description="It opens nothing after so long; null: an operator's as long as is usual"
+        " here (`FUGA_OPERATOR_TOKEN_DAYS`), a tenant's, as with `never`, until it is revoked.",
     )
 
 
@@ -466,7 +495,7 @@ class PageQuery(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: Annotated[int, Field(ge=1, le=500)] = 100
-    cursor: Annotated[str, Field(pattern=r"^[!-~]{1,500}$")] | None = Field(
+    cursor: Annotated[str, Field(pattern=patterns.CURSOR)] | None = Field(
         None, description="The `next` of the page before."
     )
 
@@ -516,8 +545,10 @@ class VmsQuery(PageQuery):
     request: UUID | None = None
     tenant: Name | None = None
     host: Name | None = None
-    name: Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,80}$")] | None = None
-    state: VmObserved | None = Field(None, description="What is known of it.")
+    name: Annotated[str, Field(pattern=patterns.VM_NAME)] | None = None
+    state: VmState | None = Field(
+        None, description="What is known of it; unknown: its host does not answer any more."
+    )
     label: LabelFilter = Field(default=[], description=LABELS_SAID)
     include_deleted: bool = False
 
@@ -576,6 +607,21 @@ class SshKeysQuery(PageQuery):
     tenant: Name | None = None
 
 
+class HostAliasQuery(BaseModel):
+    """Which host, and to whom."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tenant: Name
+    name: Name = Field(description="The tenant's name of the host, or the host's own.")
+
+
+class HostAliases(BaseModel):
+    """Hosts that a name may mean: one, or none; two if a host has a name like an alias."""
+
+    items: list[HostAlias]
+
+
 class HostsQuery(PageQuery):
     """Which hosts."""
 
@@ -589,6 +635,10 @@ class ImagesQuery(PageQuery):
     include_removed: bool = False
 
 
+#: Lines of printable characters; what they say is looked at by whoever checks them.
+ImageSignature = Annotated[str, Field(pattern=patterns.SIGNATURE)]
+
+
 class ImageUpload(BaseModel):
     """What is said of an image that is sent."""
 
@@ -598,11 +648,14 @@ class ImageUpload(BaseModel):
     format: Literal["qcow2", "raw"]
     seed_kind: Literal["none", "nocloud"] = "none"
     min_memory_mib: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+    sha256: Annotated[str, Field(pattern=patterns.SHA256)] | None = Field(
         None, description="What the content's hash must be."
     )
-    source: Annotated[str, Field(pattern=r"^[ -~]{1,255}$")] = Field(
+    source: Annotated[str, Field(pattern=patterns.PRINTABLE)] = Field(
         "uploaded", description="Where it is from, such as a file's name, for people."
+    )
+    signature: ImageSignature | None = Field(
+        None, description="Of minisign or `cosign sign-blob`, as it is in its file."
     )
 
 
@@ -611,8 +664,13 @@ class ImageInput(Input):
 
     name: Name
     url: Uri = Field(description="Within the addresses that the operator allows.")
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = Field(
+    sha256: Annotated[str, Field(pattern=patterns.SHA256)] = Field(
         description="What the content's hash must be."
+    )
+    signature: ImageSignature | None = Field(
+        None,
+        description="Of minisign or `cosign sign-blob`, as it is in its file. Where images are"
+        " signed and none is given, it is fetched from beside the image (.minisig or .sig).",
     )
     format: Literal["qcow2", "raw"] = "qcow2"
     seed_kind: Literal["none", "nocloud"] = "none"
@@ -632,11 +690,19 @@ class EventsQuery(BaseModel):
 
     limit: Annotated[int, Field(ge=1, le=500)] = 100
     after: Annotated[int, Field(ge=0, le=MAX_BIGINT)] = 0
-    subject: Annotated[str, Field(pattern=r"^[!-~]{1,64}$")] | None = Field(
+    subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
         None, description="Id of the request, VM, host or whatever it is about."
     )
-    kind: Annotated[str, Field(pattern=r"^[a-z0-9_.]{1,64}$")] | None = None
+    kind: Annotated[str, Field(pattern=patterns.EVENT_KIND)] | None = None
     tenant: Name | None = None
+    since: MomentText | None = Field(None, description="Only from then on.")
+    newest: bool = Field(
+        False, description="The newest of them instead, still oldest first within the page."
+    )
+
+    def since_moment(self) -> datetime | None:
+        """Return the time; `InvalidError` for a day that there is not."""
+        return _moment("since", self.since)
 
 
 class MomentsQuery(PageQuery):
@@ -667,10 +733,10 @@ class AuditQuery(MomentsQuery):
     method: Literal["POST", "PATCH", "PUT", "DELETE"] | None = None
     status: Annotated[int, Field(ge=100, le=599)] | None = None
     refused: bool = Field(False, description="Only what was answered 401, 403 or 429.")
-    subject: Annotated[str, Field(pattern=r"^[!-~]{1,64}$")] | None = Field(
+    subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
         None, description="Id of what it was about."
     )
-    request_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] | None = Field(
+    request_id: Annotated[str, Field(pattern=patterns.HTTP_REQUEST_ID)] | None = Field(
         None, description="The `X-Request-Id` of the answer."
     )
 
@@ -706,6 +772,33 @@ class EventsPage(BaseModel):
     next: int = Field(description="`after` of the next call.")
 
 
+class RoundSummary(BaseModel):
+    """A round in a list."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    number: int
+    slot_start_at: datetime
+    slot_length_s: float
+    policy: str
+    decided_by: DecidedBy
+    fallback_reason: str | None
+    placed: int | None = Field(description="Of everybody's VMs; told to operators only.")
+    left_out: int | None = Field(description="The same.")
+    dropped: int | None = Field(description="The same.")
+    cut: bool
+    work: int | None = Field(description="Told to operators only.")
+    shares: list[Mapping[str, Any]]
+    bound: float | None
+    fair_distance: float | None
+    timings: Mapping[str, float] = Field(description="Told to operators only.")
+    engine_version: str
+    seed: int
+    inputs_digest: str
+    created_at: datetime
+    group_shares: list[Mapping[str, Any]] = Field(description="Told to operators only.")
+
+
 class RoundDetail(BaseModel):
     """A round with its parameters and outcome; its inputs stay in the register center."""
 
@@ -717,18 +810,18 @@ class RoundDetail(BaseModel):
     policy: str
     decided_by: str
     fallback_reason: str | None
-    placed: int
-    left_out: int
-    dropped: int
+    placed: int | None = Field(description="Of everybody's VMs; told to operators only.")
+    left_out: int | None = Field(description="The same.")
+    dropped: int | None = Field(description="The same.")
     cut: bool
-    work: int
+    work: int | None = Field(description="Told to operators only.")
     shares: list[Mapping[str, Any]]
     group_shares: list[Mapping[str, Any]] = Field(description="Told to operators only.")
     bound: float | None
     fair_distance: float | None = Field(
         description="Mean |share - fair target| of the tenants per mean target."
     )
-    timings: Mapping[str, float]
+    timings: Mapping[str, float] = Field(description="Told to operators only.")
     engine_version: str
     seed: int
     inputs_digest: str
@@ -808,6 +901,61 @@ class Ready(BaseModel):
     last_round: int | None = Field(description="Number of the newest round.")
     last_round_age_s: float | None = Field(
         description="Since its slot began. Idle slots leave no round."
+    )
+    nobody: list[What] = Field(
+        description="What nobody does although this process serves: decide, build or look at hosts."
+    )
+
+
+class LateThing(BaseModel):
+    """Something that should have happened by now."""
+
+    what: What
+    nobody: bool = Field(description="Nobody does it at all; else one process of several is late.")
+    since: datetime | None = Field(description="Null: it never was otherwise, or of no time.")
+    message: str
+
+
+class ProcessHeard(BaseModel):
+    """A control centre, worker or monitor, and when it was heard."""
+
+    kind: str
+    name: str
+    started_at: datetime
+    heard_at: datetime
+    late: bool
+    trouble: str | None = Field(description="What it was not ready for when it was heard.")
+
+
+class HostsInView(BaseModel):
+    """What monitors see."""
+
+    active: int
+    up: int
+    longest_silent_at: datetime | None = Field(
+        description="When that one of those that are up was heard which is silent for longest."
+    )
+
+
+class Status(BaseModel):
+    """Whether anybody decides, builds and looks at hosts."""
+
+    at: datetime
+    well: bool = Field(description="Nothing is late.")
+    late: list[LateThing]
+    leader: str | None = Field(description="Told to operators only; null: nobody leads.")
+    leads_since: datetime | None
+    paused: bool
+    last_slot_at: datetime | None = Field(
+        description="Start of the last slot that was decided, if only that nothing was to be done."
+    )
+    slot_length_s: float | None
+    last_round: int | None
+    last_round_at: datetime | None = Field(description="Start of its slot.")
+    processes: list[ProcessHeard] = Field(description="Told to operators only.")
+    hosts: HostsInView | None = Field(description="Told to operators only.")
+    oldest_unbuilt_at: datetime | None = Field(
+        description="Of what is placed and no worker took up yet. Told to operators only."
     )
 
 

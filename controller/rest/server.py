@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import signal
 import socket
 import sys
+from collections.abc import Collection
 from contextlib import ExitStack
-from typing import Final
+from functools import partial
+from typing import Final, cast
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
-from controller.fleet_metrics import FleetCollector
+from controller.policies import check_policies
+from controller.questions.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
 from controller.rest.app import create_app
-from controller.rest.errors import CertificateError, ListenError
-from controller.rest.limits import Limits, Rate
-from controller.rest.tls import Certificate, renewed_on_hangup
+from controller.rest.callers.connections import (
+    Listener,
+    ServingLoop,
+    bounds_of,
+    log_sparingly,
+    raise_file_limit,
+)
+from controller.rest.callers.limits import Limits, Rate
+from controller.rest.callers.protocol import BoundedProtocol, Deadlines
+from controller.rest.callers.tls import Certificate, renewed_on_hangup
+from controller.rest.metrics import count_refusals
+from controller.rest.problems.errors import CertificateError, ListenError
 from controller.settings import ControllerSettings
 from registry import (
     DEFAULT_URI_POLICY,
@@ -27,10 +41,15 @@ from registry import (
     UriPolicy,
     remove_files_of_removed,
 )
-from registry.logs import configure_logging
-from registry.process import ProcessMetrics, database_check, listening
+from service import ProcessMetrics, database_check, listening
+from service.logs import configure_logging
 
 GRACE_S: Final = 10
+DEADLINES: Final = Deadlines()
+#: Calls of one address where no token is asked for: pages, health, paths that are none.
+STRANGERS: Final = Rate(per_s=20, burst=100)
+#: Who called too often is told so after this long: it is the next call that waits.
+REFUSED_AFTER_S: Final = 1.0
 BACKLOG: Final = 2048
 
 log = structlog.get_logger(__name__)
@@ -44,6 +63,7 @@ def main() -> int:
         settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
     )
     try:
+        check_policies(settings)
         serve(settings, metrics)
     except (CertificateError, ListenError, RegistryError) as error:
         sys.stderr.write(f"fuga api: {error}\n")
@@ -65,6 +85,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
     SchemaOutdatedError
         If the database wants `fuga db upgrade`.
     """
+    files = raise_file_limit()
     certificate = certificate_of(settings)
     context = None if certificate is None else certificate.context()
     registry = Registry.connect(settings.resolved_database_url())
@@ -80,7 +101,16 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
             listening(address, metrics, ready=lambda: [database_check(registry)]),
             ExitStack() as stack,
         ):
-            server = _server(registry, settings, metrics)
+            app = _application(registry, settings, metrics)
+            stack.callback(app.state.refusals.flush)
+            server = bounded_server(app, trusted_proxies=settings.trusted_proxies)
+            bounds = bounds_of(
+                settings.api_connections,
+                settings.api_connections_per_address,
+                settings.trusted_proxies,
+                files=files,
+            )
+            listener.bound(bounds, count_refusals(metrics))
             if certificate is not None and context is not None:
                 server.config.load()
                 server.config.ssl = context
@@ -93,7 +123,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
         registry.close()
 
 
-def listen_on(listen: str) -> socket.socket:
+def listen_on(listen: str) -> Listener:
     """Return a socket that listens at ``host:port``; `ListenError` if it cannot."""
     host, colon, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -101,7 +131,7 @@ def listen_on(listen: str) -> socket.socket:
         raise ListenError(listen, "it is not host:port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Where no protocol is said, asyncio leaves Nagle's algorithm on: 40 ms for each answer.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, int(port)))
@@ -128,6 +158,8 @@ def limits_of(settings: ControllerSettings) -> Limits:
     return Limits(
         tokens if tokens.per_s else None,
         failures if failures.per_s else None,
+        STRANGERS,
+        refused_after_s=REFUSED_AFTER_S,
         processes=settings.api_processes,
     )
 
@@ -153,22 +185,35 @@ def _tidy(registry: Registry, store: ImageStore) -> None:
         log.warning("image_store_not_tidied", error=str(error))
 
 
-def _server(
+def _application(
     registry: Registry, settings: ControllerSettings, metrics: ProcessMetrics
-) -> uvicorn.Server:
-    app = create_app(
+) -> FastAPI:
+    return create_app(
         registry,
         uri_policy=uri_policy_of(settings),
         over_quota=settings.over_quota,
+        host_naming=settings.host_names,
+        operator_token_ttl_s=settings.operator_token_ttl_s,
         shutdown_timeout_s=settings.shutdown_timeout_s,
         image_store=settings.resolved_image_store(),
         image_urls=settings.image_urls,
         default_image=settings.default_image,
         host_reserved=settings.host_reserved,
+        default_quota=settings.default_quota,
         limits=limits_of(settings),
-        queue=CeleryQueue(settings, resend_after_s=settings.resend_after_s),
+        queue=CeleryQueue(settings),
         metrics=metrics,
     )
+
+
+def bounded_server(
+    app: FastAPI,
+    *,
+    trusted_proxies: Collection[str] = (),
+    deadlines: Deadlines = DEADLINES,
+) -> uvicorn.Server:
+    """Return what serves an application to callers who may be slow, many, or no callers at all."""
+    log_sparingly()
     return uvicorn.Server(
         uvicorn.Config(
             app,
@@ -176,10 +221,13 @@ def _server(
             access_log=False,
             server_header=False,
             # Addresses count failures: whoever may say another than its own could not be held.
-            proxy_headers=bool(settings.trusted_proxies),
-            forwarded_allow_ips=sorted(settings.trusted_proxies),
+            proxy_headers=bool(trusted_proxies),
+            forwarded_allow_ips=sorted(trusted_proxies),
             lifespan="off",
             timeout_graceful_shutdown=GRACE_S,
+            http=cast(type[asyncio.Protocol], partial(BoundedProtocol, deadlines=deadlines)),
+            ws="none",
+            loop=f"{ServingLoop.__module__}:{ServingLoop.__name__}",
         )
     )
 

@@ -1,106 +1,146 @@
-"""What a tenant is told of a record: what is its own, and nothing of how hosts are reached.
+"""What a tenant is told of a record: what is its own, and nothing of which hosts there are.
 
-An operator is told everything.
+Hosts go by the tenant's own names for them, texts about failures without what says which
+machine it was, and numbers that others' VMs are counted in only in steps. An operator is
+told everything. Records are stored as they are: this happens when they are read.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from controller.rest.auth import Caller
+from controller.host_names import Reader
+from controller.questions.explain import in_steps
+from controller.questions.steps import step_below
+from controller.rest.callers.auth import Caller
 from controller.rest.schemas import RoundDetail
-from registry import ConsoleSession, Event, Image, Network, Page, Request, RoundSummary, Vm
+from controller.rest.schemas import RoundSummary as RoundInList
+from registry import (
+    ConsoleSession,
+    Event,
+    Image,
+    Network,
+    Page,
+    Request,
+    RoundSummary,
+    Vm,
+    VmGroup,
+)
 
 T = TypeVar("T")
+S = TypeVar("S")
+R = TypeVar("R")
 
-_URI: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"]*", re.IGNORECASE)
 
-
-def told_page(page: Page[T], told: Callable[[T, Caller], T], caller: Caller) -> Page[T]:
+def told_page(page: Page[T], told: Callable[[T, R], S], reader: R) -> Page[S]:
     """Return a page as its reader may see it."""
-    return Page(tuple(told(item, caller) for item in page.items), page.next)
+    return Page(tuple(told(item, reader) for item in page.items), page.next)
 
 
-def told_request(request: Request, caller: Caller) -> Request:
-    """Leave out which host came nearest, and which are held back."""
-    waiting = request.waiting
-    if caller.is_operator or waiting is None:
+def told_request(request: Request, reader: Reader) -> Request:
+    """Name its hosts as the reader does; leave out those that came nearest or are held back."""
+    if reader.is_operator or (request.hosts is None and request.waiting is None):
         return request
-    detail = dict(waiting.detail)
-    if "shortages" in detail:
-        detail["shortages"] = [_without_host(each) for each in detail["shortages"]]
-    if "obstacles" in detail:
-        detail["obstacles"] = [{**each, "only_hosts": []} for each in detail["obstacles"]]
-    if "holding" in detail:
-        detail["holding"] = [{"host": None} for _ in detail["holding"]]
-    return dataclasses.replace(request, waiting=dataclasses.replace(waiting, detail=detail))
+    hosts = None if request.hosts is None else tuple(sorted(map(reader.host, request.hosts)))
+    waiting = request.waiting
+    if waiting is not None:
+        waiting = dataclasses.replace(waiting, detail=in_steps(waiting.detail))
+    return dataclasses.replace(request, hosts=hosts, waiting=waiting)
 
 
 def told_image(image: Image, caller: Caller) -> Image:
     """Leave out where it came from, which may be nobody's business, and what went wrong there."""
     if caller.is_operator:
         return image
-    return dataclasses.replace(image, source=None, last_error=None)
+    held = None if image.held_reason is None else "hosts stopped answering with it"
+    return dataclasses.replace(image, source=None, last_error=None, held_reason=held)
 
 
-def told_vm(vm: Vm, caller: Caller) -> Vm:
-    """Leave out URIs of hosts."""
-    if caller.is_operator:
+def told_vm(vm: Vm, reader: Reader) -> Vm:
+    """Name its host as the reader does; say what failed, but not where, nor which operator."""
+    if reader.is_operator:
         return vm
     power = vm.power
     if power is not None:
-        power = dataclasses.replace(power, last_error=_without_uris(power.last_error))
-    return dataclasses.replace(vm, last_error=_without_uris(vm.last_error), power=power)
+        power = dataclasses.replace(
+            power,
+            asked_by=reader.actor(power.asked_by),
+            last_error=reader.text_or_none(power.last_error),
+        )
+    return dataclasses.replace(
+        vm,
+        host=reader.host_or_none(vm.host),
+        last_error=reader.text_or_none(vm.last_error),
+        power=power,
+    )
+
+
+def told_vm_group(group: VmGroup, reader: Reader) -> VmGroup:
+    """Name its hosts as the reader does, in the order of those names."""
+    if reader.is_operator:
+        return group
+    hosts = sorted((reader.host(host), vms) for host, vms in group.hosts.items())
+    return dataclasses.replace(group, hosts=dict(hosts))
 
 
 def told_network(network: Network, caller: Caller) -> Network:
-    """Leave out what hosts call it."""
+    """Leave out what hosts call it, who else may use it, and how many addresses others have."""
     if caller.is_operator:
         return network
-    return dataclasses.replace(network, default=None, hosts={})
+    return dataclasses.replace(
+        network,
+        default=None,
+        hosts={},
+        addresses_used=step_below(network.addresses_used),
+        offered_to=None,
+    )
 
 
-def told_session(session: ConsoleSession, caller: Caller) -> ConsoleSession:
-    """Leave out URIs of hosts."""
-    if caller.is_operator:
-        return session
-    return dataclasses.replace(session, reason=_without_uris(session.reason))
+def told_session(session: ConsoleSession, reader: Reader) -> ConsoleSession:
+    """Say why it is over, but not where."""
+    return dataclasses.replace(session, reason=reader.text_or_none(session.reason))
 
 
-def told_text(text: str, caller: Caller) -> str:
-    """Leave out URIs of hosts."""
-    return text if caller.is_operator else _URI.sub("(its URI)", text)
-
-
-def told_event(event: Event, caller: Caller) -> Event:
-    """Leave out URIs of hosts."""
-    if caller.is_operator:
+def told_event(event: Event, reader: Reader) -> Event:
+    """Say what happened, but not where, nor which operator or process did it."""
+    if reader.is_operator:
         return event
-    return dataclasses.replace(event, reason=_without_uris(event.reason))
+    data = dict(event.data)
+    if isinstance(data.get("host"), str):
+        data["host"] = reader.host(data["host"])
+    return dataclasses.replace(
+        event,
+        actor=reader.actor(event.actor),
+        reason=reader.text_or_none(event.reason),
+        data=data,
+    )
 
 
-def told_round(summary: RoundSummary, caller: Caller) -> RoundSummary:
-    """Leave out the shares of others."""
-    if caller.is_operator:
-        return summary
-    own = tuple(share for share in summary.shares if caller.sees(share["tenant"]))
-    return dataclasses.replace(summary, shares=own, group_shares=())
+def told_round(summary: RoundSummary, reader: Reader) -> RoundInList:
+    """Leave out the shares of others, and what is counted over everybody's VMs."""
+    told = RoundInList.model_validate(summary)
+    if reader.is_operator:
+        return told
+    return told.model_copy(update=_without_others(summary, reader))
 
 
-def told_detail(detail: RoundDetail, caller: Caller) -> RoundDetail:
-    """Leave out the shares of others, and the outcome, which names everybody's requests."""
-    if caller.is_operator:
+def told_detail(detail: RoundDetail, reader: Reader) -> RoundDetail:
+    """Leave out the same, and the outcome, which names everybody's requests."""
+    if reader.is_operator:
         return detail
-    own = [share for share in detail.shares if caller.sees(share["tenant"])]
-    return detail.model_copy(update={"shares": own, "group_shares": [], "outcome": None})
+    return detail.model_copy(update={**_without_others(detail, reader), "outcome": None})
 
 
-def _without_host(shortage: Mapping[str, Any]) -> dict[str, Any]:
-    return {**shortage, "nearest_host": None}
-
-
-def _without_uris(text: str | None) -> str | None:
-    return None if text is None else _URI.sub("(its URI)", text)
+def _without_others(told: RoundSummary | RoundDetail, reader: Reader) -> dict[str, Any]:
+    return {
+        "shares": [share for share in told.shares if share["tenant"] == reader.tenant],
+        "group_shares": [],
+        "placed": None,
+        "left_out": None,
+        "dropped": None,
+        "work": None,
+        "timings": {},
+        "fallback_reason": reader.text_or_none(told.fallback_reason),
+    }

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from placement.mechanisms.cdrf import Cdrf
-from placement.mechanisms.cdrfh import Cdrfh
-from placement.mechanisms.collapsed import Collapsed
-from placement.mechanisms.drf import Drf
-from placement.mechanisms.drfh import Drfh
 from placement.mechanisms.entry import MechanismEntry
-from placement.mechanisms.hdrf import Hdrf, NaiveHdrf
-from placement.mechanisms.mch import Mch
-from placement.mechanisms.mch_staged import MchStaged
+from placement.mechanisms.hierarchies.collapsed import Collapsed
+from placement.mechanisms.hierarchies.hdrf import Hdrf, NaiveHdrf
+from placement.mechanisms.hierarchies.mch import Mch
+from placement.mechanisms.hierarchies.mch_staged import MchStaged
+from placement.mechanisms.max_min.cdrf import Cdrf
+from placement.mechanisms.max_min.cdrfh import Cdrfh
+from placement.mechanisms.max_min.drf import Drf
+from placement.mechanisms.max_min.drfh import Drfh
+from placement.mechanisms.max_min.per_server_drf import PerServerDrf
+from placement.mechanisms.max_min.tsf import Tsf
 from placement.mechanisms.model import DivisibleProblem, Division, Mechanism
-from placement.mechanisms.per_server_drf import PerServerDrf
-from placement.mechanisms.psdsf import PARAMETERS as PSDSF_PARAMETERS
-from placement.mechanisms.psdsf import Psdsf
-from placement.mechanisms.tree import TenantTree
-from placement.mechanisms.tsf import Tsf
+from placement.mechanisms.psdsf.mechanism import PARAMETERS as PSDSF_PARAMETERS
+from placement.mechanisms.psdsf.mechanism import Psdsf
+from placement.round.tenant_tree import TenantTree
 
 #: By name. Who adds a mechanism adds one entry here; a parameter that it reads
 #: is named in `parameters` and checked by `make`, which raises `ParameterError`.

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from plain_text import plain
 from simulation.report.data import one_of_each, runs_in
 from simulation.report.plots import Plot, plots_of
 from simulation.report.saving import file_name, save_plot
@@ -52,7 +53,7 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
     Parameters
     ----------
     document : mapping
-        The summary of the study, as `simulation.study.write_summary` returns it.
+        The summary of the study, as `simulation.studies.study.write_summary` returns it.
     """
     runs = [run for run in runs_in(folder, document["runs"]) if run.summary["slots"]]
     shown = one_of_each(runs)
@@ -145,7 +146,7 @@ def _bad_rows(runs: Sequence[Mapping[str, Any]]) -> str:
     bad = next((run["bad_rows"] for run in runs if run["bad_rows"]["count"]), None)
     if bad is None:
         return ""
-    lines = escape("\n".join(bad["first"]))
+    lines = escape("\n".join(plain(line) for line in bad["first"]))
     return (
         f"<h2>Bad rows</h2><p>{bad['count']:,} rows of the trace were left out, the first of "
         f"them:</p><pre>{lines}</pre>"

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from simulation.measuring.summary import completed_parts
 from simulation.report.data import RunData, reached, thinned
 from simulation.report.style import (
     Palette,
@@ -18,7 +19,6 @@ from simulation.report.style import (
     new_figure,
     time_axis,
 )
-from simulation.summary import completed_parts
 
 _MOST_TENANTS: Final = 6  #: whose shares are drawn
 _MOST_ROWS: Final = 120  #: of a picture of hosts

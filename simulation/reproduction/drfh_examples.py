@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from placement import DivisibleProblem, Division
-from placement.mechanisms.levels import shapes
+from placement.mechanisms.max_min.levels import shapes
 from simulation.reproduction.drawing import bars
 from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Table
 from simulation.reproduction.problems import a_problem, a_round, divided, placed, vms_of

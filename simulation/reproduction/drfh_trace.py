@@ -10,8 +10,6 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray, IntArray
-from simulation.chunks import Chunk
-from simulation.engine import Choice
 from simulation.report.data import reached, thinned
 from simulation.report.plots import Plot
 from simulation.reproduction.drawing import bars, lines
@@ -26,6 +24,8 @@ from simulation.reproduction.workloads import (
     google_trace,
     tenants_of,
 )
+from simulation.slots.engine import Choice
+from simulation.traces.chunks import Chunk
 
 _BEST, _FIRST, _SLOTS = "best_fit_drfh", "first_fit_drfh", "slots"
 _DRFH: Final = (_BEST, _FIRST)

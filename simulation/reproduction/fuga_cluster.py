@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray
-from simulation.engine import Choice
 from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Statement, Table
 from simulation.reproduction.playing import Listed, Played, play, requests
+from simulation.slots.engine import Choice
 
 _RESOURCES: Final = ("vcpus", "memory_mib")
 _GIB: Final = 1024

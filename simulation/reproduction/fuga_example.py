@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 
 from placement import Allocation, Budget, Snapshot
-from placement.game import Game
-from placement.players import players_of
-from placement.serving import Serving
-from placement.strategies import GivenStrategies, TopCombinations, given_by_kind
-from placement.targets import fair_targets
-from placement.vm_kinds import vm_kinds
+from placement.fairness.targets import fair_targets
+from placement.fuga.game import Game
+from placement.fuga.players import players_of
+from placement.fuga.serving import Serving
+from placement.fuga.strategies import GivenStrategies, TopCombinations, given_by_kind
+from placement.round.vm_kinds import vm_kinds
 from simulation.reproduction.drawing import bars
 from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Statement, Table
 from simulation.reproduction.problems import a_round, placed
@@ -182,9 +182,10 @@ def _fig3(setup: Setup) -> Outcome:
             unit="utility (number)",
         ),
         why="Some of the paper's formulas are known only in part. With v(A) as in "
-        "placement/serving.py and the skewness as in placement/strategies.py the utility of host "
-        "1 and all its answers are the paper's, that of host 2 is not, and so neither is the "
-        "equilibrium; no consistent reading of the formulas gives all that is printed.",
+        "placement/fuga/serving.py and the skewness as in placement/fuga/strategies.py the "
+        "utility of host 1 and all its answers are the paper's, that of host 2 is not, and so "
+        "neither is the equilibrium; no consistent reading of the formulas gives all that is "
+        "printed.",
     )
 
 

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray, Snapshot, allocation_bound
-from simulation.engine import Choice
 from simulation.report.data import thinned
 from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, Outcome, Paper, Setup, Statement, Table
@@ -20,6 +19,7 @@ from simulation.reproduction.workloads import (
     google_hosts,
     google_trace,
 )
+from simulation.slots.engine import Choice
 
 _FUGA, _FIRST = "fuga", "first_fit"
 _POLICIES: Final = (_FUGA, _FIRST)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from placement import FloatArray, IntArray
-from simulation.book import Book
-from simulation.chunks import Arrivals, Chunk
-from simulation.cluster import Cluster, SimHost
-from simulation.engine import Choice, Engine
 from simulation.reproduction.model import Table
-from simulation.wishes import Wishes
+from simulation.sites.hosts import SimHost
+from simulation.slots.book import Book
+from simulation.slots.cluster import Cluster
+from simulation.slots.engine import Choice, Engine
+from simulation.traces.chunks import Arrivals, Chunk
+from simulation.traces.wishes import Wishes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

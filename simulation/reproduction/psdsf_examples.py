@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from placement import DivisibleProblem, Division, FloatArray
-from placement.mechanisms.room import tasks_alone
+from placement.mechanisms.max_min.room import tasks_alone
 from simulation.reproduction.drawing import bars
 from simulation.reproduction.model import (
     Item,

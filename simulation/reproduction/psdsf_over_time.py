@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from placement import BoolArray, DivisibleProblem, FloatArray
-from placement.mechanisms.psdsf_residual import theorem1_residual
-from placement.mechanisms.psdsf_sweeps import Step, distributed_steps
+from placement.mechanisms.psdsf.residual import theorem1_residual
+from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
 from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import (
     Item,

@@ -10,7 +10,7 @@ import numpy as np
 
 from placement import IntArray
 from simulation.reproduction.playing import Listed
-from simulation.workload import Workload, hosts_like_google
+from simulation.traces.workload import Workload, hosts_like_google
 
 RESOURCES: Final = ("vcpus", "memory_mib")
 #: What a core of one of the generator's requests, and a second of its life, stands for here.

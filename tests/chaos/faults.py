@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import itertools
 import random
 import time
 from abc import ABC, abstractmethod
@@ -14,8 +14,12 @@ from typing import Any, ClassVar
 import redis
 
 from lab.errors import LabError
+from registry.work.queues import WorkQueue
 from tests.chaos.site import LEASE_S, Site, SiteHost
 from tests.running import TimedOutError
+
+_BACKLOG = 2_000
+_AT_BROKER = tuple(queue.at_broker for queue in WorkQueue)
 
 
 class Fault(ABC):
@@ -277,6 +281,21 @@ class BrokerKilled(Fault):
         self.site.broker.start()
 
 
+class BrokerStopped(Fault):
+    """It takes connections and answers nobody: a send must not wait for it."""
+
+    kind = "redis stopped"
+    strikes = ("redis",)
+
+    def inject(self) -> dict[str, Any]:
+        self.site.broker.process.pause()
+        self.hold(8, 20)
+        return {}
+
+    def lift(self) -> None:
+        self.site.broker.process.resume()
+
+
 class BrokerEmptied(Fault):
     kind = "redis emptied"
     strikes = ("redis",)
@@ -320,6 +339,35 @@ class DatabaseCrashed(DatabaseRestarted):
     immediately = True
 
 
+class DatabaseStopped(Fault):
+    """The same, in the middle of whatever it was at; until everybody has given up on it."""
+
+    kind = "postgresql stopped"
+    strikes = ("postgresql",)
+
+    def inject(self) -> dict[str, Any]:
+        self.site.postgres.pause()
+        self.hold(12, 25)
+        return {}
+
+    def lift(self) -> None:
+        self.site.postgres.resume()
+
+
+class Backlog(Fault):
+    """Far more builds than workers can look at, before all that is due meanwhile."""
+
+    kind = "backlog of builds"
+    strikes = ("redis",)
+
+    def inject(self) -> dict[str, Any]:
+        rows = self.site.sql("SELECT id FROM assignments ORDER BY id DESC LIMIT 200")
+        keys = [str(key) for (key,) in rows]
+        for key in itertools.islice(itertools.cycle(keys), _BACKLOG):
+            self.site.send("workers.create_vm", key)
+        return {"tasks": _BACKLOG}
+
+
 class TasksRepeated(Fault):
     """Every task that there could be, sent again, whether it makes sense or not."""
 
@@ -339,10 +387,7 @@ class TasksRepeated(Fault):
 
 
 class TasksDelayed(Fault):
-    """Messages that nobody gets before they were sent again, then each twice.
-
-    Without their time of expiry, which would have workers throw them away.
-    """
+    """Messages of every queue that nobody gets before they were sent again, then each twice."""
 
     kind = "tasks delayed"
     strikes = ("worker", "redis")
@@ -352,32 +397,31 @@ class TasksDelayed(Fault):
         for worker in self.workers:
             worker.pause()
         with self.site.broker.client() as client:
-            self.site.eventually(lambda: client.llen("fuga"))
+            self.site.eventually(lambda: any(client.llen(name) for name in _AT_BROKER))
             self.hold(0, 3)
-            self.kept = [_without_expiry(each) for each in _messages(client)]
+            self.kept = {name: _messages(client, name) for name in _AT_BROKER}
         self.until_shown({"kind": self.kind, "process": self.workers[0].name})
         self.lift()
         self.hold(4, 8)
         with self.site.broker.client() as client:
-            client.lpush("fuga", *self.kept, *self.kept)
-        return {"messages": len(self.kept), "process": self.workers[0].name}
+            for name, messages in self.kept.items():
+                if messages:
+                    client.lpush(name, *messages, *messages)
+        return {
+            "messages": sum(len(messages) for messages in self.kept.values()),
+            "process": self.workers[0].name,
+        }
 
     def lift(self) -> None:
         for worker in self.workers:
             worker.resume()
 
 
-def _messages(client: redis.Redis) -> list[bytes]:
+def _messages(client: redis.Redis, queue: str) -> list[bytes]:
     taken: list[bytes] = []
-    while isinstance(message := client.lpop("fuga"), bytes):
+    while isinstance(message := client.lpop(queue), bytes):
         taken.append(message)
     return taken
-
-
-def _without_expiry(message: bytes) -> bytes:
-    told = json.loads(message)
-    told["headers"]["expires"] = None
-    return json.dumps(told).encode()
 
 
 # ---- hosts ---------------------------------------------------------------------------
@@ -533,10 +577,13 @@ KINDS: tuple[type[Fault], ...] = (
     WorkerStoppedInside,
     LeaderStruck,
     BrokerKilled,
+    BrokerStopped,
     BrokerEmptied,
     BrokerRestarted,
     DatabaseRestarted,
     DatabaseCrashed,
+    DatabaseStopped,
+    Backlog,
     TasksRepeated,
     TasksDelayed,
     NetworkCut,

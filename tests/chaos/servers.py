@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -15,7 +16,7 @@ import redis
 
 from tests.chaos.processes import WAIT_S, Managed, inherited
 from tests.ports import a_quiet_port
-from tests.postgres import SERVER_USER, programs
+from tests.postgres import SERVER_USER, programs, stop_with_children
 from tests.running import eventually
 
 _DATABASE = "fuga"
@@ -28,6 +29,7 @@ class Postgres:
     """A server on a Unix socket, in a folder that its user can reach."""
 
     def __init__(self, *, fsync: bool) -> None:
+        self._paused: list[int] = []
         found = programs()
         assert found is not None, "PostgreSQL is not installed (scripts/install)"
         self.folder = Path(tempfile.mkdtemp(prefix="fuga-chaos-pg-"))
@@ -89,7 +91,19 @@ class Postgres:
         """End it: connections are dropped; ``immediately``: as if its processes had died."""
         self._server.end(signal.SIGQUIT if immediately else signal.SIGINT)
 
+    def pause(self) -> None:
+        """Have all its processes hang: connections are taken, nobody answers."""
+        self._paused = stop_with_children(self._server.pid)
+
+    def resume(self) -> None:
+        """Go on where they were stopped, if they were."""
+        paused, self._paused = self._paused, []
+        for pid in paused:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
     def close(self) -> None:
+        self.resume()
         if self._server.running:
             self.stop(immediately=True)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -18,8 +18,10 @@ FAMILIES = (
 _SERVER_AWAY = (
     "redis killed",
     "redis restarted",
+    "redis stopped",
     "postgresql restarted",
     "postgresql ended at once",
+    "postgresql stopped",
 )
 NOT_READY = "somebody is not ready"
 
@@ -71,14 +73,9 @@ def _wanted(fault: Mapping[str, Any]) -> Iterable[str]:
         yield r'fuga_fences\{state="fenced"\}'
     if fault.get("failed_builds"):
         yield r'fuga_tasks_total\{outcome="failed",task=".*create_vm"\}'
-    if kind in (
-        "redis killed",
-        "redis restarted",
-        "postgresql restarted",
-        "postgresql ended at once",
-    ):
+    if kind in _SERVER_AWAY:
         yield NOT_READY
-    if kind == "tasks repeated":
+    if kind in ("tasks repeated", "backlog of builds"):
         yield r'fuga_tasks_total\{outcome="not_ours",.*\}'
 
 

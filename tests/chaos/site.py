@@ -23,6 +23,7 @@ from lab import SCRIPTS, cluster
 from lab.cluster import LabHost
 from lab.errors import LabError
 from registry import HostCredentials, Registry, upgrade
+from registry.work.queues import QUEUE_OF
 from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
 from tests.chaos.servers import Postgres, Redis
 from tests.kill_nine import kill_everything
@@ -204,7 +205,8 @@ class Site:
         _filler(host).unlink()
 
     def send(self, task: str, key: str) -> None:
-        self._celery.send_task(task, args=[key], ignore_result=True, queue="fuga")
+        queue = QUEUE_OF[task].at_broker
+        self._celery.send_task(task, args=[key], ignore_result=True, queue=queue)
 
     # ---- start and end ------------------------------------------------------------
 

@@ -31,10 +31,20 @@ BATCHES = (
         faults.TasksRepeated,
     ),
     (
+        faults.BrokerStopped,
+        faults.DatabaseStopped,
+        faults.WorkerPaused,
+        faults.ApiPaused,
+    ),
+    (
         faults.TasksDelayed,
         faults.HostPowered,
         faults.GuestFrozen,
         faults.PoolFull,
+    ),
+    (
+        faults.Backlog,
+        faults.NetworkCut,
     ),
 )
 SEED = 1

@@ -153,3 +153,15 @@ def images_of(lab: LabCluster) -> Path:
     images = lab.hosts[0].images_dir
     assert images is not None
     return images
+
+
+@pytest.mark.qemu
+def test_what_was_judged_is_sent_though_the_file_begins_otherwise_by_now(
+    lab: LabCluster, real: Ground, file: Path
+) -> None:
+    good = file.read_bytes()
+    file.write_bytes(b"OOOM\0\0\0\2/a-fifo".ljust(65536, b"\0") + good[65536:])
+
+    upload(real, file, head=good[:65536], sha256=hashlib.sha256(good).hexdigest())
+
+    assert (images_of(lab) / NAME).read_bytes() == good

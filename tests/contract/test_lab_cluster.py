@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from hypervisor import HostConnection
@@ -103,6 +105,74 @@ def test_a_lab_comes_back_at_its_addresses(real_lab: Path) -> None:
 
 
 @pytest.mark.qemu
+def test_hosts_answer_at_sockets_of_roots_alone_and_on_no_network(real_lab: Path) -> None:
+    lab = start_real(1, real_lab, transport="unix")
+
+    [uri] = lab.uris
+    folder = Path(uri.partition("socket=")[2]).parents[1]
+    assert uri.startswith("qemu+unix:///system?socket=/run/fuga-hosts-")
+    assert [path.stat().st_mode & 0o777 for path in (folder, real_lab)] == [0o700, 0o700]
+    assert links((real_lab / "tag").read_text()) == []
+    with pytest.raises(LabError, match="have no network"):
+        lab.fault(1, "cut-network")
+    cluster.stop(real_lab)
+    assert not folder.exists()
+
+
+@pytest.mark.qemu
+def test_hosts_that_everybody_could_reach_are_taken_over_while_they_run(real_lab: Path) -> None:
+    before = start_real(2, real_lab, transport="tcp")
+    first = {path: path.read_text() for path in real_lab.glob("hosts/*/pid")}
+    ports = [uri.removeprefix("qemu+tcp://").removesuffix("/system") for uri in before.uris]
+
+    after = start_real(2, real_lab, transport="unix")
+
+    assert {path: path.read_text() for path in real_lab.glob("hosts/*/pid")} == first
+    assert links((real_lab / "tag").read_text()) == []
+    for address in ports:
+        with pytest.raises(OSError):  # noqa: PT011 - unreachable, refused or timed out
+            socket.create_connection((address, 16509), timeout=5)
+    for uri in after.uris:
+        with HostConnection(uri, deadline_s=60) as connection:
+            volumes = connection.report("default").volumes
+            assert [volume.name for volume in volumes] == ["base.qcow2"]
+
+
+@pytest.mark.qemu
+def test_guests_start_on_hosts_of_an_older_version_that_were_taken_over(real_lab: Path) -> None:
+    start_real(1, real_lab, transport="tcp")
+    host = real_lab / "hosts" / "1"
+    end_virtlogd(host)  # there was none, and QEMU itself wrote logs
+
+    [uri] = start_real(1, real_lab, transport="unix").uris
+
+    guest = """
+        <domain type='qemu'><name>guest</name><memory unit='MiB'>64</memory>
+          <os><type arch='x86_64' machine='pc'>hvm</type></os>
+          <devices><serial type='pty'>
+            <log file='/var/log/libvirt/qemu/guest.serial' append='on'/>
+          </serial></devices>
+        </domain>"""
+    connection = libvirt.open(uri)
+    try:
+        connection.createXML(guest, 0).destroy()
+    finally:
+        connection.close()
+    assert (host / "log" / "qemu" / "guest.serial").exists()
+
+
+def end_virtlogd(host: Path) -> None:
+    """End what writes guests' logs of a host, and what is left of it."""
+    first = (host / "pid").read_text().split()[0]
+    for child in Path(f"/proc/{first}/task/{first}/children").read_text().split():
+        if Path(f"/proc/{child}/comm").read_text().strip() == "virtlogd":
+            os.kill(int(child), signal.SIGKILL)
+            wait_until(lambda: not processes.start_time(int(child)))  # noqa: B023 - waited for
+    for left in (host / "run").glob("virtlogd*"):
+        left.unlink()
+
+
+@pytest.mark.qemu
 def test_a_start_that_fails_midway_leaves_nothing(real_lab: Path) -> None:
     # Host 2's settings cannot be written.
     obstacle = real_lab / "hosts" / "2" / "etc" / "libvirtd.conf"
@@ -122,7 +192,10 @@ def test_a_start_that_fails_midway_leaves_nothing(real_lab: Path) -> None:
 def test_an_interrupted_start_leaves_nothing(real_lab: Path) -> None:
     script = str(cluster.SCRIPTS / "start-hosts")
     starting = subprocess.Popen(
-        ["bash", script, "40", str(real_lab)], stdout=subprocess.DEVNULL, start_new_session=True
+        ["bash", script, "40", str(real_lab)],
+        env={**os.environ, "LAB_TRANSPORT": "tls"},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
     )
     wait_until((real_lab / "hosts" / "2" / "pid").exists)
     tag = (real_lab / "tag").read_text()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_hosts import LabCluster
+from tests.lab_hosts import LETS_TCP_IN, LabCluster
 from tests.running import RunningFuga, eventually, running_fuga
 from tests.terminal import at_a_terminal
 
@@ -53,7 +53,7 @@ def fuga(lab, tmp_path_factory) -> Iterator[RunningFuga]:
     state_dir.mkdir()
     file = state_dir / "hosts.toml"
     file.write_text(HOSTS.format(uri=lab.uris[0]))
-    with running_fuga(state_dir, "--hosts", str(file)) as fuga:
+    with running_fuga(state_dir, "--hosts", str(file), **LETS_TCP_IN) as fuga:
         yield fuga
 
 

@@ -15,7 +15,7 @@ import typer
 import yaml
 
 from controller.cli.main import app
-from registry.settings_names import known_names, load, settings_classes
+from service.settings_names import known_names, load, settings_classes
 from tests.docs.markdown import ROOT, anchors
 from tests.running import FUGA
 

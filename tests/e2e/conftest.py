@@ -13,6 +13,7 @@ import structlog
 from fastapi import FastAPI
 
 from controller.cli.main import main
+from controller.host_names import HostNames
 from controller.rest import create_app
 from registry import Registry
 from tests.http_client import a_client
@@ -39,6 +40,10 @@ class Api:
     tenant_a: httpx.Client
     tenant_b: httpx.Client
     stranger: httpx.Client  #: has no token
+
+    def alias(self, host: str, tenant: str = "a") -> str:
+        """Return what a tenant calls a host."""
+        return HostNames.of(self.registry).alias(tenant, host)
 
     def client(self, secret: str) -> httpx.Client:
         return a_client(self.app, token=secret)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from controller.policy_process import PolicyProcess
-from controller.rounds import PolicyChoice, Slot, run_round
+from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.round import PolicyChoice, Slot, run_round
 from registry import Registry
 from tests.register import take_lease
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from controller.policy_process import PolicyProcess
+from controller.rounds.policy_process import PolicyProcess
 from registry import Decided, NewShadowRound, Registry
 from tests.e2e.conftest import Fuga
 from tests.e2e.slots import run_slot

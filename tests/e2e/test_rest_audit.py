@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from collections import Counter
+from typing import Any
 
 import pytest
 
-from controller.rest import audit as audit_module
 from controller.rest import create_app
-from controller.rest.audit import AuditTrail
-from controller.rest.limits import Limits, Rate
+from controller.rest.callers.limits import Limits, Rate
 from registry import AuditedCall, Periods, Registry, audited
 from tests.e2e.conftest import Api, a_token
 from tests.http_client import a_client
@@ -51,6 +50,8 @@ def test_a_change_tells_who_did_what_when_from_where_and_how_it_ended(api: Api):
         "subject": made.json()["id"],
         "status": 201,
         "untold": 0,
+        "refusals": None,
+        "last_at": None,
     }
 
 
@@ -71,6 +72,7 @@ def test_every_route_that_may_change_something_is_audited_whoever_calls(api: Api
         if method in {"post", "patch", "put", "delete"}
     ]
     assert len(changing) > 25
+    expected: Counter[str] = Counter()
 
     for method, template in changing:
         path = re.sub(r"\{number\}", "7", re.sub(r"\{\w+_id\}", ID, template))
@@ -78,13 +80,15 @@ def test_every_route_that_may_change_something_is_audited_whoever_calls(api: Api
         for client, status in ((api.operator, None), (reader, 403), (api.stranger, 401)):
             answer = client.request(method, path, json={})
             assert answer.status_code in ({status} if status else range(200, 500)), path
-            newest = entries(api, limit=1)[0]
-            assert newest["request_id"] == answer.headers["x-request-id"], (method, path)
-            assert (newest["method"], newest["path"]) == (method, path)
-            assert newest["status"] == answer.status_code
-            if status is None:
-                assert newest["route"] == template
-                assert "{" not in template or newest["subject"] in (ID, "7", "nothing")
+            route = template if status is None else "none"
+            expected[f"{answer.status_code} {method} {route}"] += 1
+
+    api.app.state.refusals.flush()
+    told: Counter[str] = Counter()
+    for entry in entries(api):
+        kind = f"{entry['status']} {entry['method']} {entry['route']}"
+        told.update(entry["refusals"] or {kind: 1})
+    assert told == expected
 
 
 def test_a_row_is_committed_with_the_change_and_tells_when_its_process_died(register: Registry):
@@ -139,22 +143,27 @@ def test_calls_are_found_by_what_is_known_of_them(api: Api):
     api.tenant_b.delete(f"/v1/requests/{ID}")
     api.tenant_b.post("/v1/tenants", json={"name": "mine"})
     api.stranger.post("/v1/tenants", json={"name": "mine"})
+    api.app.state.refusals.flush()
 
     def found(**filters: Any) -> list[int]:
         return [each["status"] for each in entries(api, **filters)]
 
-    assert found() == [401, 403, 404, 201]
-    assert found(tenant="b") == [403, 404]
+    assert found() == [401, 404, 201]
+    assert found(tenant="b") == [404]
     assert found(token="a-token") == [201]
     assert found(method="DELETE") == [404]
+    assert found(method="POST") == [401, 404, 201]
+    assert found(method="PATCH") == []
     assert found(status=401) == [401]
-    assert found(refused=True) == [401, 403]
+    assert found(status=403) == [404]  # its caller was refused that as well
+    assert found(status=201) == [201]
+    assert found(refused=True) == [401, 404]
     assert found(subject=ID) == [404]
     assert found(since="2020-01-01T00:00:00Z", until="2020-01-02T00:00:00Z") == []
-    assert found(since="2020-01-01T00:00:00+02:00") == [401, 403, 404, 201]
-    first = api.operator.get("/v1/audit", params={"limit": 3}).json()
+    assert found(since="2020-01-01T00:00:00+02:00") == [401, 404, 201]
+    first = api.operator.get("/v1/audit", params={"limit": 2}).json()
     rest = api.operator.get("/v1/audit", params={"cursor": first["next"]}).json()
-    assert [each["status"] for each in first["items"] + rest["items"]] == [401, 403, 404, 201]
+    assert [each["status"] for each in first["items"] + rest["items"]] == [401, 404, 201]
     assert rest["next"] is None
 
 
@@ -165,31 +174,49 @@ def test_the_audit_is_for_operators(api: Api):
 
 
 def test_paths_that_no_database_could_hold_are_kept_as_they_were_sent(api: Api):
-    for path in ("/v1/tenants/%00", "/v1/tenants/%ff%fe", "/v1/" + "x" * 3000):
-        answer = api.operator.delete(path)
+    for number, path in enumerate(("/v1/tenants/%00", "/v1/tenants/%ff%fe", "/v1/" + "x" * 3000)):
+        operator = api.client(a_token(api.registry, None, f"ops{number}"))
+        answer = operator.delete(path)
         assert answer.status_code in (404, 422), path
         newest = entries(api, limit=1)[0]
         assert newest["path"] == path[:500]
         assert newest["request_id"] == answer.headers["x-request-id"]
 
 
-def test_a_flood_is_one_row_a_minute_which_tells_of_the_others(api: Api):
-    app = create_app(api.registry, limits=Limits(tokens=Rate(per_s=0.001, burst=1)))
+def test_a_flood_of_refused_calls_of_a_good_token_is_one_row_a_minute(api: Api):
+    app = create_app(api.registry, limits=Limits(tokens=Rate(per_s=0.001, burst=11)))
     busy = a_client(app, token=a_token(api.registry, "a", "busy"))
-    statuses = [busy.delete(f"/v1/requests/{ID}").status_code for _ in range(5)]
-    assert statuses == [404, 429, 429, 429, 429]
+    json = {"Content-Type": "application/json"}
+    for _ in range(3):
+        busy.post("/v1/requests", content=b"{", headers=json)
+        busy.post("/v1/tenants", json={"name": "mine"})
+        busy.delete(f"/v1/requests/{ID}")
+    busy.post("/v1/requests", json={})
+    made = busy.post("/v1/requests", json={"vm_type": "small", "count": 1})
+    assert made.status_code == 201
+    for _ in range(5):
+        assert busy.delete(f"/v1/requests/{ID}").status_code == 429
 
-    assert [each["status"] for each in entries(api)] == [429, 404]
+    app.state.refusals.flush()
+
+    accepted, refused = entries(api)
+    assert (accepted["status"], accepted["refusals"]) == (201, None)
+    assert (refused["status"], refused["token"], refused["untold"]) == (400, "busy", 14)
+    assert refused["refusals"] == {
+        "400 POST /v1/requests": 3,
+        "403 POST /v1/tenants": 3,
+        "404 DELETE /v1/requests/{request_id}": 3,
+        "422 POST /v1/requests": 1,
+        "429 DELETE none": 5,
+    }
+    assert refused["last_at"] >= refused["at"]
 
 
-@pytest.mark.sqlite
-def test_a_row_tells_how_many_were_left_out_before_it(monkeypatch: pytest.MonkeyPatch):
-    trail = AuditTrail(create_app(cast(Registry, None)), cast(Registry, None))
+def test_the_first_refusal_is_in_the_audit_before_it_is_answered(api: Api):
+    api.tenant_b.delete(f"/v1/requests/{ID}")
 
-    assert [trail._tell_of_many("busy") for _ in range(3)] == [0, None, None]
-    assert trail._tell_of_many("other") == 0
-    monkeypatch.setattr(audit_module, "TOLD_EVERY_S", 0.0)
-    assert trail._tell_of_many("busy") == 2
+    (entry,) = entries(api)
+    assert (entry["status"], entry["refusals"], entry["last_at"]) == (404, None, None)
 
 
 def test_old_rows_go_with_the_rest_of_history(api: Api, raw: RawSql):

@@ -79,6 +79,11 @@ def test_a_body_that_hides_its_length_is_refused_too(api: Api):
 def test_health_needs_no_token(api: Api):
     assert api.stranger.get("/healthz").json() == {"status": "ok"}
     ready = api.stranger.get("/readyz")
-    assert ready.json() == {"status": "ok", "last_round": None, "last_round_age_s": None}
+    assert ready.json() == {
+        "status": "ok",
+        "last_round": None,
+        "last_round_age_s": None,
+        "nobody": ["decide", "build", "look"],
+    }
     assert api.stranger.get("/openapi.json").status_code == 200
     assert api.stranger.get("/docs").status_code == 200

@@ -25,12 +25,13 @@ class Worker:
         self.written = b"LAB-GUEST-READY\r\n"
         self.error: str | None = None
 
-    def send(self, task: str, row_id: UUID) -> None:
+    def send(self, task: str, row_id: UUID) -> bool:
         question = self._registry.console_reads.question(row_id)
         assert question is not None
         content = self.written[question.after :][-question.max_bytes :]
         answer = ConsoleAnswer(content=content, end=len(self.written), error=self.error)
         self._registry.console_reads.answer(row_id, answer)
+        return True
 
 
 @pytest.fixture
@@ -91,6 +92,24 @@ def test_when_the_host_does_not_answer_only_operators_learn_its_address(
     assert "silence" in tenant["detail"]
 
 
+def test_the_readings_of_one_tenant_leave_places_to_others(api: Api, worker: Worker, vm: str):
+    app = create_app(api.registry, queue=worker)
+    tenant, operator = (
+        a_client(app, token=client.headers["Authorization"].split()[1])
+        for client in (api.tenant_a, api.operator)
+    )
+    places = app.state.services.console_reads
+    while places.take("tenant a"):
+        pass
+
+    refused = the_problem(tenant.get(f"/v1/vms/{vm}/console"), 409, "conflict")
+
+    assert "read fewer at a time" in refused["detail"]
+    assert operator.get(f"/v1/vms/{vm}/console").status_code == 200
+    places.give_back("tenant a")
+    assert tenant.get(f"/v1/vms/{vm}/console").status_code == 200
+
+
 def test_without_workers_the_answer_is_that_none_came(api: Api, vm: str):
     operator = served_to(api, api.operator, console_wait_s=0.2)
 
@@ -116,15 +135,15 @@ def test_more_than_there_is_cannot_be_asked_for(api: Api, vm: str, name: str, va
 class Attaching(Worker):
     """Holds consoles as well: the guest repeats what it hears, in capitals."""
 
-    def send(self, task: str, row_id: UUID) -> None:
+    def send(self, task: str, row_id: UUID) -> bool:
         if task == READ_CONSOLE:
-            super().send(task, row_id)
-            return
+            return super().send(task, row_id)
         assert task == ATTACH_CONSOLE
         work = self._registry.console_holds.claim(row_id, "w1", 60)
         assert work is not None
         self._registry.console_holds.attached(work.claim)
         self.claim = work.claim
+        return True
 
     def answer(self) -> None:
         self._registry.console_holds.told(

@@ -59,7 +59,6 @@ def test_tls_needs_no_credential_and_can_be_given_and_relieved_of_one(api: Api):
         (TLS, {"credential": ""}, "#/credential"),
         (TLS, {"credential": "a/b"}, "#/credential"),
         (TLS, {"credential": "site", "ssh_host_keys": [KEY]}, "#/ssh_host_keys"),
-        ("qemu+tcp://h1.example/system", {"credential": "site"}, "#/credential"),
         (SSH, {"credential": "site", "ssh_host_keys": ["* " + KEY]}, "#/ssh_host_keys/0"),
         (SSH, {"credential": "site", "ssh_host_keys": [f"{KEY}\n* {KEY}"]}, "#/ssh_host_keys/0"),
         (SSH, {"credential": "site", "ssh_host_keys": [KEY, "SHA256:abc"]}, "#/ssh_host_keys/1"),

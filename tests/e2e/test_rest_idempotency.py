@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.rest.idempotency import Creation
 from controller.rest.schemas import RequestInput
+from controller.rest.writes.idempotency import Creation
 from tests.e2e.conftest import Api
 from tests.problems import places, the_problem
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -14,8 +16,13 @@ from controller.rest import create_app
 from registry import ImageStore
 from tests.e2e.conftest import Api
 from tests.http_client import a_client
+from tests.integration.test_registry_images import add_image
 from tests.problems import places, the_problem
-from tests.register import add_vm_type
+from tests.register import add_host, add_request, add_vm_type, place
+from tests.unit.registry.test_registry_image_signatures import KEYS, minisig
+from workers import imports
+from workers.context import Outcome, WorkerContext
+from workers.gate import Gate
 
 RAW = b"a disk".ljust(1024, b"\0")
 BYTES = {"Content-Type": "application/octet-stream"}
@@ -32,8 +39,10 @@ def images(api: Api, folder: Path) -> Api:
     return _with_store(api, folder)
 
 
-def _with_store(api: Api, folder: Path, default_image: str | None = None) -> Api:
-    store = ImageStore(folder, max_bytes=4096)
+def _with_store(
+    api: Api, folder: Path, default_image: str | None = None, store: ImageStore | None = None
+) -> Api:
+    store = store if store is not None else ImageStore(folder, max_bytes=4096)
     app = create_app(api.registry, image_store=store, default_image=default_image)
     tokens = {"operator": None, "tenant_a": "a", "tenant_b": "b"}
     clients = {
@@ -225,3 +234,146 @@ def test_an_operator_has_an_image_fetched_from_where_that_is_allowed(images: Api
 
 def _operator(api: Api) -> str:
     return api.registry.tokens.create("operator", None, "fetcher", actor="cli")[1]
+
+
+def hold(api: Api) -> None:
+    """Lose two hosts with the image on its way there."""
+    registry = api.registry
+    for number in (1, 2):
+        host = add_host(registry, f"poor-{number}")
+        request = add_request(registry, image="debian")
+        place(registry, request, host, lease=registry.leases.acquire("control", "cc-1", 600))
+        [copy] = [each for each in registry.images.copies("debian") if each.host == host.name]
+        claimed = registry.image_copies.claim_upload(copy.id, "w1", 60)
+        assert claimed is not None
+        registry.image_copies.begin(claimed.claim, claimed.volume)
+        for _ in range(2):
+            registry.hosts.record_miss(host.id, "silent", unreachable_after=2, down_after=9)
+
+
+def test_an_image_that_hosts_do_not_survive_is_held_until_an_operator_releases_it(images: Api):
+    upload(images.operator)
+    hold(images)
+
+    told = images.operator.get("/v1/images/debian").json()
+    assert told["held_at"] is not None
+    assert "poor-1, poor-2" in told["held_reason"]
+    # Names of hosts are not for tenants.
+    seen = images.tenant_a.get("/v1/images/debian").json()
+    assert seen["held_reason"] == "hosts stopped answering with it"
+    the_problem(images.tenant_a.post("/v1/images/debian/release"), 403, "forbidden")
+    [vm, *_] = images.tenant_a.get("/v1/vms").json()["items"]
+    assert vm["waits_for_image"]["held"]
+
+    released = images.operator.post("/v1/images/debian/release")
+
+    assert released.status_code == 200
+    assert (released.json()["held_at"], released.json()["held_reason"]) == (None, None)
+    assert images.operator.post("/v1/images/debian/release").json() == released.json()
+    the_problem(images.operator.post("/v1/images/none/release"), 404, "not_found")
+
+
+def make_qcow2(file: Path, size: str) -> None:
+    command = ["qemu-img", "create", "-q", "-f", "qcow2", "-o", "cluster_size=512"]
+    subprocess.run([*command, str(file), size], check=True)
+
+
+def test_what_qemu_cannot_open_is_never_ready(images: Api, folder: Path, tmp_path: Path):
+    file = tmp_path / "whole.qcow2"
+    make_qcow2(file, "1M")
+    whole = file.read_bytes()[:4096]
+    damaged = bytearray(whole)
+    table = int.from_bytes(whole[40:48])
+    damaged[table : table + 8] = (1 << 63 | 513).to_bytes(8)
+
+    refused = upload(images.operator, bytes(damaged), format="qcow2")
+
+    the_problem(refused, 422, "image_refused")
+    assert "QEMU" in refused.text or "qemu" in refused.text
+    assert stored(folder) == []
+
+
+def test_an_api_without_qemu_leaves_the_check_to_a_worker(
+    images: Api, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "whole.qcow2"
+    make_qcow2(file, "64K")
+    content = file.read_bytes()
+    assert len(content) <= 4096
+    with monkeypatch.context() as without:
+        without.setenv("PATH", "/nowhere")
+        made = upload(images.operator, content, format="qcow2").json()
+        assert made["state"] == "importing"
+        asked = {"vm_type": "small", "count": 1, "image": "debian"}
+        the_problem(images.tenant_a.post("/v1/requests", json=asked), 422, "invalid")
+
+        assert check(images, folder, made["id"]) is Outcome.FAILED
+
+    told = images.operator.get("/v1/images/debian").json()
+    assert "install qemu-utils" in told["last_error"]
+    assert stored(folder) == []
+
+    again = upload(images.operator, content, format="qcow2").json()
+    assert again["state"] == "ready"
+
+
+def test_a_worker_checks_what_was_sent_to_an_api_without_qemu(
+    images: Api, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "whole.qcow2"
+    make_qcow2(file, "64K")
+    with monkeypatch.context() as without:
+        without.setenv("PATH", "/nowhere")
+        made = upload(images.operator, file.read_bytes(), format="qcow2").json()
+
+    assert check(images, folder, made["id"]) is Outcome.DONE
+
+    assert images.operator.get("/v1/images/debian").json()["state"] == "ready"
+
+
+def check(api: Api, folder: Path, key: str) -> Outcome:
+    """Do what a worker does with an image that is importing."""
+    context = WorkerContext(
+        registry=api.registry,
+        hosts=Gate(None, lanes=1, pause_s=0, wait_s=0),  # type: ignore[arg-type]  # asks none
+        store=ImageStore(folder, max_bytes=4096),
+        owner="w1",
+        lease_s=60,
+    )
+    return imports.fetch(UUID(key), context)
+
+
+def test_where_there_are_keys_images_are_signed_or_refused(api: Api, folder: Path):
+    store = ImageStore(folder, max_bytes=4096, keys=KEYS)
+    images = _with_store(api, folder, store=store)
+    good = minisig(hashlib.blake2b(RAW).digest()).decode()
+
+    unsigned = upload(images.operator)
+    wrong = upload(images.operator, RAW + RAW, signature=good)
+
+    the_problem(unsigned, 422, "image_refused")
+    assert "it is not signed, and images here are: by one of minisign key" in unsigned.text
+    the_problem(wrong, 422, "image_refused")
+    assert "not of this content" in wrong.text
+    assert stored(folder) == []
+
+    told = upload(images.operator, signature=good).json()
+    assert told["signed_by"] == "minisign key 0706050403020100 (release.pub)"
+    assert images.tenant_a.get("/v1/images/debian").json()["signed_by"] == told["signed_by"]
+
+
+def test_an_image_that_was_here_unsigned_is_signed_when_it_is_added_again(api: Api, folder: Path):
+    add_image(
+        api.registry,
+        format="raw",
+        sha256=hashlib.sha256(RAW).hexdigest(),
+        size_bytes=1024,
+        virtual_size_bytes=1024,
+    )
+    signing = _with_store(api, folder, store=ImageStore(folder, max_bytes=4096, keys=KEYS))
+
+    good = minisig(hashlib.blake2b(RAW).digest()).decode()
+    told = upload(signing.operator, signature=good).json()
+
+    assert told["revision"] == 1
+    assert told["signed_by"] == "minisign key 0706050403020100 (release.pub)"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.fleet_metrics import FleetCollector
+from controller.questions.fleet_metrics import FleetCollector
 from controller.rest import create_app
 from registry import Registry
-from registry.process import ProcessMetrics
+from service import ProcessMetrics
 from tests.e2e.conftest import Api, a_token
 from tests.http_client import a_client
 from tests.problems import the_problem

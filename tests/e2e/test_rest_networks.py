@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.policy_process import PolicyProcess
+from controller.rounds.policy_process import PolicyProcess
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
 from tests.problems import places, the_problem
@@ -130,3 +130,56 @@ def test_when_addresses_run_out_requests_wait_and_say_so(api: Api, decider: Poli
     assert {each["reason"] for each in waiting} == {"no_address"}
     for each in waiting:
         assert each["message"] == "its network has no address left for them (network lan)"
+
+
+def test_a_network_of_another_tenant_does_not_exist(api: Api):
+    assert add(api, hosts={}, tenant="a").status_code == 201
+    body = {"vm_type": "small", "count": 1, "network": "lan"}
+    of_none = {**body, "network": "wan"}
+
+    there, hidden = api.tenant_a.get("/v1/networks/lan"), api.tenant_b.get("/v1/networks/lan")
+    asked = api.tenant_b.post("/v1/requests", json=body)
+    asked_of_none = api.tenant_b.post("/v1/requests", json=of_none)
+
+    assert (there.json()["tenant"], there.json()["isolated"]) == ("a", False)
+    the_problem(hidden, 404, "not_found")
+    assert "etag" not in hidden.headers
+    assert api.tenant_b.get("/v1/networks").json()["items"] == []
+    told = [the_problem(each, 422, "invalid") for each in (asked, asked_of_none)]
+    assert str(told[0]).replace("lan", "wan") == str(told[1])
+    assert api.tenant_a.post("/v1/requests", json=body).status_code == 201
+    for_b = api.operator.post("/v1/requests", json={**body, "tenant": "b"})
+    the_problem(for_b, 422, "invalid")
+
+
+def test_a_request_does_not_grow_on_a_network_that_was_taken_back(api: Api):
+    add(api, hosts={}, offered_to=["a"])
+    body = {"vm_type": "small", "count": 2, "network": "lan"}
+    path = f"/v1/requests/{api.tenant_a.post('/v1/requests', json=body).json()['id']}"
+    assert api.tenant_a.patch(path, json={"count": 3}).status_code == 200
+
+    api.operator.patch("/v1/networks/lan", json={"offered_to": ["b"]})
+    grown = api.tenant_a.patch(path, json={"count": 4})
+
+    assert "not offered" in the_problem(grown, 409, "conflict")["detail"]
+    assert api.tenant_a.get(path).json()["count"] == 3
+    assert api.tenant_a.patch(path, json={"count": 1}).status_code == 200
+
+
+def test_operators_say_who_may_use_a_network_and_what_its_guests_may_do(api: Api):
+    made = add(api, hosts={}, offered_to=["a"]).json()
+
+    assert (made["tenant"], made["offered_to"]) == (None, ["a"])
+    assert (made["isolated"], made["filtered"]) == (True, True)
+    assert api.tenant_a.get("/v1/networks/lan").json()["offered_to"] is None
+    change = {"offered_to": None, "isolated": False, "filtered": False}
+    changed = api.operator.patch("/v1/networks/lan", json=change).json()
+    assert {key: changed[key] for key in change} == change
+    assert api.tenant_b.get("/v1/networks/lan").status_code == 200
+    kept = api.operator.patch("/v1/networks/lan", json={"isolated": True}).json()
+    assert (kept["offered_to"], kept["isolated"], kept["filtered"]) == (None, True, False)
+    the_problem(api.operator.patch("/v1/networks/lan", json={}), 422, "invalid")
+    wrong = api.operator.patch("/v1/networks/lan", json={"offered_to": ["nobody"]})
+    assert places(the_problem(wrong, 422, "invalid")) == ["#/offered_to"]
+    both = add(api, hosts={}, name="wan", tenant="a", offered_to=["b"])
+    assert places(the_problem(both, 422, "invalid")) == ["#/offered_to"]

@@ -47,7 +47,7 @@ def test_a_vm_is_stopped_and_keeps_its_host(api: Api):
     assert (power["state"], power["timeout_s"], power["force_at"]) == ("stopping", 30, None)
     assert (power["asked_by"], power["waits_for"]) == ("tenant:a", None)
     stopped = api.tenant_a.get(f"/v1/vms/{vm['id']}").json()
-    assert (stopped["observed"], stopped["host"], stopped["power"]) == ("stopped", "h1", None)
+    assert (stopped["observed"], stopped["host"], stopped["power"]) == ("stopped", vm["host"], None)
     request = api.tenant_a.get(f"/v1/requests/{vm['request_id']}").json()
     assert (request["state"], request["vms_placed"], request["vms_running"]) == ("placed", 1, 0)
     kinds = [
@@ -112,6 +112,17 @@ def test_a_whole_request_is_stopped_started_and_rebooted(api: Api):
     assert powers() == ["rebooting", "rebooting"]
     api.tenant_a.delete(f"/v1/{path}")
     the_problem(post(api.tenant_a, "vms/" + vms[0]["id"] + "/start"), 409, "conflict")
+
+
+def test_a_request_of_stopped_vms_is_not_rebooted_and_says_so(api: Api):
+    vms = running_vms(api, 2)
+    path = f"requests/{vms[0]['request_id']}"
+    post(api.tenant_a, f"{path}/stop")
+
+    refused = the_problem(post(api.tenant_a, f"{path}/reboot"), 409, "conflict")
+
+    assert "no VM of this request can be rebooted" in refused["detail"]
+    assert "start it" in refused["detail"]
 
 
 def test_a_reboot_that_is_sent_twice_with_its_key_is_one(api: Api):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from controller.policy_process import PolicyProcess
 from controller.rest import create_app
+from controller.rounds.policy_process import PolicyProcess
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
 from tests.http_client import a_client
@@ -36,9 +38,30 @@ def test_a_quota_is_set_shown_and_taken_back(api: Api):
         "tenant": "a",
         "over_quota": None,
         "limits": [
-            {"tenant": "a", "resource": "vcpus", "limit": 4, "asked": 0, "held": 0},
-            {"tenant": "a", "resource": "vms", "limit": 2, "asked": 0, "held": 0},
-            {"tenant": "research", "resource": "vms", "limit": 8, "asked": 0, "held": 0},
+            {
+                "tenant": "a",
+                "resource": "vcpus",
+                "limit": 4,
+                "asked": 0,
+                "held": 0,
+                "by_default": False,
+            },
+            {
+                "tenant": "a",
+                "resource": "vms",
+                "limit": 2,
+                "asked": 0,
+                "held": 0,
+                "by_default": False,
+            },
+            {
+                "tenant": "research",
+                "resource": "vms",
+                "limit": 8,
+                "asked": 0,
+                "held": 0,
+                "by_default": False,
+            },
         ],
     }
     assert api.tenant_a.get("/v1/tenants/a/quota").json() == made.json()
@@ -48,6 +71,76 @@ def test_a_quota_is_set_shown_and_taken_back(api: Api):
         ["research"],
         "wait",
     )
+
+
+def test_a_new_tenant_begins_with_the_sites_default_until_its_quota_is_set(api: Api):
+    app = create_app(api.registry, default_quota={"vms": 2, "vcpus": 8})
+    operator = a_client(app, token=api.registry.tokens.create("operator", None, "o", actor="t")[1])
+    assert operator.post("/v1/tenants", json={"name": "new"}).status_code == 201
+    assert operator.post("/v1/tenants", json={"name": "some", "is_group": True}).status_code == 201
+
+    def limits(tenant: str = "new") -> list[tuple[str, int, bool]]:
+        found = operator.get(f"/v1/tenants/{tenant}/quota").json()["limits"]
+        return [(each["resource"], each["limit"], each["by_default"]) for each in found]
+
+    assert limits() == [("vcpus", 8, True), ("vms", 2, True)]
+    assert limits("some") == limits("a") == []  # a group, and who was there before
+    asked = {"vm_type": "small", "count": 3, "tenant": "new"}
+    the_problem(operator.post("/v1/requests", json=asked), 403, "quota_exceeded")
+    operator.patch("/v1/tenants/new/quota", json={"limits": {"vms": 2}})
+    assert limits() == [("vcpus", 8, True), ("vms", 2, False)]  # somebody's word from now on
+    operator.patch("/v1/tenants/new/quota", json={"limits": {"vms": None, "vcpus": None}})
+    assert limits() == []
+    assert operator.post("/v1/requests", json=asked).status_code == 201
+    history = operator.get("/v1/events", params={"subject": "new", "kind": "quota_set"}).json()
+    assert history["items"][0]["data"] == {
+        "before": {"vcpus": None, "vms": None},
+        "limits": {"vcpus": 8, "vms": 2},
+        "by_default": True,
+    }
+    now = datetime.now(UTC)
+    with api.registry.history.between(now - timedelta(hours=1), now) as past:
+        quotas = {each.resource: [limit for _, limit in each.limits] for each in past.quotas}
+    assert quotas == {"vcpus": [None, 8, None], "vms": [None, 2, 2, None]}
+
+
+def test_it_is_told_whom_no_quota_binds(api: Api):
+    in_research(api, "a")
+    assert api.registry.quotas.without_any() == ("a", "b")
+
+    api.operator.patch("/v1/tenants/research/quota", json={"limits": {"vms": 8}})
+
+    assert api.registry.quotas.without_any() == ("b",)
+
+
+def test_a_default_of_what_is_no_resource_is_refused_with_its_name(api: Api):
+    app = create_app(api.registry, default_quota={"gpus": 2})
+    operator = a_client(app, token=api.registry.tokens.create("operator", None, "o", actor="t")[1])
+
+    problem = the_problem(operator.post("/v1/tenants", json={"name": "new"}), 409, "conflict")
+
+    assert "FUGA_DEFAULT_QUOTA" in problem["detail"]
+    assert "gpus" in problem["detail"]
+    the_problem(operator.get("/v1/tenants/new"), 404, "not_found")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_where_requests_wait_for_a_quota_no_more_than_can_be_kept_are_taken(
+    api: Api, monkeypatch: pytest.MonkeyPatch, named: bool
+):
+    """Requests that are accepted together, and those that are not, as a network is named."""
+    monkeypatch.setattr("registry.tenancy.quotas.MOST_ASKED", 10)
+    monkeypatch.setattr("registry.requests.together.MOST_ASKED", 10)
+    body = {"limits": {"vms": 1}, "over_quota": "wait"}
+    assert api.operator.patch("/v1/tenants/a/quota", json=body).status_code == 200
+
+    answers = [ask(api, 4, f"r{each}" if named else None) for each in range(3)]
+
+    assert [each.status_code for each in answers] == [201, 201, 403]
+    problem = the_problem(answers[2], 403, "quota_exceeded")
+    [excess] = problem["quota"]
+    assert (excess["resource"], excess["limit"], excess["used"]) == ("vms", 10, 8)
+    assert ask(api, 2).status_code == 201
 
 
 def test_a_tenant_sees_its_own_quota_and_sets_none(api: Api):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.policy_process import PolicyProcess
-from controller.purge import purge_all
+from controller.centre.purge import purge_all
+from controller.rounds.policy_process import PolicyProcess
 from registry import Decided, NewShadowRound, Periods
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
@@ -51,7 +51,7 @@ def test_from_a_request_to_a_round_and_its_explanations(api: Api, decider: Polic
     assert len(placed) == 2
     assert placed[0]["assignment_state"] == "reserved"
     why = api.tenant_a.get(f"/v1/vms/{placed[0]['id']}/explanation").json()
-    assert (why["host"], why["round"]) == ("h1", summary["number"])
+    assert (why["host"], why["round"]) == (api.alias("h1"), summary["number"])
     assert why["message"]
 
     for client, nearest in ((api.operator, "h1"), (api.tenant_b, None)):
@@ -80,6 +80,9 @@ def test_a_tenant_sees_its_own_share_and_not_the_outcome(api: Api, decider: Poli
     assert [share["tenant"] for share in summary["shares"]] == ["a"]
     assert [share["tenant"] for share in detail["shares"]] == ["a"]
     assert detail["outcome"] is None
+    for told in (summary, detail):  # all of that is of everybody's VMs
+        assert (told["placed"], told["left_out"], told["dropped"], told["work"]) == (None,) * 4
+        assert (told["timings"], told["group_shares"]) == ({}, [])
 
 
 def test_what_a_second_policy_would_have_done_is_for_operators(api: Api, decider: PolicyProcess):

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -44,8 +44,10 @@ COMMAND = (sys.executable, "-m", "controller.rest")
 
 
 @contextmanager
-def a_process(env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(COMMAND, env=env, stderr=subprocess.PIPE, text=True)
+def a_process(env: dict[str, str], *, files: int | None = None) -> Iterator[subprocess.Popen[str]]:
+    """Run it; perhaps with so many files at most, of which half is what it starts with."""
+    limited = [] if files is None else ["prlimit", f"--nofile={files // 2}:{files}"]
+    process = subprocess.Popen([*limited, *COMMAND], env=env, stderr=subprocess.PIPE, text=True)
     try:
         yield process
     finally:
@@ -90,6 +92,34 @@ def test_it_serves_until_it_is_told_to_end_and_ends_well(
     assert "api_stopped" in errors
     assert headers["Authorization"].removeprefix("Bearer ") not in errors
     assert "Traceback" not in errors
+
+
+def test_a_thousand_half_sent_requests_leave_it_serving_and_its_log_short(
+    register_url: str, tmp_path: Path
+):
+    Registry.connect(register_url).close()
+    port = a_quiet_port()
+    env = environment(tmp_path, register_url, port) | {"FUGA_API_CONNECTIONS_PER_ADDRESS": "100"}
+
+    def half_sent(number: int) -> socket.socket:
+        source = (f"127.0.2.{number // 90 + 1}", 0)
+        half = socket.create_connection(("127.0.0.1", port), timeout=30, source_address=source)
+        half.sendall(b"GET /healthz HTTP/1.1\r\nHo")
+        return half
+
+    with a_process(env, files=512) as process, ExitStack() as stack:
+        eventually(lambda: answers(f"http://127.0.0.1:{port}/readyz"))
+        for number in range(1100):
+            with suppress(ConnectionError):
+                stack.enter_context(half_sent(number))
+        eventually(lambda: answers(f"http://127.0.0.1:{port}/healthz"), within_s=30)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert errors.count("connections_refused") == 1
+    assert "out of system resource" not in errors
+    assert len(errors.splitlines()) < 100
 
 
 def test_an_address_in_use_is_said_in_one_line(register_url: str, tmp_path: Path):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from controller.rest import create_app
-from controller.rest.limits import Limits, Rate
+from controller.rest.callers.limits import Limits, Rate
 from registry import Registry
 from tests.e2e.conftest import Api, a_token
 from tests.http_client import a_client
 from tests.problems import places, the_problem
 from tests.raw_sql import RawSql
+from tests.register import add_tenant
 
 LAPTOP = {"role": "tenant", "tenant": "a", "name": "laptop"}
 
@@ -136,6 +138,37 @@ def test_a_token_ends_when_its_time_is_over_and_frees_its_name(api: Api, raw: Ra
     again = api.operator.post("/v1/tokens", json=LAPTOP)
     assert again.status_code == 201
     assert api.client(again.json()["secret"]).get("/v1/requests").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("said", "usual", "days"),
+    [({}, 90, 90), ({"ttl_s": "never"}, 90, None), ({"ttl_s": 86_400}, 90, 1), ({}, None, None)],
+)
+def test_an_operators_token_ends_by_default_and_never_only_when_asked(
+    register: Registry, said: dict[str, Any], usual: int | None, days: int | None
+):
+    ttl_s = None if usual is None else usual * 86_400
+    operator = a_client(
+        create_app(register, operator_token_ttl_s=ttl_s), token=a_token(register, None)
+    )
+
+    made = operator.post("/v1/tokens", json={"role": "operator", "name": "alice"} | said).json()
+
+    if days is None:
+        assert made["expires_at"] is None
+    else:
+        life = datetime.fromisoformat(made["expires_at"]) - datetime.fromisoformat(
+            made["created_at"]
+        )
+        assert life == timedelta(days=days)
+
+
+def test_a_tenants_token_lives_until_it_is_revoked_unless_it_says_so(register: Registry):
+    add_tenant(register, "a")
+    app = create_app(register, operator_token_ttl_s=86_400)
+    operator = a_client(app, token=a_token(register, None))
+
+    assert operator.post("/v1/tokens", json=LAPTOP).json()["expires_at"] is None
 
 
 def test_it_is_told_to_the_hour_when_a_token_was_used(api: Api, raw: RawSql):

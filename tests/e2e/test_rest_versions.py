@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from registry import HostAdminEvent
+from registry import Host, HostAdminEvent
 from tests.e2e.conftest import Api
 from tests.problems import places, the_problem
 from tests.register import ACTOR, a_report, add_host
@@ -34,6 +34,34 @@ def test_an_update_of_what_was_read_is_made_and_a_second_one_is_not(api: Api):
     assert api.operator.get("/v1/tenants/a").json()["weight"] == 2
     again = {"If-Match": problem["current_version"]}
     assert api.operator.patch("/v1/tenants/a", json={"weight": 3}, headers=again).is_success
+
+
+def test_one_thing_is_read_once_for_answer_and_version(api: Api, monkeypatch: pytest.MonkeyPatch):
+    add_host(api.registry, "h1")
+    reads: list[str] = []
+    read_one = api.registry.hosts.get
+
+    def counted(name: str) -> Host:
+        reads.append(name)
+        return read_one(name)
+
+    monkeypatch.setattr(api.registry.hosts, "get", counted)
+
+    assert tag(api.operator, "/v1/hosts/h1")
+    assert reads == ["h1"]
+
+
+def test_a_network_is_changed_only_as_it_was_read(api: Api):
+    lan = {"name": "lan", "default": {"kind": "bridge", "name": "br0"}}
+    made = api.operator.post("/v1/networks", json=lan)
+    assert made.status_code == 201, made.text
+    read = {"If-Match": tag(api.operator, "/v1/networks/lan")}
+
+    first = api.operator.patch("/v1/networks/lan", json={"isolated": False}, headers=read)
+    second = api.operator.patch("/v1/networks/lan", json={"isolated": True}, headers=read)
+
+    assert first.status_code == 200, first.text
+    the_problem(second, 412, "version_mismatch")
 
 
 def test_without_if_match_the_last_one_wins(api: Api):

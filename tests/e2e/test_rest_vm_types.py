@@ -51,5 +51,31 @@ def test_resources_that_make_no_vm_are_pointed_at(api: Api, resources: Any, plac
     assert places(the_problem(answer, 422, "invalid")) == [place]
 
 
+def test_limits_are_told_with_the_type_and_are_none_where_none_were_set(api: Api):
+    limits = {"disk_iops": 500, "disk_mib_s": 20, "net_mbps": 100}
+
+    made = api.operator.post("/v1/vm-types", json=LARGE | {"limits": limits})
+
+    assert made.status_code == 201
+    assert made.json()["limits"] == limits
+    assert made.json()["resources"] == LARGE["resources"]
+    assert api.tenant_a.get("/v1/vm-types/small").json()["limits"] == {}
+
+
+@pytest.mark.parametrize(
+    ("limits", "place"),
+    [
+        ({"disk_iops": 1}, "#/limits/disk_iops"),
+        ({"disk_iops": None}, "#/limits/disk_iops"),
+        ({"gpu_mbps": 100}, "#/limits/gpu_mbps"),
+        ([5], "#/limits"),
+    ],
+)
+def test_limits_that_cannot_be_kept_are_pointed_at(api: Api, limits: Any, place: str):
+    answer = api.operator.post("/v1/vm-types", json=LARGE | {"limits": limits})
+
+    assert places(the_problem(answer, 422, "invalid")) == [place]
+
+
 def test_a_type_that_is_not_on_offer_is_not_found(api: Api):
     the_problem(api.tenant_a.get("/v1/vm-types/huge"), 404, "not_found")

@@ -6,7 +6,9 @@ import json
 import os
 import re
 import signal
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -163,6 +165,33 @@ def test_it_goes_on_where_it_was_and_down_ends_it_honestly(tmp_path: Path) -> No
     assert not (fuga.state_dir / "credentials.json").exists()
 
 
+def test_hosts_that_are_found_elsewhere_after_an_upgrade_keep_their_vms(tmp_path: Path) -> None:
+    fuga = RunningFuga(tmp_path / "state", arguments=("--driver", "test"))
+    try:
+        fuga.start()
+        fuga.wait_until_served()
+        fuga.cli("request", "small", "-n", "3", "--tenant", "a", "--name", "web", "--wait")
+        now = fuga.sql("select name, uri from hosts order by name")
+        fuga.interrupt()
+        with closing(sqlite3.connect(fuga.database)) as raw, raw:  # as an older version left it
+            raw.execute("update hosts set uri = 'test+tcp://10.213.0.' || substr(name, 6) || '/'")
+        memory = fuga.state_dir / "embedded.json"
+        kept = json.loads(memory.read_text())
+        kept["lab_uris"] = [f"test+tcp://10.213.0.{number}/" for number in range(1, 9)]
+        memory.write_text(json.dumps(kept))
+
+        fuga.start()
+        fuga.wait_until_served()
+
+        assert "8 are found at other addresses now, by test+unix" in fuga.output_since_start()
+        assert fuga.sql("select name, uri from hosts order by name") == now
+        assert fuga.sql("select max(generation), count(*) from vms") == [(1, 3)]
+        eventually(lambda: fuga.cli("vms").stdout.count("running") == 3)
+        eventually(lambda: fuga.cli("host", "list").stdout.count(" up ") == 8)
+    finally:
+        fuga.down()
+
+
 def test_processes_end_when_up_is_killed_and_up_goes_on(tmp_path: Path) -> None:
     fuga = RunningFuga(tmp_path / "state", arguments=("--driver", "test"))
     try:
@@ -183,7 +212,7 @@ def test_processes_end_when_up_is_killed_and_up_goes_on(tmp_path: Path) -> None:
 
 def test_own_hosts_that_do_not_answer_stay_enrolling_with_their_error(tmp_path: Path) -> None:
     file = tmp_path / "hosts.toml"
-    file.write_text('[[host]]\nname = "kvm-1"\nuri = "qemu+tcp://127.0.0.1:9/system"\n')
+    file.write_text('[[host]]\nname = "kvm-1"\nuri = "qemu+tls://127.0.0.1:9/system"\n')
 
     with running_fuga(tmp_path / "state", "--hosts", str(file)) as fuga:
         (host,) = json.loads(fuga.cli("-o", "json", "host", "list").stdout)

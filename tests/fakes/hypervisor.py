@@ -16,6 +16,7 @@ from hypervisor import (
     DomainSeen,
     DomainSpec,
     DomainState,
+    Guard,
     HostReport,
     HostUnreachableError,
     Mark,
@@ -63,13 +64,16 @@ class FakeHypervisor:
             name: VolumeSeen(name=name, capacity_bytes=32 << 20, allocation_bytes=16 << 20)
             for name in base_volumes
         }
+        self.specs: dict[str, DomainSpec] = {}  #: what each domain was defined from
         self.consoles: dict[str, bytes] = {}
         self.contents: dict[str, bytes] = {}  #: of volumes that were put there
         self.log: list[tuple[str, str]] = []
         self.unreachable = False  #: every operation: HostUnreachableError
         self.pool_full = False  #: create_overlay: OperationFailedError
         self.started: list[str] = []  #: vm ids, once per start of a domain
+        self.guards: dict[str, Guard | None] = {}  #: with what a domain was last started
         self.deaf: set[str] = set()  #: vm ids whose guests ignore the power button
+        self.pool_silent_s: float | None = None  #: report: for how long the pool hangs
         self.closed = False
         self.held_console: str | None = None  #: the VM's whose console is held
         self._heard = b""  #: of a line that has not ended
@@ -148,8 +152,10 @@ class FakeHypervisor:
     def define(self, spec: DomainSpec, *, deadline_s: float | None = None) -> None:
         self._do("define", spec.mark.vm_id, lambda: self._define(spec))
 
-    def start_paused(self, vm_id: str, *, deadline_s: float | None = None) -> None:
-        self._do("start_paused", vm_id, lambda: self._start_paused(vm_id))
+    def start_paused(
+        self, vm_id: str, *, guard: Guard | None = None, deadline_s: float | None = None
+    ) -> None:
+        self._do("start_paused", vm_id, lambda: self._start_paused(vm_id, guard))
 
     def resume(self, vm_id: str, *, deadline_s: float | None = None) -> None:
         self._do("resume", vm_id, lambda: self._resume(vm_id))
@@ -182,12 +188,13 @@ class FakeHypervisor:
         size_bytes: int,
         sha256: str,
         tell: Callable[[int], None],
+        head: bytes = b"",
         deadline_s: float | None = None,
     ) -> None:
         self._check_pool("upload", pool)
         try:
             self._do("upload_begin", name, lambda: self._write(name, 0))
-            content = _content(path)
+            content = head + _content(path)[len(head) :]
             for sent in [*range(PIECE, size_bytes, PIECE), size_bytes]:
                 self._do("upload_send", name, lambda sent=sent: self._write(name, sent))
                 tell(sent)
@@ -282,6 +289,17 @@ class FakeHypervisor:
     def _report(self, pool: str) -> HostReport:
         self._check_pool("report", pool)
         used = sum(volume.allocation_bytes for volume in self.volumes.values())
+        if self.pool_silent_s is not None:
+            return replace(
+                self._answered(used),
+                disk_gib=None,
+                disk_used_gib=None,
+                volumes=(),
+                pool_silent_s=self.pool_silent_s,
+            )
+        return self._answered(used)
+
+    def _answered(self, used: int) -> HostReport:
         return HostReport(
             hostname=self.hostname,
             vcpus=self.vcpus,
@@ -339,6 +357,7 @@ class FakeHypervisor:
             memory_mib=spec.memory_mib,
             mark=spec.mark,
         )
+        self.specs[spec.mark.vm_id] = spec
         self._volume_of[spec.mark.vm_id] = (spec.pool, spec.volume)
 
     def _expect(self, op: str, vm_id: str) -> DomainSeen:
@@ -368,7 +387,7 @@ class FakeHypervisor:
             raise OperationFailedError("reset", f"domain {vm_id} is off, or was started anew")
         self._set(vm_id, DomainState.RUNNING)
 
-    def _start_paused(self, vm_id: str) -> None:
+    def _start_paused(self, vm_id: str, guard: Guard | None) -> None:
         seen = self._expect("start_paused", vm_id)
         if seen.state is not DomainState.STOPPED:
             return
@@ -378,6 +397,7 @@ class FakeHypervisor:
                 "start_paused", f"no storage vol with matching name '{volume}'", 50
             )
         self.started.append(vm_id)
+        self.guards[vm_id] = guard
         self.domains[vm_id] = replace(seen, state=DomainState.PAUSED, run=len(self.started))
 
     def _resume(self, vm_id: str) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from placement import Budget, check_allocation, policy_by_name
-from placement.game import Game
-from placement.players import players_of
-from placement.serving import Serving, fairness_of
-from placement.strategies import GivenStrategies, TopCombinations, given_by_kind
-from placement.targets import fair_targets
-from placement.vm_kinds import vm_kinds
+from placement.fairness.targets import fair_targets
+from placement.fuga.game import Game
+from placement.fuga.players import players_of
+from placement.fuga.serving import Serving, fairness_of
+from placement.fuga.strategies import GivenStrategies, TopCombinations, given_by_kind
+from placement.round.vm_kinds import vm_kinds
 from tests.builders import a_snapshot
 
 D, E, F = (2, 0, 0), (1, 2, 0), (1, 0, 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement.mechanisms.flattening import Flattening, mch_weights
-from placement.mechanisms.levels import shapes
+from placement.mechanisms.hierarchies.flattening import Flattening, mch_weights
+from placement.mechanisms.max_min.levels import shapes
 from tests.trees import CPU, MEMORY, a_tree_problem, divided, held_by_nodes, worst_envy
 
 EVERYBODY = np.ones(6, dtype=np.bool_)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from placement.mechanisms.psdsf import Psdsf
-from placement.mechanisms.psdsf_residual import theorem1_residual
-from placement.mechanisms.psdsf_sweeps import Step, distributed_steps
-from placement.mechanisms.room import tasks_alone
+from placement.mechanisms.max_min.room import tasks_alone
+from placement.mechanisms.psdsf.mechanism import Psdsf
+from placement.mechanisms.psdsf.residual import theorem1_residual
+from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
 from tests.divisible import a_divisible_problem, assert_fits
 
 PROCEDURES = pytest.mark.parametrize("procedure", ["water_filling", "published"])

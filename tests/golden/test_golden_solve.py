@@ -16,7 +16,16 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 def solved(problem: dict[str, Any], policy: str) -> dict[str, Any]:
     ended = subprocess.run(
-        [sys.executable, "-m", "controller.cli.solve", "-", "--policy", policy, "-o", "json"],
+        [
+            sys.executable,
+            "-m",
+            "controller.cli.problems.solve",
+            "-",
+            "--policy",
+            policy,
+            "-o",
+            "json",
+        ],
         input=json.dumps(problem).encode(),
         capture_output=True,
         check=False,

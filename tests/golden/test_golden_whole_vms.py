@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from placement import POLICIES, Budget, check_allocation, policy_by_name
-from placement.slots import in_slots
+from placement.policies.slots import in_slots
 from tests.builders import a_snapshot
 
 #: Policies that serve the tenant of least share, one VM at a time.

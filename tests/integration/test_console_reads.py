@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from controller.consoles import read_console
 from controller.errors import ConsoleUnreadError
+from controller.questions.consoles import read_console
 from hypervisor import HostUnreachableError
 from registry import ConflictError, ConsoleAnswer, NotFoundError, Registry
 from tests.integration.workers_world import World
@@ -25,12 +25,13 @@ class Workers:
         self._lost = lost
         self.outcomes: list[Outcome] = []
 
-    def send(self, task: str, row_id: UUID) -> None:
+    def send(self, task: str, row_id: UUID) -> bool:
         assert task == "workers.read_console"
         if self._lost:
             self._lost -= 1
-            return
-        self.outcomes.append(consoles.read(row_id, self._world.worker()))
+        else:
+            self.outcomes.append(consoles.read(row_id, self._world.worker()))
+        return True
 
 
 class Clock:

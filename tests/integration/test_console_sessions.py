@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from controller.consoles import next_output
+from controller.questions.consoles import next_output
 from hypervisor import HostUnreachableError
 from registry import (
     MAX_TYPED_BYTES,
@@ -38,15 +38,17 @@ class Workers:
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
 
-    def send(self, task: str, row_id: UUID) -> None:
+    def send(self, task: str, row_id: UUID) -> bool:
         assert task == "workers.attach_console"
         attach(row_id, self._context)
+        return True
 
 
 class NoOne:
     """A broker that loses everything."""
 
-    def send(self, task: str, row_id: UUID) -> None: ...
+    def send(self, task: str, row_id: UUID) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def context(world: World) -> Iterator[WorkerContext]:
 @contextmanager
 def workers_of(world: World, context: WorkerContext) -> Iterator[Workers]:
     """A worker whose threads have ended when the block has."""
-    threads = ConsoleThreads(OneHost(world.host), limit=2)
+    threads = ConsoleThreads(OneHost(world.host), limit=4)
     try:
         yield Workers(dataclasses.replace(context, consoles=threads))
     finally:
@@ -293,7 +295,7 @@ def test_a_worker_whose_threads_are_taken_leaves_the_rest_to_others(
     key = open_one(world, vm_id)
     full = ConsoleThreads(OneHost(world.host), limit=1)
     begun = threading.Event()
-    assert full.begin(lambda: lambda: begun.wait(60))
+    assert full.begin("b", lambda: lambda: begun.wait(60))
 
     assert attach(key, dataclasses.replace(context, consoles=full)) is Outcome.NOT_OURS
 
@@ -301,3 +303,44 @@ def test_a_worker_whose_threads_are_taken_leaves_the_rest_to_others(
     full.join(within_s=60)
     output = next_output(world.registry, NoOne(), vm_id, key, after=0, wait_s=0)
     assert output.session.state is ConsoleState.WAITING
+    assert "let go of one" in (output.session.reason or "")
+
+
+def test_the_consoles_of_one_tenant_leave_threads_to_the_next(
+    world: World, vm_id: UUID, context: WorkerContext
+) -> None:
+    threads = ConsoleThreads(OneHost(world.host), limit=8)
+    over = threading.Event()
+    greedy = [threads.begin("greedy", lambda: lambda: over.wait(60)) for _ in range(20)]
+
+    key = open_one(world, vm_id)
+    outcome = attach(key, dataclasses.replace(context, consoles=threads))
+
+    assert greedy == [True] * 4 + [None] * 16
+    assert outcome is Outcome.DONE
+    eventually(
+        lambda: (
+            next_output(world.registry, NoOne(), vm_id, key, after=0, wait_s=0).session.state
+            is ConsoleState.ATTACHED
+        )
+    )
+    over.set()
+    context.stopping.set()
+    threads.join(within_s=60)
+
+
+def test_a_tenant_has_a_few_consoles_at_a_time_and_is_told_which(world: World) -> None:
+    request = add_request(world.registry, 3)
+    for _ in range(3):
+        world.place(request.id)
+    first, second, third = (vm.id for vm in world.registry.vms.list().items)
+    sessions = world.registry.console_sessions
+    sessions.open(first, actor="tenant:a", force=False, at_most=2)
+    held = sessions.open(second, actor="tenant:a", force=False, at_most=2)
+
+    with pytest.raises(ConflictError, match=r"has 2 consoles in use.*let go of one"):
+        sessions.open(third, actor="tenant:a", force=False, at_most=2)
+
+    sessions.open(second, actor="tenant:a", force=True, at_most=2)
+    assert held.state is ConsoleState.WAITING
+    sessions.open(third, actor="operator", force=False)

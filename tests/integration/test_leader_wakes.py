@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from controller.leadership import Leadership
-from controller.policy_child import answer
-from controller.policy_process import Decision, Failure, Ideal
-from controller.round_metrics import SlotMetrics
-from controller.rounds import PolicyChoice, Slot
-from controller.slot_loop import SlotLoop
+from controller.centre.leadership import Leadership
+from controller.centre.metrics import SlotMetrics
+from controller.centre.policy_child import answer
+from controller.centre.slot_loop import SlotLoop
+from controller.rounds.policy_process import Decision, Failure, Ideal
+from controller.rounds.round import PolicyChoice, Slot
 from registry import CONTROL_LEASE, Registry
-from registry.process import ProcessMetrics
+from service import ProcessMetrics
 from tests.raw_sql import RawSql
 from tests.register import a_cluster, add_request
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.leadership import Leadership
+from controller.centre.leadership import Leadership
 from registry import CONTROL_LEASE, Registry
 from tests.raw_sql import RawSql
 

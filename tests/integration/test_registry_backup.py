@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from controller.cli.processes import db
+from controller.cli.operating.processes import db
 from registry import Registry
-from registry.backup import BackupError, backup, restore
-from registry.schema import metadata
+from registry.ground.schema import metadata
+from registry.operating.backup import BackupError, backup, restore
 from tests.postgres import PostgresServer
 from tests.raw_sql import raw_sql
 from tests.register import (

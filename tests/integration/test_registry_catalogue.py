@@ -16,7 +16,7 @@ from registry import (
     Registry,
     StoredAnswer,
 )
-from registry.schema import metadata
+from registry.ground.schema import metadata
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_host, add_request, add_tenant, add_vm_type
 
@@ -56,6 +56,36 @@ def test_a_vm_type_has_its_resources_in_the_order_of_the_axis(register: Registry
     assert made.revision == 1
     assert register.vm_types.get("small") == made
     assert register.vm_types.all() == register.vm_types.list().items == (made,)
+
+
+def test_limits_of_a_vm_type_are_no_resources(register: Registry) -> None:
+    resources, limits = {"vcpus": 1, "memory_mib": 512}, {"disk_iops": 500, "net_mbps": 100}
+
+    made = register.vm_types.add("slow", resources, limits=limits, actor=ACTOR)
+
+    assert (made.resources, made.limits) == (resources, limits)
+    assert register.vm_types.get("slow") == made
+    assert "disk_iops" not in {each.name for each in register.resources.all()}
+    with pytest.raises(InvalidError, match="limit of this one"):
+        register.resources.add("net_mbps", "Mbit/s", actor=ACTOR)
+
+
+@pytest.mark.parametrize(
+    ("limits", "what"),
+    [
+        ({"disk_iops": 9}, "limits.disk_iops"),
+        ({"disk_mib_s": 0}, "limits.disk_mib_s"),
+        ({"net_mbps": 200_001}, "limits.net_mbps"),
+        ({"vcpus": 1}, "limits.vcpus"),
+    ],
+)
+def test_a_limit_that_none_could_keep_is_refused(
+    register: Registry, limits: dict[str, int], what: str
+) -> None:
+    with pytest.raises(InvalidError) as caught:
+        register.vm_types.add("odd", {"vcpus": 1, "memory_mib": 1}, limits=limits, actor=ACTOR)
+
+    assert caught.value.field == what
 
 
 @pytest.mark.parametrize(

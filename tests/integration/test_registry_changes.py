@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from registry import ConflictError, DuplicateError, InvalidError, Registry, Request
+from registry import ConflictError, DuplicateError, InvalidError, Registry, Request, VmState
 from tests.raw_sql import RawSql
 from tests.register import (
     a_cluster,
@@ -210,7 +210,9 @@ def test_lists_are_filtered_by_labels_and_states_page_by_page(cluster: Registry)
 
     assert found == ["r1", "r3", "r5"]
     assert cluster.requests.list(labels=["env=test", "a.b/c=2"]).items == ()
-    running = cluster.vms.list(labels=["env=test"], observed=cluster.vms.list().items[3].observed)
+    running = cluster.vms.list(
+        labels=["env=test"], state=VmState(cluster.vms.list().items[3].observed)
+    )
     assert [vm.name for vm in running.items] == ["r3-1"]
 
 
@@ -270,6 +272,37 @@ def test_a_request_that_waits_ends_too(cluster: Registry, raw: RawSql) -> None:
 
     assert cluster.requests.get(request.id).state == "expired"
     assert cluster.rounds.read_cluster(take_lease(cluster)).requests == ()
+
+
+def test_many_vms_end_in_pieces(cluster: Registry, raw: RawSql) -> None:
+    small, large = (add_request(cluster, count, name=f"r{count}") for count in (1, 4))
+    for request in (small, large):
+        over(cluster, raw, request)
+
+    ended, left = [], []
+    for _ in range(4):
+        ended.append(cluster.requests.expire(at_once=2))
+        left.append(len(cluster.vms.list().items))
+
+    assert ended == [(small.id,), (), (large.id,), ()]
+    assert left == [3, 1, 0, 0]
+    assert {cluster.requests.get(each.id).state for each in (small, large)} == {"expired"}
+    assert cluster.check() == []
+
+
+def test_a_request_whose_end_has_begun_is_not_extended(cluster: Registry, raw: RawSql) -> None:
+    request = add_request(cluster, 5, name="large")
+    over(cluster, raw, request)
+    assert cluster.requests.expire(at_once=2) == ()
+
+    for more in ({"ttl_s": 3600}, {"never_expires": True}):
+        with pytest.raises(ConflictError, match=r"large cannot be extended: .* being deleted"):
+            cluster.requests.change(request.id, actor="cli", **more)  # type: ignore[arg-type]
+
+    while not cluster.requests.expire(at_once=2):
+        pass
+    assert cluster.requests.get(request.id).state == "expired"
+    assert cluster.vms.list().items == ()
 
 
 def test_an_end_is_put_off_or_taken_away(cluster: Registry, raw: RawSql) -> None:

@@ -477,6 +477,7 @@ def test_an_active_vm_is_not_released_without_a_removal(
 def test_the_sweep_sends_each_task_once_and_again_when_nobody_took_it(
     register: Registry, assignments: tuple[UUID, ...], clock: Clock
 ) -> None:
+    register.hosts.update("h1", max_builds=3, actor=ACTOR)
     first = register.assignments.due()
     assert {(each.task, each.id) for each in first} == {(CREATE, key) for key in assignments}
     assert register.assignments.due() == ()

@@ -15,6 +15,7 @@ from registry import (
     ConflictError,
     Difference,
     Host,
+    NetworkSource,
     Registry,
     VmDesiredEvent,
 )
@@ -253,3 +254,35 @@ def test_a_host_that_holds_nothing_may_be_built_anew(register: Registry, host: H
     look(register, machine="one")
 
     assert look(register, machine="two").machine_uuid == "two"
+
+
+@pytest.mark.parametrize(("seen", "noted"), [(False, True), (True, False), (None, False)])
+def test_a_vm_that_runs_unfiltered_is_noted(
+    register: Registry, host: Host, build: Build, seen: bool | None, noted: bool
+) -> None:
+    look(register, replace(a_domain(build), filtered=seen))
+
+    assert found(register) == ([("vm_unfiltered", "note")] if noted else [])
+
+
+def test_a_vm_on_a_network_that_operators_leave_unfiltered_is_as_they_want_it(
+    register: Registry, host: Host
+) -> None:
+    lan = NetworkSource(kind="bridge", name="br0")
+    register.networks.add("lan", default=lan, filtered=False, actor=ACTOR)
+    build = running(register, host, network="lan")
+
+    look(register, replace(a_domain(build), filtered=False))
+
+    assert found(register) == []
+
+
+def test_a_host_without_filters_says_so_until_it_has_them(register: Registry, host: Host) -> None:
+    report = replace(a_report(started_at=register.now()), can_filter=False)
+    without = register.hosts.record_report(host.id, report)
+    report = replace(a_report(started_at=register.now()), can_filter=True)
+    with_them = register.hosts.record_report(host.id, report)
+
+    assert without.can_filter is False
+    assert any("nwfilter" in each for each in without.warnings)
+    assert (with_them.can_filter, with_them.warnings) == (True, ())

@@ -88,6 +88,31 @@ def test_damage_is_found_and_named(lived: Registry, raw: RawSql, damage: str) ->
     assert any(finding in line for line in found), found
 
 
+@pytest.mark.parametrize("damage", PLANTED)
+def test_damage_of_what_lives_is_found_without_a_look_at_history(
+    lived: Registry, raw: RawSql, damage: str
+) -> None:
+    sql, finding = PLANTED[damage]
+    if damage == "a request given up":
+        finding = "is cancelled, and 2 VMs are wanted"
+    if damage == "a reference lost" and raw.dialect == "postgresql":
+        sql = "ALTER TABLE vms DISABLE TRIGGER ALL"
+        finding = "the foreign key fk_vms_tenant_id_tenants is missing, not validated or switched"
+    raw.unguarded()
+    raw.run(sql.format(fresh_key=raw.fresh_key))
+
+    found = lived.check(history=False)
+
+    assert any(finding in line for line in found), found
+
+
+def test_damage_of_what_is_gone_is_found_with_history_alone(lived: Registry, raw: RawSql) -> None:
+    raw.run("UPDATE vms SET observed = 'running' WHERE deleted_at IS NOT NULL")
+
+    assert lived.check(history=False) == []
+    assert any("but no assignment holds a place for it" in line for line in lived.check())
+
+
 def test_a_trigger_that_is_missing_is_found(register: Registry, raw: RawSql) -> None:
     raw.drop_trigger("ledger_commit", "assignment_resources")
 
@@ -128,3 +153,23 @@ def test_addresses_of_vms_that_need_none_are_found_and_freed(
         f"VM {stays.name} ({stays.id}) has a place and no address of network lan"
     ]
     assert register.networks.free_stray_addresses(actor=ACTOR) == ()
+
+
+def test_connections_that_processes_keep_are_counted_beside_what_the_server_gives(
+    register: Registry, raw: RawSql
+) -> None:
+    for number in range(3):
+        register.processes.begin("worker", f"w{number}", "m1", number, lives=lambda _: True)
+    register.processes.begin("worker", "silent", "m2", 9, lives=lambda _: True)
+    silent = "UPDATE processes SET heard_at = {} WHERE name = 'silent'"
+    raw.run(silent.format(raw.before("now", "1 hour")))
+
+    found = register.connections()
+
+    if raw.dialect == "sqlite":
+        assert found is None
+        return
+    assert found is not None
+    assert (found.processes, found.kept) == (3, 64)
+    reserved = raw.value("SHOW superuser_reserved_connections")
+    assert found.given == int(raw.value("SHOW max_connections")) - int(reserved)

@@ -22,7 +22,7 @@ from registry import (
     StaleEpochError,
     VmDesiredEvent,
 )
-from registry.fencing import is_replaced
+from registry.work.fencing import is_replaced
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,

@@ -102,6 +102,13 @@ def test_a_uri_that_the_policy_does_not_allow_is_refused(register: Registry) -> 
         )
 
 
+def test_a_host_that_asks_nobody_who_they_are_has_no_credential(register: Registry) -> None:
+    new = NewHost(name="h1", uri="qemu+tcp://h1.example/system", credential="site")
+
+    with pytest.raises(InvalidError, match="only TLS and SSH have one"):
+        register.hosts.add(new, actor=ACTOR, uri_policy=TEST_URIS)
+
+
 def test_name_and_uri_are_unique_among_hosts_that_are_not_retired(register: Registry) -> None:
     add_host(register, "h1")
     with pytest.raises(DuplicateError) as by_name:
@@ -232,3 +239,24 @@ def test_pages_go_on_between_hosts_that_had_one_name(register: Registry) -> None
             break
 
     assert len(seen) == len(set(seen)) == 3
+
+
+def test_a_host_moves_to_another_uri_with_all_that_is_on_it(register: Registry) -> None:
+    host, other, *_ = a_cluster(register, hosts=2)
+    request = add_request(register, 1)
+    place(register, request, host)
+    uri = "qemu+tls://elsewhere.example/system"
+
+    moved = register.hosts.move("h1", uri, actor=ACTOR)
+
+    assert (moved.id, moved.uri, moved.inventories) == (
+        host.id, uri, register.hosts.get("h1").inventories,
+    )  # fmt: skip
+    assert register.vms.list(limit=10).items[0].host == "h1"
+    [told] = register.events.list(kind="host_updated")
+    assert told.data == {"name": "h1", "uri": uri, "before": host.uri}
+    with pytest.raises(DuplicateError):
+        register.hosts.move("h2", uri, actor=ACTOR)
+    with pytest.raises(UriRefusedError):
+        register.hosts.move("h2", f"{uri}?command=sh", actor=ACTOR)
+    assert register.hosts.get("h2") == other

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import make_url
 
 from registry import Host, HostAdminEvent, HostView, Lease, Registry
-from registry.clock import db_now
-from registry.engine import Database
-from registry.known_hosts import KnownHosts
-from registry.resources import resource_names
+from registry.catalogue.resources import resource_names
+from registry.ground.clock import db_now
+from registry.ground.engine import Database
+from registry.rounds.known_hosts import KnownHosts
 from tests.postgres import TEMPLATE, PostgresServer
 from tests.raw_sql import RawSql
 from tests.register import (

@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
-from registry.behind import behind
-from registry.bulk import insert_rows, inserting, update_rows
-from registry.engine import Database
-from registry.events import event_row
-from registry.ids import uuid7
-from registry.schema import events, tenants
+from registry.ground.behind import behind
+from registry.ground.bulk import insert_rows, inserting, update_rows
+from registry.ground.engine import Database
+from registry.ground.ids import uuid7
+from registry.ground.schema import events, tenants
+from registry.journal.events import event_row
 from tests.register import now
 
 AWKWARD = [

@@ -6,22 +6,27 @@ import contextlib
 import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import op
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from registry import InvalidError, Registry, RegistryUnavailableError, SchemaOutdatedError, upgrade
-from registry.doctor import TRIGGERS, TRIGGERS_FOUND
-from registry.engine import make_engine
-from registry.schema import metadata
-from registry.upgrade import alembic_config, head_revision
+from registry.ground.engine import make_engine
+from registry.ground.schema import metadata
+from registry.ledger.triggers import TRIGGERS, statements
+from registry.operating.doctor import TRIGGERS_FOUND
+from registry.operating.revisions import alembic_config, first_revision, head_revision
 from tests.postgres import PostgresServer
 from tests.raw_sql import RawSql, raw_sql
 from tests.register import a_cluster, add_request, place
+
+AT_0046 = Path(__file__).with_name("at_0046")
 
 
 def test_the_models_and_the_migrated_database_do_not_differ(register_url: str) -> None:
@@ -46,7 +51,7 @@ def test_the_models_and_the_migrated_database_do_not_differ(register_url: str) -
     assert differences == []
 
 
-def test_constraints_are_the_models_own_to_the_letter(
+def test_constraints_and_triggers_are_the_code_s_own_to_the_letter(
     register_url: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Alembic's comparison does not look into CHECK constraints and partial indexes."""
@@ -57,6 +62,8 @@ def test_constraints_are_the_models_own_to_the_letter(
         engine = make_engine(created)
         with engine.begin() as connection:
             metadata.create_all(connection)
+            for statement in statements(engine.dialect.name):
+                connection.exec_driver_sql(statement.replace("%", "%%"))
         engine.dispose()
 
         assert _constraints(register_url) == _constraints(created)
@@ -65,7 +72,7 @@ def test_constraints_are_the_models_own_to_the_letter(
 #: A line each, but for a column added later: SQLite writes it behind the one before.
 _PARTS = r"\n|, (?=\w+ [A-Z]+\b)"
 _WORDS = {
-    "sqlite": "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'index') AND sql <> ''",
+    "sqlite": "SELECT name, sql FROM sqlite_master WHERE sql <> ''",
     "postgresql": """
         SELECT indexname AS name, indexdef AS sql FROM pg_indexes WHERE schemaname = 'public'
         UNION ALL
@@ -74,6 +81,11 @@ _WORDS = {
         UNION ALL
         SELECT relname || ' is stored with', array_to_string(reloptions, ', ')
         FROM pg_class WHERE relnamespace = 'public'::regnamespace AND reloptions IS NOT NULL
+        UNION ALL
+        SELECT 'trigger ' || tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+        UNION ALL
+        SELECT 'function ' || proname, pg_get_functiondef(oid)
+        FROM pg_proc WHERE pronamespace = 'public'::regnamespace
         UNION ALL
         SELECT attrelid::regclass || '.' || attname, concat_ws(' ',
             format_type(atttypid, atttypmod), attnotnull, attgenerated,
@@ -102,7 +114,7 @@ def test_there_is_one_line_of_revisions() -> None:
     scripts = ScriptDirectory.from_config(alembic_config())
 
     assert scripts.get_heads() == [head_revision()]
-    assert scripts.get_bases() == ["0001"]
+    assert scripts.get_bases() == [first_revision()]
 
 
 def test_every_trigger_that_the_doctor_knows_is_there(register_url: str) -> None:
@@ -112,7 +124,7 @@ def test_every_trigger_that_the_doctor_knows_is_there(register_url: str) -> None
         names = set(connection.exec_driver_sql(TRIGGERS_FOUND[dialect]).scalars())
     engine.dispose()
 
-    assert names == TRIGGERS[dialect]
+    assert names == TRIGGERS[dialect].keys()
 
 
 @pytest.mark.sqlite
@@ -159,8 +171,31 @@ def test_a_file_that_is_no_database_is_an_error_of_ours(tmp_path: Path) -> None:
 def test_a_database_of_another_revision_is_refused(register_url: str, raw: RawSql) -> None:
     raw.run("UPDATE alembic_version SET version_num = '0001'")
 
-    with pytest.raises(SchemaOutdatedError, match="revision 0001"):
-        Registry.connect(register_url)
+    for call in (Registry.connect, upgrade):
+        with pytest.raises(
+            SchemaOutdatedError, match=r"revision 0001.*upgrades from 0046 on.*fuga db upgrade"
+        ):
+            call(register_url)
+
+
+def test_a_database_that_many_revisions_made_starts_as_it_is(
+    register_url: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Before the first release the revisions up to 0046 were merged into one."""
+    with contextlib.ExitStack() as stack:
+        old = f"sqlite:///{tmp_path}/old.db"
+        if register_url.startswith("postgresql"):
+            old = stack.enter_context(request.getfixturevalue("postgres").database())
+        with raw_sql(old) as raw:
+            raw.script((AT_0046 / f"{raw.dialect}.sql").read_text())
+
+        assert upgrade(old) == head_revision()
+        assert _constraints(old).keys() == _constraints(register_url).keys()
+        registry = Registry.connect(old)
+        [host] = a_cluster(registry)
+        assert place(registry, add_request(registry, 2), host, 2).assignment_ids
+        assert registry.check() == []
+        registry.close()
 
 
 def test_a_database_of_a_newer_version_that_only_added_serves_this_one(
@@ -198,22 +233,22 @@ def test_a_newer_database_that_does_not_serve_this_code_says_so_also_while_it_ru
 
 
 @pytest.mark.sqlite
-def test_an_upgrade_that_fails_halfway_leaves_nothing(tmp_path: Path) -> None:
+def test_an_upgrade_that_fails_halfway_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "fuga.db"
-    connection = sqlite3.connect(path)
-    # 0002 creates a trigger of this name: it will fail, after 0001 made the tables.
-    connection.execute("CREATE TABLE other (id)")
-    connection.execute(
-        "CREATE TRIGGER version_only_rises AFTER INSERT ON other BEGIN SELECT 1; END"
-    )
-    connection.commit()
+    execute = op.execute
 
-    with pytest.raises(Exception, match="version_only_rises"):
+    def failing(sql: Any, *words: Any, **more: Any) -> None:
+        # The first revision makes the triggers after the tables.
+        execute("CREATE nonsense" if "TRIGGER version_only_rises" in str(sql) else sql, *words)
+
+    monkeypatch.setattr(op, "execute", failing)
+    with pytest.raises(Exception, match="nonsense"):
         upgrade(f"sqlite:///{path}")
 
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    connection.close()
-    assert tables == {"other", "version_only_rises"}
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
 
 
 @pytest.mark.postgresql
@@ -223,7 +258,7 @@ def test_on_postgresql_an_upgrade_is_whole_or_not_and_two_take_turns(
     with postgres.database() as url, raw_sql(url) as raw:
         with pytest.raises(SchemaOutdatedError, match="fuga db upgrade"):
             Registry.connect(url)
-        # 0002 creates a function of this name: it will fail, after 0001 made the tables.
+        # The first revision makes a function of this name after the tables, and will fail.
         raw.run("CREATE FUNCTION ledger_release() RETURNS int LANGUAGE sql AS 'SELECT 1'")
         with pytest.raises(Exception, match="ledger_release"):
             upgrade(url)

@@ -5,18 +5,29 @@ from __future__ import annotations
 import pytest
 
 from registry import (
+    CardRules,
     ConflictError,
     DuplicateError,
     InvalidError,
     NetworkSource,
     NotFoundError,
+    Offers,
     Registry,
     Subnet,
     VmDesired,
-    addresses,
 )
+from registry.networks import addresses
 from tests.raw_sql import RawSql
-from tests.register import ACTOR, a_cluster, add_request, place, remove_vm, take_lease
+from tests.register import (
+    ACTOR,
+    a_cluster,
+    add_group,
+    add_request,
+    add_tenant,
+    place,
+    remove_vm,
+    take_lease,
+)
 
 LAN = NetworkSource(kind="bridge", name="br0")
 THREE = Subnet(
@@ -182,12 +193,12 @@ def test_hosts_without_the_network_are_avoided(register: Registry):
     [view] = register.rounds.read_cluster(lease).requests
     assert (view.avoid, view.short) == ((h1.id,), None)
 
-    register.networks.map_hosts("lan", {"h2": None, "h1": here}, actor=ACTOR)
+    register.networks.change("lan", hosts={"h2": None, "h1": here}, actor=ACTOR)
     [view] = register.rounds.read_cluster(lease).requests
     assert view.avoid == (h2.id,)
     assert register.hosts.get("h1").version > h1.version
 
-    register.networks.map_hosts("lan", {"h1": None}, actor=ACTOR)
+    register.networks.change("lan", hosts={"h1": None}, actor=ACTOR)
     [view] = register.rounds.read_cluster(lease).requests
     assert view.short is not None
     assert view.short.reason == "network_missing"
@@ -238,3 +249,87 @@ def test_a_network_is_somewhere_and_its_hosts_exist(register: Registry):
         add_lan(register, hosts={"h9": LAN})
     with pytest.raises(NotFoundError):
         add_request(register, network="lan")
+
+
+def names(registry: Registry, tenant: str | None) -> list[str]:
+    return [network.name for network in registry.networks.list(tenant=tenant).items]
+
+
+def test_a_network_is_there_for_those_whose_it_is_or_to_whom_it_is_offered(register: Registry):
+    a_cluster(register)
+    add_group(register, "labs")
+    add_tenant(register, "physics", parent="labs")
+    for name, fields in (
+        ("everybodys", {}),
+        ("nobodys", {"offered_to": []}),
+        ("some", {"offered_to": ["labs"]}),
+        ("own", {"tenant": "physics"}),
+    ):
+        register.networks.add(name, default=LAN, actor=ACTOR, **fields)
+
+    assert names(register, None) == ["everybodys", "nobodys", "own", "some"]
+    assert names(register, "physics") == ["everybodys", "own", "some"]
+    assert names(register, "b") == ["everybodys"]
+    assert register.networks.get("own", tenant="physics").tenant == "physics"
+    with pytest.raises(NotFoundError):
+        register.networks.get("own", tenant="b")
+    add_request(register, tenant="physics", network="own")
+    add_request(register, tenant="physics", network="some")
+    for tenant, name in (("b", "own"), ("b", "some"), ("physics", "nobodys"), ("b", "never was")):
+        with pytest.raises(NotFoundError, match=f"no network '{name}'"):
+            add_request(register, tenant=tenant, network=name)
+
+
+def test_offers_change_and_what_is_on_a_network_stays_there(register: Registry):
+    a_cluster(register)
+    add_lan(register)
+    request = add_request(register, network="lan")
+
+    taken = register.networks.change("lan", offers=Offers([]), actor=ACTOR)
+
+    assert (taken.offered_to, names(register, "a")) == ((), [])
+    assert register.requests.get(request.id).network == "lan"
+    given = register.networks.change("lan", offers=Offers(["a"]), actor=ACTOR)
+    assert (given.offered_to, names(register, "a")) == (("a",), ["lan"])
+    assert register.networks.change("lan", offers=Offers(None), actor=ACTOR).offered_to is None
+    with pytest.raises(InvalidError, match="offered_to"):
+        register.networks.change("lan", offers=Offers(["nobody"]), actor=ACTOR)
+
+
+def test_an_owner_keeps_its_network_and_is_not_removed_before_it(register: Registry):
+    add_tenant(register, "b")
+    own = register.networks.add("own", default=LAN, tenant="b", actor=ACTOR)
+
+    assert (own.tenant, own.offered_to, own.isolated) == ("b", None, False)
+    with pytest.raises(InvalidError, match="b's alone"):
+        register.networks.change("own", offers=Offers(None), actor=ACTOR)
+    with pytest.raises(ConflictError, match="1 network of its own"):
+        register.tenants.remove("b", actor=ACTOR)
+    register.networks.remove("own", actor=ACTOR)
+    register.networks.add("lan", default=LAN, offered_to=["b"], actor=ACTOR)
+    register.tenants.remove("b", actor=ACTOR)
+    assert register.networks.get("lan").offered_to == ()
+
+
+def test_guests_of_shared_networks_are_isolated_and_all_are_filtered(register: Registry):
+    [host] = a_cluster(register)
+    add_lan(register)
+    on_lan, elsewhere = add_request(register, network="lan"), add_request(register)
+    [first] = place(register, on_lan, host).assignment_ids
+    [second] = place(register, elsewhere, host).assignment_ids
+
+    cards = [build(register, key).network.card for key in (first, second)]
+
+    address = CardRules(
+        isolated=True,
+        filtered=True,
+        address="10.0.0.4",
+        subnet="10.0.0.0/29",
+        reaches=("10.0.0.1/32", "10.0.0.2/31"),
+    )
+    assert cards == [address, CardRules(isolated=True, filtered=True)]
+    register.networks.change("lan", isolated=False, filtered=False, actor=ACTOR)
+    changed = register.networks.get("lan")
+    assert (changed.isolated, changed.filtered) == (False, False)
+    [event] = register.events.list(kind="network_changed")
+    assert event.data == {"name": "lan", "isolated": False, "filtered": False}

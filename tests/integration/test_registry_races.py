@@ -23,13 +23,15 @@ from registry import (
     ClaimLostError,
     HostAdminEvent,
     IdempotencyKey,
+    Miss,
+    MissPolicy,
     Placement,
     Registry,
     RegistryUnavailableError,
     StaleEpochError,
     StoredAnswer,
 )
-from registry.engine import ClashError, retried
+from registry.ground.engine import ClashError, retried
 from tests.raw_sql import REFUSED, RawSql, raw_sql
 from tests.register import (
     ACTOR,
@@ -484,6 +486,36 @@ def test_a_prompt_that_locks_backwards_costs_a_writer_a_second_try(
         prompt.run("COMMIT")
 
         assert len(committing.result(30).assignment_ids) == 2
+    assert register.check() == []
+
+
+@on_postgresql
+def test_hosts_that_fall_silent_together_are_locked_in_the_order_of_all_writers(
+    register: Registry, register_url: str, raw: RawSql
+) -> None:
+    """Places before requests, of all hosts: who goes by that order meets no deadlock."""
+    first, second = sorted(a_cluster(register, hosts=2), key=lambda host: host.id)
+    lease = take_lease(register)
+    asked = [add_request(register) for _ in range(2)]
+    for request, host in zip(asked, (first, second), strict=True):
+        place(register, request, host, lease=lease)
+    policy = MissPolicy(unreachable_after=1, down_after=1)
+    misses = {host.id: Miss("timeout") for host in (first, second)}
+
+    with raw_sql(register_url) as prompt, ThreadPoolExecutor(1) as pool:
+        prompt.run("SET deadlock_timeout = '50ms'")  # so that it is the prompt that finds one
+        prompt.run("BEGIN")
+        prompt.run("SELECT 1 FROM assignments WHERE host_id = ? FOR UPDATE", second.id)
+        missing = pool.submit(register.hosts.record_misses, misses, policy)
+        wait_until_somebody_waits(raw, missing)
+        prompt.run("SELECT 1 FROM requests WHERE id = ? FOR UPDATE", asked[0].id)
+        prompt.run("COMMIT")
+        missing.result(30)
+
+    assert {host.health for host in register.hosts.all()} == {"down"}
+    assert {register.requests.get(each.id).state for each in asked} == {"pending"}
+    reasons = {event.reason for event in register.events.list(kind="request_state") if event.reason}
+    assert f"host {first.name} is down, host {second.name} is down" in reasons
     assert register.check() == []
 
 

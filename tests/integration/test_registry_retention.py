@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 from typer.testing import CliRunner
 
-from controller.cli.processes import db
-from controller.purge import Purger, purge_all
+from controller.centre.purge import Purger, purge_all
+from controller.cli.operating.processes import db
 from registry import InvalidError, Periods, Purged, Registry, StaleEpochError
-from registry.retention import _month
+from registry.operating.retention import _month
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,

@@ -10,7 +10,7 @@ import pytest
 from hypervisor import domain_name
 from lab.cluster import LabHost
 from registry import Difference
-from registry.backup import backup
+from registry.operating.backup import backup
 from tests.integration.worker_site import Site, domain_states, open_site
 from tests.lab_hosts import driver_hosts  # noqa: F401
 from tests.running import eventually

@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.explain import explain_request, explain_vm
-from controller.replay import replay_round
-from controller.rounds import PolicyChoice, Slot, run_round
-from placement.zone_policies import NamedPolicy
+from controller.questions.explain import explain_request, explain_vm
+from controller.rounds.replay import replay_round
+from controller.rounds.round import PolicyChoice, Slot, run_round
+from placement.catalog.zone_policies import NamedPolicy
 from registry import CONTROL_LEASE, Registry
+from tests.readers import a_tenant, an_operator
 from tests.register import (
     ACTOR,
     add_host,
@@ -71,13 +72,13 @@ def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, decider
 
     assert cluster.rounds.get(report.number).stored.outcome["details"]["holding"] == [[0, 1]]
     assert report.placed == 0
-    waits = explain_request(cluster, large.id, operator=True).waiting
+    waits = explain_request(cluster, large.id, an_operator(cluster)).waiting
     assert (waits.reason, waits.held_hosts, waits.held_host_names) == ("no_room", 1, ("h2",))
     assert "h2 will take nobody else until it fits there" in waits.message
-    told = explain_request(cluster, large.id, operator=False).waiting
+    told = explain_request(cluster, large.id, a_tenant(cluster)).waiting
     assert (told.held_hosts, told.held_host_names) == (1, None)
     assert "h2" not in told.message
-    kept_out = explain_request(cluster, small.id, operator=False).waiting
+    kept_out = explain_request(cluster, small.id, a_tenant(cluster)).waiting
     assert kept_out.held_back == 1
     assert "room is kept for a request that has waited longer" in kept_out.message
     assert replay_round(cluster, report.number).identical
@@ -87,7 +88,7 @@ def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, decider
 
     (vm,) = cluster.vms.list(request_id=large.id).items
     assert (report.placed, vm.host) == (1, "h2")
-    placed = explain_vm(cluster, vm.id, operator=True)
+    placed = explain_vm(cluster, vm.id, an_operator(cluster))
     assert placed.phase == "held"
     assert "had been held back for its request" in placed.message
 
@@ -112,13 +113,13 @@ def test_a_host_that_a_zone_holds_back_is_told_to_both_sides(register, decider):
     report = run(register, decider, 15, zones=zones)
 
     assert report.placed == 0
-    waits = explain_request(register, large.id, operator=True).waiting
+    waits = explain_request(register, large.id, an_operator(register)).waiting
     assert waits.held_host_names == ("h2",)
-    assert explain_request(register, small.id, operator=False).waiting.reason == "held_back"
+    assert explain_request(register, small.id, a_tenant(register)).waiting.reason == "held_back"
     end(register, "h2", 4)
     run(register, decider, 20, zones=zones)
     (vm,) = register.vms.list(request_id=large.id).items
-    assert explain_vm(register, vm.id, operator=True).phase == "held"
+    assert explain_vm(register, vm.id, an_operator(register)).phase == "held"
 
 
 def test_a_gang_is_placed_whole_and_told_what_it_lacks_till_then(cluster, decider):
@@ -128,11 +129,11 @@ def test_a_gang_is_placed_whole_and_told_what_it_lacks_till_then(cluster, decide
 
     run(cluster, decider, 5)
 
-    waits = explain_request(cluster, gang.id, operator=False).waiting
+    waits = explain_request(cluster, gang.id, a_tenant(cluster)).waiting
     assert (waits.reason, waits.fit, waits.needed) == ("gang_not_whole", 5, 6)
     assert "5 of its VMs would fit, 6 are needed at once" in waits.message
     end(cluster, next(vm.host for vm in cluster.vms.list(tenant="a").items if vm.host), 1)
     assert run(cluster, decider, 10).placed == 6
     assert cluster.check() == []
     (first, *_) = cluster.vms.list(request_id=gang.id).items
-    assert explain_vm(cluster, first.id, operator=True).phase == "gang"
+    assert explain_vm(cluster, first.id, an_operator(cluster)).phase == "gang"

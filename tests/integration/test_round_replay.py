@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.explain import explain_request, explain_vm
-from controller.purge import purge_all
-from controller.replay import replay_round
-from controller.round_inputs import decode_inputs
-from controller.rounds import PolicyChoice, Slot, run_round
+from controller.centre.purge import purge_all
+from controller.questions.explain import explain_request, explain_vm
+from controller.rounds.inputs import decode_inputs
+from controller.rounds.replay import replay_round
+from controller.rounds.round import PolicyChoice, Slot, run_round
 from registry import CONTROL_LEASE, Periods, RoundPurgedError
-from registry.packing import pack, unpack
+from registry.ground.packing import pack, unpack
+from tests.readers import a_tenant, an_operator
 from tests.register import ACTOR, add_host, add_tenant, add_vm_type
 
 
@@ -126,14 +127,14 @@ def test_explanations_tell_what_the_round_wrote_down(cluster, decider):
     record = cluster.rounds.get(report.number)
     request = cluster.requests.find("b", "mediums")
 
-    told = explain_request(cluster, request.id, operator=True)
+    told = explain_request(cluster, request.id, an_operator(cluster))
 
     assert (told.wanted, told.placed + told.waiting.count) == (5, 5)
     assert told.waiting.round == report.number
     assert told.waiting.reason == "no_room"
     assert "memory_mib is short on" in told.waiting.message
     placed = next(vm for vm in told.vms if vm.host is not None)
-    here = explain_vm(cluster, placed.vm, operator=True)
+    here = explain_vm(cluster, placed.vm, an_operator(cluster))
     assert here.host == placed.host
     if here.phase == "game":
         chosen = [each for each in here.utilities if each.chosen]
@@ -146,7 +147,7 @@ def test_explanations_tell_what_the_round_wrote_down(cluster, decider):
 def test_a_request_that_no_slot_has_seen_says_that_it_waits_for_one(cluster):
     request = cluster.requests.find("a", "smalls")
 
-    told = explain_request(cluster, request.id, operator=False)
+    told = explain_request(cluster, request.id, a_tenant(cluster))
 
     assert told.waiting.reason == "not_decided_yet"
     assert told.order == 1
@@ -169,8 +170,10 @@ def test_a_purged_round_says_so_and_where_its_vms_are_is_still_told(cluster, dec
     with pytest.raises(RoundPurgedError, match=f"round {report.number}, .* were purged"):
         replay_round(cluster, report.number)
     request = cluster.requests.find("b", "mediums")
-    placed = next(vm for vm in explain_request(cluster, request.id, operator=True).vms if vm.host)
-    here = explain_vm(cluster, placed.vm, operator=True)
+    placed = next(
+        vm for vm in explain_request(cluster, request.id, an_operator(cluster)).vms if vm.host
+    )
+    here = explain_vm(cluster, placed.vm, an_operator(cluster))
     assert (here.host, here.round) == (placed.host, report.number)
     assert "no longer kept" in here.message
     assert cluster.rounds.list().items[0].placed == report.placed

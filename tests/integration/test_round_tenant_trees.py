@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.policy_process import PolicyProcess
-from controller.replay import replay_round
-from controller.rounds import PolicyChoice, Slot, run_round
+from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.replay import replay_round
+from controller.rounds.round import PolicyChoice, Slot, run_round
 from registry import MoveTo, Registry
 from tests.register import (
     ACTOR,

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from controller.simulation_worker import run_message
-from controller.simulation_worker_metrics import Outcome
+from controller.simulations.metrics import Outcome
+from controller.simulations.worker import run_message
 from simulation import (
     FleetStudy,
     JobFiles,
@@ -32,7 +32,7 @@ from simulation import (
     run_job,
     simulate,
 )
-from simulation.jobs import Job, locked
+from simulation.studies.jobs import Job, locked
 
 HOLD = """
 import fcntl, sys

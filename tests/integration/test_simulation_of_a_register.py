@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from controller.cli.recording import decided_as
-from controller.policy_process import PolicyProcess
-from controller.round_inputs import decode_inputs
-from controller.rounds import PolicyChoice, Slot, run_round
+from controller.cli.simulations.recording import decided_as
+from controller.rounds.inputs import decode_inputs
+from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.round import PolicyChoice, Slot, run_round
 from controller.settings import ControllerSettings
-from placement.zone_policies import NamedPolicy
+from placement.catalog.zone_policies import NamedPolicy
 from registry import HostAdminEvent, MoveTo, Registry, Request
 from simulation import RunSpec, TraceSpec, record, simulate
 from tests.raw_sql import RawSql

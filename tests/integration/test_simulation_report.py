@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.version import engine_version
+from service.version import engine_version
 from simulation import RunSpec, TraceSpec, simulate, write_summary
 from simulation.report import write_report
 from tests.report_page import ReportPage, opened

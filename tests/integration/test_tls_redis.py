@@ -13,7 +13,7 @@ import pytest
 from celery import Celery
 from pydantic import SecretStr
 
-from registry import SharedSettings, celery_config
+from service.settings import SharedSettings, celery_config
 from tests.certificates import Authority
 from tests.ports import a_quiet_port
 from tests.running import eventually

@@ -8,7 +8,7 @@ from benchmarks.one_at_a_time import place_one_by_one
 from benchmarks.phases import PHASES, Meter
 from benchmarks.registered import ask, load, run_what_was_placed
 from benchmarks.whole_rounds import Rounds
-from controller.policy_process import PolicyProcess
+from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
 from tests.postgres import TEMPLATE, PostgresServer
 

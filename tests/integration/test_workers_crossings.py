@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from hypervisor import DomainState, HostUnreachableError, Mark, OperationFailedError
+from hypervisor import (
+    DomainState,
+    HostUnreachableError,
+    Limits,
+    Mark,
+    OperationFailedError,
+)
 from registry import AssignmentState, Registry
-from registry.ids import uuid7
+from registry.ground.ids import uuid7
 from tests.integration.workers_world import (
     SHORT_LEASE_S,
     KilledError,
@@ -18,6 +24,7 @@ from tests.integration.workers_world import (
     eventually,
 )
 from tests.raw_sql import RawSql
+from tests.register import add_request
 from workers import builds, removals
 from workers.context import Outcome
 
@@ -82,6 +89,18 @@ def test_the_guest_gets_no_more_memory_than_the_host_backs(register: Registry) -
     [domain] = world.host.domains.values()
     assert domain.memory_mib == 128
     assert world.committed()["memory_mib"] == 3072
+
+
+def test_a_domain_is_defined_with_the_limits_of_its_type(world: World) -> None:
+    resources = {"vcpus": 1, "memory_mib": 512}
+    limits = {"disk_iops": 500, "net_mbps": 100}
+    world.registry.vm_types.add("slow", resources, limits=limits, actor="cli")
+    for vm_type in ("slow", "small"):
+        assignment_id = world.place(add_request(world.registry, vm_type=vm_type).id)
+        builds.create(assignment_id, world.worker())
+
+    found = {spec.memory_mib: spec.limits for spec in world.host.specs.values()}
+    assert found == {512: Limits(disk_iops=500, net_mbps=100), 3072: Limits()}
 
 
 # --- messages late and twice ----------------------------------------------------------
@@ -574,7 +593,7 @@ def test_what_a_full_host_refused_is_sent_again_as_soon_as_a_build_there_ends(
     first, second = world.request(), world.request()
     sent: list[tuple[str, Any]] = []
     context = world.worker(send=lambda due: sent.append((due.task, due.id)))
-    assert len(world.registry.assignments.due()) == 2
+    assert len(world.registry.assignments.due()) == 1  # the other comes of a message sent before
     refused = []
     world.host.before("define", lambda: refused.append(builds.create(second, world.worker("w2"))))
 

@@ -242,3 +242,23 @@ def test_a_removal_waits_for_a_silent_host(world: ImageWorld) -> None:
     assert uploads.remove(copy_id, world.worker()) is Outcome.HANDED_BACK
     assert uploads.remove(copy_id, world.worker()) is Outcome.DONE
     assert world.host.volumes == {}
+
+
+def test_what_a_host_must_not_look_into_is_not_sent(world: ImageWorld) -> None:
+    """An older release took it, or somebody wrote to the store."""
+    evil = b"OOOM\0\0\0\2/run/a-fifo".ljust(SIZE_BYTES, b"\0")
+    world.store.path(world.image.id, "raw").write_bytes(evil)
+
+    assert world.upload() is Outcome.FAILED
+
+    assert "it is a COW image" in (world.copy().last_error or "")
+    assert world.host.volumes == {}
+    assert not [op for op, _ in world.host.log if op.startswith("upload")]
+
+
+def test_a_store_without_the_file_is_told(world: ImageWorld) -> None:
+    world.store.path(world.image.id, "raw").unlink()
+
+    assert world.upload() is Outcome.FAILED
+
+    assert "No such file" in (world.copy().last_error or "")

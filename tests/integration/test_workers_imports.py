@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
+import re
+import resource
 import socket
 import threading
-from collections.abc import Iterator
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event
+from threading import BoundedSemaphore, Event
 from typing import Any
 
 import pytest
@@ -19,6 +25,7 @@ from hypervisor import HostConnection
 from registry import HostAccess, Image, ImageState, ImageStore, NewImage, Registry
 from tests.raw_sql import RawSql
 from tests.register import ACTOR
+from tests.unit.registry.test_registry_image_signatures import KEYS, minisig
 from workers import imports
 from workers.context import Outcome, WorkerContext
 from workers.gate import Gate
@@ -252,3 +259,185 @@ def test_requests_go_on_getting_the_newest_that_is_ready(fetching: Fetching) -> 
 
     assert fetching.registry.images.get("debian").revision == 1
     assert fetching.registry.images.get("debian:2").state == ImageState.IMPORTING
+
+
+@contextmanager
+def a_socket_that(answers: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A mirror below HTTP: what it sends is of its own making. Yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection, suppress(OSError):
+                        connection.recv(65536)
+                        answers(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+
+
+def trickle(first: bytes) -> Callable[[socket.socket], None]:
+    """Send a beginning, and then a byte every now and then, for ever."""
+
+    def send(connection: socket.socket) -> None:
+        connection.sendall(first)
+        while True:
+            time.sleep(0.05)
+            connection.sendall(b"x")
+
+    return send
+
+
+def flood(first: bytes, more: bytes) -> Callable[[socket.socket], None]:
+    def send(connection: socket.socket) -> None:
+        connection.sendall(first)
+        while True:
+            connection.sendall(more)
+
+    return send
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+BODY = OK + b"Content-Length: 1000000\r\n\r\n"
+LINE = b"X-Line: " + b"x" * 1000 + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    ("mirror", "reason"),
+    [
+        (trickle(BODY), "the time for 1048576 of them"),
+        (trickle(OK + b"X-Slow: "), "the time for 1048576 of them"),
+        (trickle(b""), "the time for 1048576 of them"),
+        (flood(OK, LINE), "too large|Too large|too long|exceed"),
+        (flood(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "the time for 1048576 of them"),
+        (
+            flood(OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", LINE),
+            "too large|Too large|too long|exceed",
+        ),
+        (flood(OK + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x" * 4096), "cannot be fetched"),
+        (lambda c: c.sendall(OK + b"Content-Length: 9" * 2 + b"\r\n\r\n"), "cannot be fetched"),
+        (lambda c: c.sendall(BODY + b"half"), "cannot be fetched"),
+        (lambda c: c.sendall(b"\0" * 65536), "cannot be fetched"),
+    ],
+    ids=[
+        "one byte at a time",
+        "one byte at a time in its head",
+        "one byte at a time from the first",
+        "a head without end",
+        "only ever about to answer",
+        "trailers without end",
+        "a chunk's extension without end",
+        "two lengths",
+        "less than it said",
+        "no HTTP",
+    ],
+)
+def test_a_hostile_mirror_holds_no_thread(
+    fetching: Fetching, mirror: Callable[[socket.socket], None], reason: str
+) -> None:
+    with a_socket_that(mirror) as url:
+        fetching.site.url = url
+
+        assert fetching.fetch(fetching.ask(), piece_deadline_s=1.5) is Outcome.FAILED
+
+    assert re.search(reason, fetching.told().last_error or "")
+    assert fetching.files() == []
+
+
+def test_a_slow_mirror_is_given_up_when_the_whole_time_is_over(fetching: Fetching) -> None:
+    with a_socket_that(trickle(BODY)) as url:
+        fetching.site.url = url
+
+        assert fetching.fetch(fetching.ask(), upload_deadline_s=0.5) is Outcome.FAILED
+
+    assert "in 0.5 s, the whole time for it" in (fetching.told().last_error or "")
+
+
+def test_a_worker_ends_though_its_mirror_says_nothing(fetching: Fetching) -> None:
+    stopping, asked = Event(), Event()
+
+    def say_nothing(connection: socket.socket) -> None:
+        asked.set()
+        stopping.set()
+        connection.recv(1)
+
+    with a_socket_that(say_nothing) as url:
+        fetching.site.url = url
+
+        assert fetching.fetch(fetching.ask(), stopping=stopping) is Outcome.HANDED_BACK
+
+    assert asked.is_set()
+
+
+def test_an_image_removed_while_its_mirror_is_silent_is_let_go_of(fetching: Fetching) -> None:
+    def remove(connection: socket.socket) -> None:
+        fetching.registry.images.remove("debian", actor=ACTOR)
+        connection.recv(1)
+
+    with a_socket_that(remove) as url:
+        fetching.site.url = url
+
+        assert fetching.fetch(fetching.ask()) is Outcome.CLAIM_LOST
+
+
+def test_content_that_unpacks_itself_is_refused_and_nothing_of_it_is_unpacked(
+    fetching: Fetching,
+) -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(512)) + packer.flush()
+    for _ in range(2):
+        bomb = gzip.compress(bomb, 9)
+    assert len(bomb) < 4096
+    headers = {"Content-Encoding": "gzip, gzip, gzip"}
+    fetching.site.pages["/images/debian.raw"] = (200, headers, bomb)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    assert fetching.fetch(fetching.ask()) is Outcome.FAILED
+
+    assert "Content-Encoding: 'gzip, gzip, gzip'" in (fetching.told().last_error or "")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+
+
+def test_an_import_leaves_a_thread_to_those_who_bring_images_to_hosts(fetching: Fetching) -> None:
+    threads, imports_at_once = BoundedSemaphore(2), BoundedSemaphore(1)
+    left: list[bool] = []
+    second: list[Outcome] = []
+
+    def meanwhile(point: str) -> None:
+        if point == "import.before_end":
+            other = fetching.ask(sha256="0" * 64)
+            second.append(
+                fetching.fetch(other, upload_threads=threads, import_threads=imports_at_once)
+            )
+            left.append(threads.acquire(blocking=False))
+            threads.release()
+
+    outcome = fetching.fetch(
+        fetching.ask(), checkpoint=meanwhile, upload_threads=threads, import_threads=imports_at_once
+    )
+
+    assert (outcome, second, left) == (Outcome.DONE, [Outcome.NOT_OURS], [True])
+
+
+def test_an_import_takes_the_signature_beside_the_image(fetching: Fetching, tmp_path: Path) -> None:
+    store = ImageStore(tmp_path / "signed", max_bytes=MAX_BYTES, keys=KEYS)
+    assert fetching.fetch(fetching.ask(), store=store) is Outcome.FAILED
+    assert "it is not signed, and images here are" in (fetching.told().last_error or "")
+    blake2b = hashlib.blake2b(CONTENT).digest()
+    fetching.site.pages["/images/debian.raw.minisig"] = (200, {}, minisig(b"something else"))
+    assert fetching.fetch(fetching.ask(), store=store) is Outcome.FAILED
+    assert "not of this content" in fetching.registry.images.get("debian:2").last_error  # type: ignore[operator]
+    fetching.site.pages["/images/debian.raw.minisig"] = (200, {}, b"x" * 8192)
+    assert fetching.fetch(fetching.ask(), store=store) is Outcome.FAILED
+    assert "more than 4096 bytes" in (fetching.registry.images.get("debian:3").last_error or "")
+
+    fetching.site.pages["/images/debian.raw.minisig"] = (200, {}, minisig(blake2b))
+    assert fetching.fetch(fetching.ask(), store=store) is Outcome.DONE
+
+    told = fetching.registry.images.get("debian")
+    assert told.signed_by == "minisign key 0706050403020100 (release.pub)"

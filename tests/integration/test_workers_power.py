@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from hypervisor import DomainState, HostUnreachableError, OperationFailedError
+from hypervisor import DomainState, Guard, HostUnreachableError, OperationFailedError
 from registry import ConflictError, PowerState, Registry, Vm, VmDesiredEvent
 from tests.integration.workers_world import SHORT_LEASE_S, KilledError, World, eventually
 from tests.raw_sql import RawSql
@@ -226,6 +226,17 @@ def test_a_guest_that_powered_itself_off_can_be_started(world: PowerWorld):
     world.settle()
 
     world.assert_runs_once(world.assignment_id, starts=2)
+
+
+def test_a_vm_from_before_filters_is_filtered_from_its_next_start(world: PowerWorld):
+    world.host.guards.clear()
+    world.ask(STOP)
+    world.settle()
+
+    world.ask(START)
+    world.settle()
+
+    assert world.host.guards == {str(world.vm_id): Guard(filtered=True, isolated=True)}
 
 
 def test_a_stopped_vm_that_somebody_starts_on_its_host_is_stopped_again(world: PowerWorld):

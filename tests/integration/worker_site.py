@@ -27,8 +27,8 @@ from registry import (
     Vm,
     upgrade,
 )
-from registry.backup import restore
-from registry.settings import SharedSettings, celery_config
+from registry.operating.backup import restore
+from service.settings import SharedSettings, celery_config
 from tests.raw_sql import raw_sql
 from tests.register import add_request, add_tenant, add_vm_type, place
 
@@ -233,4 +233,13 @@ def virsh(uri: str, *words: str) -> list[str]:
 
 def domain_states(uri: str) -> Mapping[str, str]:
     """State of each domain by UUID."""
+    try:
+        return _states(uri)
+    except subprocess.CalledProcessError as error:
+        # Nothing is changed by a second look; who reads of a failure is told what virsh said.
+        print(f"virsh: {error.stderr}")
+        return _states(uri)
+
+
+def _states(uri: str) -> dict[str, str]:
     return {each: virsh(uri, "domstate", each)[0] for each in virsh(uri, "list", "--all", "--uuid")}

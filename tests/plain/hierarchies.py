@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from placement.fairness.levels import in_steps
 from placement.mechanisms import DivisibleProblem, TenantTree
-from placement.model import BoolArray, FloatArray, IntArray
-from placement.shares import in_steps
+from placement.round.arrays import BoolArray, FloatArray, IntArray
 
 
 def tree_of(problem: DivisibleProblem) -> TenantTree:

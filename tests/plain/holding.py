@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement import Snapshot
-from placement.patience import Patience, starving
+from placement.rules.patience import Patience, starving
 
 
 def plain_holding(snapshot: Snapshot, patience: Patience) -> list[tuple[int, int]]:

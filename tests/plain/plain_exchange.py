@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.budget import Budget
-from placement.draft import Draft
-from placement.exchange import Exchange
-from placement.model import FloatArray, IntArray
-from placement.reasons import hosts_open_to
-from placement.shares import SHARE_TOLERANCE, dominant_shares
-from placement.vm_kinds import VmKinds
+from placement.fairness.levels import all_in_steps, in_steps, is_poorer, levels_of, relative_weights
+from placement.fairness.shares import dominant_shares
+from placement.filling.draft import Draft
+from placement.fuga.exchange import Exchange
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.budget import Budget
+from placement.round.reasons import hosts_open_to
+from placement.round.vm_kinds import VmKinds
 
 
 def plain_exchange(
@@ -60,12 +61,14 @@ class _BudgetSpentError(Exception):
 
 def _fairest(draft: Draft, rows: _Given, kinds: VmKinds, budget: Budget) -> Exchange | None:
     snapshot = draft.snapshot
-    levels = dominant_shares(draft.held, snapshot.pool) / snapshot.weight
-    vm_level = dominant_shares(snapshot.demand, snapshot.pool) / snapshot.weight[snapshot.tenant]
+    levels = levels_of(draft.held, snapshot.pool, snapshot.weight)
+    weight = relative_weights(snapshot.weight)
+    vm_level = dominant_shares(snapshot.demand, snapshot.pool) / weight[snapshot.tenant]
     given = rows.rows[rows.rows[:, 2] > 0]
     for poor in _waiting(draft, kinds, levels):
-        gap = levels[snapshot.tenant[given[:, 0]]] - levels[snapshot.tenant[poor]]
-        worth = gap > np.maximum(vm_level[given[:, 0]], vm_level[poor]) + SHARE_TOLERANCE
+        one_vm = np.maximum(vm_level[given[:, 0]], vm_level[poor])
+        with_one_more = levels[snapshot.tenant[poor]] + one_vm
+        worth = is_poorer(with_one_more, levels[snapshot.tenant[given[:, 0]]])
         worth &= hosts_open_to(snapshot, poor)[given[:, 1]]
         candidates = given[worth]
         if not len(candidates):
@@ -84,7 +87,7 @@ def _waiting(draft: Draft, kinds: VmKinds, levels: FloatArray) -> list[int]:
     asks = draft.snapshot.demand.any(axis=1)
     for request in np.flatnonzero((draft.remaining > 0) & asks).tolist():
         alike.setdefault((int(tenants[request]), int(kinds.of_request[request])), request)
-    return sorted(alike.values(), key=lambda q: (levels[tenants[q]], q))
+    return sorted(alike.values(), key=lambda q: (in_steps(float(levels[tenants[q]])), q))
 
 
 def _best_of(draft: Draft, levels: FloatArray, poor: int, candidates: IntArray) -> Exchange | None:
@@ -93,6 +96,7 @@ def _best_of(draft: Draft, levels: FloatArray, poor: int, candidates: IntArray) 
     ``candidates``, shape (P, 3), are rows of request, host, count.
     """
     snapshot, tenants = draft.snapshot, draft.snapshot.tenant
+    weight = relative_weights(snapshot.weight)
     rich, hosts, counts = candidates.T
     need, back = snapshot.demand[poor], snapshot.demand[rich]
     missing = np.maximum(need - draft.room[hosts], 0)
@@ -106,14 +110,14 @@ def _best_of(draft: Draft, levels: FloatArray, poor: int, candidates: IntArray) 
     possible &= taken <= (draft.given - at_once)[rich]
 
     kept = draft.held[tenants[rich]] - taken[:, None] * back
-    rich_after = dominant_shares(kept, snapshot.pool) / snapshot.weight[tenants[rich]]
+    rich_after = dominant_shares(kept, snapshot.pool) / weight[tenants[rich]]
     poor_held = (draft.held[tenants[poor]] + need)[None]
-    poor_after = dominant_shares(poor_held, snapshot.pool)[0] / snapshot.weight[tenants[poor]]
-    fair = np.flatnonzero(possible & (poor_after <= rich_after + SHARE_TOLERANCE))
+    poor_after = dominant_shares(poor_held, snapshot.pool)[0] / weight[tenants[poor]]
+    fair = np.flatnonzero(possible & ~is_poorer(rich_after, poor_after))
     if not len(fair):
         return None
-    before = levels[tenants[rich]]
-    lost = before - rich_after
+    before = all_in_steps(levels[tenants[rich]])
+    lost = before - all_in_steps(rich_after)
     best = fair[np.lexsort((hosts[fair], rich[fair], lost[fair], -before[fair]))[0]]
     return Exchange(
         host=int(hosts[best]),

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 
 from placement import Budget
-from placement.combination_tables import Tables
-from placement.model import IntArray
-from placement.reachable import Reachable, State
+from placement.fuga.combinations.reachable import Reachable, State
+from placement.fuga.combinations.tables import Tables
+from placement.round.arrays import IntArray
 
 _NO_RATE = Fraction(2**63)
 _LIST_LIMIT = 2_000

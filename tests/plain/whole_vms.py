@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 
 from placement import Snapshot
-from placement.buckets import mismatch
-from placement.shares import in_steps
-from placement.targets import fair_targets, quotas
+from placement.fairness.levels import in_steps
+from placement.fairness.targets import fair_targets, quotas
+from placement.filling.buckets import mismatch
 
 Rows = list[list[int]]
 

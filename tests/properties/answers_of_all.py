@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.cli.solving import answer_to
+from controller.cli.problems.solving import answer_to
 from placement import MECHANISMS
 from tests.properties.strategies import POLICY_SETTINGS
 

@@ -8,12 +8,25 @@ import json
 from hypothesis import given, settings
 
 from placement import Reason, check_allocation, set_aside
-from placement.constraints import Constraints
-from placement.shortage import free_after
-from tests.properties.strategies import SEEDS, constrained_snapshots, every_policy, place, snapshots
+from placement.round.constraints import Constraints
+from tests.properties.strategies import (
+    SEEDS,
+    constrained_snapshots,
+    contended_snapshots,
+    every_policy,
+    place,
+)
+from tests.properties.subjects import about, contains
+
+
+def bound_by_a_rule(constraints):
+    """Return the requests of which VMs keep apart or together, or are spread."""
+    groups = (group.requests for group in constraints.groups if group.hard)
+    return {each.request for each in constraints.spreads}.union(*groups)
 
 
 @every_policy
+@about("VMs that a hard rule binds", least=0.15)  # of three slots on a host few are given
 @settings(max_examples=25)
 @given(snapshot=constrained_snapshots(), seed=SEEDS)
 def test_hard_constraints_hold(policy, snapshot, seed):
@@ -22,6 +35,7 @@ def test_hard_constraints_hold(policy, snapshot, seed):
 
     allocation = place(policy, possible, seed)
 
+    contains(bound_by_a_rule(possible.constraints) & set(allocation.placed[:, 0].tolist()))
     check_allocation(possible, allocation, overload=parameters.get("overload"))
     again = place(policy, possible, seed)
     assert again.placed.tolist() == allocation.placed.tolist()
@@ -30,7 +44,7 @@ def test_hard_constraints_hold(policy, snapshot, seed):
 
 @every_policy
 @settings(max_examples=8)
-@given(snapshot=snapshots(gangs=True), seed=SEEDS)
+@given(snapshot=contended_snapshots(gangs=True), seed=SEEDS)
 def test_constraints_of_nobody_change_nothing(policy, snapshot, seed):
     policy, _ = policy
 
@@ -50,7 +64,7 @@ def test_a_constraint_is_told_only_where_there_is_room_without_it(policy, snapsh
 
     allocation = place(policy, possible)
 
-    free = free_after(possible, allocation)
+    free = possible.after(allocation.placed).free
     told = (Reason.ANTI_AFFINITY, Reason.AFFINITY, Reason.ZONE_FULL)
     for left in allocation.left_out:
         open_to = possible.eligible[left.request][possible.host_class]

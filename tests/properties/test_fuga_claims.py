@@ -9,10 +9,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.policy_child import answer
-from controller.policy_process import Decision
-from controller.round_inputs import RoundInputs
-from controller.snapshots import Names
+from controller.centre.policy_child import answer
+from controller.rounds.inputs import RoundInputs
+from controller.rounds.policy_process import Decision
+from controller.rounds.snapshots import Names
+from placement import Snapshot
 from tests.claims import (
     StoredRound,
     overfull_hosts,
@@ -20,6 +21,8 @@ from tests.claims import (
     wrong_holding,
     wrong_utilities,
 )
+from tests.properties.strategies import contended_snapshots
+from tests.properties.subjects import about, contains
 from tests.round_inputs import some_snapshot
 
 TYPES = np.array([[1, 1024, 5], [1, 3072, 15], [2, 6144, 30], [4, 12288, 60], [8, 24576, 60]])
@@ -52,17 +55,30 @@ def rounds(draw: st.DrawFn) -> RoundInputs:
         weight=np.array([draw(st.sampled_from([1.0, 2.0, 0.5])) for _ in range(tenants)]),
         held=held,
     )
+    return inputs_of(snapshot, draw(st.sampled_from([1.5, 2.0, 3.0])), draw(st.integers(0, 5)))
+
+
+@st.composite
+def contended_rounds(draw: st.DrawFn) -> RoundInputs:
+    """Rounds of eight hosts and more on which not everything fits."""
+    snapshot = draw(
+        contended_snapshots(min_hosts=8, max_hosts=16, gangs=draw(st.booleans()), ages=True)
+    )
+    return inputs_of(snapshot, draw(st.sampled_from([1.5, 2.0, 3.0])), draw(st.integers(0, 5)))
+
+
+def inputs_of(snapshot: Snapshot, alpha: float, seed: int) -> RoundInputs:
     names = Names(
-        hosts=tuple((str(h), f"host-{h}") for h in range(len(capacity))),
-        tenants=tuple((str(n), f"tenant-{n}") for n in range(tenants)),
-        requests=tuple((str(q), f"req-{q}", "type") for q in range(requests)),
+        hosts=tuple((str(h), f"host-{h}") for h in range(len(snapshot.capacity))),
+        tenants=tuple((str(n), f"tenant-{n}") for n in range(len(snapshot.weight))),
+        requests=tuple((str(q), f"req-{q}", "type") for q in range(len(snapshot.count))),
     )
     return RoundInputs(
         snapshot=snapshot,
         names=names,
         policy="fuga",
-        parameters={"alpha": draw(st.sampled_from([1.5, 2.0, 3.0]))},
-        seed=draw(st.integers(0, 5)),
+        parameters={"alpha": alpha},
+        seed=seed,
         budget_units=None,
     )
 
@@ -73,11 +89,13 @@ def decided(inputs: RoundInputs) -> StoredRound:
     return StoredRound(json.loads(zlib.decompress(inputs.encode())), decision.document)
 
 
-@settings(max_examples=150, deadline=None)
-@given(inputs=rounds())
+@about("an exchange")
+@settings(max_examples=60, deadline=None)
+@given(inputs=contended_rounds())
 def test_no_exchange_would_have_been_fairer(inputs):
     stored = decided(inputs)
 
+    contains(stored.outcome["details"]["exchanges"])
     assert unfair_exchanges(stored) == []
     assert overfull_hosts(stored) == []
     assert wrong_holding(stored) == []

@@ -10,28 +10,44 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from placement import Budget, policy_by_name
-from placement.combinations import top_combinations
-from placement.equilibrium import solve
-from placement.fuga_parameters import FugaParameters
-from placement.game import UTILITY_TOLERANCE, Game
-from placement.players import players_of
-from placement.serving import Serving, fairness_of
-from placement.strategies import TopCombinations
-from placement.targets import fair_targets, most_that_fit
-from placement.vm_kinds import vm_kinds
-from tests.properties.strategies import snapshots
+from placement.fairness.targets import fair_targets, most_that_fit
+from placement.fuga.combinations import search
+from placement.fuga.combinations.top import top_combinations
+from placement.fuga.equilibrium import solve
+from placement.fuga.game import UTILITY_TOLERANCE, Game
+from placement.fuga.parameters import FugaParameters
+from placement.fuga.players import players_of
+from placement.fuga.serving import Serving, fairness_of
+from placement.fuga.strategies import TopCombinations
+from placement.round.vm_kinds import vm_kinds
+from tests.properties.strategies import contended_snapshots, snapshots
+from tests.properties.subjects import about, contains
 
 RANKING = np.array([0, 1])
+#: Too many for a table: combinations are searched.
+THREE = np.array([0, 1, 2])
 
 
 @st.composite
 def hosts_and_kinds(draw):
-    free = np.array([draw(st.integers(1, 9)) for _ in range(3)])
-    room = np.minimum(free, [draw(st.integers(0, 9)) for _ in range(3)])
-    kinds = draw(st.integers(1, 4))
-    demand = np.array([[draw(st.integers(0, 4)) for _ in range(3)] for _ in range(kinds)])
-    most = np.array([draw(st.integers(0, 9)) for _ in range(kinds)])
+    """Draw a host, often with room for many combinations, and kinds of VMs."""
+    roomy = draw(st.integers(0, 3)) > 0
+    free = np.array([draw(st.integers(6 if roomy else 1, 9)) for _ in range(3)])
+    room = np.minimum(free, [draw(st.integers(5 if roomy else 0, 9)) for _ in range(3)])
+    kinds = draw(st.integers(2 if roomy else 1, 4))
+    amounts = st.integers(1, 3) if roomy else st.integers(0, 4)
+    demand = np.array([[draw(amounts) for _ in range(3)] for _ in range(kinds)])
+    most = np.array([draw(st.integers(2 if roomy else 0, 9)) for _ in range(kinds)])
     return free, room, demand, most
+
+
+@st.composite
+def large_hosts(draw):
+    """Draw a host that a few kinds may fill to within a few hundredths, or wholly."""
+    free = np.array([draw(st.integers(20, 40)) for _ in range(3)])
+    kinds = draw(st.integers(2, 3))
+    demand = np.array([[draw(st.integers(2, 9)) for _ in range(3)] for _ in range(kinds)])
+    return free, free, demand, np.full(kinds, 20)
 
 
 def every_combination(room, demand, most):
@@ -42,31 +58,74 @@ def every_combination(room, demand, most):
             yield counts
 
 
-@given(case=hosts_and_kinds(), eta=st.integers(1, 6), seed=st.integers(0, 100))
-def test_the_best_combinations_are_those_of_full_enumeration(case, eta, seed):
+def best_scores(case, ranking):
+    """Return the scores of all combinations by full enumeration, best first."""
     free, room, demand, most = case
-
-    found = top_combinations(
-        free=free,
-        room=room,
-        demand=demand,
-        most=most,
-        ranking=RANKING,
-        eta=eta,
-        rng=np.random.default_rng(seed),
-        budget=Budget(),
-    )
-
-    scores = sorted(
+    return sorted(
         (
-            float(((np.array(counts) @ demand)[RANKING] / free[RANKING]).min())
+            float(((np.array(counts) @ demand)[ranking] / free[ranking]).min())
             for counts in every_combination(room, demand, most)
         ),
         reverse=True,
     )
+
+
+def searched(case, ranking, *, eta, seed, units=None):
+    free, room, demand, most = case
+    return top_combinations(
+        free=free,
+        room=room,
+        demand=demand,
+        most=most,
+        ranking=ranking,
+        eta=eta,
+        rng=np.random.default_rng(seed),
+        budget=Budget(units),
+    )
+
+
+@pytest.mark.parametrize("ranking", [RANKING, THREE], ids=["two", "three"])
+@about("more combinations than are asked for")
+@given(case=hosts_and_kinds(), eta=st.integers(1, 6), seed=st.integers(0, 100))
+def test_the_best_combinations_are_those_of_full_enumeration(ranking, case, eta, seed):
+    found = searched(case, ranking, eta=eta, seed=seed)
+
+    scores = best_scores(case, ranking)
+    contains(len(scores) > eta)
     assert found.score[:eta].tolist() == scores[:eta]
     assert len({tuple(row) for row in found.counts.tolist()}) == len(found.counts)
     assert not found.cut
+
+
+@about("a second look at what the first one had no place for")
+@given(case=large_hosts(), eta=st.integers(1, 3), seed=st.integers(0, 100))
+def test_what_the_bounds_rule_out_is_not_among_the_best(case, eta, seed):
+    """The first look keeps so few that the second, which drops by bounds, has to find the best."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "_QUICK_ROWS", 2)
+        patch.setattr(search, "_QUICK_KEPT", 1)
+        patch.setattr(search, "_reachable", lambda room, _demand: room)
+        found = searched(case, THREE, eta=eta, seed=seed)
+
+    scores = best_scores(case, THREE)
+    contains(len(scores) > 2 * eta)
+    assert found.score[:eta].tolist() == scores[:eta]
+    assert not found.cut
+
+
+@about("a search that was cut, or would have been a little earlier")
+@given(
+    case=hosts_and_kinds(),
+    eta=st.integers(2, 6),
+    seed=st.integers(0, 100),
+    units=st.integers(0, 12),
+)
+def test_a_search_within_its_budget_is_called_cut_unless_it_found_the_best(case, eta, seed, units):
+    found = searched(case, RANKING, eta=eta, seed=seed, units=units)
+
+    scores = best_scores(case, RANKING)
+    contains(found.cut or len(scores) > eta)
+    assert found.cut or found.score[:eta].tolist() == scores[:eta]
 
 
 def best_of_an_empty_host(free, demand, *, eta, rng, budget):
@@ -177,9 +236,16 @@ def brute_force(game, player, taken):
     return best[1], best[2]
 
 
-@given(snapshot=snapshots(max_hosts=4, min_requests=1), seed=st.integers(0, 100))
+def with_a_choice(game):
+    """Return how many players have more than one strategy."""
+    return sum(len(game.strategies(player)) > 1 for player in range(len(game.players)))
+
+
+@about("three players who have a choice")
+@given(snapshot=contended_snapshots(max_hosts=4), seed=st.integers(0, 100))
 def test_backward_induction_is_what_brute_force_finds(snapshot, seed):
     game = a_game(snapshot, seed)
+    contains(with_a_choice(game) >= 3)
     assume(len(game.players))
     _, expected = brute_force(game, 0, np.zeros(len(game.demand), dtype=np.int64))
 
@@ -189,8 +255,40 @@ def test_backward_induction_is_what_brute_force_finds(snapshot, seed):
     assert [game.moves[player].counts.tolist() for player in sorted(game.moves)] == expected
 
 
+def plain_algorithm_1(game):
+    """Algorithm 1 of the paper: the last two in equilibrium, then one at a time backwards."""
+    last = len(game.players) - 2
+    taken, answers = brute_force(game, max(last, 0), np.zeros(len(game.demand), dtype=np.int64))
+    for player in range(last - 1, -1, -1):
+        left = game.serving.available - taken
+        if not left.any():
+            break
+        game.refresh(player, left.tolist())
+        options = game.clipped(player, left)
+        utilities = game.serving.fairness(taken + options.counts) - options.skewness
+        chosen = int(np.flatnonzero(utilities >= utilities.max() - UTILITY_TOLERANCE)[0])
+        answers.insert(0, options.counts[chosen].tolist())
+        taken = taken + options.counts[chosen]
+    return taken, answers
+
+
+@about("three players who have a choice")
+@given(snapshot=contended_snapshots(min_hosts=4, max_hosts=12), seed=st.integers(0, 100))
+def test_algorithm_1_plays_backwards_from_the_last_two(snapshot, seed):
+    game, again = a_game(snapshot, seed), a_game(snapshot, seed)
+    contains(with_a_choice(game) >= 3)
+    assume(len(game.players))
+    totals, expected = plain_algorithm_1(again)
+
+    solve(game, equilibrium="sequential", eta=3, most_sweeps=0, budget=Budget())
+
+    assert [game.moves[player].counts.tolist() for player in sorted(game.moves)] == expected
+    assert game.totals.tolist() == totals.tolist()
+
+
+@about("a sweep that changed a move")
 @given(
-    snapshot=snapshots(max_hosts=6, min_requests=1, max_count=12),
+    snapshot=contended_snapshots(min_hosts=8, max_hosts=24),
     seed=st.integers(0, 100),
     alpha=st.sampled_from([1.2, 2.0, 3.0]),
 )
@@ -200,6 +298,7 @@ def test_after_the_sweeps_no_host_gains_by_another_strategy(snapshot, seed, alph
 
     solution = solve(game, equilibrium="sweeps", eta=3, most_sweeps=1000, budget=Budget())
 
+    contains(solution.potential[1] > solution.potential[0] + UTILITY_TOLERANCE)
     assert solution.cut is None
     assert solution.potential[1] >= solution.potential[0] - 1e-9
     for player in range(len(game.players)):
@@ -230,18 +329,20 @@ def test_the_table_of_fairness_is_the_formula(snapshot, seed):
     assert game.serving.fairness(totals[None])[0] == pytest.approx(expected, abs=1e-7)
 
 
-@given(snapshot=snapshots(min_requests=1), seed=st.integers(0, 100))
+@about("a host that weighed several combinations")
+@given(snapshot=contended_snapshots(), seed=st.integers(0, 100))
 def test_what_a_host_weighed_can_be_recomputed_from_the_snapshot(snapshot, seed):
     policy = policy_by_name("fuga", {"quota": False, "equilibrium": "sweeps"})
     details = policy.place(snapshot, np.random.default_rng(seed), Budget()).details
     targets = np.array(details["targets"])
 
+    contains(any(len(weighed) > 1 for weighed in details["weighed"].values()))
     for host, weighed in details["weighed"].items():
         capacity, free = snapshot.capacity[int(host)], snapshot.free[int(host)]
         assert sum(each["chosen"] for each in weighed) == 1
         assert len(weighed) <= FugaParameters().eta + 1
-        others = next(each["others"] for each in weighed if each["chosen"])
         for each in weighed:
+            others = each["others"]
             taken = as_array(snapshot, each["counts"])
             amounts = taken @ snapshot.demand
             score = (amounts[RANKING] / free[RANKING]).min()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement import Reason, check_allocation
-from placement.shortage import free_after
-from tests.properties.strategies import place, policies, snapshots
+from tests.properties.strategies import contended_snapshots, place, policies
+from tests.properties.subjects import about, contains
 
 
 def room_for(snapshot, request, free):
@@ -23,18 +23,34 @@ def room_for(snapshot, request, free):
     )
 
 
-@given(policy=policies, snapshot=snapshots(gangs=True), seed=st.integers(0, 100))
+GANGS = contended_snapshots(gangs=True)
+
+
+def begun(snapshot, allocation):
+    """Return whether a gang of several VMs was placed."""
+    return (snapshot.min_count[allocation.placed[:, 0]] > 1).any()
+
+
+@about("a gang that is placed")
+@settings(max_examples=150)
+@given(policy=policies, snapshot=GANGS, seed=st.integers(0, 100))
 def test_a_gang_is_placed_whole_or_not_at_all(policy, snapshot, seed):
     policy, parameters = policy
 
-    check_allocation(snapshot, place(policy, snapshot, seed), overload=parameters.get("overload"))
+    allocation = place(policy, snapshot, seed)
+
+    contains(begun(snapshot, allocation))
+    check_allocation(snapshot, allocation, overload=parameters.get("overload"))
 
 
-@given(policy=policies, snapshot=snapshots(gangs=True))
+@about("a gang that is left out")
+@settings(max_examples=150)
+@given(policy=policies, snapshot=GANGS)
 def test_no_gang_is_left_out_that_still_fits_whole(policy, snapshot):
     policy, parameters = policy
     allocation = place(policy, snapshot)
-    free, placed = free_after(snapshot, allocation), set(allocation.placed[:, 0].tolist())
+    free, placed = snapshot.after(allocation.placed).free, set(allocation.placed[:, 0].tolist())
+    contains(any(snapshot.min_count[left.request] > 1 for left in allocation.left_out))
 
     for left in allocation.left_out:
         if left.reason in (Reason.NOTHING_ASKED, Reason.ABOVE_OVERLOAD):
@@ -48,7 +64,7 @@ def test_no_gang_is_left_out_that_still_fits_whole(policy, snapshot):
         assert (left.reason is Reason.GANG_NOT_WHOLE) == (fit > 0)
 
 
-@given(policy=policies, snapshot=snapshots(gangs=True))
+@given(policy=policies, snapshot=GANGS)
 def test_a_min_count_of_one_changes_nothing(policy, snapshot):
     policy, _ = policy
     ones = dataclasses.replace(snapshot, min_count=np.ones_like(snapshot.min_count))

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.check_division import check_division
 from placement.mechanisms import DivisibleProblem, TenantTree
-from placement.mechanisms.flattening import Flattening, collapsed_weights
-from placement.mechanisms.levels import shapes
+from placement.mechanisms.check import check_division
+from placement.mechanisms.hierarchies.flattening import Flattening, collapsed_weights
+from placement.mechanisms.max_min.levels import shapes
 from tests.plain import hierarchies as plain
 from tests.properties.divisible_problems import divisible_problems
 from tests.trees import divided, held_by_nodes, in_tree, worst_envy

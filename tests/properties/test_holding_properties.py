@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Budget, Reason, check_allocation
-from placement.holding import closed_to_others, hold_back
-from placement.patience import Patience, fair_shares
-from placement.shares import dominant_shares
-from placement.shortage import free_after
+from placement.fairness.shares import dominant_shares
+from placement.rules.holding import closed_to_others, hold_back
+from placement.rules.patience import Patience, fair_shares
 from tests.plain.holding import plain_holding
 from tests.properties.strategies import policies, snapshots
 
@@ -86,7 +85,7 @@ def test_every_allocation_is_feasible_while_hosts_are_held(policy, snapshot, see
 def test_nothing_that_fits_is_left_out_but_for_a_reason_that_says_so(policy, snapshot):
     policy, parameters = policy
     allocation = policy.place(snapshot, np.random.default_rng(0), Budget())
-    free, placed = free_after(snapshot, allocation), set(allocation.placed[:, 0].tolist())
+    free, placed = snapshot.after(allocation.placed).free, set(allocation.placed[:, 0].tolist())
     held = {host for _, host in allocation.details.get("holding", [])}
     told = {(each.request, each.reason) for each in allocation.left_out}
 

@@ -20,48 +20,44 @@ from placement import (
     shares_after,
     shortages,
 )
-from placement.draft import Draft
-from placement.reasons import (
+from placement.filling.draft import Draft
+from placement.round.reasons import (
     how_many_fit,
     how_many_fit_of_each,
     still_needed,
     still_needed_of_each,
 )
-from placement.shortage import free_after
 from tests.builders import a_snapshot
 from tests.properties.plain_best_fit import plain_best_fit
-from tests.properties.strategies import SEEDS, every_policy, place, snapshots
+from tests.properties.strategies import (
+    SEEDS,
+    contended_snapshots,
+    every_policy,
+    place,
+    snapshots,
+)
+from tests.properties.subjects import about, contains
 
 
 @every_policy
-@given(snapshot=snapshots(), seed=SEEDS)
-def test_every_allocation_is_feasible(policy, snapshot, seed):
+@about("VMs that are placed and some that are left out")
+@given(snapshot=contended_snapshots() | contended_snapshots() | snapshots(), seed=SEEDS)
+def test_what_every_policy_promises(policy, snapshot, seed):
+    """Placed once, since that costs most: each promise is a function below."""
     policy, parameters = policy
 
     allocation = place(policy, snapshot, seed)
 
+    contains(len(allocation.placed) and allocation.left_out)
     check_allocation(snapshot, allocation, overload=parameters.get("overload"))
+    same_seed_same_answer_to_the_last_bit(allocation, place(policy, snapshot, seed))
+    nothing_is_left_out_that_still_fits(snapshot, allocation, parameters)
+    placing_then_removing_restores_what_was_free(snapshot, allocation)
+    the_bound_is_not_beaten(snapshot, allocation)
+    shortages_are_of_what_is_free_afterwards(snapshot, allocation)
 
 
-@every_policy
-@given(snapshot=snapshots(), seed=SEEDS, units=st.integers(0, 200))
-def test_a_small_budget_cuts_the_search_never_the_rules(policy, snapshot, seed, units):
-    policy, parameters = policy
-
-    allocation = place(policy, snapshot, seed, units)
-
-    check_allocation(snapshot, allocation, overload=parameters.get("overload"))
-    assert allocation.work <= units
-    assert allocation.cut == bool(allocation.details.get("cuts"))
-
-
-@every_policy
-@given(snapshot=snapshots(), seed=SEEDS)
-def test_same_seed_same_answer_to_the_last_bit(policy, snapshot, seed):
-    policy, _ = policy
-
-    first, second = place(policy, snapshot, seed), place(policy, snapshot, seed)
-
+def same_seed_same_answer_to_the_last_bit(first, second):
     assert first.placed.tolist() == second.placed.tolist()
     assert first.left_out == second.left_out
     assert first.work == second.work
@@ -69,14 +65,8 @@ def test_same_seed_same_answer_to_the_last_bit(policy, snapshot, seed):
     assert told == json.dumps(second.details, allow_nan=False)
 
 
-@every_policy
-@given(snapshot=snapshots())
-def test_nothing_is_left_out_that_still_fits(policy, snapshot):
-    policy, parameters = policy
-
-    allocation = place(policy, snapshot)
-
-    free = free_after(snapshot, allocation)
+def nothing_is_left_out_that_still_fits(snapshot, allocation, parameters):
+    free = snapshot.after(allocation.placed).free
     for left in allocation.left_out:
         open_to = snapshot.eligible[left.request][snapshot.host_class]
         fits = (free[open_to] >= snapshot.demand[left.request]).all(axis=1).any()
@@ -89,13 +79,8 @@ def test_nothing_is_left_out_that_still_fits(policy, snapshot):
             assert not fits
 
 
-@every_policy
-@given(snapshot=snapshots())
-def test_placing_then_removing_restores_what_was_free(policy, snapshot):
-    policy, _ = policy
-    allocation = place(policy, snapshot)
+def placing_then_removing_restores_what_was_free(snapshot, allocation):
     draft = Draft(snapshot)
-
     for request, host, count in allocation.placed.tolist():
         draft.put(request, host, count)
     for request, host, count in reversed(allocation.placed.tolist()):
@@ -104,6 +89,50 @@ def test_placing_then_removing_restores_what_was_free(policy, snapshot):
     assert (draft.free == snapshot.free).all()
     assert (draft.held == snapshot.held).all()
     assert not draft.placed
+
+
+def the_bound_is_not_beaten(snapshot, allocation):
+    requests, counts = allocation.placed[:, 0], allocation.placed[:, 2]
+    for resource in range(3):
+        given_out = int((counts * snapshot.demand[requests, resource]).sum())
+        assert given_out <= allocation_bound(snapshot, resource) * (1 + 1e-6) + 1e-6
+
+
+def shortages_are_of_what_is_free_afterwards(snapshot, allocation):
+    free = snapshot.after(allocation.placed).free
+    for left in allocation.left_out:
+        for short in shortages(snapshot, allocation, left.request):
+            demand = int(snapshot.demand[left.request, short.resource])
+            assert short.missing == demand - int(free[short.nearest_host, short.resource]) > 0
+            assert snapshot.eligible[left.request, snapshot.host_class[short.nearest_host]]
+            assert 1 <= short.hosts_short <= short.hosts
+
+
+@pytest.mark.parametrize(("name", "most_units"), [("fuga", 200), ("optimal", 2)])
+@about("a search that was cut")
+@given(snapshot=contended_snapshots(), seed=SEEDS, part=st.floats(0, 1))
+def test_a_small_budget_cuts_the_search_never_the_rules(name, most_units, snapshot, seed, part):
+    units = round(part * most_units)
+
+    allocation = place(policy_by_name(name, {}), snapshot, seed, units)
+
+    contains(allocation.cut)
+    check_allocation(snapshot, allocation)
+    assert allocation.work <= units
+    assert allocation.cut == bool(allocation.details.get("cuts"))
+
+
+@pytest.mark.parametrize("name", list(POLICIES))
+@settings(max_examples=40)
+@given(snapshot=contended_snapshots(), seed=SEEDS, unit=st.sampled_from([2.0**-30, 2.0**20]))
+def test_the_unit_of_weights_changes_nothing(name, snapshot, seed, unit):
+    other = dataclasses.replace(snapshot, weight=snapshot.weight * unit)
+    policy = policy_by_name(name, {})
+
+    there, here = place(policy, other, seed), place(policy, snapshot, seed)
+
+    assert there.placed.tolist() == here.placed.tolist()
+    assert there.left_out == here.left_out
 
 
 @every_policy
@@ -118,10 +147,13 @@ def test_what_was_set_aside_would_have_been_left_out_for_the_same_reason(policy,
     assert all(told[each.request] == each for each in aside)
 
 
-@given(snapshot=snapshots(max_hosts=6, max_requests=6, max_count=12))
+@about("a tenant whose next request moved up")
+@given(snapshot=contended_snapshots(max_requests=9))
 def test_best_fit_in_buckets_is_best_fit_host_by_host(snapshot):
     allocation = place(policy_by_name("best_fit_drfh", {}), snapshot)
 
+    left_out = {int(snapshot.tenant[left.request]) for left in allocation.left_out}
+    contains(len(snapshot.count) > len(snapshot.weight) and left_out)
     assert allocation.placed.tolist() == plain_best_fit(snapshot)
 
 
@@ -184,7 +216,7 @@ def test_renaming_hosts_only_renames_the_result_when_nothing_ties(name, sizes, c
     "name",
     ["first_fit_drfh", "psdsf_fit", "drf_pool", "slots", "first_fit", "best_fit", "random_fit"],
 )
-@given(snapshot=snapshots(), order=st.permutations(range(3)), seed=SEEDS)
+@given(snapshot=contended_snapshots(), order=st.permutations(range(3)), seed=SEEDS)
 def test_the_order_of_resources_changes_nothing_where_the_first_has_no_part(
     name, snapshot, order, seed
 ):
@@ -205,7 +237,7 @@ def test_the_order_of_resources_changes_nothing_where_the_first_has_no_part(
 
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name != "optimal"])
-@given(snapshot=snapshots(), seed=SEEDS)
+@given(snapshot=contended_snapshots(), seed=SEEDS)
 def test_the_unit_of_a_resource_changes_nothing(name, snapshot, seed):
     """Powers of two, which floats bear without rounding; a solver may rest on another vertex."""
     unit = np.array([1, 2**10, 2**3])
@@ -221,39 +253,14 @@ def test_the_unit_of_a_resource_changes_nothing(name, snapshot, seed):
     assert there.left_out == here.left_out
 
 
-@every_policy
-@given(snapshot=snapshots())
-def test_the_bound_is_never_beaten(policy, snapshot):
-    policy, _ = policy
-    allocation = place(policy, snapshot)
-    requests, counts = allocation.placed[:, 0], allocation.placed[:, 2]
-
-    for resource in range(3):
-        given_out = int((counts * snapshot.demand[requests, resource]).sum())
-        assert given_out <= allocation_bound(snapshot, resource) * (1 + 1e-6) + 1e-6
-
-
-@every_policy
-@given(snapshot=snapshots())
-def test_shortages_are_told_of_what_is_free_afterwards(policy, snapshot):
-    policy, _ = policy
-    allocation = place(policy, snapshot)
-    free = free_after(snapshot, allocation)
-
-    for left in allocation.left_out:
-        for short in shortages(snapshot, allocation, left.request):
-            demand = int(snapshot.demand[left.request, short.resource])
-            assert short.missing == demand - int(free[short.nearest_host, short.resource]) > 0
-            assert snapshot.eligible[left.request, snapshot.host_class[short.nearest_host]]
-            assert 1 <= short.hosts_short <= short.hosts
-
-
-@settings(max_examples=200)
-@given(snapshot=snapshots(max_requests=4), seed=SEEDS)
+@about("an exchange")
+@settings(max_examples=150)
+@given(snapshot=contended_snapshots(min_hosts=8, max_hosts=16), seed=SEEDS)
 def test_a_richer_tenant_of_fuga_could_not_have_made_room_for_a_poorer_one(snapshot, seed):
     """Levels differ by at most one VM, or no VM of the richer could have been the poorer's."""
     allocation = place(policy_by_name("fuga", {}), snapshot, seed)
-    free = free_after(snapshot, allocation)
+    contains(allocation.details["exchanges"])
+    free = snapshot.after(allocation.placed).free
     level = shares_after(snapshot, allocation) / snapshot.weight
     one_vm = (
         np.divide(
@@ -279,6 +286,18 @@ def test_a_richer_tenant_of_fuga_could_not_have_made_room_for_a_poorer_one(snaps
             fits = free[host] + snapshot.demand[request] >= snapshot.demand[left.request]
             after = level[poor] + one_vm[left.request]
             assert not (fits.all() and after < level[rich] - one_vm[request] - 1e-6)
+
+
+@about("an exchange where there are quotas")
+@settings(max_examples=30)
+@given(snapshot=contended_snapshots(min_hosts=8, max_hosts=16), seed=SEEDS)
+def test_without_quotas_nothing_is_exchanged(snapshot, seed):
+    with_quotas = place(policy_by_name("fuga", {}), snapshot, seed)
+    contains(with_quotas.details["exchanges"])
+
+    allocation = place(policy_by_name("fuga", {"quota": False}), snapshot, seed)
+
+    assert allocation.details["exchanges"] == 0
 
 
 @given(snapshot=snapshots())

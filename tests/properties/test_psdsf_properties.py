@@ -10,13 +10,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from placement.errors import ParameterError
-from placement.mechanisms.psdsf import Psdsf
-from placement.mechanisms.psdsf_published import Published
-from placement.mechanisms.psdsf_residual import theorem1_residual
-from placement.mechanisms.psdsf_servers import held_tasks, servers_of
-from placement.mechanisms.psdsf_sweeps import Step, distributed_steps, sweep_until_still
-from placement.mechanisms.psdsf_water import WaterFilling
-from placement.mechanisms.room import tasks_alone
+from placement.mechanisms.max_min.room import tasks_alone
+from placement.mechanisms.psdsf.mechanism import Psdsf
+from placement.mechanisms.psdsf.published import Published
+from placement.mechanisms.psdsf.residual import theorem1_residual
+from placement.mechanisms.psdsf.servers import held_tasks, servers_of
+from placement.mechanisms.psdsf.sweeps import Step, distributed_steps, sweep_until_still
+from placement.mechanisms.psdsf.water import WaterFilling
 from tests.divisible import a_divisible_problem, assert_fits, divided, the_google_problem
 from tests.plain.plain_psdsf import PlainPsdsf
 

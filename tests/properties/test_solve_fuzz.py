@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import placement
-from controller.cli import solve
+from controller.cli.problems import solve
 from placement.mechanisms import MECHANISMS
 
 #: Placed in milliseconds whatever the problem; `optimal` searches.

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from placement import Budget, check_allocation, policy_by_name
-from placement.psdsf_fit import PsdsfFit
-from placement.tsf_fit import TsfFit
+from placement.policies.psdsf_fit import PsdsfFit
+from placement.policies.tsf_fit import TsfFit
 from tests.builders import a_snapshot
 from tests.plain import task_fits as plain
 from tests.properties.strategies import snapshots

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from placement import Budget, check_allocation, policy_by_name
 from tests.plain import whole_vms as plain
-from tests.properties.strategies import snapshots
+from tests.properties.strategies import contended_snapshots, snapshots
+from tests.properties.subjects import about, contains
 
 SEEDS = st.integers(0, 2**32 - 1)
 CLUSTERS = snapshots(max_hosts=6, max_requests=6, max_count=12)
@@ -67,6 +68,22 @@ def test_the_optimum_is_what_trying_everything_finds(objective, snapshot):
     assert allocation.details["value"] == allocation.details["bound"] == expected
     assert allocation.details["proven"]
     assert not allocation.cut
+
+
+@about("a search that was cut")
+@settings(max_examples=40)
+@given(snapshot=contended_snapshots(max_hosts=8))
+def test_an_optimum_that_was_cut_is_no_worse_than_placing_in_order(snapshot):
+    value = gains(snapshot, "first_resource")
+
+    def gain(allocation):
+        return int((value[allocation.placed[:, 0]] * allocation.placed[:, 2]).sum())
+
+    policy = policy_by_name("optimal", {})
+    cut = policy.place(snapshot, np.random.default_rng(0), Budget(0))
+
+    contains(cut.cut)
+    assert gain(cut) >= gain(place(snapshot, "first_fit"))
 
 
 @pytest.mark.parametrize("objective", ["first_resource", "vms"])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.cluster import BASE_VOLUME
-from tests.lab_hosts import LabCluster, guest_dir
+from tests.lab_hosts import LETS_TCP_IN, LabCluster, guest_dir
 from tests.running import RunningFuga, eventually, running_fuga
 
 pytestmark = [pytest.mark.qemu, pytest.mark.sqlite, pytest.mark.slow]
@@ -62,7 +62,9 @@ def fuga(lab, site, tmp_path_factory):
     file = state_dir / "hosts.toml"
     file.write_text(HOSTS.format(uri=lab.uris[0]))
     allowed = json.dumps([f"{site}/"])
-    with running_fuga(state_dir, "--hosts", str(file), FUGA_IMAGE_URLS=allowed) as fuga:
+    with running_fuga(
+        state_dir, "--hosts", str(file), FUGA_IMAGE_URLS=allowed, **LETS_TCP_IN
+    ) as fuga:
         yield fuga
 
 

@@ -6,13 +6,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.rest.auth import Operator, bearer
+from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.openapi import problems
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import AuditQuery, PageOf
 from registry import AuditEntry, Page
 
-router = APIRouter(prefix="/audit", tags=["audit"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/audit",
+    tags=["audit"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 
 
 @router.get("", response_model=PageOf[AuditEntry], responses=problems(403))

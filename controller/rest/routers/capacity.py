@@ -6,24 +6,36 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.capacity import Capacity, capacity_left
-from controller.rest.auth import AnyCaller, bearer
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.openapi import problems
+from controller.questions.capacity import Capacity, capacity_in_steps, capacity_left
+from controller.rest.callers.auth import AnyCaller, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenReader, GivenRegistry
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import CapacityQuery
 
-router = APIRouter(prefix="/capacity", tags=["requests"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/capacity",
+    tags=["requests"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 
 
 @router.get("", response_model=Capacity, responses=problems(403, 404))
 def show_capacity(
-    query: Annotated[CapacityQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[CapacityQuery, Query()],
+    caller: AnyCaller,
+    reader: GivenReader,
+    registry: GivenRegistry,
 ) -> Capacity:
-    """Tell how many more VMs of a type fit, on which classes of hosts, and what ends first."""
+    """Tell how many more VMs of a type fit, on which classes of hosts, and what ends first.
+
+    A tenant is told a step that is not above it: 0, 1, 2, 5, 10, 20, 50 and so on.
+    """
     rules = query.as_rules()
-    view = registry.requests.capacity_view(
+    named = [reader.meant("hosts", name) for name in query.hosts] or None
+    view = registry.views.capacity(
         query.vm_type, tenant=caller.tenant_to_list(query.tenant), rules=rules
     )
-    return capacity_left(
-        view, query.vm_type, requires=query.requires, named=query.hosts or None, rules=rules
-    )
+    found = capacity_left(view, query.vm_type, requires=query.requires, named=named, rules=rules)
+    return found if reader.is_operator else capacity_in_steps(found, named=named is not None)

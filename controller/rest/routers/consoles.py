@@ -12,12 +12,13 @@ from fastapi import APIRouter, Depends, Path, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.consoles import next_output, read_console
 from controller.errors import ConsoleUnreadError
-from controller.rest.auth import AnyCaller, Caller, bearer
-from controller.rest.dependencies import GivenServices, Services
-from controller.rest.idempotency import GivenCreation
-from controller.rest.openapi import problems
+from controller.host_names import Reader
+from controller.questions.consoles import next_output, read_console
+from controller.rest.callers.auth import AnyCaller, Caller, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenReader, GivenServices, Services
+from controller.rest.pages.openapi import problems
 from controller.rest.routers.vms import own_vm
 from controller.rest.schemas import (
     MAX_BIGINT,
@@ -28,11 +29,19 @@ from controller.rest.schemas import (
     ConsoleSessionInput,
     ConsoleTyped,
 )
-from controller.rest.telling import told_session, told_text
-from registry import ConflictError, ConsoleSession, InvalidError
+from controller.rest.telling import told_session
+from controller.rest.writes.idempotency import GivenCreation
+from registry import ConflictError, ConsoleSession, InvalidError, Vm
 
-router = APIRouter(prefix="/vms", tags=["vms"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/vms",
+    tags=["vms"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 _SESSION: Final = TypeAdapter(ConsoleSession)
+#: More than a person looks at; workers share their threads among tenants besides.
+MAX_SESSIONS: Final = 16
 
 Number = Annotated[
     int, Path(ge=1, le=MAX_BIGINT, description="1, 2, …: a piece that comes again is typed once.")
@@ -44,14 +53,27 @@ class Held:
     """A session of a VM that exists for its caller."""
 
     caller: Caller
+    reader: Reader
     services: Services
+    whose: str
     vm_id: UUID
     session_id: UUID
 
 
-def _held(vm_id: UUID, session_id: UUID, caller: AnyCaller, services: GivenServices) -> Held:
-    own_vm(services.registry, vm_id, caller)
-    return Held(caller, services, vm_id, session_id)
+def _held(
+    vm_id: UUID,
+    session_id: UUID,
+    caller: AnyCaller,
+    reader: GivenReader,
+    services: GivenServices,
+) -> Held:
+    vm = own_vm(services.registry, vm_id, caller)
+    return Held(caller, reader, services, _whose(vm, caller), vm_id, session_id)
+
+
+def _whose(vm: Vm, caller: Caller) -> str:
+    """Name who takes a place: a tenant with all its tokens, or an operator."""
+    return f"operator {caller.actor}" if caller.is_operator else f"tenant {vm.tenant}"
 
 
 GivenHeld = Annotated[Held, Depends(_held)]
@@ -62,12 +84,17 @@ def read_a_console(
     vm_id: UUID,
     query: Annotated[ConsoleQuery, Query()],
     caller: AnyCaller,
+    reader: GivenReader,
     services: GivenServices,
 ) -> ConsoleRead:
     """Read the last of what a VM wrote on its serial console. A worker reads it on the host."""
-    own_vm(services.registry, vm_id, caller)
-    if not services.console_reads.acquire(blocking=False):
-        raise ConflictError("many consoles are being read; try again in a moment")
+    vm = own_vm(services.registry, vm_id, caller)
+    whose = _whose(vm, caller)
+    if not services.console_reads.take(whose):
+        raise ConflictError(
+            "many consoles are being read, and half of what others leave is its caller's share;"
+            " read fewer at a time, or try again in a moment"
+        )
     try:
         read = read_console(
             services.registry,
@@ -78,9 +105,9 @@ def read_a_console(
             wait_s=services.console_wait_s,
         )
     except ConsoleUnreadError as error:
-        raise ConsoleUnreadError(vm_id, told_text(error.reason, caller)) from error
+        raise ConsoleUnreadError(vm.name, reader.text(error.reason)) from error
     finally:
-        services.console_reads.release()
+        services.console_reads.give_back(whose)
     return ConsoleRead(vm=vm_id, content=base64.b64encode(read.content).decode(), end=read.end)
 
 
@@ -102,7 +129,8 @@ def open_a_console(
 
     def take_hold() -> ConsoleSession:
         sessions = services.registry.console_sessions
-        return sessions.open(vm_id, actor=caller.actor, force=body.force)
+        at_most = None if caller.is_operator else MAX_SESSIONS
+        return sessions.open(vm_id, actor=caller.actor, force=body.force, at_most=at_most)
 
     return creation.answer(body, take_hold, status=201, adapter=_SESSION)
 
@@ -117,7 +145,7 @@ def read_a_console_session(
 
     Who does not read for a minute loses the console.
     """
-    waits = held.services.console_waits.acquire(blocking=False)
+    waits = held.services.console_waits.take(held.whose)
     try:
         output = next_output(
             held.services.registry,
@@ -129,9 +157,9 @@ def read_a_console_session(
         )
     finally:
         if waits:
-            held.services.console_waits.release()
+            held.services.console_waits.give_back(held.whose)
     return ConsoleSaid(
-        session=told_session(output.session, held.caller),
+        session=told_session(output.session, held.reader),
         start=output.start,
         content=base64.b64encode(output.content).decode(),
         end=output.end,
@@ -146,8 +174,11 @@ def read_a_console_session(
 def type_on_a_console(number: Number, body: ConsoleTyped, held: GivenHeld) -> ConsoleSession:
     """Type something on a console that one holds. It is kept until a worker passes it on."""
     sessions = held.services.registry.console_sessions
-    session = sessions.type(held.vm_id, held.session_id, number, _bytes_of(body))
-    return told_session(session, held.caller)
+    try:
+        session = sessions.type(held.vm_id, held.session_id, number, _bytes_of(body))
+    except ConflictError as error:  # it may say why the session is over
+        raise ConflictError(held.reader.text(str(error))) from error
+    return told_session(session, held.reader)
 
 
 @router.delete("/{vm_id}/console/sessions/{session_id}", status_code=204, responses=problems(404))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.rest.auth import Operator, bearer
+from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.openapi import problems
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import Name, PageOf, RepairInput
 from registry import HostDifference, Page
 
-router = APIRouter(tags=["hosts"], dependencies=[Security(bearer)])
+router = APIRouter(tags=["hosts"], dependencies=[Security(bearer)], route_class=BoundedRoute)
 
 
 @router.get("/differences", response_model=PageOf[HostDifference], responses=problems(403, 404))

@@ -10,14 +10,21 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.auth import Operator, bearer
+from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
-from controller.rest.idempotency import GivenCreation
-from controller.rest.openapi import problems
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import FenceInput, HostChange, HostInput, HostsQuery, Name, PageOf
+from controller.rest.writes.idempotency import GivenCreation
+from controller.rest.writes.versions import GivenShown
 from registry import Host, HostAdminEvent, HostReport, NewHost, Page
 
-router = APIRouter(prefix="/hosts", tags=["hosts"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/hosts",
+    tags=["hosts"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 _ADAPTER: Final = TypeAdapter(Host)
 _EVENTS: Final[Mapping[str, HostAdminEvent]] = MappingProxyType(
     {
@@ -75,9 +82,9 @@ def list_hosts(
 
 
 @router.get("/{name}", response_model=Host, responses=problems(403, 404))
-def show_host(name: Name, caller: Operator, registry: GivenRegistry) -> Host:
+def show_host(name: Name, caller: Operator, registry: GivenRegistry, shown: GivenShown) -> Host:
     """Show a host."""
-    return registry.hosts.get(name)
+    return shown(registry.hosts.get(name))
 
 
 @router.get("/{name}/report", response_model=HostReport, responses=problems(403, 404))

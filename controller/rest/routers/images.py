@@ -13,11 +13,11 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from controller.rest.auth import AnyCaller, Operator, bearer
+from controller.rest.callers.auth import AnyCaller, Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
-from controller.rest.errors import MalformedBodyError, UnsupportedMediaTypeError
-from controller.rest.idempotency import GivenCreation
-from controller.rest.openapi import problems
+from controller.rest.pages.openapi import problems
+from controller.rest.problems.errors import MalformedBodyError, UnsupportedMediaTypeError
 from controller.rest.schemas import (
     ImageCopies,
     ImageInput,
@@ -27,9 +27,15 @@ from controller.rest.schemas import (
     PageOf,
 )
 from controller.rest.telling import told_image, told_page
+from controller.rest.writes.idempotency import GivenCreation
 from registry import Image, Incoming, NewImage, Page, Stored, check_image_url, uuid7
 
-router = APIRouter(prefix="/images", tags=["images"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/images",
+    tags=["images"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 _ADAPTER: Final = TypeAdapter(Image)
 BYTES_TYPE: Final = "application/octet-stream"
 #: Pieces come as small as the network likes; this is worth a turn in another thread.
@@ -85,7 +91,9 @@ def fetch_image(
 
     def create() -> Image:
         url = check_image_url(body.url, services.image_urls)
-        return services.registry.images.fetch(new, url=url, sha256=body.sha256, actor=caller.actor)
+        return services.registry.images.fetch(
+            new, url=url, sha256=body.sha256, signature=body.signature, actor=caller.actor
+        )
 
     return creation.answer(body, create, status=202, adapter=_ADAPTER)
 
@@ -105,7 +113,8 @@ async def upload_image(
 ) -> Image:
     """Add an image by its content: the next revision of that name.
 
-    Safe to repeat: content that the newest revision has already makes no other.
+    It is `ready`, unless this API has no QEMU to check it with: then it is `importing` until a
+    worker did. Safe to repeat: content that the newest revision has already makes no other.
     """
     content_type = request.headers.get("content-type")
     if content_type != BYTES_TYPE:
@@ -128,7 +137,8 @@ async def upload_image(
             **dataclasses.asdict(stored),
         )
 
-    with store.receive(image_id, new.format) as incoming:
+    signature = None if query.signature is None else query.signature.encode()
+    with store.receive(image_id, new.format, signature) as incoming:
         stored = await _receive(request, incoming, query.sha256)
         image = None
         try:
@@ -139,6 +149,16 @@ async def upload_image(
         if image.id != image_id:  # the very same is there; if its file was lost, it is back
             store.put_in_place(image_id, image.id, new.format)
     return image
+
+
+@router.post("/{reference}/release", response_model=Image, responses=problems(403, 404, 409))
+def release_image(reference: ImageReference, caller: Operator, registry: GivenRegistry) -> Image:
+    """Let an image that is held be brought to hosts again.
+
+    One is held when several hosts stopped answering while they were brought it, or had just
+    got it: nobody gets it meanwhile, and VMs of it wait with the reason `image_held`.
+    """
+    return registry.images.release(reference, actor=caller.actor)
 
 
 @router.delete("/{reference}", response_model=Image, responses=problems(403, 404, 409))

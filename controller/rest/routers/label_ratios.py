@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.rest.auth import Operator, bearer
+from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.openapi import problems
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import LabelRatios, PageOf
 from registry import Page
 
-router = APIRouter(prefix="/label-ratios", tags=["hosts"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/label-ratios",
+    tags=["hosts"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 
 
 @router.get("", response_model=PageOf[LabelRatios], responses=problems(403))

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.auth import AnyCaller, Operator, bearer
+from controller.rest.callers.auth import AnyCaller, Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency import GivenCreation
-from controller.rest.openapi import problems
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import (
     Name,
     NetworkChange,
@@ -22,9 +22,24 @@ from controller.rest.schemas import (
     SubnetInput,
 )
 from controller.rest.telling import told_network, told_page
-from registry import InvalidError, Network, NetworkSource, NotFoundError, Page, Subnet
+from controller.rest.writes.idempotency import GivenCreation
+from controller.rest.writes.versions import GivenShown
+from registry import (
+    Network,
+    NetworkSource,
+    NotFoundError,
+    Offers,
+    Page,
+    Subnet,
+    UnknownNameError,
+)
 
-router = APIRouter(prefix="/networks", tags=["networks"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/networks",
+    tags=["networks"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 _ADAPTER: Final = TypeAdapter(Network)
 
 
@@ -41,10 +56,14 @@ def add_network(
                 default=_source(body.default),
                 hosts={host: _given(source) for host, source in body.hosts.items()},
                 subnet=_subnet(body.subnet),
+                tenant=body.tenant,
+                offered_to=body.offered_to,
+                isolated=body.isolated,
+                filtered=body.filtered,
                 actor=caller.actor,
             )
         except NotFoundError as error:
-            raise InvalidError("hosts", error.key, "names of hosts") from error
+            raise _unknown(error) from error
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
 
@@ -53,35 +72,52 @@ def add_network(
 def list_networks(
     query: Annotated[PageQuery, Query()], caller: AnyCaller, registry: GivenRegistry
 ) -> Page[Network]:
-    """List networks."""
-    page = registry.networks.list(limit=query.limit, cursor=query.cursor)
+    """List networks, as far as they are there for the caller."""
+    page = registry.networks.list(tenant=caller.tenant, limit=query.limit, cursor=query.cursor)
     return told_page(page, told_network, caller)
 
 
 @router.get("/{name}", response_model=Network, responses=problems(404))
-def show_network(name: Name, caller: AnyCaller, registry: GivenRegistry) -> Network:
+def show_network(
+    name: Name, caller: AnyCaller, registry: GivenRegistry, shown: GivenShown
+) -> Network:
     """Show a network."""
-    return told_network(registry.networks.get(name), caller)
+    return told_network(shown(registry.networks.get(name, tenant=caller.tenant)), caller)
 
 
 @router.patch("/{name}", response_model=Network, responses=problems(403, 404))
-def map_network(
+def change_network(
     name: Name, body: NetworkChange, caller: Operator, registry: GivenRegistry
 ) -> Network:
-    """Say what hosts call a network. VMs that run there stay as they are."""
-    hosts = {host: _source(source) for host, source in body.hosts.items()}
+    """Change what hosts call a network, who may use it, and what its VMs may do.
+
+    VMs that run there stay as they are until they are started anew.
+    """
+    offers = Offers(body.offered_to) if "offered_to" in body.model_fields_set else None
     try:
-        return registry.networks.map_hosts(name, hosts, actor=caller.actor)
+        return registry.networks.change(
+            name,
+            hosts={host: _source(source) for host, source in body.hosts.items()},
+            offers=offers,
+            isolated=body.isolated,
+            filtered=body.filtered,
+            actor=caller.actor,
+        )
     except NotFoundError as error:
         if error.kind == "network":
             raise
-        raise InvalidError("hosts", error.key, "names of hosts") from error
+        raise _unknown(error) from error
 
 
 @router.delete("/{name}", response_model=Network, responses=problems(403, 404, 409))
 def remove_network(name: Name, caller: Operator, registry: GivenRegistry) -> Network:
     """Remove a network. Refused while requests or VMs use it."""
     return registry.networks.remove(name, actor=caller.actor)
+
+
+def _unknown(error: NotFoundError) -> UnknownNameError:
+    """Say of a host or an owner that is not there that the body names it."""
+    return UnknownNameError("hosts" if error.kind == "host" else "tenant", error.kind, error.key)
 
 
 def _source(given: NetworkSourceInput | None) -> NetworkSource | None:

@@ -10,14 +10,16 @@ from fastapi import APIRouter, Body, Depends, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.auth import AnyCaller, Caller, bearer
-from controller.rest.dependencies import GivenServices, Services
-from controller.rest.idempotency import Creation, GivenCreation
-from controller.rest.openapi import problems
+from controller.host_names import Reader
+from controller.rest.callers.auth import AnyCaller, Caller, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenReader, GivenServices, Services
+from controller.rest.pages.openapi import problems
 from controller.rest.routers.requests import own_request
 from controller.rest.routers.vms import own_vm
 from controller.rest.schemas import ShutdownInput, StartInput
 from controller.rest.telling import told_request, told_vm
+from controller.rest.writes.idempotency import Creation, GivenCreation
 from registry import InvalidError, Request, Vm, VmDesiredEvent
 
 _VM: Final = TypeAdapter(Vm)
@@ -29,6 +31,7 @@ class Switch:
     """Who switches, and how the call is answered."""
 
     caller: Caller
+    reader: Reader
     services: Services
     creation: Creation
 
@@ -40,7 +43,7 @@ class Switch:
         def switch() -> Vm:
             vms = self.services.registry.vms
             vm = vms.switch(vm_id, event, timeout_s=timeout_s, actor=self.caller.actor)
-            return told_vm(vm, self.caller)
+            return told_vm(vm, self.reader)
 
         return self.creation.answer(body, switch, status=202, adapter=_VM)
 
@@ -56,7 +59,7 @@ class Switch:
             request = requests.switch(
                 request_id, event, timeout_s=timeout_s, actor=self.caller.actor
             )
-            return told_request(request, self.caller)
+            return told_request(request, self.reader)
 
         return self.creation.answer(body, switch, status=202, adapter=_REQUEST)
 
@@ -70,17 +73,27 @@ class Switch:
         return self.services.shutdown_timeout_s if body.timeout_s is None else body.timeout_s
 
 
-def _switch(caller: AnyCaller, services: GivenServices, creation: GivenCreation) -> Switch:
-    return Switch(caller, services, creation)
+def _switch(
+    caller: AnyCaller, reader: GivenReader, services: GivenServices, creation: GivenCreation
+) -> Switch:
+    return Switch(caller, reader, services, creation)
 
 
 GivenSwitch = Annotated[Switch, Depends(_switch)]
 Shutdown = Annotated[ShutdownInput, Body(default_factory=ShutdownInput)]
 Start = Annotated[StartInput, Body(default_factory=StartInput)]
 
-vms = APIRouter(prefix="/vms/{vm_id}", tags=["vms"], dependencies=[Security(bearer)])
+vms = APIRouter(
+    prefix="/vms/{vm_id}",
+    tags=["vms"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 requests = APIRouter(
-    prefix="/requests/{request_id}", tags=["requests"], dependencies=[Security(bearer)]
+    prefix="/requests/{request_id}",
+    tags=["requests"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
 )
 
 

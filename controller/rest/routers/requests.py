@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Final
 from uuid import UUID
@@ -11,16 +11,26 @@ from uuid import UUID
 import structlog
 from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from controller.explain import RequestExplanation, explain_request
-from controller.rest.auth import AnyCaller, Caller, bearer, caller_of
-from controller.rest.dependencies import GivenRegistry, GivenServices, services_of
-from controller.rest.idempotency import GivenCreation
-from controller.rest.openapi import problems
+from controller.host_names import Reader
+from controller.questions.explain import RequestExplanation, explain_request
+from controller.rest.callers.auth import AnyCaller, Caller, bearer, caller_of
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import (
+    GivenReader,
+    GivenRegistry,
+    GivenServices,
+    reader_of,
+    services_of,
+)
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import PageOf, RequestChange, RequestInput, RequestsQuery
 from controller.rest.telling import told_page, told_request
+from controller.rest.writes.idempotency import GivenCreation
+from controller.rest.writes.versions import GivenShown
 from registry import (
     Asking,
     IdempotencyKey,
@@ -30,13 +40,19 @@ from registry import (
     Registry,
     Request,
     StoredAnswer,
+    UnknownNameError,
     check_asked,
     current_call,
 )
 
 log: Final = structlog.get_logger(__name__)
 
-router = APIRouter(prefix="/requests", tags=["requests"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/requests",
+    tags=["requests"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 _ADAPTER: Final = TypeAdapter(Request)
 _FIELDS: Final[Mapping[str, str]] = MappingProxyType({"VM type": "vm_type", "host": "hosts"})
 
@@ -47,7 +63,11 @@ async def ask_for_vms(
 ) -> Response:
     """Ask for VMs. They are placed at the start of the next slot, as far as they fit."""
     caller, services = caller_of(request), services_of(request)
+    reader = reader_of(request)
     tenant = _tenant_asked_for(body, caller)
+    hosts = None
+    if body.hosts is not None:
+        hosts = await run_in_threadpool(_hosts_meant, body.hosts, reader)
     asked = check_asked(
         tenant=tenant,
         vm_type=body.vm_type,
@@ -55,7 +75,7 @@ async def ask_for_vms(
         min_count=body.min_count,
         name=body.name,
         requires=tuple(body.requires),
-        hosts=None if body.hosts is None else tuple(body.hosts),
+        hosts=hosts,
         network=body.network,
         labels=body.labels,
         ttl_s=body.ttl_s,
@@ -74,23 +94,27 @@ async def ask_for_vms(
             actor=caller.actor,
             over_quota=services.over_quota,
             idempotency=key,
-            answered=answered,
+            answered=lambda made: answered(told_request(made, reader)),
             call=current_call(),
         )
         try:
             made = await services.acceptance.accept(asking)
         except NotFoundError as error:  # of something the body names, not of this path
             field = _FIELDS.get(error.kind, error.kind)
-            raise InvalidError(field, error.key, f"an existing {error.kind}") from error
+            named = reader.host(error.key) if error.kind == "host" else error.key
+            raise UnknownNameError(field, error.kind, named) from error
         log.info("request_accepted", request_id=str(made.id), tenant=tenant, count=made.count)
-        return made
+        return told_request(made, reader)
 
     return await creation.answer_of_one(body, create, status=201, adapter=_ADAPTER)
 
 
 @router.get("", response_model=PageOf[Request], responses=problems(403))
 def list_requests(
-    query: Annotated[RequestsQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[RequestsQuery, Query()],
+    caller: AnyCaller,
+    reader: GivenReader,
+    registry: GivenRegistry,
 ) -> Page[Request]:
     """List requests, oldest first."""
     page = registry.requests.list(
@@ -101,18 +125,28 @@ def list_requests(
         limit=query.limit,
         cursor=query.cursor,
     )
-    return told_page(page, told_request, caller)
+    return told_page(page, told_request, reader)
 
 
 @router.get("/{request_id}", response_model=Request, responses=problems(404))
-def show_request(request_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Request:
+def show_request(
+    request_id: UUID,
+    caller: AnyCaller,
+    reader: GivenReader,
+    registry: GivenRegistry,
+    shown: GivenShown,
+) -> Request:
     """Show a request."""
-    return told_request(own_request(registry, request_id, caller), caller)
+    return told_request(shown(own_request(registry, request_id, caller)), reader)
 
 
 @router.patch("/{request_id}", response_model=Request, responses=problems(403, 404, 409))
 def change_request(
-    request_id: UUID, body: RequestChange, caller: AnyCaller, services: GivenServices
+    request_id: UUID,
+    body: RequestChange,
+    caller: AnyCaller,
+    reader: GivenReader,
+    services: GivenServices,
 ) -> Request:
     """Ask for more or fewer VMs, change labels, let it end later or never."""
     own_request(services.registry, request_id, caller)
@@ -126,31 +160,36 @@ def change_request(
         over_quota=services.over_quota,
         actor=caller.actor,
     )
-    return told_request(changed, caller)
+    return told_request(changed, reader)
 
 
 @router.delete("/{request_id}", status_code=202, response_model=Request, responses=problems(404))
-def delete_request(request_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Request:
+def delete_request(
+    request_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry
+) -> Request:
     """Delete a request and all of its VMs. It is `released` when the last one is gone."""
     own_request(registry, request_id, caller)
-    return told_request(registry.requests.delete(request_id, actor=caller.actor), caller)
+    return told_request(registry.requests.delete(request_id, actor=caller.actor), reader)
 
 
 @router.get("/{request_id}/explanation", response_model=RequestExplanation, responses=problems(404))
 def explain_a_request(
-    request_id: UUID, caller: AnyCaller, registry: GivenRegistry
+    request_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry
 ) -> RequestExplanation:
     """Tell why VMs of a request wait, resource by resource."""
     own_request(registry, request_id, caller)
-    return explain_request(registry, request_id, operator=caller.is_operator)
+    return explain_request(registry, request_id, reader)
 
 
 def own_request(registry: Registry, request_id: UUID, caller: Caller) -> Request:
-    """Return it if it exists for the caller."""
-    request = registry.requests.get(request_id)
-    if not caller.sees(request.tenant):
+    """Return it if it exists for the caller, who is judged before more is read of it."""
+    if not caller.is_operator and not caller.sees(registry.requests.tenant_of(request_id)):
         raise NotFoundError("request", request_id)
-    return request
+    return registry.requests.get(request_id)
+
+
+def _hosts_meant(given: Sequence[str], reader: Reader) -> tuple[str, ...]:
+    return tuple(reader.meant("hosts", name) for name in given)
 
 
 def _tenant_asked_for(body: RequestInput, caller: Caller) -> str:

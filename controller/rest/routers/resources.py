@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.rest.auth import AnyCaller, Operator, bearer
+from controller.rest.callers.auth import AnyCaller, Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.openapi import problems
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import Name, PageOf, ResourceChange
 from registry import Page, ResourceDef
 
-router = APIRouter(prefix="/resources", tags=["resources"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/resources",
+    tags=["resources"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 
 
 @router.get("", response_model=PageOf[ResourceDef])

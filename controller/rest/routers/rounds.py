@@ -6,32 +6,38 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Security
 
-from controller.replay import ReplayResult, replay_round
-from controller.rest.auth import AnyCaller, Operator, bearer
-from controller.rest.dependencies import GivenRegistry, GivenServices
-from controller.rest.openapi import problems
-from controller.rest.schemas import MAX_BIGINT, PageOf, PageQuery, RoundDetail
+from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenReader, GivenRegistry, GivenServices
+from controller.rest.pages.openapi import problems
+from controller.rest.schemas import MAX_BIGINT, PageOf, PageQuery, RoundDetail, RoundSummary
 from controller.rest.telling import told_detail, told_page, told_round
-from registry import ConflictError, Page, RoundSummary
+from controller.rounds.replay import ReplayResult, replay_round
+from registry import ConflictError, Page
 
-router = APIRouter(prefix="/rounds", tags=["rounds"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/rounds",
+    tags=["rounds"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 RoundNumber = Annotated[int, Path(ge=1, le=MAX_BIGINT)]
 
 
 @router.get("", response_model=PageOf[RoundSummary])
 def list_rounds(
-    query: Annotated[PageQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[PageQuery, Query()], reader: GivenReader, registry: GivenRegistry
 ) -> Page[RoundSummary]:
     """List rounds, newest first. A tenant sees only its own dominant share in them."""
     page = registry.rounds.list(limit=query.limit, cursor=query.cursor)
-    return told_page(page, told_round, caller)
+    return told_page(page, told_round, reader)
 
 
 @router.get("/{number}", response_model=RoundDetail, responses=problems(404))
-def show_round(number: RoundNumber, caller: AnyCaller, registry: GivenRegistry) -> RoundDetail:
+def show_round(number: RoundNumber, reader: GivenReader, registry: GivenRegistry) -> RoundDetail:
     """Show a round, to operators with what a second policy would have decided."""
-    shadow = registry.shadows.get(number) if caller.is_operator else None
-    return told_detail(RoundDetail.of(registry.rounds.get(number), shadow), caller)
+    shadow = registry.shadows.get(number) if reader.is_operator else None
+    return told_detail(RoundDetail.of(registry.rounds.get(number), shadow), reader)
 
 
 @router.post(

@@ -6,13 +6,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.rest.auth import Operator, bearer
+from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.openapi import problems
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import MomentsQuery, PageOf
 from registry import Page, ShadowRound
 
-router = APIRouter(prefix="/shadow-rounds", tags=["rounds"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/shadow-rounds",
+    tags=["rounds"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 
 
 @router.get("", response_model=PageOf[ShadowRound], responses=problems(403))

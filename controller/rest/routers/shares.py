@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.rest.auth import AnyCaller, bearer
+from controller.questions.standings import standings
+from controller.rest.callers.auth import AnyCaller, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.schemas import Standings
-from controller.standings import standings
 
-router = APIRouter(prefix="/shares", tags=["tenants"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/shares",
+    tags=["tenants"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 
 
 @router.get("", response_model=Standings)
 def show_shares(caller: AnyCaller, registry: GivenRegistry) -> Standings:
     """Tell what everybody holds of the pool, and what is theirs; a tenant sees only itself."""
-    found = standings(registry.tenants.accounts())
+    found = standings(registry.views.accounts())
     return Standings(items=[each for each in found if caller.sees(each.name)])

@@ -8,14 +8,20 @@ from fastapi import APIRouter, Body, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.auth import AnyCaller, Caller, Operator, bearer
+from controller.rest.callers.auth import AnyCaller, Caller, Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency import GivenCreation
-from controller.rest.openapi import problems
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import PauseInput, ResumeInput, SlotLoop
+from controller.rest.writes.idempotency import GivenCreation
 from registry import SlotLoopStatus
 
-router = APIRouter(prefix="/slot-loop", tags=["rounds"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/slot-loop",
+    tags=["rounds"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 _ADAPTER: TypeAdapter[SlotLoop] = TypeAdapter(SlotLoop)
 
 

@@ -9,14 +9,20 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.auth import AnyCaller, Caller, bearer
+from controller.rest.callers.auth import AnyCaller, Caller, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency import GivenCreation
-from controller.rest.openapi import problems
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import PageOf, SshKeyInput, SshKeysQuery
-from registry import InvalidError, NotFoundError, Page, SshKey
+from controller.rest.writes.idempotency import GivenCreation
+from registry import InvalidError, NotFoundError, Page, SshKey, UnknownNameError
 
-router = APIRouter(prefix="/ssh-keys", tags=["ssh-keys"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/ssh-keys",
+    tags=["ssh-keys"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 _ADAPTER: Final = TypeAdapter(SshKey)
 
 
@@ -33,7 +39,7 @@ def add_ssh_key(
                 body.name, body.public_key, tenant=tenant, actor=caller.actor
             )
         except NotFoundError as error:
-            raise InvalidError("tenant", tenant, "an existing tenant") from error
+            raise UnknownNameError("tenant", "tenant", tenant) from error
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
 

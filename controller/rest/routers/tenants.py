@@ -10,10 +10,11 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.auth import AnyCaller, Operator, bearer
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency import JSON_TYPE, GivenCreation
-from controller.rest.openapi import problems
+from controller.questions.standings import effects
+from controller.rest.callers.auth import AnyCaller, Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import (
     Effects,
     Name,
@@ -23,10 +24,16 @@ from controller.rest.schemas import (
     TenantChange,
     TenantInput,
 )
-from controller.standings import effects
-from registry import InvalidError, NotFoundError, Page, Tenant
+from controller.rest.writes.idempotency import JSON_TYPE, GivenCreation
+from controller.rest.writes.versions import GivenShown
+from registry import NotFoundError, Page, Tenant, UnknownNameError
 
-router = APIRouter(prefix="/tenants", tags=["tenants"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/tenants",
+    tags=["tenants"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 _ADAPTER: Final = TypeAdapter(Tenant)
 
 
@@ -41,11 +48,13 @@ def list_tenants(
 
 
 @router.get("/{name}", response_model=Tenant, responses=problems(404))
-def show_tenant(name: Name, caller: AnyCaller, registry: GivenRegistry) -> Tenant:
+def show_tenant(
+    name: Name, caller: AnyCaller, registry: GivenRegistry, shown: GivenShown
+) -> Tenant:
     """Show a tenant."""
     if not caller.sees(name):
         raise NotFoundError("tenant", name)
-    return registry.tenants.get(name)
+    return shown(registry.tenants.get(name))
 
 
 @router.post(
@@ -58,14 +67,19 @@ def admit_tenant(
     body: TenantInput,
     query: Annotated[Rehearsal, Query()],
     caller: Operator,
-    registry: GivenRegistry,
+    services: GivenServices,
     creation: GivenCreation,
 ) -> Response:
-    """Admit a tenant, or make a group of tenants. With `dry_run`, tell only what it would do."""
-    asked = body.model_dump() | {"actor": caller.actor}
+    """Admit a tenant, or make a group of tenants. With `dry_run`, tell only what it would do.
+
+    A tenant begins with the site's default quota, if it has one.
+    """
+    registry = services.registry
+    default_quota = services.default_quota
+    asked = body.model_dump() | {"actor": caller.actor, "default_quota": default_quota}
     if query.dry_run:
         with _pointing_at_the_body():
-            before, after = registry.tenants.rehearse_add(**asked)
+            before, after = registry.views.rehearse_add(**asked)
         content = Effects(tenants=list(effects(before, after))).model_dump_json()
         return Response(content, media_type=JSON_TYPE)
 
@@ -93,9 +107,7 @@ def change_tenant(
     with _pointing_at_the_body():
         if not query.dry_run:
             return registry.tenants.update(name, weight=weight, move=move, actor=actor)
-        before, after = registry.tenants.rehearse_update(
-            name, weight=weight, move=move, actor=actor
-        )
+        before, after = registry.views.rehearse_update(name, weight=weight, move=move, actor=actor)
     return Effects(tenants=list(effects(before, after)))
 
 
@@ -111,4 +123,4 @@ def _pointing_at_the_body() -> Iterator[None]:
     try:
         yield
     except NotFoundError as error:
-        raise InvalidError("parent", error.key, "an existing group, or null") from error
+        raise UnknownNameError("parent", "group of tenants", error.key) from error

@@ -9,20 +9,26 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.auth import Operator, bearer
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency import GivenCreation
-from controller.rest.openapi import problems
+from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import PageOf, PageQuery, TokenCreated, TokenInput
-from registry import InvalidError, NotFoundError, Page, Token
+from controller.rest.writes.idempotency import GivenCreation
+from registry import InvalidError, NotFoundError, Page, Token, UnknownNameError
 
-router = APIRouter(prefix="/tokens", tags=["tokens"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/tokens",
+    tags=["tokens"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 _ADAPTER: Final = TypeAdapter(TokenCreated)
 
 
 @router.post("", status_code=201, response_model=TokenCreated, responses=problems(403, 409))
 def make_token(
-    body: TokenInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
+    body: TokenInput, caller: Operator, services: GivenServices, creation: GivenCreation
 ) -> Response:
     """Make a token. Its secret is told once, in this answer."""
     if body.role == "operator" and body.tenant is not None:
@@ -30,18 +36,22 @@ def make_token(
     if body.role == "tenant" and body.tenant is None:
         raise InvalidError("tenant", None, "the name of the tenant whose token it is")
 
+    ttl_s = services.operator_token_ttl_s if body.role == "operator" else None
+    if body.ttl_s is not None:
+        ttl_s = None if body.ttl_s == "never" else body.ttl_s
+
     def create() -> TokenCreated:
         try:
-            token, secret = registry.tokens.create(
+            token, secret = services.registry.tokens.create(
                 role=body.role,
                 tenant=body.tenant,
                 name=body.name,
                 read_only=body.read_only,
-                ttl_s=body.ttl_s,
+                ttl_s=ttl_s,
                 actor=caller.actor,
             )
         except NotFoundError as error:
-            raise InvalidError("tenant", body.tenant, "an existing tenant") from error
+            raise UnknownNameError("tenant", "tenant", body.tenant) from error
         return TokenCreated.of(token, secret)
 
     return creation.answer(

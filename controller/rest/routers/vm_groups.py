@@ -6,20 +6,31 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.rest.auth import AnyCaller, bearer
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.openapi import problems
+from controller.rest.callers.auth import AnyCaller, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenReader, GivenRegistry
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import PageOf, VmGroupsQuery
+from controller.rest.telling import told_page, told_vm_group
 from registry import Page, VmGroup
 
-router = APIRouter(prefix="/vm-groups", tags=["vm-groups"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/vm-groups",
+    tags=["vm-groups"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 
 
 @router.get("", response_model=PageOf[VmGroup], responses=problems(403))
 def list_vm_groups(
-    query: Annotated[VmGroupsQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[VmGroupsQuery, Query()],
+    caller: AnyCaller,
+    reader: GivenReader,
+    registry: GivenRegistry,
 ) -> Page[VmGroup]:
     """List groups of VMs that the rules of requests name, oldest first."""
-    return registry.vm_groups.list(
+    page = registry.vm_groups.list(
         tenant=caller.tenant_to_list(query.tenant), limit=query.limit, cursor=query.cursor
     )
+    return told_page(page, told_vm_group, reader)

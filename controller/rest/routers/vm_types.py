@@ -8,14 +8,20 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.auth import AnyCaller, Operator, bearer
+from controller.rest.callers.auth import AnyCaller, Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency import GivenCreation
-from controller.rest.openapi import problems
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import Name, PageOf, PageQuery, VmTypeInput
+from controller.rest.writes.idempotency import GivenCreation
 from registry import Page, VmType
 
-router = APIRouter(prefix="/vm-types", tags=["vm-types"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/vm-types",
+    tags=["vm-types"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 _ADAPTER: Final = TypeAdapter(VmType)
 
 
@@ -40,7 +46,9 @@ def offer_vm_type(
     """Offer a VM type."""
     return creation.answer(
         body,
-        lambda: registry.vm_types.add(body.name, body.resources, actor=caller.actor),
+        lambda: registry.vm_types.add(
+            body.name, body.resources, limits=body.limits, actor=caller.actor
+        ),
         status=201,
         adapter=_ADAPTER,
     )

@@ -7,66 +7,92 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Security
 
-from controller.explain import VmExplanation, explain_vm
-from controller.rest.auth import AnyCaller, Caller, bearer
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.openapi import problems
+from controller.questions.explain import VmExplanation, explain_vm
+from controller.rest.callers.auth import AnyCaller, Caller, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenReader, GivenRegistry
+from controller.rest.pages.openapi import problems
 from controller.rest.schemas import PageOf, VmChange, VmsQuery
 from controller.rest.telling import told_page, told_vm
+from controller.rest.writes.versions import GivenShown
 from registry import NotFoundError, Page, Registry, Vm
 
-router = APIRouter(prefix="/vms", tags=["vms"], dependencies=[Security(bearer)])
+router = APIRouter(
+    prefix="/vms",
+    tags=["vms"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
 
 
 @router.get("", response_model=PageOf[Vm], responses=problems(403))
 def list_vms(
-    query: Annotated[VmsQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[VmsQuery, Query()],
+    caller: AnyCaller,
+    reader: GivenReader,
+    registry: GivenRegistry,
 ) -> Page[Vm]:
     """List VMs, oldest first."""
     page = registry.vms.list(
         tenant=caller.tenant_to_list(query.tenant),
         request_id=query.request,
-        host=query.host,
+        host=None if query.host is None else reader.meant("host", query.host),
         name=query.name,
-        observed=query.state,
+        state=query.state,
         labels=query.label,
         include_deleted=query.include_deleted,
         limit=query.limit,
         cursor=query.cursor,
     )
-    return told_page(page, told_vm, caller)
+    return told_page(page, told_vm, reader)
 
 
 @router.get("/{vm_id}", response_model=Vm, responses=problems(404))
-def show_vm(vm_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Vm:
+def show_vm(
+    vm_id: UUID,
+    caller: AnyCaller,
+    reader: GivenReader,
+    registry: GivenRegistry,
+    shown: GivenShown,
+) -> Vm:
     """Show a VM."""
-    return told_vm(own_vm(registry, vm_id, caller), caller)
+    return told_vm(shown(own_vm(registry, vm_id, caller)), reader)
 
 
 @router.patch("/{vm_id}", response_model=Vm, responses=problems(404))
-def change_vm(vm_id: UUID, body: VmChange, caller: AnyCaller, registry: GivenRegistry) -> Vm:
+def change_vm(
+    vm_id: UUID,
+    body: VmChange,
+    caller: AnyCaller,
+    reader: GivenReader,
+    registry: GivenRegistry,
+) -> Vm:
     """Change labels of a VM."""
     own_vm(registry, vm_id, caller)
-    return told_vm(registry.vms.label(vm_id, body.labels), caller)
+    return told_vm(registry.vms.label(vm_id, body.labels), reader)
 
 
 @router.delete("/{vm_id}", status_code=202, response_model=Vm, responses=problems(404))
-def delete_vm(vm_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Vm:
+def delete_vm(vm_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry) -> Vm:
     """Delete a VM; the `count` of its request falls by one."""
     own_vm(registry, vm_id, caller)
-    return told_vm(registry.vms.delete(vm_id, actor=caller.actor), caller)
+    return told_vm(registry.vms.delete(vm_id, actor=caller.actor), reader)
 
 
 @router.get("/{vm_id}/explanation", response_model=VmExplanation, responses=problems(404))
-def explain_a_vm(vm_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> VmExplanation:
-    """Tell why a VM is on its host, with the combinations that the host weighed."""
+def explain_a_vm(
+    vm_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry
+) -> VmExplanation:
+    """Tell why a VM is on its host, to operators with the combinations that the host weighed."""
     own_vm(registry, vm_id, caller)
-    return explain_vm(registry, vm_id, operator=caller.is_operator)
+    return explain_vm(registry, vm_id, reader)
 
 
 def own_vm(registry: Registry, vm_id: UUID, caller: Caller) -> Vm:
-    """Return it if it exists for the caller."""
-    vm = registry.vms.get(vm_id)
-    if not caller.sees(vm.tenant):
+    """Return it if it exists for the caller, who is judged before more is read of it.
+
+    What is another's takes no longer to refuse than what is not there.
+    """
+    if not caller.is_operator and not caller.sees(registry.vms.tenant_of(vm_id)):
         raise NotFoundError("VM", vm_id)  # in the register center's own words
-    return vm
+    return registry.vms.get(vm_id)

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -373,6 +375,19 @@ def test_a_host_that_stays_enrolling_says_its_error_and_status_3(api: HttpApi, f
     assert "connection refused" in ended.err
 
 
+def test_who_adds_a_host_and_waits_is_warned_of_what_its_first_look_found(
+    api: HttpApi, fuga: Fuga
+) -> None:
+    api.on("POST", "/v1/hosts", a_host(health="enrolling"), status=202)
+    warning = "libvirt there has no security model"
+    api.on("GET", "/v1/hosts/host-1", a_host(security_model="none", warnings=[warning]))
+
+    ended = fuga("host", "add", "host-1", "qemu+tls://h/system", "--wait", "--timeout", "9")
+
+    assert ended.status == 0
+    assert f"warning: host host-1: {warning}" in ended.err
+
+
 @pytest.mark.parametrize("given", ["vcpus", "vcpus=", "=3", "vcpus=-1", "vcpus=1.5", "vcpus=٣"])
 def test_an_amount_that_is_none_is_refused_before_anything_is_asked(
     api: HttpApi, fuga: Fuga, given: str
@@ -382,6 +397,22 @@ def test_an_amount_that_is_none_is_refused_before_anything_is_asked(
     assert ended.status == 2
     assert repr(given) in ended.err
     assert api.asked == []
+
+
+def test_limits_of_a_type_are_named_beside_its_resources(api: HttpApi, fuga: Fuga) -> None:
+    made = {"name": "small", "revision": 1, "resources": {"vcpus": 1}, "limits": {"net_mbps": 50}}
+    api.on("POST", "/v1/vm-types", made, status=201)
+    api.on_list("/v1/vm-types", made, made | {"name": "free", "limits": {}})
+
+    fuga("type", "add", "small", "vcpus=1", "memory_mib=512", "disk_iops=500", "net_mbps=50")
+    head, *_, small, free = (line.split() for line in fuga("type", "list").out.splitlines())
+
+    assert api.asked[0].body == {
+        "name": "small",
+        "resources": {"vcpus": 1, "memory_mib": 512},
+        "limits": {"disk_iops": 500, "net_mbps": 50},
+    }
+    assert (small[head.index("net_mbps")], free[head.index("net_mbps")]) == ("50", "-")
 
 
 def test_hosts_show_committed_of_capacity_aligned(api: HttpApi, fuga: Fuga) -> None:
@@ -418,6 +449,26 @@ def test_a_host_is_shown_with_what_the_monitor_saw_last(api: HttpApi, fuga: Fuga
     assert "processors 38 % busy, memory 900 MiB used, pool -\n" in told
     assert "a stranger's" in told
     assert "2.5 s" in told
+
+
+def test_a_host_whose_console_logs_nothing_bounds_is_shown_with_what_to_do(
+    api: HttpApi, fuga: Fuga
+) -> None:
+    report = {
+        "polled_at": "2026-01-01T00:00:00Z",
+        "cpu_busy_percent": None,
+        "memory_used_mib": None,
+        "disk_used_gib": None,
+        "domains": [],
+        "largest_console_bytes": 3 << 30,
+    }
+    api.on("GET", "/v1/hosts/host-1", a_host())
+    api.on("GET", "/v1/hosts/host-1/report", report)
+
+    told = fuga("host", "show", "host-1").out
+
+    assert "a console's log has 3072 MiB" in told
+    assert 'stdio_handler = "logd"' in told
 
 
 @pytest.mark.parametrize(
@@ -598,7 +649,7 @@ def test_a_console_is_followed_from_where_it_was_until_interrupted(
         if next(pauses, "over") == "over":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("controller.cli.consoles.time.sleep", pause)
+    monkeypatch.setattr("controller.cli.vms.consoles.time.sleep", pause)
 
     assert fuga("console", "web-1").out == "one\ntwo\n"
     asked = api.calls("GET", f"/v1/vms/{VM_ID}/console")
@@ -613,3 +664,40 @@ def test_a_request_has_no_console_but_its_vms_do(api: HttpApi, fuga: Fuga) -> No
 
     assert ended.status == 2
     assert "web-1" in ended.err
+
+
+def test_a_token_is_renewed_by_one_for_the_same_and_the_old_goes_on(
+    api: HttpApi, fuga: Fuga
+) -> None:
+    old = {
+        "id": VM_ID, "name": "scraper-20260801-120000", "role": "operator", "tenant": None,
+        "read_only": True, "created_at": "2026-08-01T12:00:00Z", "expires_at": None,
+        "last_used_at": None, "revoked_at": None,
+    }  # fmt: skip
+    api.on("GET", "/v1/tokens", {"items": [old], "next": None})
+    api.on("POST", "/v1/tokens", old | {"secret": "fuga_new"}, status=201)
+
+    ended = fuga("token", "renew", "scraper-20260801-120000", "--expires", "never")
+
+    assert ended.out == "fuga_new\n"
+    body = dict(api.asked[-1].body)
+    assert re.fullmatch(r"scraper-\d{8}-\d{6}", body.pop("name"))
+    assert body == {"role": "operator", "tenant": None, "read_only": True, "ttl_s": "never"}
+    assert {each.method for each in api.asked} == {"GET", "POST"}
+
+
+def test_a_token_that_ends_is_renewed_for_as_long_and_not_for_ever(
+    api: HttpApi, fuga: Fuga
+) -> None:
+    made = datetime.now(UTC) - timedelta(days=20)
+    old = {
+        "id": VM_ID, "name": "ci", "role": "tenant", "tenant": "a", "read_only": False,
+        "created_at": made.isoformat(), "expires_at": (made + timedelta(days=30)).isoformat(),
+        "last_used_at": None, "revoked_at": None,
+    }  # fmt: skip
+    api.on("GET", "/v1/tokens", {"items": [old], "next": None})
+    api.on("POST", "/v1/tokens", old | {"secret": "fuga_new"}, status=201)
+
+    fuga("token", "renew", "ci")
+
+    assert api.asked[-1].body["ttl_s"] == 30 * 86_400

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from controller.cli.credentials import DEFAULT_URL, Credentials, find_connection
-from controller.cli.errors import BadInputError
+from controller.calling.completion import complete_host
+from controller.calling.credentials import DEFAULT_URL, Credentials, find_connection
+from controller.terminal.errors import BadInputError
 
 URL = "http://127.0.0.1:9000"
 
@@ -80,3 +82,41 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(BadInputError, match=r"credentials\.json is not a credentials file"):
         find_connection({"FUGA_STATE_DIR": str(tmp_path)})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_credentials_of_another_user_lead_no_token_to_its_api(
+    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.chown(tmp_path / "credentials.json", 65534, 65534)
+    asked: list[object] = []
+    monkeypatch.setattr("controller.client.http.Client", lambda *words, **_: asked.append(words))
+
+    with pytest.raises(BadInputError, match="belongs to another user"):
+        find_connection(environ | {"FUGA_TOKEN": "mine"})
+    with pytest.raises(BadInputError, match="belongs to another user"):
+        find_connection(environ, tenant="a")
+
+    for name, value in (environ | {"FUGA_TOKEN": "mine"}).items():
+        monkeypatch.setenv(name, value)
+    assert (complete_host("h"), asked) == ([], [])
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_credentials_that_others_may_write_are_not_read(
+    tmp_path: Path, environ: dict[str, str], mode: int
+) -> None:
+    (tmp_path / "credentials.json").chmod(mode)
+
+    with pytest.raises(BadInputError, match="can be written to by others"):
+        find_connection(environ | {"FUGA_TOKEN": "mine"})
+
+
+def test_a_file_whose_words_would_not_count_is_not_read(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    (tmp_path / "credentials.json").chmod(0o666)
+
+    found = find_connection(environ | {"FUGA_TOKEN": "mine", "FUGA_URL": "http://own:1"})
+
+    assert (found.url, found.token) == ("http://own:1", "mine")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from controller.cli.encryption import encryption
+from controller.cli.operating.encryption import encryption
 from controller.settings import ControllerSettings
 
 

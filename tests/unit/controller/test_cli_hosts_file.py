@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.errors import BadInputError
 from controller.embedded.hosts_file import read_hosts_file
+from controller.terminal.errors import BadInputError
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "hosts.example.toml"
 

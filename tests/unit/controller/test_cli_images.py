@@ -176,3 +176,61 @@ def test_images_are_listed_and_removed(api: HttpApi, capsys: pytest.CaptureFixtu
     api.on("DELETE", "/v1/images/debian:3", an_image(revision=3, state="removed"))
     assert run("image", "remove", "debian:3") == 0
     assert "image debian:3 is removed" in capsys.readouterr().out
+
+
+def test_a_signature_is_sent_with_the_image_and_its_signer_is_shown(
+    api: HttpApi, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signature = tmp_path / "debian.qcow2.minisig"
+    signature.write_text("untrusted comment: x\nRURx\n")
+    key = "minisign key 0706050403020100 (release.pub)"
+    api.on("POST", "/v1/images/upload", an_image(), status=201)
+    api.on("GET", "/v1/images/debian", an_image(signed_by=key))
+    api.on("GET", "/v1/images/debian:2/copies", {"items": []})
+
+    assert run("image", "add", "debian", file, "--signature", signature) == 0
+    assert run("image", "show", "debian") == 0
+
+    [asked] = api.calls("POST", "/v1/images/upload")
+    assert asked.query["signature"] == "untrusted comment: x\nRURx\n"
+    assert f"signed  by {key}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * 5000])
+def test_what_is_no_signature_is_not_sent(
+    api: HttpApi, file: Path, tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sig").write_bytes(content)
+
+    assert run("image", "add", "debian", file, "--signature", tmp_path / "sig") == 2
+
+    assert "no signature of minisign or cosign" in capsys.readouterr().err
+    assert not api.calls("POST", "/v1/images/upload")
+
+
+def test_an_image_that_a_worker_has_to_check_is_waited_for(
+    api: HttpApi, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.on("POST", "/v1/images/upload", an_image(state="importing"), status=201)
+    api.on("GET", "/v1/images/debian:2", an_image())
+
+    assert run("image", "add", "debian", file) == 0
+
+    assert "image debian:2 is on offer" in capsys.readouterr().out
+
+
+def test_a_held_image_is_shown_as_held_and_released(
+    api: HttpApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = "2 hosts, or their pools, stopped answering while it was brought to them: h1, h2"
+    held = an_image(held_at="2026-01-01T00:00:00Z", held_reason=reason)
+    api.on("GET", "/v1/images", {"items": [held], "next": None})
+    api.on("POST", "/v1/images/debian/release", an_image())
+
+    assert run("image", "list") == 0
+    assert run("image", "release", "debian") == 0
+
+    out = capsys.readouterr().out
+    assert "held" in out
+    assert "2 hosts, or their" in out
+    assert "image debian:2 is brought to hosts again" in out

@@ -19,9 +19,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cli import completion
+from controller.calling import completion
 from controller.cli.main import main
-from controller.cli.yaml_text import yaml_text
+from controller.terminal.yaml_text import yaml_text
 from tests.fakes.http_api import HttpApi, http_api
 
 FUGA = Path(sys.executable).with_name("fuga")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.errors import CliError
 from controller.embedded.processes import ProcessId, Supervisor, end_leftovers
+from controller.terminal.errors import CliError
 
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
 #: Says that it will not hear, in a file, then does not hear.

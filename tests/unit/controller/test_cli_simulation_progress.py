@@ -8,7 +8,7 @@ from contextlib import redirect_stderr
 
 import pytest
 
-from controller.cli.simulation_progress import showing
+from controller.cli.simulations.progress import showing
 from simulation import Progress
 
 

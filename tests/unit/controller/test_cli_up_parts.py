@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
 import pytest
 
-from controller.cli.errors import BadInputError, CliError
 from controller.embedded.address import choose_address
 from controller.embedded.environment import child_environ
 from controller.embedded.lab_hosts import Lab
 from controller.embedded.setup import CAPACITIES, lab_bodies
 from controller.embedded.state import AlreadyRunningError, Memory, StateDir, locked
+from controller.terminal.errors import BadInputError, CliError
 from lab.cluster import LabHost
+from registry.ground.private import NotOursError
 
 
 @pytest.fixture
@@ -83,6 +85,24 @@ def test_the_folder_is_for_its_owner_alone(state: StateDir) -> None:
     assert state.path.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_folder_that_was_there_is_tightened(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o755)
+
+    StateDir(tmp_path / "state").make()
+
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "state" / "logs").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    os.chown(tmp_path / "state", 65534, 65534)
+
+    with pytest.raises(NotOursError, match="belongs to user 65534"):
+        StateDir(tmp_path / "state").make()
+
+
 def test_the_processes_get_slots_and_leases_of_5_seconds(tmp_path: Path) -> None:
     environ = child_environ({"HOME": "/root"}, tmp_path, "127.0.0.1:9", ())
 
@@ -121,7 +141,7 @@ def test_only_the_labs_own_uris_widen_what_the_api_lets_in(tmp_path: Path) -> No
 def a_lab_host(number: int) -> LabHost:
     return LabHost(
         name=f"labhost{number}",
-        uri=f"qemu+tcp://10.0.0.{number}/system",
+        uri=f"qemu+unix:///system?socket=/run/{number}/libvirt-sock",
         domain_type="qemu",
         pool="default",
         network="default",

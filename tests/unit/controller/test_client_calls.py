@@ -5,10 +5,10 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from controller.cli.errors import at_the_prompt
 from controller.client.connection import Connection
 from controller.client.errors import ApiUnreachableError, ProblemError
 from controller.client.http import Client
+from controller.terminal.errors import at_the_prompt
 
 HERE = Connection(url="http://api.test", token="secret")
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from controller.failures import FailedHosts
+from controller.centre.failures import FailedHosts
 from registry import Lease, RegistryUnavailableError, StaleEpochError
 
 LEASE = Lease(name="control", holder="cc-1", epoch=3, expires_at=datetime(2026, 1, 1, tzinfo=UTC))

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from controller.rest.problem_pages import markdown, meanings, problem_page
-from controller.rest.published import OPENAPI_FILE, PROBLEMS_FILE, main, openapi_document
-from controller.rest.versions import UNVERSIONED, UPDATES, VERSIONED
+from controller.rest.pages.published import OPENAPI_FILE, PROBLEMS_FILE, main, openapi_document
+from controller.rest.problems.pages import markdown, meanings, problem_page
+from controller.rest.writes.versions import UNVERSIONED, UPDATES, VERSIONED
 from tests.openapi_changes import breaking_changes
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -45,8 +45,7 @@ def test_the_page_of_problems_is_made_of_the_table():
 def test_every_kind_of_problem_says_what_it_means():
     for each in meanings():
         assert each.said, each.kind.code
-        assert each.kind.title in str(problem_page(each.kind.code))
-    assert problem_page("nonsense") is None
+        assert each.kind.title in str(problem_page(each))
 
 
 def test_both_are_written_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -57,7 +56,7 @@ def test_both_are_written_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_every_collection_that_is_updated_has_versions(now: dict[str, Any]):
-    """One row in `controller.rest.versions` gives a collection ETag and If-Match."""
+    """One row in `controller.rest.writes.versions` gives a collection ETag and If-Match."""
     updated = {
         path.split("/")[2]
         for path, operations in now["paths"].items()

@@ -7,10 +7,10 @@ import signal
 
 import pytest
 
+from controller.centre.policy_child import answer
 from controller.errors import PolicyFailedError
-from controller.policy_child import answer
-from controller.policy_process import Failure, PolicyProcess
-from controller.round_inputs import allocation_of
+from controller.rounds.inputs import allocation_of
+from controller.rounds.policy_process import Failure, PolicyProcess
 from placement import check_allocation
 from tests.round_inputs import some_inputs
 

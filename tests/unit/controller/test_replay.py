@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.replay import compare
+from controller.rounds.replay import compare
 
 
 def test_equal_outcomes_do_not_differ():

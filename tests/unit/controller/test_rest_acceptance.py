@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from controller.rest.acceptance import Acceptance
+from controller.rest.writes.acceptance import Acceptance
 from registry import Asking, Registry, RegistryUnavailableError, check_asked
 
 

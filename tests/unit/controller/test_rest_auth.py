@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 from starlette.datastructures import Headers
 
-from controller.rest.auth import Caller, Gate
-from controller.rest.errors import ForbiddenError, UnauthorizedError
+from controller.rest.callers.auth import Caller, Gate
+from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
 from registry import Registry, Token
 
 OPERATOR = Caller("ops", None)

@@ -10,7 +10,11 @@ import structlog
 from structlog.typing import EventDict
 
 from controller.rest.app import create_app
+from controller.rest.callers.middleware import MOST_STRANGERS_TOLD, AccessLog
+from controller.rest.metrics import HttpMetrics
 from registry import Registry, RegistryUnavailableError
+from service import ProcessMetrics
+from tests.asgi import call
 from tests.http_client import a_client
 
 
@@ -90,3 +94,18 @@ def test_a_change_that_neither_database_nor_audit_takes_is_a_problem_and_a_line(
     assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
     [line] = [line for line in lines if line["event"] == "audit_failed"]
     assert (line["method"], line["path"], line["status"]) == ("POST", "/v1/requests", 503)
+
+
+def test_a_flood_of_strangers_is_few_lines_and_how_many_more(lines: list[EventDict]):
+    app = create_app(cast(Registry, BrokenRegistry()))
+    now = 0.0
+    logged = AccessLog(app, HttpMetrics(ProcessMetrics("test")), clock=lambda: now)
+
+    for _ in range(1000):
+        assert call(logged, "GET", "/nothing").status == 404
+    now = 61.0
+    call(logged, "GET", "/nothing")
+
+    assert [line["event"] for line in lines].count("strangers_calls") == 1
+    [told] = [line for line in lines if line["event"] == "strangers_calls"]
+    assert told["untold"] == 1000 - MOST_STRANGERS_TOLD

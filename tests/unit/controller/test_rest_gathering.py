@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller.rest.gathering import Gathering
+from controller.rest.writes.gathering import Gathering
 
 WAIT_S = 60.0
 said: contextvars.ContextVar[str] = contextvars.ContextVar("said", default="nothing")

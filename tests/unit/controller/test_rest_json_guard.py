@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.rest.errors import MalformedBodyError
-from controller.rest.middleware import JSON_TYPE, MAX_DEPTH, check_json
-from controller.rest.paths import is_protected
+from controller.rest.callers.bodies import JSON_TYPE, MAX_DEPTH, parse_json
+from controller.rest.callers.paths import is_protected
+from controller.rest.problems.errors import MalformedBodyError
 
 
 @pytest.mark.parametrize(
@@ -20,22 +20,24 @@ from controller.rest.paths import is_protected
         (b'{"count": 1, "count": 2}', "the same name twice"),
         (b'{"name": "\xff"}', "byte 10 is not UTF-8"),
         (b'{"count": ' + b"9" * 5000 + b"}", "a number is too long"),
-        (b"[" * 100_000, "nested deeper"),
-        (b'{"a":' * 100_000, "nested deeper"),
+        (b"[" * 1_000, "nested deeper"),
+        (b'{"a":' * 1_000, "nested deeper"),
+        (b"[" * 100_000, "lists and objects"),
+        (b'"' + b'\\"' * 19_000 + b"[" * 100_000, "lists|Unterminated|control|nested"),
         (b'\xef\xbb\xbf{"count": 1}', "BOM"),
     ],
 )
 def test_a_body_that_is_not_plain_json_is_refused_with_the_reason(body: bytes, reason: str):
     with pytest.raises(MalformedBodyError, match=reason):
-        check_json(body)
+        parse_json(body)
 
 
 def test_brackets_inside_strings_do_not_count_as_nesting():
-    check_json(b'{"name": "' + b"[{" * 1000 + b'\\"[[["}')
+    parse_json(b'{"name": "' + b"[{" * 1000 + b'\\"[[["}')
 
 
 def test_the_deepest_allowed_nesting_passes():
-    check_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+    parse_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
 
 
 @pytest.mark.parametrize(

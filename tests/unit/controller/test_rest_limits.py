@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
-from controller.rest import limits as limits_module
-from controller.rest.auth import Caller
-from controller.rest.errors import RateLimitedError
-from controller.rest.limits import Buckets, Limits, Rate
+from controller.rest.callers import limits as limits_module
+from controller.rest.callers.auth import Caller
+from controller.rest.callers.limits import Buckets, Limits, Rate
+from controller.rest.problems.errors import RateLimitedError
 
 LAPTOP = Caller("laptop", "a", token_id=uuid.UUID(int=1))
 PHONE = Caller("phone", "a", token_id=uuid.UUID(int=2))
@@ -113,6 +113,16 @@ def test_an_address_that_fails_is_refused_but_not_whose_token_was_good(clock: Cl
     limits.before_authentication("192.0.2.1", "Bearer bad")
 
 
+def test_a_token_that_was_good_and_is_revoked_is_like_any_other(clock: Clock):
+    limits = Limits(failures=Rate(per_s=0.1, burst=1), clock=clock)
+    limits.passed(LAPTOP, "Bearer once")
+    limits.before_authentication("192.0.2.1", "Bearer once")
+    limits.failed("192.0.2.1", "Bearer once")
+
+    with pytest.raises(RateLimitedError, match="this address"):
+        limits.before_authentication("192.0.2.1", "Bearer once")
+
+
 def test_whoever_has_a_network_of_ipv6_has_one_bucket(clock: Clock):
     limits = Limits(failures=Rate(per_s=0.1, burst=1), clock=clock)
     limits.failed("2001:db8:1:2::1")
@@ -120,6 +130,15 @@ def test_whoever_has_a_network_of_ipv6_has_one_bucket(clock: Clock):
     with pytest.raises(RateLimitedError):
         limits.before_authentication("2001:db8:1:2:ffff::9", None)
     limits.before_authentication("2001:db8:1:3::1", None)
+
+
+def test_callers_by_ipv4_share_nothing_where_ipv6_is_listened_on(clock: Clock):
+    limits = Limits(failures=Rate(per_s=0.1, burst=1), clock=clock)
+    limits.failed("::ffff:192.0.2.1")
+
+    with pytest.raises(RateLimitedError):
+        limits.before_authentication("192.0.2.1", None)
+    limits.before_authentication("::ffff:192.0.2.2", None)
 
 
 def test_without_rates_nothing_is_refused():

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from controller.rest.errors import ListenError
+from controller.rest.problems.errors import ListenError
 from controller.rest.server import listen_on
 
 

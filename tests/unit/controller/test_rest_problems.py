@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 
 import registry.errors
 from controller.errors import PolicyFailedError
-from controller.rest import errors as rest_errors
-from controller.rest.problems import KINDS, MEDIA_TYPE, problem_of, shown
+from controller.rest.problems import errors as rest_errors
+from controller.rest.problems.documents import KINDS, MEDIA_TYPE, problem_of, shown
 from registry import (
     DuplicateError,
     IdempotencyConflictError,
@@ -32,6 +32,8 @@ NEVER_MET = {
     "HostCredentialError",
     "AnotherMachineError",
     "SettingsError",
+    "StrangersInSchemaError",  # no process serves such a database
+    "UnknownNameError",  # is an InvalidError
     "UnknownSettingError",
     "AnsweredBeforeError",  # is answered with what the first call was told
 }
@@ -49,6 +51,7 @@ NEVER_MET = {
         (rest_errors.UnauthorizedError("no token"), 401, "unauthorized"),
         (rest_errors.ForbiddenError("no", needed="operator", given="tenant a"), 403, "forbidden"),
         (rest_errors.RateLimitedError("often", 3), 429, "rate_limited"),
+        (rest_errors.OverloadedError(400), 503, "overloaded"),
         (rest_errors.BodyTooLargeError(9), 413, "too_large"),
         (rest_errors.UnsupportedMediaTypeError(None), 415, "unsupported_media_type"),
         (rest_errors.MalformedBodyError("x"), 400, "malformed"),
@@ -129,9 +132,9 @@ def test_validation_errors_say_what_was_found_and_what_is_allowed():
     assert count["found"] == -3
     assert count["allowed"] == "greater than or equal to 1"
     assert missing["pointer"] == "#/a~1b~0c"
-    assert missing["allowed"] == "it is required"
+    assert missing["detail"] == "a/b~c: found nothing, allowed is any value, but it is required"
     assert extra["parameter"] == "tennant"
-    assert "#/count: found -3" in document["detail"]
+    assert "count: found -3" in document["detail"]
 
 
 def test_a_body_wrong_in_hundreds_of_places_is_answered_briefly():

@@ -5,12 +5,28 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime
 
-from controller.rest.auth import Caller
+from controller.host_names import HostNames, Reader
 from controller.rest.telling import told_event, told_request, told_vm
-from registry import Event, Request, RequestState, Vm, VmDesired, VmObserved, Waiting
+from registry import Event, HostIdentity, Request, RequestState, Vm, VmDesired, VmObserved, Waiting
 
-OPERATOR = Caller("ops", None)
-TENANT = Caller("laptop", "a")
+
+class OneHost:
+    """A register center with one host, h1."""
+
+    def secret(self) -> bytes:
+        return b"secret"
+
+    def tally(self) -> int:
+        return 1
+
+    def all(self) -> list[HostIdentity]:
+        uri = "qemu+tls://machine-7.example.org/system"
+        return [HostIdentity(name="h1", uri=uri, hostname="machine-7", retired=False)]
+
+
+NAMES = HostNames(OneHost)
+OPERATOR = Reader(None, NAMES)
+TENANT = Reader("a", NAMES)
 ID = uuid.UUID(int=1)
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 FAILED = "host h1 does not answer at qemu+tls://10.0.0.7/system?no_verify=1: timed out"
@@ -58,7 +74,7 @@ def a_request(waiting: Waiting | None) -> Request:
 def test_a_tenant_is_told_what_failed_but_not_where_the_host_listens():
     told = told_vm(a_vm(FAILED), TENANT).last_error
 
-    assert told == "host h1 does not answer at (its URI) timed out"
+    assert told == f"host {NAMES.alias('a', 'h1')} does not answer at (its URI): timed out"
     assert told_vm(a_vm(FAILED), OPERATOR).last_error == FAILED
     assert told_vm(a_vm(None), TENANT).last_error is None
 
@@ -80,6 +96,7 @@ def test_the_same_holds_for_events():
     )
 
     assert "10.0.0.7" not in str(told_event(event, TENANT))
+    assert told_event(event, TENANT).actor == "fuga"
     assert told_event(event, OPERATOR) == event
 
 

@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 
-from controller.round_inputs import allocation_document, allocation_of, decode_inputs
+from controller.rounds.inputs import allocation_document, allocation_of, decode_inputs
 from placement import Allocation, LeftOut, Reason, Snapshot, TenantTree
 from tests.round_inputs import some_inputs
 

@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
+from controller.centre.policy_child import answer
 from controller.errors import PolicyFailedError, SlotSkippedError
-from controller.policy_child import answer
-from controller.policy_process import Decision, Failure, Ideal
-from controller.round_inputs import decode_inputs
-from controller.rounds import PolicyChoice, Slot, run_round
-from placement.zone_policies import NamedPolicy
+from controller.rounds.inputs import decode_inputs
+from controller.rounds.policy_process import Decision, Failure, Ideal
+from controller.rounds.round import PolicyChoice, Slot, run_round
+from placement.catalog.zone_policies import NamedPolicy
 from registry import (
     ClusterView,
     CommittedRound,
@@ -281,3 +281,38 @@ def test_a_zone_may_name_its_own_policy():
     ]
     assert report.placed == 6  # two small VMs on each host
     assert set(commit.outcome["details"]["zones"]) == {"", "west"}
+
+
+class Overfilling(Deciding):
+    """Decides without the threshold that the policy was told."""
+
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+        inputs = decode_inputs(data)
+        if inputs.policy == "first_fit":
+            data = dataclasses.replace(inputs, parameters={}).encode()
+        return super().decide(data, policy=policy, deadline_s=deadline_s)
+
+
+def test_an_allocation_above_the_overload_threshold_is_refused_and_the_fallback_obeys_it():
+    choice = dataclasses.replace(CHOICE, name="first_fit", parameters={"overload": 0.5})
+    store = FakeStore(a_view(requests=[a_request(1, count=4)]))
+
+    report = run_round(SLOT, LEASE, choice, store=store, decider=Overfilling())
+
+    (commit,) = store.commits
+    assert "is filled above 0.5 of its memory_mib" in commit.fallback_reason
+    assert report.placed == 2  # one on each host
+
+
+def test_the_fallback_obeys_the_threshold_of_each_zone():
+    hosts = [a_host(1, labels=("zone=east",)), a_host(2)]
+    east = NamedPolicy(policy="first_fit", parameters={"overload": 0.5})
+    choice = dataclasses.replace(CHOICE, zones={"east": east})
+    store = FakeStore(a_view(hosts=hosts, requests=[a_request(1, count=4)]))
+
+    report = run_round(SLOT, LEASE, choice, store=store, decider=Deciding(fail=["fuga"]))
+
+    (commit,) = store.commits
+    assert commit.decided_by == "fallback"
+    assert {part.host_id: part.count for part in commit.placements} == {an_id(1): 1, an_id(2): 2}
+    assert report.placed == 3

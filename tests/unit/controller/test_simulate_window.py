@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.cli.errors import BadInputError
-from controller.cli.recording import Window, decided_as
+from controller.cli.simulations.recording import Window, decided_as
 from controller.settings import ControllerSettings, ZonePolicy
+from controller.terminal.errors import BadInputError
 from registry import PastDecision
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)

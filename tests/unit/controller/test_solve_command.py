@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import placement
-from controller.cli import solve
+from controller.cli.problems import solve
 from placement.mechanisms import MECHANISMS
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
@@ -311,7 +311,7 @@ def test_a_terminal_that_knows_ascii_only_gets_an_answer() -> None:
                 [
                     sys.executable,
                     "-m",
-                    "controller.cli.solve",
+                    "controller.cli.problems.solve",
                     "-",
                     "--policy",
                     "first_fit",
@@ -331,7 +331,7 @@ def test_a_terminal_that_knows_ascii_only_gets_an_answer() -> None:
 def test_help_does_not_load_numpy() -> None:
     program = (
         "import sys; sys.argv = ['fuga', '--help']\n"
-        "from controller.cli import solve\n"
+        "from controller.cli.problems import solve\n"
         "try:\n    solve.main()\n"
         "except SystemExit:\n    pass\n"
         "sys.exit('numpy' in sys.modules)"

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from controller.cli import solve
+from controller.cli.problems import solve
 from placement.mechanisms import MECHANISMS
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"

@@ -16,7 +16,7 @@ def ended(*lines: str) -> subprocess.CompletedProcess[str]:
 
 def test_stray_lines_go_to_standard_error_and_ours_to_standard_output() -> None:
     done = ended(
-        "from controller.stray_output import keep_stdout_clean",
+        "from controller.rounds.stray_output import keep_stdout_clean",
         "keep_stdout_clean()",
         PRINTS_IN_C,
         "print('ours: \u00e9')",
@@ -27,7 +27,7 @@ def test_stray_lines_go_to_standard_error_and_ours_to_standard_output() -> None:
 
 def test_who_takes_standard_output_has_it_alone() -> None:
     done = ended(
-        "from controller.stray_output import take_stdout",
+        "from controller.rounds.stray_output import take_stdout",
         "stdout = take_stdout()",
         PRINTS_IN_C,
         "print('stray, too')",

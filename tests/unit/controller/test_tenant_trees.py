@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from controller.standings import standings
-from controller.tenant_trees import tree_of
+from controller.questions.standings import standings
+from controller.rounds.tenant_trees import tree_of
 from registry import Accounts, GroupView, TenantView
 
 

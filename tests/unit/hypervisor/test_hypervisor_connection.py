@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import textwrap
 import threading
@@ -253,3 +254,50 @@ def test_a_uri_that_no_driver_takes_is_an_unreachable_host() -> None:
         pytest.raises(HostUnreachableError, match="nonsense"),
     ):
         host.report("default")
+
+
+def test_a_host_that_says_a_lot_went_wrong_is_quoted_in_part(child: Children) -> None:
+    child(
+        """
+        for line in sys.stdin:
+            answer = {"error": "failed", "reason": "x" * 10_000_000, "code": 1}
+            print(json.dumps(answer), flush=True)
+        """
+    )
+    with HostConnection("x:///") as host, pytest.raises(OperationFailedError) as caught:
+        host.find("x", deadline_s=GENEROUS_S)
+
+    assert len(str(caught.value)) < 1_100
+    assert "(10000000 characters)" in caught.value.reason
+
+
+def test_an_answer_without_end_is_an_unreachable_host(child: Children) -> None:
+    child("while True: os.write(1, b'x' * 65536)")
+    before = memory_kib()
+
+    with HostConnection("x:///") as host, pytest.raises(HostUnreachableError, match="64 MiB"):
+        host.find("x", deadline_s=GENEROUS_S)
+
+    assert memory_kib() < before + (200 << 10)
+
+
+def memory_kib() -> int:
+    [line] = [
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmRSS:")
+    ]
+    return int(line.split()[1])
+
+
+def test_the_child_of_a_host_has_bounded_memory() -> None:
+    program = "from hypervisor.child import one; one.start_event_loop = lambda: bytearray(2 << 30)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}; one.main('test:///default', None)"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=GENEROUS_S,
+        check=False,
+    )
+
+    assert b"MemoryError" in done.stderr

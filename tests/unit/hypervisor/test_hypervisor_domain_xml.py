@@ -8,7 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from hypervisor import DomainSpec, Mark, domain_name, domain_xml, volume_name
+from hypervisor import DomainSpec, Mark, domain_name, volume_name
+from hypervisor.xml import disks as disk_xml
+from hypervisor.xml import domain as domain_xml
+from hypervisor.xml.disks import DiskFile, DiskFiles
 
 VM, ASSIGNMENT = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 SPEC = DomainSpec(
@@ -22,28 +25,80 @@ SPEC = DomainSpec(
     network="lan",
 )
 
+POOL = "/var/lib/libvirt/images"
+BASE = DiskFile(path=f"{POOL}/base.raw", format="raw")
+ROOT = DiskFile(path=f"{POOL}/{SPEC.volume}", format="qcow2", backing=BASE)
+SEED = DiskFile(path=f"{POOL}/seed.img", format="raw")
+
+
+def build(spec: DomainSpec = SPEC, files: DiskFiles | None = None) -> str:
+    return domain_xml.build(spec, files or DiskFiles(root=ROOT))
+
 
 def built(spec: DomainSpec = SPEC) -> ET.Element:
-    return ET.fromstring(domain_xml.build(spec))
+    return ET.fromstring(build(spec))
 
 
 def test_what_is_built_is_read_back() -> None:
-    parsed = domain_xml.parse(domain_xml.build(SPEC))
+    parsed = domain_xml.parse(build(SPEC))
 
     assert parsed.mark == SPEC.mark
     assert (parsed.uuid, parsed.name, parsed.vcpus, parsed.memory_mib) == (VM, SPEC.name, 4, 96)
-    disk = domain_xml.Disk(pool="default", volume=SPEC.volume, path=None, target="vda")
+    disk = domain_xml.Disk(pool=None, volume=None, path=ROOT.path, target="vda")
     assert parsed.disks == (disk,)
 
 
 def test_a_seed_is_a_second_disk_that_is_read_only_and_not_counted() -> None:
-    xml = domain_xml.build(replace(SPEC, seed_volume="seed.img"))
+    xml = build(files=DiskFiles(root=ROOT, seed=SEED))
 
     [_, seed] = ET.fromstring(xml).iterfind("devices/disk")
     assert seed.find("readonly") is not None
-    assert seed.find("source").attrib == {"pool": "default", "volume": "seed.img"}
+    assert seed.find("source").attrib == {"file": SEED.path}
     assert seed.find("target").get("dev") == "vdb"
-    assert domain_xml.parse(xml).disks == domain_xml.parse(domain_xml.build(SPEC)).disks
+    assert domain_xml.parse(xml).disks == domain_xml.parse(build()).disks
+
+
+def chain(disk: ET.Element) -> list[tuple[str, str]]:
+    """Path and format of a disk and of all that it rests on; its end must be written, too."""
+    below = disk.find("backingStore")
+    found = [(disk.find("source").get("file"), disk.find("driver").get("type"))]
+    while below is not None and len(below):
+        found.append((below.find("source").get("file"), below.find("format").get("type")))
+        below = below.find("backingStore")
+    assert below is not None
+    return found
+
+
+def test_disks_are_files_and_what_they_rest_on_is_written_to_its_end() -> None:
+    xml = ET.fromstring(build(files=DiskFiles(root=ROOT, seed=SEED)))
+
+    root, seed = xml.iterfind("devices/disk[@type='file']")
+    assert chain(root) == [(ROOT.path, "qcow2"), (BASE.path, "raw")]
+    assert chain(seed) == [(SEED.path, "raw")]
+
+
+def test_a_domain_of_an_earlier_release_is_rewritten_with_the_files_of_its_volumes() -> None:
+    disk = (
+        "<disk type='volume' device='disk'><driver name='qemu' type='{}'/>"
+        "<source pool='default' volume='{}' index='1'/><target dev='{}' bus='virtio'/></disk>"
+    )
+    xml = (
+        "<domain type='qemu'><name>n</name><devices>"
+        + disk.format("qcow2", "root.qcow2", "vda")
+        + disk.format("raw", "seed.img", "vdb")
+        + "<disk type='file'><source file='/own'/><target dev='vdc'/></disk></devices></domain>"
+    )
+    files = {("default", "root.qcow2", "qcow2"): ROOT, ("default", "seed.img", "raw"): SEED}
+
+    renewed = disk_xml.with_disks_as_files(xml, lambda *volume: files[volume])
+
+    assert renewed is not None
+    root, seed, own = ET.fromstring(renewed).iterfind("devices/disk[@type='file']")
+    assert chain(root) == [(ROOT.path, "qcow2"), (BASE.path, "raw")]
+    assert chain(seed) == [(SEED.path, "raw")]
+    assert root.find("source").attrib == {"file": ROOT.path}
+    assert own.find("source").get("file") == "/own"
+    assert disk_xml.with_disks_as_files(renewed, lambda *_: SEED) is None
 
 
 def test_a_vm_is_attached_to_a_network_or_a_bridge_with_its_own_mac() -> None:
@@ -60,6 +115,26 @@ def test_a_vm_is_attached_to_a_network_or_a_bridge_with_its_own_mac() -> None:
     assert bridged.get("type") == "bridge"
     assert bridged.find("source").attrib == {"bridge": "br0"}
     assert bridged.find("mac").get("address") == "02:00:00:00:00:01"
+
+
+@pytest.mark.parametrize(
+    ("models", "found"),
+    [
+        (("apparmor", "dac"), "apparmor"),
+        (("selinux", "dac"), "selinux"),
+        (("none", "dac"), "none"),
+        (("dac",), "none"),
+        ((), "none"),
+    ],
+)
+def test_the_security_model_is_what_keeps_guests_from_one_another(
+    models: tuple[str, ...], found: str
+) -> None:
+    named = "".join(f"<secmodel><model>{each}</model></secmodel>" for each in models)
+
+    xml = f"<capabilities><host><uuid>u</uuid>{named}</host></capabilities>"
+
+    assert domain_xml.security_model(xml) == found
 
 
 def test_the_mark_is_in_the_first_definition() -> None:
@@ -105,15 +180,17 @@ def test_a_guest_has_disk_network_and_balloon_and_no_usb() -> None:
 @pytest.mark.parametrize("evil", ["</tenant><x/>", "a'b\"c", "<!--", "&amp;", "]]>"])
 def test_no_value_breaks_out_of_its_element(evil: str) -> None:
     mark = replace(SPEC.mark, tenant=evil)
-    spec = replace(SPEC, mark=mark, pool=evil, volume=evil, network=evil, name=evil)
+    spec = replace(SPEC, mark=mark, network=evil, name=evil)
+    files = DiskFiles(root=replace(ROOT, path=evil, backing=replace(BASE, path=evil)))
 
-    parsed = domain_xml.parse(domain_xml.build(spec))
+    parsed = domain_xml.parse(build(spec, files))
 
     assert parsed.mark == mark
     assert parsed.name == evil
-    assert parsed.disks[0].volume == evil
+    assert parsed.disks[0].path == evil
     shape = [element.tag for element in built().iter()]
-    assert [element.tag for element in built(spec).iter()] == shape
+    evils = ET.fromstring(build(spec, files))
+    assert [element.tag for element in evils.iter()] == shape
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hypervisor import OperationFailedError, uploads
+from hypervisor import OperationFailedError
+from hypervisor.child import uploads
 
 CONTENT = b"a disk" * 100
 
@@ -57,7 +58,7 @@ def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def upload(host: HostOfOneVolume) -> uploads.Uploads:
         upload = uploads.Uploads("x:///")
-        upload.begin(host, pool="p", name="disk", path=str(path), size_bytes=len(CONTENT))
+        upload.begin(host, pool="p", name="disk", path=str(path), size_bytes=len(CONTENT), head="")
         assert upload.send(host, max_bytes=1 << 20) == len(CONTENT)
         upload.end(host, sha256=hashlib.sha256(CONTENT).hexdigest())
         assert host.written == CONTENT

@@ -11,9 +11,11 @@ from uuid import UUID
 import pytest
 
 from monitor.recorder import MAX_AT_ONCE, Recorder
-from registry.ids import uuid7
+from registry import MissPolicy
+from registry.ground.ids import uuid7
 
 WAIT_S = 60
+POLICY = MissPolicy(unreachable_after=3, down_after=10)
 
 
 class Hosts:
@@ -44,7 +46,7 @@ class Hosts:
 
 def recorded(hosts: Hosts, looks: Mapping[UUID, str]) -> list[Any]:
     """Bring a first look, and the others while it is written; return what became of each."""
-    recorder: Any = Recorder(hosts, gather_s=0.0)  # type: ignore[arg-type]
+    recorder: Any = Recorder(hosts, 0.0, POLICY)  # type: ignore[arg-type]
     (first, report), *others = looks.items()
     with ThreadPoolExecutor(len(looks)) as watches:
         futures = [watches.submit(recorder.record, first, report)]

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from hypervisor import DomainSeen, DomainState, HostReport, Mark, VolumeSeen
+from hypervisor import (
+    DomainSeen,
+    DomainState,
+    HostReport,
+    Mark,
+    OperationFailedError,
+    VolumeSeen,
+)
 from monitor.translate import to_report
-from registry.ids import uuid7
+from registry.ground.ids import uuid7
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -30,18 +38,21 @@ def a_mark(assignment_id: str) -> Mark:
     return Mark(vm_id=str(uuid7()), assignment_id=assignment_id, generation=3, tenant="a", round=7)
 
 
+A_LOOK = HostReport(
+    hostname="lab1",
+    vcpus=4,
+    memory_mib=8192,
+    disk_gib=500,
+    cpu_busy_percent=12.5,
+    memory_used_mib=900,
+    disk_used_gib=3,
+    domains=(),
+    volumes=(),
+)
+
+
 def translated(*domains: DomainSeen, volumes: tuple[VolumeSeen, ...] = ()) -> Any:
-    seen = HostReport(
-        hostname="lab1",
-        vcpus=4,
-        memory_mib=8192,
-        disk_gib=500,
-        cpu_busy_percent=12.5,
-        memory_used_mib=900,
-        disk_used_gib=3,
-        domains=domains,
-        volumes=volumes,
-    )
+    seen = replace(A_LOOK, domains=domains, volumes=volumes)
     return to_report(seen, started_at=AT, polled_at=AT, took_ms=12)
 
 
@@ -74,3 +85,23 @@ def test_a_domain_without_a_mark_that_we_wrote_is_a_stranger(mark: Mark | None) 
     assert domain.assignment_id is None
     assert domain.generation is None
     assert (domain.vcpus, domain.memory_mib, domain.disk_gib) == (2, 128, 20)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"vcpus": -1},
+        {"memory_mib": 2**54},
+        {"disk_gib": 2**64},
+        {"memory_used_mib": 2**63},
+        {"disk_used_gib": 2**63},
+        {"machine_uuid": "m" * 100},
+        {"domains": (a_domain(vcpus=10**30),)},
+        {"domains": (a_domain(memory_mib=2**62), a_domain(memory_mib=2**62))},
+        {"domains": (a_domain(disk_gib=2**63),)},
+        {"domains": (a_domain(uuid="x"),)},
+    ],
+)
+def test_a_host_that_tells_what_no_host_has_did_not_answer(nonsense: dict[str, Any]) -> None:
+    with pytest.raises(OperationFailedError, match="report failed"):
+        to_report(replace(A_LOOK, **nonsense), started_at=AT, polled_at=AT, took_ms=12)

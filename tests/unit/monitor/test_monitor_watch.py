@@ -18,11 +18,13 @@ from monitor.clock import NearClock
 from monitor.metrics import LookMetrics
 from monitor.probe import ProbeFactory
 from monitor.recorder import Recorder
+from monitor.rota import next_tick
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
-from monitor.watch import HostWatch, _next_tick
-from registry.ids import uuid7
-from registry.process import ProcessMetrics
+from monitor.watch import HostWatch
+from registry import HostsRead, Miss, MissPolicy
+from registry.ground.ids import uuid7
+from service import ProcessMetrics
 
 AN_EMPTY_HOST = HostReport(
     hostname="h",
@@ -35,6 +37,7 @@ AN_EMPTY_HOST = HostReport(
     domains=(),
     volumes=(),
 )
+POLICY = MissPolicy(unreachable_after=3, down_after=10)
 FAST = MonitorSettings(poll_interval_s=0.08, poll_deadline_s=0.2)
 
 
@@ -55,6 +58,46 @@ class FakeProbe:
 
 
 @dataclass
+class FakeMonitors:
+    """Monitors whose leases are live until they leave."""
+
+    live: dict[UUID, bool] = field(default_factory=dict)
+
+    def beat(self, key: UUID, name: str, **_: Any) -> None:
+        self.live[key] = True
+
+    def leave(self, key: UUID) -> None:
+        del self.live[key]
+
+    def all(self) -> tuple[Any, ...]:
+        return tuple(SimpleNamespace(id=key, is_live=live) for key, live in self.live.items())
+
+
+@dataclass
+class FakeHosts:
+    """Tells all hosts at first, and then those that are others than at the read before."""
+
+    registry: FakeRegistry
+
+    def all(self) -> HostsRead:
+        if self.registry.away:
+            raise ConnectionError("the database is away")
+        self.registry.reads.append(tuple(self.registry.listed))
+        cursor = len(self.registry.reads)
+        return HostsRead(cursor=cursor, hosts=self.registry.reads[-1], gone=frozenset())
+
+    def since(self, cursor: int) -> HostsRead:
+        before = {host.id: host for host in self.registry.reads[cursor - 1]}
+        now = self.all()
+        changed = tuple(host for host in now.hosts if before.get(host.id) != host)
+        gone = before.keys() - {host.id for host in now.hosts}
+        return HostsRead(cursor=now.cursor, hosts=changed, gone=frozenset(gone))
+
+    def in_trouble(self) -> frozenset[UUID]:
+        return frozenset(self.registry.troubled)
+
+
+@dataclass
 class FakeRegistry:
     """Remembers what it is told of each host."""
 
@@ -62,6 +105,9 @@ class FakeRegistry:
     reports: list[tuple[UUID, Any]] = field(default_factory=list)
     misses: list[tuple[UUID, str]] = field(default_factory=list)
     away: bool = False
+    reads: list[tuple[Any, ...]] = field(default_factory=list)
+    troubled: set[UUID] = field(default_factory=set)
+    heard: FakeMonitors = field(default_factory=FakeMonitors)
 
     @property
     def hosts(self) -> FakeRegistry:
@@ -72,18 +118,22 @@ class FakeRegistry:
             raise ConnectionError("the database is away")
         return datetime.now(UTC)
 
-    def all(self) -> tuple[Any, ...]:
-        if self.away:
-            raise ConnectionError("the database is away")
-        return tuple(self.listed)
+    @property
+    def watched_hosts(self) -> FakeHosts:
+        return FakeHosts(self)
+
+    @property
+    def monitors(self) -> FakeMonitors:
+        return self.heard
 
     def record_reports(self, reports: Mapping[UUID, Any]) -> Any:
         self.reports += reports.items()
         return dict.fromkeys(reports, SimpleNamespace(health="up", missed_polls=0))
 
-    def record_miss(self, host_id: UUID, error: str, **_: Any) -> Any:
-        self.misses.append((host_id, error))
-        return SimpleNamespace(health="enrolling", missed_polls=len(self.misses))
+    def record_misses(self, misses: Mapping[UUID, Miss], _: Any) -> Any:
+        self.misses += [(host_id, miss.error) for host_id, miss in misses.items()]
+        found = SimpleNamespace(health="enrolling", missed_polls=len(self.misses))
+        return dict.fromkeys(misses, found)
 
     def reports_of(self, host: Any) -> int:
         return sum(host_id == host.id for host_id, _ in self.reports)
@@ -96,7 +146,11 @@ def a_host(name: str = "h", **changes: Any) -> Any:
 
 
 def by_uri(probes: dict[str, FakeProbe]) -> ProbeFactory:
-    return lambda uri, _: probes[uri]
+    def open_again(uri: str, _: object) -> FakeProbe:
+        probes[uri].closed = False
+        return probes[uri]
+
+    return open_again
 
 
 def no_metrics() -> LookMetrics:
@@ -107,10 +161,8 @@ def a_watch(host: Any, probe: FakeProbe, registry: Any) -> HostWatch:
     return HostWatch(
         host,
         probe,
-        registry,
-        FAST,
         no_metrics(),
-        recorder=Recorder(registry, gather_s=0.0),
+        recorder=Recorder(registry, 0.0, POLICY),
         clock=NearClock(registry.now),
     )
 
@@ -171,7 +223,7 @@ def test_a_host_that_hangs_delays_no_other() -> None:
         raise HostUnreachableError("test://hung/", "no answer")
 
     hung, well = a_host("hung"), a_host("well")
-    registry = FakeRegistry(listed=[hung, well])
+    registry: Any = FakeRegistry(listed=[hung, well])
     probes = {hung.uri: FakeProbe(hang), well.uri: FakeProbe()}
 
     with running(Monitor(registry, by_uri(probes), FAST, no_metrics())):
@@ -182,7 +234,7 @@ def test_a_host_that_hangs_delays_no_other() -> None:
 
 def test_hosts_are_watched_while_they_are_in_the_register_center() -> None:
     first, second = a_host("first"), a_host("second")
-    registry = FakeRegistry(listed=[first])
+    registry: Any = FakeRegistry(listed=[first])
     probes = {first.uri: FakeProbe(), second.uri: FakeProbe()}
 
     with running(Monitor(registry, by_uri(probes), FAST, no_metrics())):
@@ -199,7 +251,7 @@ def test_hosts_are_watched_while_they_are_in_the_register_center() -> None:
 
 def test_a_host_with_a_new_address_gets_a_new_probe() -> None:
     host = a_host()
-    registry = FakeRegistry(listed=[host])
+    registry: Any = FakeRegistry(listed=[host])
     probes = {host.uri: FakeProbe(), "test://moved/": FakeProbe()}
 
     with running(Monitor(registry, by_uri(probes), FAST, no_metrics())):
@@ -211,7 +263,7 @@ def test_a_host_with_a_new_address_gets_a_new_probe() -> None:
 
 def test_a_monitor_that_cannot_read_the_hosts_goes_on_with_those_it_has() -> None:
     host = a_host()
-    registry = FakeRegistry(listed=[host])
+    registry: Any = FakeRegistry(listed=[host])
     monitor = Monitor(registry, lambda *_: FakeProbe(), FAST, no_metrics())
     monitor.follow_hosts()
 
@@ -224,13 +276,46 @@ def test_a_monitor_that_cannot_read_the_hosts_goes_on_with_those_it_has() -> Non
     monitor._end()
 
 
+def test_monitors_look_at_different_hosts_and_at_one_in_trouble_both() -> None:
+    listed = [a_host(f"h{number}") for number in range(40)]
+    registry: Any = FakeRegistry(listed=listed)
+    probes = [{host.uri: FakeProbe() for host in listed} for _ in range(2)]
+
+    def lookers(host: Any) -> int:
+        return sum(each[host.uri].looks > 0 and not each[host.uri].closed for each in probes)
+
+    with (
+        running(Monitor(registry, by_uri(probes[0]), FAST, no_metrics())),
+        running(Monitor(registry, by_uri(probes[1]), FAST, no_metrics())),
+    ):
+        until(lambda: [lookers(host) for host in listed] == [1] * 40)
+        assert all(any(not probe.closed for probe in each.values()) for each in probes)
+        registry.troubled = {listed[7].id}
+        until(lambda: [lookers(host) for host in listed] == [1] * 7 + [2] + [1] * 32)
+        registry.troubled = set()
+        until(lambda: [lookers(host) for host in listed] == [1] * 40)
+
+
+def test_a_monitor_that_leaves_gives_its_hosts_to_the_other_one() -> None:
+    listed = [a_host(f"h{number}") for number in range(20)]
+    registry: Any = FakeRegistry(listed=listed)
+    probes = [{host.uri: FakeProbe() for host in listed} for _ in range(2)]
+
+    with running(Monitor(registry, by_uri(probes[0]), FAST, no_metrics())):
+        with running(Monitor(registry, by_uri(probes[1]), FAST, no_metrics())):
+            until(lambda: len(registry.heard.live) == 2)
+            until(lambda: any(probe.closed for probe in probes[0].values()))
+        looks = {uri: probe.looks for uri, probe in probes[0].items()}
+        until(lambda: all(probes[0][uri].looks > looks[uri] for uri in looks))
+
+
 @pytest.mark.parametrize(
     ("now", "expected"),
     [(10.0, 11.0), (10.9, 11.0), (11.5, 12.0), (18.2, 19.0), (9.5, 11.0)],
     ids=["at once", "nearly late", "one missed", "many missed", "clock behind"],
 )
 def test_the_cadence_is_fixed_and_a_slow_look_skips_ticks(now: float, expected: float) -> None:
-    assert _next_tick(10.0, 1.0, now) == pytest.approx(expected)
+    assert next_tick(10.0, 1.0, now) == pytest.approx(expected)
 
 
 class running:  # noqa: N801 - reads as a statement

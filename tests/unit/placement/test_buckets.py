@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement import buckets
-from placement.buckets import Shapes, mismatch
+from placement import Budget, policy_by_name
+from placement.filling import buckets
+from placement.filling.buckets import Shapes, mismatch
+from tests.builders import a_snapshot
 
 
 def some_demands(rng, kinds):
@@ -34,3 +36,13 @@ def test_what_fits_and_its_mismatch_are_those_of_each_demand_by_itself(
             assert (found.get(shape, (0, 0.0))[0] >= max(least, 1)) == fits
             if fits:
                 assert found[shape][1] == mismatch(demand, free, pool.tolist())
+
+
+@pytest.mark.parametrize("capacity", [[(8, 8), (2, 2)], [(2, 2), (8, 8)]])
+def test_of_hosts_that_fit_a_vm_equally_well_the_first_takes_it(capacity):
+    """Hosts of one shape tie, whatever their size; what else is asked for parts them."""
+    snapshot = a_snapshot(capacity=capacity, demand=[(1, 1), (4, 4)], count=[1, 1])
+
+    placed = policy_by_name("best_fit_drfh", {}).place(snapshot, np.random.default_rng(0), Budget())
+
+    assert placed.placed[0].tolist() == [0, 0, 1]

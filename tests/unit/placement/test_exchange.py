@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from placement.budget import Budget
-from placement.draft import Draft
-from placement.exchange import exchange_unfair
-from placement.vm_kinds import vm_kinds
+from placement.filling.draft import Draft
+from placement.fuga.exchange import exchange_unfair
+from placement.round.budget import Budget
+from placement.round.vm_kinds import vm_kinds
 from tests.round_inputs import some_snapshot
 
 
-def a_draft(**changes) -> Draft:
+def a_draft(*, place: bool = True, **changes) -> Draft:
     """Tenant 0 holds all of both hosts with small VMs; tenant 1 wants one large VM."""
     snapshot = some_snapshot(
         resources=("vcpus",),
@@ -25,7 +26,7 @@ def a_draft(**changes) -> Draft:
         },
     )
     draft = Draft(snapshot)
-    for host in range(2):
+    for host in range(2) if place else ():
         draft.put(0, host, int(snapshot.free[host, 0]))
     return draft
 
@@ -60,6 +61,15 @@ def test_weights_decide_who_is_poorer():
     assert exchange(draft)[0] == ()
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e6, 1e9])
+def test_the_unit_of_weights_changes_no_exchange(unit: float):
+    draft = a_draft(weight=np.array([0.5, 1.0]) * unit)
+
+    made, _ = exchange(draft)
+
+    assert [(each.host, each.taken, each.given_to) for each in made] == [(0, 4, 1)]
+
+
 def test_vms_that_ran_before_are_not_taken():
     snapshot = some_snapshot(
         resources=("vcpus",),
@@ -79,6 +89,41 @@ def test_a_host_closed_to_the_poorer_is_left_alone():
     made, _ = exchange(draft)
 
     assert [each.host for each in made] == [1]
+
+
+def test_a_gang_keeps_as_many_as_it_needs_at_once():
+    draft = a_draft(min_count=np.array([8, 1]), place=False)
+    draft.begin(0)
+    for host in range(2):
+        draft.put(0, host, 4)
+
+    assert exchange(draft)[0] == ()
+
+
+def test_of_those_who_can_make_room_the_richest_does():
+    """The richest of all is a gang that needs all its VMs."""
+    capacity = np.array([[19], [4], [4], [4]])
+    snapshot = some_snapshot(
+        resources=("vcpus",),
+        capacity=capacity,
+        free=capacity,
+        demand=np.array([[1], [1], [1], [4]]),
+        count=np.array([14, 8, 9, 1]),
+        min_count=np.array([14, 1, 1, 1]),
+        tenant=np.arange(4),
+        age=np.zeros(4, dtype=np.int64),
+        weight=np.ones(4),
+        held=np.zeros((4, 1), dtype=np.int64),
+        host_class=np.array([0, 1, 1, 1]),
+        eligible=np.array([[True, True]] * 3 + [[False, True]]),
+    )
+    draft = Draft(snapshot)
+    draft.begin(0)
+    draft.put_all(np.array([[0, 0, 10], [0, 3, 4], [1, 0, 4], [1, 1, 4], [2, 0, 5], [2, 2, 4]]))
+
+    made, _ = exchange(draft)
+
+    assert (made[0].taken_from, made[0].host, made[0].taken) == (2, 2, 4)
 
 
 def test_a_spent_budget_stops_the_search_and_says_so():

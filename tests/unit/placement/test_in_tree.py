@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from placement import Budget, Snapshot, TenantTree, check_allocation, policy_by_name, shares_after
-from placement.in_tree import without_tree
-from placement.mechanisms.tree import MalformedTreeError
+from placement.round.tenant_tree import MalformedTreeError
+from placement.rules.in_tree import without_tree
 from tests.builders import a_snapshot
 
 CPU, MEMORY = (1, 0), (0, 1)
@@ -47,6 +47,23 @@ def test_weights_are_what_staged_mch_lets_each_tenant_claim() -> None:
     assert flat.tree is None
     expected = np.array([1 / 6, 1 / 6, 1 / 6, 1 / 4, 1 / 4, 1 / 4, 1 / 4, 1 / 2])
     assert flat.weight == pytest.approx(expected / expected.max())
+
+
+def test_who_only_holds_counts_among_its_siblings() -> None:
+    """Tenants 0 and 1 are one group: half of what the group may claim is tenant 1's."""
+    snapshot = a_snapshot(
+        capacity=[(24, 24)],
+        free=[(18, 24)],
+        demand=[CPU, CPU],
+        count=1000,
+        tenant=[0, 2],
+        weight=[1.0, 1.0, 1.0],
+        held=[(0, 0), (6, 0), (0, 0)],
+    )
+
+    flat = without_tree(in_tree(snapshot, (-1, 0, 1, 1, 0), (2, 3, 4)))
+
+    assert flat.weight[0] / flat.weight[2] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("name", ["best_fit_drfh", "best_fit_hdrf", "fuga"])

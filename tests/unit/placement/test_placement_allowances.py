@@ -22,10 +22,10 @@ from placement import (
     policy_by_name,
     target_shares,
 )
-from placement.allowances import rooms_after
-from placement.reasons import still_needed
-from placement.within_allowances import WithinAllowances
-from placement.zones import InZones, Zone
+from placement.round.reasons import still_needed
+from placement.rules.allowances import Rooms
+from placement.rules.within_allowances import WithinAllowances
+from placement.rules.zones import InZones, Zone
 from tests.builders import a_snapshot
 from tests.properties.strategies import snapshots
 
@@ -93,6 +93,39 @@ def test_who_holds_more_of_a_groups_quota_gets_less_of_what_is_left() -> None:
     limited = within(snapshot, ([0, 1], 0, 6))
 
     assert counts(limited, placed(limited)) == [0, 6]
+
+
+def test_what_could_not_be_placed_leaves_its_part_of_a_quota_to_others() -> None:
+    """Two large VMs fit by themselves, and not beside each other."""
+    snapshot = a_snapshot(
+        capacity=[(4, 4), (9, 9)],
+        demand=[(4, 4), (4, 4), (1, 1)],
+        count=[1, 1, 9],
+        tenant=[0, 0, 1],
+        weight=[100.0, 1.0],
+        host_class=[0, 1],
+        eligible=[(True, False), (True, False), (False, True)],
+    )
+
+    limited = within(snapshot, ([0, 1], None, 4))
+
+    assert counts(limited, placed(limited)) == [1, 0, 3]
+
+
+def test_what_no_pass_can_place_is_not_offered_again_in_place_of_others() -> None:
+    """There is room for the large VM, above the overload threshold alone."""
+    snapshot = a_snapshot(
+        capacity=[(4, 4), (9, 9)],
+        demand=[(4, 4), (1, 1)],
+        count=[1, 9],
+        weight=[100.0, 1.0],
+        host_class=[0, 1],
+        eligible=[(True, False), (False, True)],
+    )
+
+    limited = within(snapshot, ([0, 1], None, 3))
+
+    assert counts(limited, placed(limited, overload=0.5)) == [0, 3]
 
 
 @pytest.mark.parametrize("policy", ["best_fit_drfh", "fuga", "first_fit", "optimal"])
@@ -212,7 +245,7 @@ def test_limits_are_kept_and_a_quota_is_named_where_it_stands_in_the_way(
 ) -> None:
     allocation = placed(snapshot, policy)
 
-    rooms = rooms_after(snapshot, allocation.placed)
+    rooms = Rooms(snapshot.after(allocation.placed))
     missing = snapshot.count - np.array(counts(snapshot, allocation), dtype=np.int64)
     beyond = {left.request for left in allocation.left_out if left.reason is Reason.QUOTA}
     for left in allocation.left_out:

@@ -90,6 +90,22 @@ def test_a_host_above_the_overload_threshold_is_refused():
         check_allocation(two_hosts(), allocation, overload=0.74)
 
 
+def test_what_runs_already_counts_towards_the_threshold():
+    snapshot = a_snapshot(capacity=[(4,)], free=[(2,)], demand=[(1,)], count=1)
+
+    check_allocation(snapshot, an_allocation((0, 0, 1)), overload=0.75)
+    with pytest.raises(InfeasibleAllocationError, match=r"above 0\.5"):
+        check_allocation(snapshot, an_allocation((0, 0, 1)), overload=0.5)
+
+
+def test_each_host_may_have_a_threshold_of_its_own():
+    snapshot = a_snapshot(capacity=[(4,), (4,)], demand=[(1,)], count=6)
+
+    check_allocation(snapshot, an_allocation((0, 0, 2), (0, 1, 4)), overload=(0.5, 1.0))
+    with pytest.raises(InfeasibleAllocationError, match=r"host 0 is filled above 0\.5"):
+        check_allocation(snapshot, an_allocation((0, 0, 4), (0, 1, 2)), overload=(0.5, 1.0))
+
+
 def test_a_threshold_means_what_was_written_not_the_nearest_double():
     # 29 of 100 is 0.29, although 0.29 * 100 is less than 29 in floats.
     snapshot = a_snapshot(capacity=[(100,)], demand=[(1,)], count=29)

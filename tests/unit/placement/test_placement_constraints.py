@@ -9,6 +9,7 @@ import pytest
 
 from placement import (
     Allocation,
+    Allowance,
     Budget,
     InfeasibleAllocationError,
     Reason,
@@ -16,11 +17,11 @@ from placement import (
     check_allocation,
     policy_by_name,
 )
-from placement.constrained import MOST_LIMITS
-from placement.constraints import Constraints, Group, Spread
 from placement.errors import ConstraintError
-from placement.expansion import Wish, expand
-from placement.zones import InZones, Zone
+from placement.round.constraints import Constraints, Group, Spread
+from placement.rules.constrained import MOST_LIMITS
+from placement.rules.expansion import Wish, expand
+from placement.rules.zones import InZones, Zone
 from tests.builders import a_snapshot
 
 THREE_HOSTS = ((4, 4096, 40), (4, 4096, 40), (4, 4096, 40))
@@ -103,6 +104,41 @@ def test_a_new_group_takes_the_host_that_holds_most_of_it():
     assert place(snapshot).placed.tolist() == [[0, 1, 4]]
 
 
+def test_an_overload_threshold_does_not_cut_how_many_of_a_group_a_host_may_hold():
+    snapshot = constrained(Constraints(groups=(apart(0),)), count=3)
+
+    assert place(snapshot, overload=0.5).placed.tolist() == [[0, 0, 1], [0, 1, 1], [0, 2, 1]]
+
+
+def test_a_group_stays_together_where_most_of_all_its_requests_fit():
+    """Host 0 has more room for the first request, host 1 for both of them."""
+    snapshot = constrained(
+        Constraints(groups=(together(0, 1),)),
+        capacity=((20, 12), (6, 15)),
+        demand=((1, 1), (1, 4)),
+        count=(3, 3),
+    )
+
+    assert place(snapshot).placed.tolist() == [[0, 1, 3], [1, 1, 3]]
+
+
+def test_a_gang_counts_only_on_hosts_that_hold_it_whole_when_its_group_looks_for_one():
+    """Three of the gang and three others would fit on host 0, the whole gang on host 1."""
+    snapshot = constrained(
+        Constraints(groups=(together(0, 1),)),
+        capacity=((20, 15), (5, 17)),
+        demand=((1, 4), (1, 1)),
+        count=(4, 3),
+        min_count=(4, 1),
+        tenant=(0, 0),
+    )
+
+    allocation = place(snapshot)
+
+    assert allocation.placed.tolist() == [[0, 1, 4], [1, 1, 1]]
+    assert "runs" not in allocation.details or allocation.details["runs"] == 1
+
+
 def test_a_new_group_whose_host_others_filled_looks_for_another():
     demand = ((4, 4096, 40), (4, 4096, 40))
     snapshot = constrained(Constraints(groups=(together(1),)), demand=demand, count=1)
@@ -111,6 +147,56 @@ def test_a_new_group_whose_host_others_filled_looks_for_another():
 
     assert allocation.placed.tolist() == [[0, 0, 1], [1, 1, 1]]
     assert allocation.details["runs"] == 2
+
+
+#: Host 0 has as much room as host 1, but all of it above half of its capacity.
+HALF_FULL = {"capacity": ((8, 8192, 80), (4, 4096, 40)), "free": ((4, 4096, 40), (4, 4096, 40))}
+
+
+def test_a_new_group_whose_host_the_policy_refuses_looks_for_another():
+    snapshot = constrained(Constraints(groups=(together(0),)), **HALF_FULL, count=3)
+
+    allocation = place(snapshot, overload=0.5)
+
+    assert allocation.placed.tolist() == [[0, 1, 2]]
+    assert left(allocation) == [(0, 1, Reason.ABOVE_OVERLOAD)]
+
+
+def test_what_a_zone_refuses_goes_to_another_within_the_spread():
+    constraints = Constraints(spreads=(Spread(request=0, most=2, placed=(0, 0)),), zones=(0, 1))
+
+    allocation = place(constrained(constraints, **HALF_FULL, count=2), overload=0.5)
+
+    assert allocation.placed.tolist() == [[0, 1, 2]]
+
+
+def test_a_host_refused_to_who_has_a_wish_is_open_without_it():
+    """Preferred host 1 is too full; host 0 is that of the group once nothing else is wished."""
+    snapshot = constrained(
+        Constraints(groups=(together(0),), preferred={0: (1,)}),
+        capacity=((4, 4096, 40), (8, 8192, 80)),
+        free=((4, 4096, 40), (4, 4096, 40)),
+        host_class=(0, 1),
+        eligible=((True, True),),
+        count=2,
+    )
+
+    assert place(snapshot, overload=0.5).placed.tolist() == [[0, 0, 2]]
+
+
+@pytest.mark.parametrize("rule", ["group", "spread"])
+def test_a_quota_is_no_refusal_of_a_host(rule: str):
+    """No other host would change it: nothing is tried again and again in vain."""
+    spread = Spread(request=0, most=2, placed=(0, 0, 0))
+    constraints = (
+        Constraints(groups=(together(0),))
+        if rule == "group"
+        else Constraints(spreads=(spread,), zones=(0, 1, 2))
+    )
+    none_left = Allowance(tenants=(0,), resource=None, room=0)
+    snapshot = dataclasses.replace(constrained(constraints, count=2), allowances=(none_left,))
+
+    assert place(snapshot).details["runs"] == 2
 
 
 def test_a_spread_request_is_as_even_as_the_zones_have_room():
@@ -149,6 +235,30 @@ def test_a_spread_gang_is_placed_whole_or_not_at_all():
     assert left(allocation) == [(0, 4, Reason.ZONE_FULL)]
 
 
+def test_a_spread_goes_on_in_the_zone_that_has_fewest_of_it():
+    """Zone 0 has more room, and a VM of the request already."""
+    spread = Spread(request=0, most=3, placed=(1, 0))
+    constraints = Constraints(spreads=(spread,), zones=(0, 0, 1))
+
+    assert place(constrained(constraints, count=1)).placed.tolist() == [[0, 2, 1]]
+
+
+def test_a_spread_gang_that_cannot_be_whole_takes_no_other_with_it():
+    spreads = tuple(Spread(request=each, most=2, placed=(0, 0)) for each in (0, 1))
+    snapshot = constrained(
+        Constraints(spreads=spreads, zones=(0, 1, -1)),
+        count=(4, 4),
+        min_count=(4, 4),
+        demand=((1, 1024, 10),) * 2,
+        host_class=(0, 1, 1),
+        eligible=((True, False), (True, True)),
+    )
+
+    allocation = place(snapshot)
+
+    assert allocation.placed.tolist() == [[1, 0, 2], [1, 1, 2]]
+
+
 def test_preferred_hosts_are_taken_first_and_others_when_they_are_full():
     constraints = Constraints(preferred={0: (1,)})
     snapshot = constrained(constraints, count=6, host_class=(0, 0, 1), eligible=((True, True),))
@@ -181,7 +291,7 @@ def test_more_groups_than_fit_one_run_are_decided_in_several():
 
 
 def test_groups_hold_across_zones_that_decide_one_after_the_other():
-    from placement.constrained import Constrained
+    from placement.rules.constrained import Constrained
 
     hosts = np.arange(3)
     policy = Constrained(

@@ -16,8 +16,8 @@ from placement import (
     check_allocation,
     policy_by_name,
 )
-from placement.holding import hold_back
-from placement.patience import PATIENCE, Patience, fair_shares, waiting_levels
+from placement.rules.holding import hold_back
+from placement.rules.patience import PATIENCE, Patience, fair_shares, waiting_levels
 from tests.builders import a_snapshot
 from tests.stream import LONGEST, Stream
 

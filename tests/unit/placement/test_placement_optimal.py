@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Budget, ParameterError, check_allocation, policy_by_name
-from placement.host_patterns import maximal_patterns
-from placement.integer_program import IntegerProgram
-from placement.optimal_hosts import ByPattern, HostGroup, OneByOne
+from placement.policies.optimal.hosts import ByPattern, HostGroup, OneByOne
+from placement.policies.optimal.integer_program import IntegerProgram
+from placement.policies.optimal.patterns import maximal_patterns
+from placement.round.constraints import Constraints, Group, Spread
 from tests.builders import a_snapshot
 
 
@@ -114,6 +116,34 @@ def test_a_problem_that_is_too_large_is_refused_by_its_size():
 def test_an_objective_that_is_none_is_refused(value):
     with pytest.raises(ParameterError, match="objective"):
         policy_by_name("optimal", {"objective": value})
+
+
+def test_a_program_that_presolve_calls_infeasible_is_solved_all_the_same():
+    """HiGHS 1.12 did, of the program that breaks the ties of this round."""
+    snapshot = dataclasses.replace(
+        a_snapshot(
+            capacity=((6, 9, 30), (8, 16, 20), (6, 9, 30), (4, 4, 20), (8, 16, 20)),
+            free=((5, 7, 23), (8, 16, 20), (5, 7, 23), (4, 4, 20), (8, 16, 20)),
+            demand=((1, 1, 0), (1, 1, 0), (2, 1, 0), (1, 4, 0), (4, 4, 0)),
+            count=(5, 0, 5, 5, 6),
+            min_count=(1, 1, 4, 2, 1),
+            tenant=(0, 1, 2, 3, 0),
+            held=((2, 4, 14), (0, 0, 0), (0, 0, 0), (0, 0, 0)),
+            host_class=(0, 0, 1, 0, 0),
+            eligible=((True, True), (False, False), (True, True), (True, True), (True, True)),
+        ),
+        constraints=Constraints(
+            groups=(Group(apart=True, hard=False, requests=(0, 1, 2, 3), hosts=(3,)),),
+            spreads=(Spread(request=0, most=1, placed=(0, 0)),),
+            zones=(0, 0, 0, 0, 1),
+            preferred={0: ()},
+        ),
+    )
+
+    allocation = policy_by_name("optimal", {}).place(snapshot, np.random.default_rng(0), Budget())
+
+    check_allocation(snapshot, allocation)
+    assert allocation.placed[:, 2].sum() > 0
 
 
 def test_a_program_without_gains_is_solved_by_nothing():

@@ -16,7 +16,7 @@ from placement import (
     set_aside,
     shares_after,
 )
-from placement.policy_notes import POLICY_NOTES
+from placement.catalog.notes import POLICY_NOTES
 from tests.builders import a_snapshot
 
 

@@ -12,8 +12,8 @@ from placement import (
     dominant_shares,
     shares_after,
 )
-from placement.shares import in_steps, weighted_levels
-from placement.targets import fair_targets, quotas
+from placement.fairness.levels import in_steps, levels_of
+from placement.fairness.targets import fair_targets, quotas
 from tests.builders import a_snapshot
 
 
@@ -44,9 +44,9 @@ def test_shares_after_a_round_count_what_ran_before():
 def test_levels_do_not_depend_on_the_unit_of_the_weights():
     held, pool = np.array([[2], [4]]), np.array([10])
 
-    levels = weighted_levels(held, pool, np.array([1.0, 2.0]))
+    levels = levels_of(held, pool, np.array([1.0, 2.0]))
 
-    assert levels == pytest.approx(weighted_levels(held, pool, np.array([1000.0, 2000.0])))
+    assert levels == pytest.approx(levels_of(held, pool, np.array([1000.0, 2000.0])))
     assert in_steps(levels[0]) == in_steps(levels[1])
 
 
@@ -102,6 +102,18 @@ def test_free_room_behind_closed_doors_is_no_target():
     )
 
     assert fair_targets(snapshot).tolist() == [10]
+
+
+def test_room_on_hosts_that_are_closed_to_everybody_is_shared_by_nobody():
+    snapshot = a_snapshot(
+        capacity=[(10,), (10,)],
+        demand=[(1,), (1,)],
+        count=100,
+        host_class=[0, 1],
+        eligible=[(True, False)] * 2,
+    )
+
+    assert fair_targets(snapshot) == pytest.approx([5, 5])
 
 
 def test_a_vm_that_fits_on_no_host_has_no_target():

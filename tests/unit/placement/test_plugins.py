@@ -47,7 +47,7 @@ class Site:
     def solve(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join(map(str, [*self.paths, ROOT]))
         return subprocess.run(
-            [sys.executable, "-m", "controller.cli.solve", *arguments],
+            [sys.executable, "-m", "controller.cli.problems.solve", *arguments],
             env={**os.environ, "PYTHONPATH": path, **self.environment},
             capture_output=True,
             text=True,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement.problem import MOST_BYTES, ProblemError, read_problem
+from placement.solve.problem import MOST_BYTES, ProblemError, read_problem
 
 SMALL: dict[str, Any] = {
     "resources": ["vcpus", "memory_gib"],
@@ -122,7 +122,7 @@ def test_names_become_indices() -> None:
             "u3",
             'demands[0].tenant: no tenant has the name "u3"; known: "u1", "u2"',
         ),
-        ("demands__0__per_vm", [0.1234567, 1], "must have at most six decimal places"),
+        ("demands__0__per_vm", [1e-12, 1], "demands[0].per_vm[0]: must be 0 or at least 1e-9"),
         ("demands__0__count", 1.5, "demands[0].count: must be a whole number, found 1.5"),
         ("demands__0__count", -1, "demands[0].count: must be a whole number from 0 to"),
         ("demands__0__count", False, "demands[0].count: must be a number, found false"),
@@ -206,6 +206,19 @@ def test_missing_keys_are_named() -> None:
 
 def test_a_byte_order_mark_is_skipped() -> None:
     assert read_problem(b"\xef\xbb\xbf" + encoded(SMALL)).resources == ("vcpus", "memory_gib")
+
+
+@pytest.mark.parametrize("levels", [100, 101])
+def test_a_tree_of_tenants_has_a_hundred_levels_at_most(levels: int) -> None:
+    chain = [{"name": f"g{n}", "parent": f"g{n - 1}" if n else None} for n in range(levels)]
+    demands = [{"name": "j", "tenant": f"g{levels - 1}", "per_vm": [1, 1]}]
+    data = changed(tenants=chain, demands=demands)
+
+    if levels == 100:
+        assert len(read_problem(data).tenants) == 100
+        return
+    with pytest.raises(ProblemError, match=r"tenants\[100\]\.parent: .* at most 100 levels"):
+        read_problem(data)
 
 
 def test_whole_numbers_may_be_written_with_a_point() -> None:

@@ -6,7 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement.problem import ProblemError, WholeVmProblem, read_problem, to_whole_vms
+from placement.mechanisms import MECHANISMS
+from placement.solve.problem import (
+    ProblemError,
+    WholeVmProblem,
+    read_problem,
+    to_divisible,
+    to_whole_vms,
+)
 
 
 def a_problem(**parts: Any) -> dict[str, Any]:
@@ -38,6 +45,26 @@ def test_decimals_are_scaled_exactly_each_resource_on_its_own_grid() -> None:
 
     assert snapshot.capacity.tolist() == [[10, 12_000_000], [60, 2_000_000]]
     assert snapshot.demand.tolist() == [[1, 1_000_001]]
+
+
+def test_what_arithmetic_with_doubles_leaves_of_a_decimal_is_that_decimal() -> None:
+    demands = [a_demand(per_vm=[0.1 + 0.2, 0.002587 + 5e-19])]
+
+    snapshot = whole(a_problem(demands=demands)).snapshot
+
+    assert snapshot.demand.tolist() == [[3, 2_587]]
+    assert snapshot.capacity.tolist() == [[20, 12_000_000], [120, 2_000_000]]
+
+
+def test_more_than_six_places_are_refused_with_their_place_though_mechanisms_take_them() -> None:
+    problem = a_problem(demands=[a_demand(per_vm=[0.0234375, 1])])
+
+    assert faults_of(problem) == [
+        "demands[0].per_vm[0]: must have at most six decimal places for a policy that places "
+        "whole VMs (mechanisms take more), found 0.0234375"
+    ]
+    divided = to_divisible(read_problem(json.dumps(problem).encode()), "drfh", MECHANISMS["drfh"])
+    assert divided.divisible.demand[0, 0] == 0.0234375
 
 
 def test_bytes_and_gib_end_in_the_same_integers() -> None:

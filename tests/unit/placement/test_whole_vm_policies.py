@@ -14,7 +14,7 @@ from placement import (
     policy_by_name,
     shares_after,
 )
-from placement.slots import in_slots
+from placement.policies.slots import in_slots
 from tests.builders import a_snapshot
 
 IN_TURN = ("best_fit_drfh", "first_fit_drfh", "two_choices_drfh", "drf_pool")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from placement import Budget, check_allocation, policy_by_name
-from placement.zones import InZones, Zone
+from placement.rules.zones import InZones, Zone
 from tests.round_inputs import some_snapshot
 
 
@@ -113,6 +113,19 @@ def test_details_tell_of_every_zone():
     assert set(details["zones"]) == {"east", "west"}
     assert set(details["weighed"]) <= {"0", "1", "2"}
     assert [row[1] for row in details["phase"] if row[0] == 0]
+
+
+def test_what_was_cut_in_a_zone_is_told_at_the_top_with_its_zone():
+    two = zones(("east", [0, 1], "fuga"), ("west", [2], "fuga"))
+
+    allocation = two.place(three_hosts(), np.random.default_rng(1), Budget(1))
+
+    assert allocation.cut
+    assert allocation.details["cuts"]
+    assert {cut.split(":")[0] for cut in allocation.details["cuts"]} <= {
+        "zone 'east'",
+        "zone 'west'",
+    }
 
 
 def a_large_vm_that_starves(**changes):

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from registry.process import Check, Listener, ListenerError, ProcessMetrics, listening
-from registry.process.listener import _Handler, _Server
+from service import Check, Listener, ListenerError, ProcessMetrics, listening
+from service.listener import _Handler, _Server
 
 WELL = Check("database", True, "it answers")
 ILL = Check("broker", False, "it does not answer")

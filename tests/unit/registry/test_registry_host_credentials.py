@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.doctor import _host_credentials
+from controller.cli.operating.doctor import _host_credentials
 from registry import HostCredentialError, HostCredentials
-from registry.uris import Opening, opening_of
+from registry.hosts.uris import Opening, opening_of
 
 TLS_URI, SSH_URI = "qemu+tls://kvm-1/system", "qemu+ssh://root@kvm-1/system"
 

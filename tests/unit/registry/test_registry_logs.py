@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from registry import configure_logging
+from service.logs import configure_logging
+from tests.hostile_text import HOSTILE, is_forbidden
 
 
 @pytest.fixture(autouse=True)
@@ -99,11 +100,39 @@ def test_warnings_and_errors_are_told_by_kind_and_those_of_libraries_by_logger()
     log.warning("look_missed", host="h1")
     log.error("slot_skipped")
     log.exception("round_failed", exc_info=ValueError())
-    logging.getLogger("kombu.connection").warning("no host %s", "h")
+    logging.getLogger("a_library.connection").warning("no host %s", "h")
 
     assert told == [
         ("warning", "look_missed"),
         ("error", "slot_skipped"),
         ("error", "round_failed"),
-        ("warning", "kombu.connection"),
+        ("warning", "a_library.connection"),
     ]
+
+
+def test_no_text_of_others_commands_the_terminal_that_shows_the_log() -> None:
+    stream = io.StringIO()
+    configure_logging("info", stream, form="text")
+    log = structlog.get_logger()
+
+    log.warning("host_unreachable", host="h1", error=HOSTILE, names=[HOSTILE])
+    log.warning(HOSTILE)
+    logging.getLogger("library").warning("%s", HOSTILE)
+    log.exception("failed", exc_info=ValueError(HOSTILE))
+
+    written = stream.getvalue()
+    assert not [each for each in written if is_forbidden(each) and each != "\n"]
+    assert not [line for line in written.splitlines() if line.startswith("fuga: all is well")]
+    assert "[bold]x[/bold]" in written
+    written.encode()
+
+
+def test_in_json_every_text_is_itself_and_on_its_line() -> None:
+    stream = io.StringIO()
+    configure_logging("info", stream)
+
+    structlog.get_logger().warning("host_unreachable", error=HOSTILE)
+
+    (line,) = lines(stream)
+    assert line["error"] == HOSTILE
+    assert not [each for each in stream.getvalue() if is_forbidden(each) and each not in "\n\x7f"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from registry.errors import InvalidError
-from registry.names import (
+from registry.ground.names import (
     MAX_AMOUNT,
     check_amounts,
     check_int,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import subprocess
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from registry import InvalidError
-from registry.public_keys import MAX_KEYS, check_public_key, check_public_keys, fingerprint
+from registry.tenancy.public_keys import MAX_KEYS, check_public_key, check_public_keys, fingerprint
 from tests.builders import a_public_key
 
 
@@ -38,6 +41,25 @@ def test_keys_of_openssh_are_known_by_its_own_fingerprints(kind, tmp_path):
 SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n-----END OPENSSH PRIVATE KEY-----"
 
 
+def cut_short(key: str, by: int = 3) -> str:
+    """Return a key without its last bytes, or with as many more."""
+    kind, data, *_ = key.split()
+    blob = base64.b64decode(data)
+    blob = blob[:-by] if by > 0 else blob + bytes(-by)
+    return f"{kind} {base64.b64encode(blob).decode()}"
+
+
+def test_a_key_of_rsa_that_openssh_would_not_take_is_refused():
+    key = rsa.generate_private_key(public_exponent=65537, key_size=1024).public_key()
+    taken = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    numbers = rsa.RSAPublicNumbers(e=65537, n=(1 << 511) + 111)
+    small = numbers.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+    assert check_public_key("k", taken) == taken
+    with pytest.raises(InvalidError, match="512 bits"):
+        check_public_key("k", small)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -46,6 +68,9 @@ SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n-----END OPENSSH PRIVAT
         "ssh-ed25519",
         "ssh-ed25519 not-base64!",
         "ssh-ed25519 aGVsbG8=",
+        cut_short(a_public_key()),
+        cut_short(a_public_key(), by=-4),
+        "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAQQDh",
         "ssh-dss AAAAB3NzaC1kc3M=",
         a_public_key().replace("ssh-ed25519", "ssh-rsa", 1),
         f"{a_public_key()}\n{a_public_key('other')}",

@@ -13,10 +13,10 @@ SOURCES = Path(registry.__file__).parent
 
 def writers() -> Iterator[tuple[str, ast.FunctionDef]]:
     """Every function that opens a transaction that writes, and where it is."""
-    for path in sorted(SOURCES.glob("*.py")):
+    for path in sorted(SOURCES.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and _opens_a_write(node):
-                yield f"registry/{path.name}:{node.lineno} {node.name}", node
+                yield f"{path.relative_to(SOURCES.parent)}:{node.lineno} {node.name}", node
 
 
 def _opens_a_write(function: ast.FunctionDef) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from registry import InvalidError, SettingsError, SharedSettings, celery_config
-from registry.settings_names import load, settings_classes
+from registry import InvalidError, SettingsError
+from service.settings import SharedSettings, celery_config
+from service.settings_names import load, settings_classes
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,12 @@ def test_secrets_print_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hunter2" in settings.resolved_database_url()
 
 
+def test_a_level_of_logs_may_be_in_capitals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUGA_LOG_LEVEL", "INFO")
+
+    assert SharedSettings().log_level == "info"
+
+
 def test_a_lease_of_no_length_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FUGA_LEASE_S", "0")
 
@@ -82,7 +89,7 @@ def test_a_broker_of_the_operator_needs_no_folders(
     config = celery_config(SharedSettings())
 
     assert config["broker_url"] == "redis://localhost/0"
-    assert "broker_transport_options" not in config
+    assert not [key for key in config["broker_transport_options"] if key.endswith("_folder")]
     assert not (tmp_path / ".fuga").exists()
 
 
@@ -148,3 +155,27 @@ def test_a_process_with_wrong_settings_says_so_and_ends_with_status_2(module: st
     assert done.returncode == 2
     assert "FUGA_LEASE_S: found 'soon'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("SLOT_LENGTH_S", "abc", "FUGA_SLOT_LENGTH_S: found 'abc', allowed is a number\n"),
+        ("SLOT_LENGTH_S", "0", "found '0', allowed is a number greater than 0\n"),
+        ("METRICS_MOST", "1.5", "found '1.5', allowed is a whole number\n"),
+        ("LOG_LEVEL", "infos", "'error' or 'critical'; is info meant?\n"),
+        ("OVER_QUOTA", "refus", "allowed is 'refuse' or 'wait'; is refuse meant?\n"),
+        ("DEFAULT_QUOTA", "x", 'FUGA_DEFAULT_QUOTA: wanted is JSON, as ["a"] or {"a": 1}: '),
+        ("DEFAULT_QUOTA", '{"vcpus": "x"}', "FUGA_DEFAULT_QUOTA (vcpus): found 'x', allowed is a"),
+    ],
+)
+def test_a_wrong_setting_is_said_in_words(
+    name: str, given: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"FUGA_{name}", given)
+
+    with pytest.raises(SettingsError) as refused:
+        load(settings_classes()["api, control"])
+
+    assert said in str(refused.value)
+    assert "Input should" not in str(refused.value)

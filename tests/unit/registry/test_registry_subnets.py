@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from registry import InvalidError, Subnet
-from registry.subnets import check_subnet, shown, usable
+from registry.subnets import check_subnet, reachable, shown, usable
 
 
 def test_neither_the_networks_own_addresses_nor_what_is_excluded_is_given():
@@ -43,3 +43,25 @@ def test_a_faulty_subnet_is_refused(field: str, subnet: Subnet):
     with pytest.raises(InvalidError) as raised:
         check_subnet(subnet)
     assert raised.value.field == field
+
+
+def test_isolated_vms_reach_what_is_never_given_to_a_vm():
+    subnet = Subnet(
+        cidr="10.0.0.0/24",
+        gateway="10.0.0.1",
+        dns=("10.0.0.2", "192.0.2.53"),
+        excluded=("10.0.0.3-10.0.0.9", "10.0.0.8"),
+    )
+
+    assert reachable(check_subnet(subnet)) == (
+        "10.0.0.1/32",
+        "10.0.0.2/31",
+        "10.0.0.4/30",
+        "10.0.0.8/31",
+    )
+
+
+def test_what_is_too_scattered_for_a_host_to_look_at_is_not_told():
+    odd = tuple(f"10.0.0.{last}" for last in range(1, 61, 2))
+
+    assert reachable(check_subnet(Subnet(cidr="10.0.0.0/24", excluded=odd))) is None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from registry import DEFAULT_URI_POLICY, UriPolicy, UriRefusedError, check_uri
 
 LOCAL = UriPolicy(
-    schemes=frozenset({"qemu", "qemu+unix", "test", "qemu+ssh"}),
+    schemes=frozenset({"qemu", "qemu+unix", "test", "qemu+ssh", "qemu+tcp"}),
     parameters=frozenset({"socket", "keyfile"}),
 )
 
@@ -20,8 +20,8 @@ LOCAL = UriPolicy(
         "qemu+ssh://root@host:2222/system",
         "qemu+libssh://fuga@host/system",
         "qemu+libssh2://host/system",
-        "qemu+tcp://[fe80::1]:16509/system",
-        "qemu+tcp://host_1/session",
+        "qemu+tls://[fe80::1]:16514/system",
+        "qemu+tls://host_1/session",
     ],
 )
 def test_plain_remote_uris_are_let_in(uri: str) -> None:
@@ -35,6 +35,9 @@ def test_plain_remote_uris_are_let_in(uri: str) -> None:
         ("qemu:///system", "scheme 'qemu' is not allowed"),
         ("qemu+unix:///system", "scheme"),
         ("qemu+ext://host/system", "scheme"),
+        ("qemu+tcp://host/system", "whoever reaches the port is root on the host"),
+        ("qemu+tcp://127.0.0.1/system", "whoever reaches the port is root on the host"),
+        ("test+tcp://host/default", "scheme"),
         ("QEMU+SSH://host/system", "scheme"),
         ("test:///default", "scheme"),
         ("xen+ssh://host/", "scheme"),
@@ -89,7 +92,12 @@ def test_a_password_is_not_repeated_in_the_error() -> None:
 
 @pytest.mark.parametrize(
     "uri",
-    ["qemu:///system", "test:///default", "qemu+unix:///system?socket=/run/a.sock"],
+    [
+        "qemu:///system",
+        "test:///default",
+        "qemu+unix:///system?socket=/run/a.sock",
+        "qemu+tcp://10.0.0.1/system",
+    ],
 )
 def test_an_operator_may_allow_local_schemes_and_parameters(uri: str) -> None:
     assert check_uri(uri, LOCAL) == uri

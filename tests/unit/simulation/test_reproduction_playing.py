@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulation.engine import Choice
 from simulation.reproduction.playing import Listed, Played, play, requests
+from simulation.slots.engine import Choice
 
 HOST = np.array([[2, 2]], dtype=np.int64)
 

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from simulation import RunSpec, TraceSpec, simulate
-from simulation.cluster import Happening, HostEvent, SimHost
 from simulation.errors import InputError
-from simulation.hierarchy import Hierarchy, Quota, read_hierarchy
-from simulation.plan import ZoneChoice, plan, zone_policies
-from simulation.specs import open_inputs
+from simulation.sites.hierarchy import Hierarchy, Quota, read_hierarchy
+from simulation.sites.hosts import Happening, HostEvent, SimHost
+from simulation.studies.plan import ZoneChoice, plan, zone_policies
+from simulation.studies.specs import open_inputs
 from tests.simulations import a_chunk, an_engine
 
 TREE = """name,parent,weight

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from simulation.cluster import Happening
 from simulation.errors import InputError
-from simulation.inventory import read_inventory
-from simulation.specs import Inputs, RunSpec, TraceSpec, open_inputs
+from simulation.sites.hosts import Happening
+from simulation.sites.inventory import read_inventory
+from simulation.slots.cluster import Cluster
+from simulation.studies.specs import Inputs, RunSpec, TraceSpec, open_inputs
 
 
 def opened(path: Path, hosts: str = "4:64c:256g:100d", **trace: object) -> Inputs:
@@ -249,6 +250,19 @@ def test_hosts_are_labelled_added_and_left_out(tmp_path: Path) -> None:
     ]
 
 
+def test_added_hosts_without_what_every_vm_takes_are_refused(tmp_path: Path) -> None:
+    trace = write(tmp_path, "t.csv", "arrival_s,vcpus,disk_gib,gpu\n0,1,10,1\n")
+
+    def spec(added: str) -> RunSpec:
+        told = TraceSpec(path=str(trace))
+        return RunSpec(name="", trace=told, hosts="2:8c:300d:1gpu", add_hosts=(added,))
+
+    with pytest.raises(InputError, match=r"no disk_gib, which .* as in 20:64c:256g:300d"):
+        open_inputs(spec("20:64c:256g"))
+    # A host without GPUs takes the VMs that want none.
+    assert len(open_inputs(spec("20:64c:256g:300d")).inventory.hosts) == 22
+
+
 @pytest.mark.parametrize(
     ("told", "says"),
     [
@@ -313,7 +327,7 @@ def test_google_machines_are_scaled_and_their_events_are_kept(tmp_path: Path) ->
         (9, Happening.LEAVE),
         (12, Happening.JOIN),
     ]
-    assert inventory.cluster(("vcpus",)).present.all()
+    assert Cluster.of(inventory, ("vcpus",)).present.all()
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from registry import (
     Standing,
 )
 from simulation import Decided, InputError, read_inventory, read_recording, record
-from simulation.cluster import Happening, HostEvent
-from simulation.faults import Faults
-from simulation.native import NativeTrace
+from simulation.sites.hosts import Happening, HostEvent
+from simulation.traces.faults import Faults
+from simulation.traces.native import NativeTrace
 from tests.simulations import a_chunk, an_engine
 
 SINCE = datetime(2026, 11, 10, tzinfo=UTC)

@@ -9,11 +9,11 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from controller.policy_child import decide
-from controller.round_inputs import RoundInputs, allocation_document, allocation_of
-from controller.snapshots import to_snapshot
+from controller.centre.policy_child import decide
+from controller.rounds.inputs import RoundInputs, allocation_document, allocation_of
+from controller.rounds.snapshots import to_snapshot
 from placement import Reason, Snapshot, TenantTree
-from placement.zone_policies import NamedPolicy, zones_of
+from placement.catalog.zone_policies import NamedPolicy, zones_of
 from registry import (
     VMS,
     ClusterView,
@@ -28,10 +28,11 @@ from registry import (
     VmGroupView,
     zone_of,
 )
-from simulation.cluster import SimHost
-from simulation.engine import Engine, same_to_policies
-from simulation.hierarchy import Hierarchy, Quota
-from simulation.wishes import Wishes, may_use
+from simulation.sites.hierarchy import Hierarchy, Quota
+from simulation.sites.hosts import SimHost
+from simulation.slots.engine import Engine, same_to_policies
+from simulation.slots.rules import may_use
+from simulation.traces.wishes import Wishes
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
 HOSTS = [

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from simulation import InputError, RunSpec, TraceSpec, plan, simulate
-from simulation.compare import comparison, sign_flip_p
+from simulation.studies.compare import comparison, sign_flip_p
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(spec: RunSpec, tmp_path:
     assert not stopped["finished"]
     assert stopped["slots"] == 20
     assert timeless(ended) == timeless(whole)
-    assert not (tmp_path / "parts/checkpoint.pickle").exists()
+    assert not (tmp_path / "parts/checkpoint.bin").exists()
 
 
 def test_a_resume_takes_nothing_from_another_simulation(spec: RunSpec, tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.cli.simulation_tables import print_study
-from simulation.compare import comparison
+from controller.cli.simulations.tables import print_study
+from simulation.measuring.summary import MEASURES
 from simulation.report.side_by_side import side_by_side
 from simulation.report.style import Palette
-from simulation.summary import MEASURES
+from simulation.studies.compare import comparison
 
 
 def a_summary(variant: str, seed: int, wait_s: float, placed: float = 1.0) -> dict[str, Any]:

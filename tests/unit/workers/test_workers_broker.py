@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kombu import Connection
 from kombu.simple import SimpleQueue
 
-from registry.ids import uuid7
-from workers.broker import TRANSPORT
+from registry.ground.ids import uuid7
+from registry.work.queues import WorkQueue
+from service import ProcessMetrics
+from service.broker.inbox import Inbox
+from service.broker.messages import Known
+from tests.strange_messages import a_message
+from workers.broker import reading_the_filesystem
+from workers.tasks import known
 
-
-@pytest.fixture
-def broker(tmp_path: Path) -> dict[str, Any]:
-    messages = tmp_path / "messages"
-    messages.mkdir()
-    (tmp_path / "taken").mkdir()
-    return {
-        "transport": TRANSPORT,
-        "transport_options": {
-            "data_folder_in": str(messages),
-            "data_folder_out": str(messages),
-            "control_folder": str(tmp_path / "control"),
-            "processed_folder": str(tmp_path / "taken"),
-            "store_processed": False,
-        },
-    }
+ROW = uuid7()
 
 
 @pytest.fixture
@@ -36,43 +29,81 @@ def name() -> str:
     return f"fuga-{uuid7().hex}"
 
 
+@pytest.fixture
+def broker(tmp_path: Path, name: str) -> dict[str, Any]:
+    messages = tmp_path / "messages"
+    messages.mkdir()
+    options = {
+        "data_folder_in": str(messages),
+        "data_folder_out": str(messages),
+        "control_folder": str(tmp_path / "control"),
+        "store_processed": False,
+    }
+    tasks = known(WorkQueue.BUILD, 4).tasks
+    queues = [Known(each, tasks, 100) for each in (name, f"other.{name}")]
+    inbox = Inbox(queues, ProcessMetrics("test"))
+    config = reading_the_filesystem(options, inbox)
+    return {
+        "transport": config["broker_transport"],
+        "transport_options": config["broker_transport_options"],
+    }
+
+
 def queue_at(broker: dict[str, Any], name: str) -> SimpleQueue:
     return Connection("filesystem://", **broker).SimpleQueue(name, no_ack=True)
 
 
-def test_what_kombu_sends_is_read_once(broker: dict[str, Any], tmp_path: Path, name: str) -> None:
-    options = broker["transport_options"]
-    sender = Connection("filesystem://", transport_options=options).SimpleQueue(name)
-    sender.put({"n": 1})
-    sender.put({"n": 2})
+def send(broker: dict[str, Any], name: str, row_id: UUID = ROW) -> None:
+    folder = Path(broker["transport_options"]["data_folder_out"])
+    message = json.dumps(a_message("workers.create_vm", row_id))
+    (folder / f"1_{uuid7()}.{name}.msg").write_text(message)
+
+
+def row_of(message: Any) -> str:
+    [row_id] = message.payload[0]
+    return str(row_id)
+
+
+def test_what_is_sent_is_read_once(broker: dict[str, Any], tmp_path: Path, name: str) -> None:
+    rows = [uuid7(), uuid7()]
+    for row_id in rows:
+        send(broker, name, row_id)
 
     first, second = queue_at(broker, name), queue_at(broker, name)
 
-    read = [queue.get_nowait().payload["n"] for queue in (first, second)]
-    assert sorted(read) == [1, 2]
+    assert [row_of(queue.get_nowait()) for queue in (first, second)] == [str(row) for row in rows]
     with pytest.raises(first.Empty):
         first.get_nowait()
     assert list((tmp_path / "messages").iterdir()) == []
     assert list((tmp_path / "taken").iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [b"", b'{"body": "eyJ', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b'{"body": "eyJ', b"\xff\xfe", b"[]", b'{"n": 1}'])
 def test_a_message_whose_sender_was_killed_is_dropped_and_the_next_one_read(
     broker: dict[str, Any], tmp_path: Path, name: str, content: bytes
 ) -> None:
     queue = queue_at(broker, name)
     (tmp_path / "messages" / f"0_half.{name}.msg").write_bytes(content)
-    queue.put({"n": 2})
+    send(broker, name)
 
-    assert queue.get_nowait().payload == {"n": 2}
+    assert row_of(queue.get_nowait()) == str(ROW)
 
 
 def test_messages_of_other_queues_are_left_alone(broker: dict[str, Any], name: str) -> None:
-    other = queue_at(broker, f"other.{name}")
-    other.put({"n": 1})
+    send(broker, f"other.{name}")
     queue = queue_at(broker, name)
 
     with pytest.raises(queue.Empty):
         queue.get_nowait()
 
-    assert other.get_nowait().payload == {"n": 1}
+    assert row_of(queue_at(broker, f"other.{name}").get_nowait()) == str(ROW)
+
+
+def test_a_folder_that_is_gone_is_an_empty_queue(
+    broker: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    queue = queue_at(broker, name)
+    (tmp_path / "messages").rmdir()
+
+    with pytest.raises(queue.Empty):
+        queue.get_nowait()

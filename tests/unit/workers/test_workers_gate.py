@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,14 +61,14 @@ def gate(clock: Clock) -> Gate:
 def test_a_host_gets_as_many_threads_as_it_has_lanes_and_others_are_not_affected(
     gate: Gate,
 ) -> None:
-    with gate.enter(ONE), gate.enter(ONE):
-        with pytest.raises(HostBusyError, match="2 threads"), gate.enter(ONE):
+    with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
+        with pytest.raises(HostBusyError, match="2 threads"), gate.enter(ONE, pool=True):
             pass
 
-        with gate.enter(OTHER):
+        with gate.enter(OTHER, pool=True):
             pass
 
-    with gate.enter(ONE):
+    with gate.enter(ONE, pool=True):
         pass
 
 
@@ -75,13 +76,13 @@ def test_a_host_that_did_not_answer_gets_no_thread_for_a_while(gate: Gate, clock
     go_silent(gate, ONE)
 
     clock.now = 14.9
-    with pytest.raises(HostBusyError, match="did not answer"), gate.enter(ONE):
+    with pytest.raises(HostBusyError, match="did not answer"), gate.enter(ONE, pool=True):
         pass
-    with gate.enter(OTHER):
+    with gate.enter(OTHER, pool=True):
         pass
 
     clock.now = 15.1
-    with gate.enter(ONE):
+    with gate.enter(ONE, pool=True):
         pass
 
 
@@ -91,18 +92,48 @@ def test_after_silence_one_thread_goes_first_and_its_success_opens_the_other_lan
     go_silent(gate, ONE)
     clock.now = 16
 
-    with gate.enter(ONE), pytest.raises(HostBusyError, match="1 threads"), gate.enter(ONE):
+    with (
+        gate.enter(ONE, pool=True),
+        pytest.raises(HostBusyError, match="1 threads"),
+        gate.enter(ONE, pool=True),
+    ):
         pass
 
-    with gate.enter(ONE), gate.enter(ONE):
+    with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
+        pass
+
+
+def test_what_needs_no_storage_has_a_lane_that_storage_never_takes(gate: Gate) -> None:
+    with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
+        with gate.enter(ONE), pytest.raises(HostBusyError, match="3 threads"), gate.enter(ONE):
+            pass
+        with gate.enter(ONE):
+            pass
+
+
+def test_storage_that_did_not_answer_keeps_nothing_else_waiting(gate: Gate) -> None:
+    go_silent(gate, ONE)
+
+    with pytest.raises(HostBusyError, match="did not answer"), gate.enter(ONE, pool=True):
+        pass
+    with gate.enter(ONE), gate.enter(ONE), gate.enter(ONE):
+        pass
+
+
+def test_storage_that_is_known_to_be_silent_is_not_asked(gate: Gate) -> None:
+    hung = replace(ONE, pool_silent=True)
+
+    with pytest.raises(HostBusyError, match="pool 'default' does not"), gate.enter(hung, pool=True):
+        pass
+    with gate.enter(hung):
         pass
 
 
 def test_a_host_that_refuses_an_operation_has_answered(gate: Gate) -> None:
-    with pytest.raises(OperationFailedError), gate.enter(ONE):
+    with pytest.raises(OperationFailedError), gate.enter(ONE, pool=True):
         raise OperationFailedError("define", "no")
 
-    with gate.enter(ONE), gate.enter(ONE):
+    with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
         pass
 
 
@@ -111,12 +142,12 @@ def test_a_thread_waits_a_moment_for_a_lane(clock: Clock) -> None:
     inside, leave, entered = threading.Event(), threading.Event(), threading.Event()
 
     def first() -> None:
-        with gate.enter(ONE):
+        with gate.enter(ONE, pool=True):
             inside.set()
             assert leave.wait(30)
 
     def second() -> None:
-        with gate.enter(ONE):
+        with gate.enter(ONE, pool=True):
             entered.set()
 
     threads = [threading.Thread(target=first), threading.Thread(target=second)]
@@ -137,14 +168,14 @@ def test_who_waits_for_a_lane_learns_at_once_that_the_host_fell_silent(clock: Cl
     refused = []
 
     def first() -> None:
-        with suppress(HostUnreachableError), gate.enter(ONE):
+        with suppress(HostUnreachableError), gate.enter(ONE, pool=True):
             inside.set()
             assert fall_silent.wait(30)
             raise HostUnreachableError(ONE.uri, "no answer within 10 s")
 
     def second() -> None:
         try:
-            with gate.enter(ONE):
+            with gate.enter(ONE, pool=True):
                 pass
         except HostBusyError as error:
             refused.append(error.reason)
@@ -162,10 +193,10 @@ def test_who_waits_for_a_lane_learns_at_once_that_the_host_fell_silent(clock: Cl
 
 def test_a_lane_is_free_again_whatever_happened_in_it(gate: Gate) -> None:
     for _ in range(5):
-        with pytest.raises(ZeroDivisionError), gate.enter(ONE):
+        with pytest.raises(ZeroDivisionError), gate.enter(ONE, pool=True):
             raise ZeroDivisionError
 
-    with gate.enter(ONE), gate.enter(ONE):
+    with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
         pass
 
 
@@ -178,7 +209,7 @@ def test_lanes_hold_when_many_threads_come_at_once(gate: Gate) -> None:
         barrier.wait()
         for _ in range(200):
             try:
-                with gate.enter(ONE):
+                with gate.enter(ONE, pool=True):
                     with lock:
                         inside += 1
                         most = max(most, inside)
@@ -197,5 +228,5 @@ def test_lanes_hold_when_many_threads_come_at_once(gate: Gate) -> None:
 
 
 def go_silent(gate: Gate, host: HostAccess) -> None:
-    with pytest.raises(HostUnreachableError), gate.enter(host):
+    with pytest.raises(HostUnreachableError), gate.enter(host, pool=True):
         raise HostUnreachableError(host.uri, "no answer within 10 s")

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from registry import AssignmentState, Build, Claim, GuestAccess, GuestNetwork, HostAccess
-from registry.records import BuildImage, SeedKind
+from registry.records.images import BuildImage, SeedKind
 from workers import vfat
 from workers.seed import hostname, seed_of, takes_seed
 

@@ -1,0 +1,232 @@
+"""Print what daily commands and processes take on a register a year old, beside a young one.
+
+    python -m benchmarks.aged [--gone 500000] [--running 5000] [--hosts 500] [--repeats 5]
+
+Both have the same hosts and VMs that run. In the old one so many VMs came and went in a
+year before, with six events each, a round for each minute, and a call of the API for each
+VM; in the young one the same of a fortnight. PostgreSQL is a server of its own with its usual
+settings; each cell is the least of the repeats in milliseconds of the clock, taken in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from benchmarks.registered import AMOUNTS, RESOURCES, Loaded, ask, connected, load
+from registry import Periods, Registry, RequestState, VmState, upgrade
+from tests.postgres import DURABLE, postgres_server, why_not
+from tests.register import a_report, take_lease
+
+VMS_PER_REQUEST: Final = 5
+EVENTS_PER_VM: Final = 6
+YEAR_DAYS: Final = 364
+YOUNG_DAYS: Final = 14
+ROUNDS_A_DAY: Final = 24 * 60
+INPUTS: Final = 7 * ROUNDS_A_DAY - 60
+WAITING: Final = 200
+PERIODS: Final = Periods()
+
+#: A key like `registry.ground.ids.uuid7`: its time, then what it is of and its number.
+_KEY: Final = """(
+    lpad(to_hex((extract(epoch FROM {at}) * 1000)::bigint), 12, '0') || '7{kind}00'
+    || '8000' || lpad(to_hex({n}), 12, '0'))::uuid"""
+_AT: Final = "(now() - interval '1 day' * {days} * (1 - {n}::float8 / {most}))"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--gone", type=int, default=500_000)
+    arguments.add_argument("--running", type=int, default=5_000)
+    arguments.add_argument("--hosts", type=int, default=500)
+    arguments.add_argument("--repeats", type=int, default=5)
+    given = arguments.parse_args(argv)
+    if reason := why_not():
+        print(f"not here: {reason}")
+        return
+    print(f"{given.running} VMs on {given.hosts} hosts, {given.gone} gone; milliseconds")
+    print(f"{'':<34}{'young':>10}{'old':>10}{'ratio':>8}")
+    with (
+        postgres_server(DURABLE, on_disk=True) as server,
+        server.database() as young,
+        server.database() as old,
+    ):
+        for url, days in ((young, YOUNG_DAYS), (old, YEAR_DAYS)):
+            gone = given.gone * days // YEAR_DAYS
+            fill(url, hosts=given.hosts, running=given.running, gone=gone, days=days)
+        compare(young, old, given.repeats)
+
+
+def compare(young: str, old: str, repeats: int) -> dict[str, float]:
+    """Print what everything takes on both, and return the ratios."""
+    registers = (Registry.connect(young), Registry.connect(old))
+    of_each = [daily(registry) for registry in registers]
+    ratios = {}
+    for name in of_each[0]:
+        taken: list[list[float]] = [[], []]
+        for _ in range(repeats):
+            for which, actions in enumerate(of_each):
+                taken[which].append(_milliseconds(actions[name]))
+        young_ms, old_ms = min(taken[0]), min(taken[1])
+        ratios[name] = old_ms / young_ms
+        print(f"{name:<34}{young_ms:>10.1f}{old_ms:>10.1f}{ratios[name]:>8.2f}", flush=True)
+    for registry in registers:
+        registry.close()
+    return ratios
+
+
+def daily(registry: Registry) -> Mapping[str, Callable[[], Any]]:
+    """Return what people and processes do each day or more often, by name."""
+    lease = take_lease(registry, length_s=36_000)
+    tenant = registry.tenants.list().items[1].name
+    vm = registry.vms.list(limit=1).items[0]
+    host = registry.hosts.list(limit=1).items[0]
+    report = a_report()
+    return {
+        "doctor": lambda: registry.check(history=False),
+        "purge": lambda: registry.retention.purge_batch(PERIODS, lease=lease),
+        "what a purge would take": lambda: registry.retention.due(PERIODS),
+        "the read of a round": lambda: registry.rounds.read_cluster(lease),
+        "metrics": registry.fleet,
+        "sweep": lambda: registry.assignments.due(100, 10.0),
+        "end of overdue builds": lambda: registry.assignments.end_overdue(3600.0),
+        "expiry": registry.requests.expire,
+        "a report": lambda: registry.hosts.record_report(host.id, report),
+        "reconciliation": registry.differences.list,
+        "VMs": registry.vms.list,
+        "VMs of a tenant": lambda: registry.vms.list(tenant=tenant),
+        "VMs on a host": lambda: registry.vms.list(host=host.name),
+        "VMs by name": lambda: registry.vms.list(name=vm.name),
+        "VMs that are lost": lambda: registry.vms.list(state=VmState.LOST),
+        "VMs that run": lambda: registry.vms.list(state=VmState.RUNNING),
+        "VMs that are unknown": lambda: registry.vms.list(state=VmState.UNKNOWN),
+        "requests that wait": lambda: registry.requests.list(state=RequestState.PENDING),
+        "requests of a tenant that wait": lambda: registry.requests.list(
+            tenant=tenant, state=RequestState.PENDING
+        ),
+        "requests that are placed": lambda: registry.requests.list(state=RequestState.PLACED),
+        "requests of a tenant": lambda: registry.requests.list(tenant=tenant),
+        "a request": lambda: registry.requests.get(vm.request_id),
+        "events of a kind": lambda: registry.events.list(kind="host_health"),
+        "events of a kind, none": lambda: registry.events.list(kind="host_fenced"),
+        "events of a tenant and kind": lambda: registry.events.list(
+            tenant=tenant, kind="quota_set"
+        ),
+        "events of a VM": lambda: registry.events.list(subject_id=str(vm.id)),
+        "rounds": registry.rounds.list,
+        "the last round": registry.rounds.last,
+        "calls of a tenant": lambda: registry.audit.list(tenant=tenant),
+    }
+
+
+def fill(url: str, *, hosts: int, running: int, gone: int, days: int) -> None:
+    """Fill a fresh database with what runs, and with what was there before."""
+    upgrade(url)
+    with connected(url) as connection:
+        connection.execute(f"ALTER SEQUENCE events_id_seq RESTART {gone * EVENTS_PER_VM + 1}")
+        connection.execute(f"ALTER SEQUENCE rounds_number_seq RESTART {days * ROUNDS_A_DAY + 1}")
+    loaded = load(url, hosts=hosts, running=running)
+    age(loaded, gone, days)
+    ask(loaded, WAITING)
+    with connected(url) as connection:
+        connection.autocommit = True
+        connection.execute("VACUUM ANALYZE")
+        connection.execute("CHECKPOINT")
+
+
+def age(loaded: Loaded, gone: int, days: int) -> None:
+    """Insert the rows of so many days around the triggers: what they prove holds by itself."""
+    most_rounds = days * ROUNDS_A_DAY
+    round_at = _AT.format(n="n", most=most_rounds, days=days)
+    requests = gone // VMS_PER_REQUEST
+    request_at = _AT.format(n="n", most=requests, days=days)
+    of_request = f"((n - 1) / {VMS_PER_REQUEST} + 1)"
+    at = _AT.format(n=of_request, most=requests, days=days)
+    request_key = _KEY.format(at=at, kind="1", n=of_request)
+    vm_key, key = (_KEY.format(at=at, kind=kind, n="n") for kind in "23")
+    tenant = f"(%(tenants)s::uuid[])[{{n}} %% {len(loaded.tenants)} + 1]"
+    name = f"(%(names)s::text[])[{{n}} %% {len(loaded.tenants)} + 1]"
+    of_type = f"{{n}} %% {len(loaded.types)} + 1"
+    round_ = f"(({of_request})::bigint * {most_rounds} / {requests})"
+    statements = (
+        f"""INSERT INTO rounds (number, holder, epoch, slot_start_at, slot_length_s, policy,
+                decided_by, parameters, seed, engine_version, work, cut, inputs_digest, shares,
+                timings, placed, left_out, dropped, created_at)
+            SELECT n, 'cc', 1, {round_at}, 60, 'fuga', 'policy', '{{}}', 7,
+                '1', 1, false, '', '[]', '{{}}', 1, 0, 0, {round_at}
+            FROM generate_series(1, {most_rounds}) n""",
+        f"""INSERT INTO round_inputs (round, inputs, packed_outcome)
+            SELECT n, decode(repeat('00', 2000), 'hex'), ''::bytea
+            FROM generate_series({most_rounds - INPUTS}, {most_rounds}) n""",
+        f"""INSERT INTO requests (id, name, tenant_id, vm_type_id, count, min_count, requires,
+                state, created_at, updated_at)
+            SELECT {_KEY.format(at=request_at, kind="1", n="n")}, 'gone-' || n,
+                {tenant.format(n="n")}, (%(types)s::uuid[])[{of_type.format(n="n")}],
+                {VMS_PER_REQUEST}, 1, '[]', 'released', {request_at}, {request_at}
+            FROM generate_series(1, {requests}) n""",
+        f"""INSERT INTO vms (id, name, request_id, tenant_id, desired, observed, generation,
+                created_at, deleted_at)
+            SELECT {vm_key}, 'gone-' || n, {request_key}, {tenant.format(n=of_request)},
+                'deleted', 'absent', 1, {at}, {at}
+            FROM generate_series(1, {gone}) n""",
+        f"""INSERT INTO interfaces (vm_id, mac)
+            SELECT {vm_key}, '06:' || substr(lpad(to_hex(n), 10, '0'), 1, 2) || ':'
+                || substr(lpad(to_hex(n), 10, '0'), 3, 2) || ':'
+                || substr(lpad(to_hex(n), 10, '0'), 5, 2) || ':'
+                || substr(lpad(to_hex(n), 10, '0'), 7, 2) || ':'
+                || substr(lpad(to_hex(n), 10, '0'), 9, 2)
+            FROM generate_series(1, {gone}) n""",
+        f"""INSERT INTO assignments (id, vm_id, host_id, tenant_id, round, generation, state,
+                created_at, activated_at, released_at)
+            SELECT {key}, {vm_key}, hosts.ids[n %% cardinality(hosts.ids) + 1],
+                {tenant.format(n=of_request)}, greatest(1, {round_}), 1, 'released', {at}, {at},
+                {at}
+            FROM generate_series(1, {gone}) n, (SELECT array_agg(id) AS ids FROM hosts) hosts""",
+        f"""INSERT INTO assignment_resources (assignment_id, resource, host_id, amount)
+            SELECT {key}, (%(resources)s::text[])[place],
+                hosts.ids[n %% cardinality(hosts.ids) + 1],
+                (%(amounts)s::bigint[][])[{of_type.format(n=of_request)}][place]
+            FROM generate_series(1, {gone}) n, generate_series(1, {len(RESOURCES)}) place,
+                (SELECT array_agg(id) AS ids FROM hosts) hosts""",
+        f"""INSERT INTO events (id, at, actor, kind, subject_type, subject_id, tenant, from_state,
+                event, to_state, data)
+            SELECT (n - 1) * {EVENTS_PER_VM} + step, {at}, 'worker', kind, type,
+                CASE type WHEN 'vm' THEN {vm_key} ELSE {key} END::text,
+                {name.format(n=of_request)}, before, event, after,
+                jsonb_build_object('vm', {vm_key})
+            FROM generate_series(1, {gone}) n, (VALUES
+                (1, 'assignment_state', 'assignment', NULL, NULL, 'reserved'),
+                (2, 'assignment_state', 'assignment', 'reserved', 'claimed', 'creating'),
+                (3, 'assignment_state', 'assignment', 'creating', 'started', 'active'),
+                (4, 'vm_desired', 'vm', 'running', 'delete', 'deleted'),
+                (5, 'assignment_state', 'assignment', 'active', 'delete_requested', 'releasing'),
+                (6, 'assignment_state', 'assignment', 'releasing', 'proven_absent', 'released')
+            ) AS steps (step, kind, type, before, event, after)""",
+        f"""INSERT INTO audit (at, request_id, token, tenant, address, method, path, status)
+            SELECT {at}, n::text, {name.format(n=of_request)}, {name.format(n=of_request)}, '::1',
+                'DELETE', '/v1/vms/' || {vm_key}, 202
+            FROM generate_series(1, {gone}) n""",
+    )
+    given = {
+        "tenants": [key for key, _ in loaded.tenants],
+        "names": [name for _, name in loaded.tenants],
+        "types": list(loaded.types),
+        "resources": list(RESOURCES),
+        "amounts": AMOUNTS.tolist(),
+    }
+    with connected(loaded.url) as connection:
+        connection.execute("SET session_replication_role = replica")
+        for statement in statements:
+            connection.execute(statement.encode(), given)
+
+
+def _milliseconds(action: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    action()
+    return 1000 * (time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,314 @@
+"""Print what honest callers wait for while a stranger floods the API, beside the same without.
+
+    python -m benchmarks.floods [--seconds 5] [--floods brackets,heads,...]
+
+One process of `fuga api` with its usual limits, on a PostgreSQL of its own. Twenty callers,
+each from an address of its own, read their requests ten times a second all together; one
+process floods from another address meanwhile, on the same two processors:
+
+brackets     4 connections POST 256 KiB of brackets to /healthz
+heads        1,100 connections send half a head and wait, again and again
+bodies       150 connections with a good token send half a body and wait
+openapi      4 connections fetch /openapi.json
+script       4 connections fetch the longest file of /docs, 1.7 MB
+unread       150 connections ask for the same and take nothing of it
+guesses      4 connections read with tokens that nobody has
+refusals     4 connections with a good token ask for what is refused
+connections  connects, and closes, as fast as one process can
+
+``ratio`` is of the medians; at most 3 is wanted. A flood is measured between two times of
+calm, whose medians are averaged: whatever else the machine does is in both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import secrets
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from registry import Registry, upgrade
+from tests.chaos.processes import Managed, fuga_command, inherited
+from tests.ports import a_quiet_port
+from tests.postgres import DURABLE, postgres_server, why_not
+from tests.register import add_request, add_tenant, add_vm_type
+
+CALLERS: Final = 20
+PAUSE_S: Final = 2.0
+TARGET: Final = 3.0
+READY: Final = "api_started"
+ATTACKER: Final = "127.0.0.2"
+JSON: Final = "Content-Type: application/json\r\n"
+BRACKETS: Final = b"[" + b"[]," * (85 * 1024) + b"[]]"
+#: How long a connection takes nothing before it begins anew.
+UNREAD_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Served:
+    """An API, and tokens of two tenants."""
+
+    port: int
+    honest: str
+    attacker: str
+    log: Path
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    arguments.add_argument("--floods", default=",".join(FLOODS), help="which, with commas between")
+    # Be the attacker: flood this port until told to end.
+    arguments.add_argument("--attack", help=argparse.SUPPRESS)
+    arguments.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    given = arguments.parse_args(argv)
+    if given.attack is not None:
+        asyncio.run(_attack(given.attack, given.port, os.environ["FUGA_TOKEN"]))
+        return
+    if reason := why_not():
+        print(f"not here: {reason}")
+        return
+    print(f"{CALLERS} honest callers, {given.seconds:g} s each; a ratio of {TARGET:g} is wanted")
+    print(
+        f"{'flood':<13}{'calm p50 ms':>13}{'p99':>9}{'flood p50 ms':>14}{'p99':>9}"
+        f"{'ratio':>8}{'lost':>6}{'log lines':>11}"
+    )
+    with tempfile.TemporaryDirectory(prefix="fuga-floods-") as folder, served(Path(folder)) as api:
+        asyncio.run(_honest(api, 1.0))
+        for name in given.floods.split(","):
+            _show(name, api, given.seconds)
+
+
+def _show(name: str, api: Served, seconds: float) -> None:
+    lines = len(api.log.read_text().splitlines())
+    before, _ = asyncio.run(_honest(api, seconds))
+    with _attacked(name, api):
+        during, lost = asyncio.run(_honest(api, seconds))
+    time.sleep(1.0)
+    after, _ = asyncio.run(_honest(api, seconds))
+    calm = [statistics.median(times) for times in (before, after)]
+    ratio = statistics.median(during) / statistics.mean(calm) if during else float("inf")
+    print(
+        f"{name:<13}{statistics.mean(calm) * 1e3:>13.1f}{_p99(before + after) * 1e3:>9.1f}"
+        f"{statistics.median(during or [0]) * 1e3:>14.1f}{_p99(during) * 1e3:>9.1f}"
+        f"{ratio:>8.2f}{lost:>6}{len(api.log.read_text().splitlines()) - lines:>11,}",
+        flush=True,
+    )
+
+
+def _p99(times: Sequence[float]) -> float:
+    return statistics.quantiles(times, n=100)[98] if len(times) > 1 else float("inf")
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Served]:
+    """Serve an API with something to read."""
+    with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
+        upgrade(url)
+        registry = Registry.connect(url)
+        add_vm_type(registry)
+        tokens = []
+        for tenant in ("honest", "attacker"):
+            add_tenant(registry, tenant)
+            tokens.append(registry.tokens.create("tenant", tenant, tenant, actor="cli")[1])
+        for _ in range(20):
+            add_request(registry, tenant="honest")
+        registry.close()
+        port = a_quiet_port()
+        env = {
+            **inherited(),
+            "FUGA_STATE_DIR": str(folder),
+            "FUGA_DATABASE_URL": url,
+            "FUGA_LISTEN": f"127.0.0.1:{port}",
+            "FUGA_METRICS_LISTEN": "127.0.0.1:0",
+        }
+        log = folder / "api.log"
+        process = Managed("api", fuga_command("api"), log, env=env, ready=READY)
+        try:
+            process.start()
+            process.wait_until_ready()
+            yield Served(port, *tokens, log)
+        finally:
+            process.close()
+
+
+async def _honest(api: Served, seconds: float) -> tuple[list[float], int]:
+    """Return what each answer took, and how many never came."""
+    until = time.perf_counter() + seconds
+    callers = await asyncio.gather(*(_one(api, number, until) for number in range(CALLERS)))
+    return [took for times, _ in callers for took in times], sum(lost for _, lost in callers)
+
+
+async def _one(api: Served, number: int, until: float) -> tuple[list[float], int]:
+    call = _head("GET", "/v1/requests?limit=5", token=api.honest).encode() + b"\r\n"
+    source = f"127.0.1.{number + 1}"
+    times: list[float] = []
+    lost = 0
+    await asyncio.sleep(PAUSE_S * number / CALLERS)
+    while (started := time.perf_counter()) < until:
+        try:
+            async with asyncio.timeout(30):
+                reader, writer = await _connect(api.port, source)
+                writer.write(call)
+                status = await _answer(reader)
+                writer.close()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            status = 0
+        if status == 200:
+            times.append(time.perf_counter() - started)
+        else:
+            lost += 1
+        await asyncio.sleep(PAUSE_S)
+    return times, lost
+
+
+def _head(method: str, path: str, *, token: str | None = None, more: str = "") -> str:
+    known = f"Authorization: Bearer {token}\r\n" if token else ""
+    return f"{method} {path} HTTP/1.1\r\nHost: fuga\r\n{known}{more}"
+
+
+async def _connect(port: int, source: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+
+
+async def _answer(reader: asyncio.StreamReader) -> int:
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    if b"content-length: " in head:
+        await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
+    return int(head.split()[1])
+
+
+@contextmanager
+def _attacked(name: str, api: Served) -> Iterator[None]:
+    command = [sys.executable, "-m", "benchmarks.floods", "--attack", name]
+    env = {**os.environ, "FUGA_TOKEN": api.attacker}
+    attacker = subprocess.Popen([*command, "--port", str(api.port)], env=env)
+    try:
+        time.sleep(2.0)
+        if attacker.poll() is not None:
+            raise RuntimeError(f"the flood {name} ended by itself")
+        yield
+    finally:
+        attacker.kill()
+        attacker.wait()
+
+
+async def _attack(name: str, port: int, token: str) -> None:
+    connections, flood = FLOODS[name]
+
+    async def again_and_again() -> None:
+        while True:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                await flood(port, token)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(again_and_again() for _ in range(connections)))
+
+
+async def _ask_on(port: int, call: Callable[[], bytes]) -> None:
+    """Ask on one connection as long as it lasts."""
+    reader, writer = await _connect(port, ATTACKER)
+    try:
+        while True:
+            writer.write(call())
+            await writer.drain()
+            await _answer(reader)
+    finally:
+        writer.close()
+
+
+async def _wait_on(port: int, half: bytes) -> None:
+    """Send half of something and wait until the other end closes."""
+    reader, writer = await _connect(port, ATTACKER)
+    try:
+        writer.write(half)
+        await reader.read()
+    finally:
+        writer.close()
+        await asyncio.sleep(0.1)  # connecting is a flood of its own
+
+
+async def _brackets(port: int, _token: str) -> None:
+    head = _head("POST", "/healthz", more=f"{JSON}Content-Length: {len(BRACKETS)}\r\n\r\n")
+    await _ask_on(port, lambda: head.encode() + BRACKETS)
+
+
+async def _heads(port: int, _token: str) -> None:
+    await _wait_on(port, _head("GET", "/healthz").encode())
+
+
+async def _bodies(port: int, token: str) -> None:
+    head = _head("POST", "/v1/requests", token=token, more=f"{JSON}Content-Length: 100\r\n\r\n")
+    await _wait_on(port, head.encode() + b"{")
+
+
+async def _openapi(port: int, _token: str) -> None:
+    call = (_head("GET", "/openapi.json") + "\r\n").encode()
+    await _ask_on(port, lambda: call)
+
+
+SCRIPT: Final = (_head("GET", "/docs/swagger-ui-bundle.js") + "\r\n").encode()
+
+
+async def _script(port: int, _token: str) -> None:
+    await _ask_on(port, lambda: SCRIPT)
+
+
+async def _unread(port: int, _token: str) -> None:
+    _, writer = await _connect(port, ATTACKER)
+    try:
+        writer.transport.pause_reading()
+        writer.write(SCRIPT)
+        await asyncio.sleep(UNREAD_S)
+    finally:
+        writer.close()
+
+
+async def _guesses(port: int, _token: str) -> None:
+    await _ask_on(
+        port,
+        (_head("GET", "/v1/requests", token=secrets.token_hex(20)) + "\r\n").encode,
+    )
+
+
+async def _refusals(port: int, token: str) -> None:
+    call = _head("POST", "/v1/tenants", token=token, more=f"{JSON}Content-Length: 2\r\n\r\n{{}}")
+    await _ask_on(port, call.encode)
+
+
+async def _connections(port: int, _token: str) -> None:
+    with socket.socket() as one:
+        one.setblocking(False)
+        one.bind((ATTACKER, 0))
+        await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", port))
+
+
+#: How many at a time, and what each does.
+FLOODS: Final[dict[str, tuple[int, Callable[[int, str], Awaitable[None]]]]] = {
+    "brackets": (4, _brackets),
+    "heads": (1100, _heads),
+    "bodies": (150, _bodies),
+    "openapi": (4, _openapi),
+    "script": (4, _script),
+    "unread": (150, _unread),
+    "guesses": (4, _guesses),
+    "refusals": (4, _refusals),
+    "connections": (4, _connections),
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What commands that ask the API share: address, token, names, waiting and watching."""

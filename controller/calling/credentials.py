@@ -1,0 +1,141 @@
+"""Where the commands find the API and their token."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from controller.client.connection import Connection
+from controller.terminal.errors import BadInputError
+
+DEFAULT_URL = "http://127.0.0.1:8732"
+FILE_NAME = "credentials.json"
+
+OF_FUGA_UP: Final = "fuga-up-"  #: how names of the operator's tokens of `fuga up` begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """The file that `fuga up` leaves in the state folder, readable by its owner alone."""
+
+    url: str = DEFAULT_URL
+    operator: str | None = None
+    tenants: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> Credentials | None:
+        """Read the file; None where there is none."""
+        try:
+            with path.open() as file:
+                _check_nobody_else_wrote(file.fileno(), path)
+                content = json.loads(file.read())
+            return cls(
+                url=content["url"],
+                operator=content.get("operator"),
+                tenants=dict(content.get("tenants", {})),
+            )
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            raise BadInputError(
+                f"{path} belongs to another user. Run as that user, or set FUGA_URL and FUGA_TOKEN."
+            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadInputError(
+                f"{path} is not a credentials file ({error!r}). `fuga up` writes a new one "
+                "once it is removed."
+            ) from None
+
+    def save(self, path: Path) -> None:
+        """Write the file whole or not at all; nobody else may read it at any moment."""
+        content = {"url": self.url, "operator": self.operator, "tenants": dict(self.tenants)}
+        write_private(path, json.dumps(content, indent=2) + "\n")
+
+
+def _check_nobody_else_wrote(file: int, path: Path) -> None:
+    """Refuse an open file that others may have filled: it says where tokens are sent."""
+    found = os.fstat(file)
+    if found.st_uid not in {0, os.geteuid()}:
+        why = f"belongs to another user ({found.st_uid})"
+    elif stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
+        why = "can be written to by others"
+    else:
+        return
+    raise BadInputError(
+        f"{path} {why}, who could lead your tokens elsewhere: it is not read. Run as its owner, "
+        "let FUGA_STATE_DIR name a folder of yours, or set FUGA_URL and FUGA_TOKEN."
+    )
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file by one with mode 0600."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def find_connection(
+    environ: Mapping[str, str], *, url: str | None = None, tenant: str | None = None
+) -> Connection:
+    """Choose address and token: option, environment, settings file, then state folder.
+
+    Reads the few settings that it needs by itself: the settings classes cost a
+    quarter of a second that a person at the prompt would feel.
+    """
+    file = settings_file(environ)
+    path = state_dir(environ) / FILE_NAME
+    named = url or environ.get("FUGA_URL") or _text(file, "url")
+    token = environ.get("FUGA_TOKEN") or _text(file, "token")
+    # Nothing of a file is read whose words would not be used.
+    wanted = tenant is not None or named is None or token is None
+    found = Credentials.load(path) if wanted else None
+    if tenant is not None:
+        token = found.tenants.get(tenant) if found else None
+        if token is None:
+            known = ", ".join(found.tenants) if found and found.tenants else "none"
+            raise BadInputError(
+                f"{path} has no token of tenant {tenant!r} (known: {known}). "
+                f"`fuga token create --tenant {tenant} --save` makes one."
+            )
+    else:
+        token = token or (found.operator if found else None)
+    address = named or (found.url if found else DEFAULT_URL)
+    if not address.startswith(("http://", "https://")):
+        raise BadInputError(f"the API's address must start with http:// or https://: {address!r}")
+    ca = environ.get("FUGA_CA") or _text(file, "ca")
+    return Connection(url=address.rstrip("/"), token=token, ca=ca)
+
+
+def state_dir(environ: Mapping[str, str]) -> Path:
+    """Return the folder of all that is embedded, by default ``.fuga``."""
+    named = environ.get("FUGA_STATE_DIR") or _text(settings_file(environ), "state_dir")
+    return Path(named or ".fuga")
+
+
+def settings_file(environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return what the file named by FUGA_CONFIG sets; nothing if none is named."""
+    name = environ.get("FUGA_CONFIG")
+    if not name:
+        return {}
+    try:
+        return tomllib.loads(Path(name).read_text())
+    except OSError as error:
+        raise BadInputError(f"FUGA_CONFIG: cannot read {name}: {error.strerror}") from None
+    except ValueError as error:
+        raise BadInputError(f"FUGA_CONFIG: {name} is not TOML: {error}") from None
+
+
+def _text(settings: Mapping[str, Any], key: str) -> str | None:
+    value = settings.get(key)
+    return value if isinstance(value, str) and value else None

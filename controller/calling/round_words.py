@@ -1,0 +1,27 @@
+"""Rounds in a few words, for tables and for the stream of `fuga up`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def shares(round_: Mapping[str, Any]) -> str:
+    """Say every tenant's dominant share after the round."""
+    parts = []
+    for each in round_.get("shares") or ():
+        share = each.get("dominant_share", each.get("share", each.get("after")))
+        parts.append(f"{each.get('tenant')} {share:.3f}" if share is not None else each["tenant"])
+    return "  ".join(parts)
+
+
+def duration_s(round_: Mapping[str, Any]) -> float | None:
+    """Return how long a round took, in seconds."""
+    timings = round_.get("timings") or {}
+    return max(timings.values()) if timings else None  # the whole is among its parts
+
+
+def decided_by(round_: Mapping[str, Any]) -> str:
+    """Say who decided, and whether its search was cut."""
+    who = str(round_["decided_by"])
+    return f"{who}, cut" if round_.get("cut") else who

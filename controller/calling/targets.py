@@ -1,0 +1,120 @@
+"""From what a person types to the one request or VM that is meant."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from controller.client.errors import ProblemError
+from controller.terminal.errors import BadInputError
+from plain_text import advice
+
+if TYPE_CHECKING:
+    from controller.client.http import Client, Json
+
+LIVE_REQUEST = frozenset({"pending", "partly_placed", "placed"})
+_SHORTEST_PART = 4
+_ADVISED = 500
+
+
+class NothingCalledSoError(BadInputError):
+    """No request and no VM is meant by what was typed."""
+
+    def __init__(self, typed: str, meant: str | None) -> None:
+        told = f"; {meant}" if meant else ". `fuga requests` and `fuga vms` list them."
+        what = f"no request and no VM is called {typed!r}, nor has an id that begins or ends so"
+        super().__init__(what + told)
+        self.meant = f"; {meant}" if meant else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A request or a VM, as the API shows it."""
+
+    kind: str  #: "request" or "vm"
+    record: Json
+
+    @property
+    def path(self) -> str:
+        """Where it stands in the API."""
+        return f"{self.kind}s/{self.record['id']}"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.record['name']} of tenant {self.record['tenant']}"
+
+    @property
+    def live(self) -> bool:
+        """Whether somebody still wants it."""
+        if self.kind == "request":
+            return self.record["state"] in LIVE_REQUEST
+        return bool(self.record["desired"] != "deleted")
+
+
+def find_target(api: Client, typed: str) -> Target:
+    """Find a request or VM by id, name, or the beginning or end of an id.
+
+    A name may have been used before: what lives goes first, then the newest.
+    Of two that live nothing is guessed.
+    """
+    for search in (_by_id, _by_name, _by_part):
+        found = search(api, typed)
+        if not found:
+            continue
+        live = [each for each in found if each.live]
+        if len(live) > 1:
+            listed = "\n".join(f"  {each}: {each.record['id']}" for each in live)
+            raise BadInputError(f"{typed!r} names several things; give the id of one:\n{listed}")
+        return live[0] if live else max(found, key=lambda each: str(each.record["id"]))
+    raise NothingCalledSoError(typed, advice(typed, _names(api)))
+
+
+def _names(api: Client) -> list[str]:
+    """Return names that may have been meant; of many the first, which is good enough for advice."""
+    pages = [api.get(kind, limit=_ADVISED)["items"] for kind in ("requests", "vms")]
+    live = [each for page in pages for each in page if each.get("state") in {None, *LIVE_REQUEST}]
+    return list(dict.fromkeys(str(each["name"]) for each in live))
+
+
+def _by_id(api: Client, typed: str) -> list[Target]:
+    try:
+        whole = uuid.UUID(typed)
+    except ValueError:
+        return []
+    for kind in ("request", "vm"):
+        try:
+            return [Target(kind, api.get(f"{kind}s/{whole}"))]
+        except ProblemError as problem:
+            if problem.http_status != 404:
+                raise
+    return []
+
+
+def _by_name(api: Client, typed: str) -> list[Target]:
+    requests = [Target("request", each) for each in api.items("requests", name=typed)]
+    vms = [Target("vm", each) for each in api.items("vms", name=typed)]
+    return [each for each in requests + vms if each.record["name"] == typed]
+
+
+def _by_part(api: Client, typed: str) -> list[Target]:
+    if len(typed) < _SHORTEST_PART or not set(typed.lower()) <= set("0123456789abcdef-"):
+        return []
+    return [
+        Target(kind, each)
+        for kind in ("request", "vm")
+        for each in api.items(f"{kind}s")
+        if is_part_of_id(typed, each["id"])
+    ]
+
+
+def is_part_of_id(typed: str, whole: object) -> bool:
+    """Whether an id begins or ends as typed."""
+    return str(whole).startswith(typed.lower()) or str(whole).endswith(typed.lower())
+
+
+def find_request(api: Client, typed: str) -> Json:
+    """Find a request; the name of a VM is not good enough."""
+    target = find_target(api, typed)
+    if target.kind != "request":
+        raise BadInputError(f"{typed!r} is a VM, not a request")
+    return target.record

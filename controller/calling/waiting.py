@@ -1,0 +1,228 @@
+"""`--wait`: look until it is so, show how far it is, say why it is not."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from controller.client.errors import ApiUnreachableError, ProblemError
+from controller.terminal.errors import CliError, WaitExpiredError
+from controller.terminal.output import echo, text
+from plain_text import plain
+
+if TYPE_CHECKING:
+    from controller.calling.targets import Target
+    from controller.client.http import Client, Json
+
+_LOOK_EVERY_S = 0.5
+
+
+class Progress(Protocol):
+    """Shows one line that changes."""
+
+    def __call__(self, line: str) -> None:
+        """Show that line instead of the one before."""
+        ...
+
+
+@contextmanager
+def progress(*, quiet: bool = False) -> Iterator[Progress]:
+    """Show a live line on a terminal, elsewhere one line per change, on standard error."""
+    if quiet:
+        yield lambda _line: None
+    elif sys.stderr.isatty():
+        from rich.console import Console  # noqa: PLC0415
+        from rich.markup import escape  # noqa: PLC0415
+
+        with Console(stderr=True).status("…") as status:
+            yield lambda line: status.update(escape(line))
+    else:
+        last: list[str] = []
+
+        def plain(line: str) -> None:
+            if last != [line]:
+                last[:] = [line]
+                echo(line, err=True)
+
+        yield plain
+
+
+def wait_until_running(
+    api: Client, request: Json, *, timeout_s: float, quiet: bool = False
+) -> Json:
+    """Look at a request until all its VMs run.
+
+    Raises
+    ------
+    WaitExpiredError
+        After ``timeout_s``, with the reasons.
+    CliError
+        When the request is over before: deleted, cancelled, expired.
+    """
+    seen = request
+    with progress(quiet=quiet) as show:
+        for api_trouble in _rounds(timeout_s):
+            try:
+                seen = api.get(f"requests/{request['id']}")
+            except ApiUnreachableError as error:
+                api_trouble.append(error)
+                show("the API does not answer; trying again")
+                continue
+            if seen["state"] in ("released", "cancelled", "expired"):
+                raise CliError(f"request {seen['name']} is {seen['state']}: nothing to wait for")
+            if seen["vms_running"] >= seen["count"]:
+                return seen
+            show(_how_far(seen))
+    raise WaitExpiredError(
+        "\n".join(
+            [
+                f"request {seen['name']}: {seen['vms_running']} of {seen['count']} VMs run "
+                f"after {timeout_s:g} s",
+                *reasons(api, seen),
+                "It stays: `fuga requests` shows it, "
+                f"`fuga explain {seen['name']}` says more, `fuga rm {seen['name']}` deletes it.",
+            ]
+        )
+    )
+
+
+def wait_until_gone(
+    api: Client, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
+) -> list[Json]:
+    """Look until no VM of the targets is left on a host."""
+    left = list(targets)
+    gone: dict[str, Json] = {}
+    with progress(quiet=quiet) as show:
+        for api_trouble in _rounds(timeout_s):
+            try:
+                for target in list(left):
+                    record = api.get(target.path)
+                    if _is_gone(target, record):
+                        gone[target.path] = record
+                        left.remove(target)
+            except ApiUnreachableError as error:
+                api_trouble.append(error)
+                continue
+            if not left:
+                return [gone[target.path] for target in targets]
+            show(f"{len(left)} of {len(targets)} still being removed")
+    names = ", ".join(str(target) for target in left)
+    raise WaitExpiredError(
+        f"after {timeout_s:g} s still being removed: {names}\n"
+        "`fuga vms` shows what is left and its last error, `fuga host list` whether its host is up."
+    )
+
+
+def wait_until_switched(
+    api: Client, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
+) -> list[Json]:
+    """Look until nothing that was asked of the power of these VMs is left to do."""
+    busy: list[Json] = []
+    with progress(quiet=quiet) as show:
+        for api_trouble in _rounds(timeout_s):
+            try:
+                busy = [vm for target in targets for vm in _vms_of(api, target) if vm["power"]]
+                if not busy:
+                    return [api.get(target.path) for target in targets]
+            except ApiUnreachableError as error:
+                api_trouble.append(error)
+                continue
+            show(f"{len(busy)} VMs to go, {busy[0]['name']}: {power_of(busy[0])}")
+    lines = [f"  {vm['name']}: {power_of(vm)}" for vm in busy]
+    raise WaitExpiredError(
+        "\n".join([f"after {timeout_s:g} s not done:", *lines, "It goes on: `fuga vms` shows it."])
+    )
+
+
+def power_of(vm: Mapping[str, Any]) -> str:
+    """Say what is asked of a VM's power, and what keeps it."""
+    power = vm["power"]
+    state = str(power["state"]).replace("_", " ")
+    why = power["waits_for"] or power["last_error"]
+    return f"{state}, {why}" if why else state
+
+
+def _vms_of(api: Client, target: Target) -> Iterator[Json]:
+    if target.kind == "vm":
+        yield api.get(target.path)
+    else:
+        yield from api.items("vms", request=target.record["id"])
+
+
+def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = False) -> Json:
+    """Look at a new host until the monitor reached it."""
+    seen = host
+    with progress(quiet=quiet) as show:
+        for api_trouble in _rounds(timeout_s):
+            try:
+                seen = api.get(f"hosts/{host['name']}")
+            except ApiUnreachableError as error:
+                api_trouble.append(error)
+                continue
+            if seen["health"] == "up":
+                return seen
+            show(f"host {seen['name']}: {seen['health']}, last error: {text(seen['last_error'])}")
+    raise WaitExpiredError(
+        f"host {seen['name']} is {seen['health']} after {timeout_s:g} s, "
+        f"last error: {plain(seen['last_error'] or 'none: does the monitor run?')}\n"
+        "It stays registered and is tried again; `fuga host remove` takes it away."
+    )
+
+
+def reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
+    """Say why VMs of a request do not run, a line each."""
+    lines = []
+    waiting = request.get("waiting")
+    if waiting:
+        lines.append(f"  {waiting['count']} wait: {waiting['reason']}")
+    try:
+        message = (api.get(f"requests/{request['id']}/explanation").get("waiting") or {}).get(
+            "message"
+        )
+        if message:
+            lines.append(f"  {message}")
+        for vm in api.items("vms", request=request["id"]):
+            if vm["observed"] != "running" and (vm["host"] or vm["last_error"]):
+                where = f" on {vm['host']}" if vm["host"] else ""
+                why = f": {vm['last_error']}" if vm["last_error"] else ""
+                state = vm.get("assignment_state") or "waiting"
+                lines.append(f"  {vm['name']}{where}: {state}{why}")
+    except (ApiUnreachableError, ProblemError) as error:
+        lines.append(f"  no more is known: {error}")
+    if not lines:
+        lines.append("  no slot has decided about it yet: does the control centre run?")
+    return lines
+
+
+def _rounds(timeout_s: float) -> Iterator[list[ApiUnreachableError]]:
+    """Pace the looks; raise what kept the API away if no look ever succeeded since."""
+    end = time.monotonic() + timeout_s
+    while True:
+        trouble: list[ApiUnreachableError] = []
+        yield trouble
+        now = time.monotonic()
+        if now >= end:
+            if trouble:
+                raise trouble[-1]
+            return
+        time.sleep(min(_LOOK_EVERY_S, end - now))
+
+
+def _how_far(request: Mapping[str, Any]) -> str:
+    line = (
+        f"{request['name']}: {request['vms_running']} of {request['count']} run, "
+        f"{request['vms_placed']} placed"
+    )
+    if request.get("vms_unknown"):
+        line += f", {request['vms_unknown']} on hosts that do not answer"
+    waiting = request.get("waiting")
+    return f"{line}, {waiting['count']} wait: {waiting['reason']}" if waiting else line
+
+
+def _is_gone(target: Target, record: Mapping[str, Any]) -> bool:
+    if target.kind == "request":
+        return record["state"] in ("released", "cancelled", "expired")
+    return record["observed"] == "absent" and record["host"] is None

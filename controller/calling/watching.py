@@ -1,0 +1,55 @@
+"""`--watch`: shows a list again and again until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from controller.terminal.output import echo_lines
+
+INTERVAL_S: Final = 2.0
+
+
+class _Screen(io.StringIO):
+    """Takes what is printed; tables are as wide as the terminal behind it."""
+
+    def isatty(self) -> bool:
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+
+def watch(show: Callable[[], None], *, interval_s: float = INTERVAL_S) -> None:
+    """Show a list in place on a terminal, else one after the other; Ctrl-C ends it well."""
+    with contextlib.suppress(KeyboardInterrupt):
+        if not sys.stdout.isatty():
+            while True:
+                echo_lines(_printed(show))
+                time.sleep(interval_s)
+        from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
+        from rich.live import Live  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        with Live(console=Console(), auto_refresh=False) as live:
+            while True:
+                told = newest_lines(_printed(show), live.console.height)
+                live.update(Text.from_ansi(told), refresh=True)
+                time.sleep(interval_s)
+
+
+def newest_lines(told: str, height: int) -> str:
+    """Return what a terminal of that height has room for: the headings and the newest rows."""
+    lines = told.splitlines()
+    if len(lines) < height:
+        return told
+    left = max(1, height - 4)
+    return "\n".join([*lines[:2], f"… {len(lines) - 2 - left} lines above", *lines[-left:]])
+
+
+def _printed(show: Callable[[], None]) -> str:
+    screen = _Screen()
+    with contextlib.redirect_stdout(screen):
+        show()
+    return screen.getvalue().rstrip("\n")

@@ -1,0 +1,1 @@
+"""The control centre: who leads, the slot loop, and the sweeps beside it."""

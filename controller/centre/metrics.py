@@ -1,0 +1,84 @@
+"""What a control centre counts of its slots, rounds and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from controller.centre.leadership import Leadership
+from controller.rounds.round import RoundReport
+from service import ProcessMetrics
+
+_BUCKETS_S: Final = (0.01, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+
+
+class SlotMetrics:
+    """Counts what became of slots, and how long each phase of a round took."""
+
+    def __init__(self, metrics: ProcessMetrics) -> None:
+        registry = metrics.registry
+        self._slots = Counter(
+            "fuga_slots",
+            "Slots that began here, by what became of them.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "fuga_round_seconds",
+            "Duration of a round and of its phases.",
+            ["phase"],
+            buckets=_BUCKETS_S,
+            registry=registry,
+        )
+        self._decided_by = Counter(
+            "fuga_rounds",
+            "Rounds committed, by who decided: the policy, or the fallback after it failed.",
+            ["decided_by"],
+            registry=registry,
+        )
+        self._placed = Counter("fuga_vms_placed", "VMs that got a host.", registry=registry)
+        self._dropped = Counter(
+            "fuga_vms_dropped",
+            "VMs whose host or quota moved while their round was decided; decided again.",
+            registry=registry,
+        )
+        self._leading = Gauge(
+            "fuga_leading", "1 while this control centre holds the lease.", registry=registry
+        )
+        self._sweep_age = Gauge(
+            "fuga_sweep_age_seconds",
+            "Since this process last ended what expired and sent workers all that was due.",
+            registry=registry,
+        )
+        self._sent = Counter(
+            "fuga_tasks_sent", "Messages to the workers, repeated ones too.", ["task"],
+            registry=registry,
+        )  # fmt: skip
+
+    def slot(self, outcome: str) -> None:
+        """Count a slot."""
+        self._slots.labels(outcome).inc()
+
+    def round(self, report: RoundReport) -> None:
+        """Count a round that was committed."""
+        self.slot("decided")
+        self._decided_by.labels("policy" if report.fallback_reason is None else "fallback").inc()
+        for phase, seconds in report.phases_s.items():
+            self._seconds.labels(phase).observe(seconds)
+        self._seconds.labels("whole").observe(report.duration_s)
+        self._placed.inc(report.placed)
+        self._dropped.inc(report.dropped)
+
+    def follow(self, leadership: Leadership) -> None:
+        """Tell from now on whether this control centre leads."""
+        self._leading.set_function(lambda: float(leadership.lease is not None))
+
+    def follow_sweep(self, age_s: Callable[[], float]) -> None:
+        """Tell from now on how long ago the last sweep was."""
+        self._sweep_age.set_function(age_s)
+
+    def sent(self, task: str) -> None:
+        """Count a message to the workers."""
+        self._sent.labels(task.removeprefix("workers.")).inc()

@@ -1,0 +1,91 @@
+"""The process in which policies run; see `controller.rounds.policy_process`."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import sys
+import time
+import traceback
+from typing import Any
+
+import scipy.optimize  # noqa: F401 the bound needs it: imported before a round waits for it
+
+import placement
+from controller import debug
+from controller.rounds.inputs import allocation_document, decode_inputs
+from controller.rounds.policy_process import HEADER, Decision, Failure, Ideal, frame
+from controller.rounds.stray_output import take_stdout
+from controller.shadow.child import decide_beside
+from placement import (
+    Snapshot,
+    allocation_bound,
+    policy_by_name,
+    shares_in_tree,
+    target_holdings,
+)
+from placement.catalog.zone_policies import policy_in_zones
+
+#: What is decided on is measured right after.
+_inputs = functools.lru_cache(maxsize=1)(decode_inputs)
+
+
+def decide(data: bytes) -> Decision:
+    """Set aside what can never fit, then run the policy that the inputs name."""
+    inputs = _inputs(data)
+    if inputs.zones:
+        policy = policy_in_zones(inputs.zones)
+    else:
+        policy = policy_by_name(inputs.policy, inputs.parameters)
+    started = time.perf_counter()
+    allocation = placement.decide(
+        inputs.snapshot, policy, seed=inputs.seed, budget_units=inputs.budget_units
+    )
+    seconds = time.perf_counter() - started
+    return Decision(allocation_document(allocation), seconds)
+
+
+def ideal(snapshot: Snapshot, resource: int) -> Ideal:
+    """Return what a decision on the snapshot is measured by."""
+    holdings = target_holdings(snapshot)
+    nodes = () if snapshot.tree is None else shares_in_tree(snapshot.tree, holdings).tolist()
+    return Ideal(
+        bound=allocation_bound(snapshot, resource),
+        target_shares=tuple(holdings.max(axis=1, initial=0.0).tolist()),
+        node_targets=tuple(nodes),
+    )
+
+
+def answer(operation: str, argument: Any) -> Any:
+    """What the parent asked for, or why not."""
+    try:
+        match operation:
+            case "ready":
+                return True
+            case "decide":
+                return decide(argument)
+            case "ideal":
+                data, resource = argument
+                return ideal(_inputs(data).snapshot, resource)
+            case "beside":
+                return decide_beside(argument)
+            case _:
+                return Failure(f"unknown operation {operation!r}")
+    except Exception as error:
+        if debug.wanted():
+            traceback.print_exc()
+        return Failure(f"{type(error).__name__}: {error}")
+
+
+def main() -> None:
+    """Answer the parent until it closes our standard input."""
+    stdin, stdout = sys.stdin.buffer, take_stdout()
+    while header := stdin.read(HEADER.size):
+        (length,) = HEADER.unpack(header)
+        operation, argument = pickle.loads(stdin.read(length))  # noqa: S301 our own parent
+        stdout.write(frame(answer(operation, argument)))
+        stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Commands that run the site, watch it, and find what is wrong."""

@@ -1,0 +1,109 @@
+"""`fuga audit`: who changed what, and who tried to."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+
+import typer
+
+from controller.calling.session import Session, listing
+from controller.cli.vms.changes import parse_ttl
+from controller.terminal.output import Column, clock, field, table_width
+
+_WIDEST_PATH: Final = 70
+_ALL_FROM: Final = 140
+#: What a kind of refusals begins with, before its method and route.
+_STATUS: Final = re.compile(r"no answer|\S*")
+
+
+def _who(row: Mapping[str, Any]) -> str:
+    if row["token"] is None:
+        return "nobody"
+    return f"{row['tenant'] or 'operator'}:{row['token']}"
+
+
+def _result(row: Mapping[str, Any]) -> str:
+    refusals = row.get("refusals")
+    if refusals:
+        counts: Counter[str] = Counter()
+        for kind, count in refusals.items():
+            counts[_STATUS.match(kind)[0]] += count  # type: ignore[index]  # matches anything
+        told = ", ".join(f"{status} ×{count}" for status, count in counts.most_common())
+        return f"{told}, until {clock(row['last_at'])}"
+    status = "no answer" if row["status"] is None else str(row["status"])
+    return f"{status} (+{row['untold']} like it)" if row["untold"] else status
+
+
+def _path(row: Mapping[str, Any]) -> str:
+    # An upload's query names all that an image has; --output json has it in full.
+    path: str = row["path"]
+    told = path if len(path) <= _WIDEST_PATH else f"{path[: _WIDEST_PATH - 1]}…"
+    kinds = len(row.get("refusals") or ())
+    return told if kinds <= 1 else f"{told} and others"
+
+
+_AT: Final = Column("at", lambda row: clock(row["at"]))
+_WHO: Final = Column("who", _who)
+_RESULT: Final = Column("result", _result, prose=True)
+COLUMNS: Final = (
+    _AT,
+    _WHO,
+    field("address", "from"),
+    field("method"),
+    Column("path", _path),
+    field("subject"),
+    _RESULT,
+    field("request_id", "request id"),
+)
+#: Where not all of them have room side by side.
+NARROW: Final = (
+    _AT,
+    _WHO,
+    Column("call", lambda row: f"{row['method']} {_path(row)}", prose=True),
+    _RESULT,
+)
+
+
+def columns_for(width: int) -> Sequence[Column]:
+    """Return what a table of so many characters has room for."""
+    return COLUMNS if width >= _ALL_FROM else NARROW
+
+
+@listing
+def audit(
+    session: Session,
+    *,
+    token: Annotated[str | None, typer.Option(help="Only of the token of that name.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only of that tenant's tokens.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Only about the thing of that id.")] = None,
+    method: Annotated[str | None, typer.Option(help="Only POST, PATCH, PUT or DELETE.")] = None,
+    status: Annotated[int | None, typer.Option(help="Only what was answered that.")] = None,
+    refused: Annotated[bool, typer.Option("--refused", help="Only 401, 403 and 429.")] = False,
+    request_id: Annotated[str | None, typer.Option(help="The one with that X-Request-Id.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Not older than 30m, 12h or 7d.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 50,
+) -> None:
+    """List calls of the API that could change something, newest first. For operators.
+
+    What a caller was refused within a minute is one row, with how often.
+    """
+    filters = {
+        "token": token,
+        "tenant": tenant,
+        "subject": subject,
+        "method": method.upper() if method else None,
+        "status": status,
+        "refused": "true" if refused else None,
+        "request_id": request_id,
+    }
+    if since is not None:
+        begin = datetime.now(UTC) - timedelta(seconds=parse_ttl(since, "--since"))
+        filters["since"] = begin.isoformat()
+    rows = session.api.items("audit", most=limit, **filters)
+    session.show(rows, columns_for(table_width()), empty="no calls")

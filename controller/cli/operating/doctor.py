@@ -1,0 +1,265 @@
+"""`fuga doctor`: the settings in force, and what is wrong."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from controller.calling.config import ConfigOption
+from controller.calling.credentials import FILE_NAME
+from controller.calling.session import Session, with_session
+from controller.calling.settings import load_as, load_settings
+from controller.cli.operating.differences import tell_differences
+from controller.cli.operating.doctor_hosts import confinement, openness
+from controller.cli.operating.doctor_register import Finding, register_findings
+from controller.cli.operating.encryption import encryption
+from controller.cli.operating.pause import paused
+from controller.cli.operating.status import late_sentence, well_sentence
+from controller.client.errors import ApiError
+from controller.terminal.errors import BadInputError, CliError
+from controller.terminal.output import Column, echo, field, print_json, print_table
+
+if TYPE_CHECKING:
+    from pydantic_settings import BaseSettings
+
+    from controller.settings import ControllerSettings
+    from registry import HostCredentials
+
+
+#: A certificate that ends sooner is to be replaced.
+_CERTIFICATES_LAST: Final = timedelta(days=30)
+#: What is late, as the doctor calls it.
+_DONE_BY: Final = {"decide": "control centre", "build": "workers", "look": "monitors"}
+_NO_ERROR: Final = "no error is known: does the monitor run?"
+
+S = TypeVar("S", bound="BaseSettings")
+
+
+@with_session
+def doctor(
+    session: Session,
+    config: ConfigOption = None,
+    *,
+    hosts: Annotated[
+        bool, typer.Option("--hosts", help="Where hosts are not as the ledger says; a dry run.")
+    ] = False,
+    hashes: Annotated[
+        bool, typer.Option("--hashes", help="Read the files of images, and compare their SHA-256.")
+    ] = False,
+    history: Annotated[
+        bool,
+        typer.Option("--history", help="Look at VMs, requests and events that are over, too."),
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Delete files of no image, free stray addresses; "
+            "with --hosts: ask about what needs your word.",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --hosts --repair: do it all.")] = False,
+) -> None:
+    """Print the settings in force and what is wrong: with them, the database, images, hosts."""
+    if hosts and hashes:
+        raise BadInputError("--hashes is about the files of images: leave --hosts out")
+    if hosts and history:
+        raise BadInputError("--history is about the database: leave --hosts out")
+    if hosts:
+        tell_differences(session, repair=repair, yes=yes)
+        return
+    settings = load_settings()
+    rows = list(_settings(settings, os.environ))
+    findings = [
+        *_misspelt(os.environ),
+        *_policies(settings),
+        *register_findings(settings, hashes=hashes, repair=repair, history=history),
+        *(Finding(*each) for each in encryption(settings, session.connection.url, os.environ)),
+        *_state(settings.state_dir),
+        *_host_credentials(settings.resolved_host_credentials(), datetime.now(UTC)),
+        *_hosts(session),
+    ]
+    if session.json:
+        print_json(
+            {
+                "settings": rows,
+                "findings": [
+                    {"about": each.about, "well": each.well, "message": each.message}
+                    for each in findings
+                ],
+            }
+        )
+    else:
+        columns = (
+            field("setting"),
+            field("of", spare=1),
+            field("value", prose=True),
+            field("from"),
+        )
+        print_table(columns, rows, empty="no settings")
+        echo("")
+        print_table(
+            (
+                Column("", lambda row: "ok" if row["well"] else "WRONG"),
+                field("about"),
+                field("message", "finding", prose=True),
+            ),
+            [{"about": f.about, "well": f.well, "message": f.message} for f in findings],
+            empty="",
+        )
+    wrong = sum(not each.well for each in findings)
+    if wrong:
+        raise CliError(f"{wrong} of {len(findings)} findings are wrong")
+
+
+def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Give every setting of every process with its value, secrets masked, and where it is from."""
+    from controller.embedded.environment import embedded_settings  # noqa: PLC0415
+    from controller.embedded.state import Memory, StateDir  # noqa: PLC0415
+    from service.settings_names import settings_classes  # noqa: PLC0415
+
+    memory = Memory.load(StateDir(settings.state_dir))
+    embedded = {}
+    if memory.hosts_from:
+        embedded = embedded_settings(environ, memory.lab_uris, image=memory.default_image)
+    given = {name.upper() for name in environ}
+    told: set[str] = set()
+    shared = set.intersection(*(set(each.model_fields) for each in settings_classes().values()))
+    for process, each in settings_classes().items():
+        found = load_as(each)
+        for name in each.model_fields:
+            if name in told:
+                continue
+            told.add(name)
+            value = getattr(found, name)
+            if f"FUGA_{name.upper()}" in given:
+                source = f"FUGA_{name.upper()}"
+            elif name in found.model_fields_set:
+                source = environ.get("FUGA_CONFIG", "file")
+            elif name in embedded:
+                value, source = embedded[name], "fuga up"
+            else:
+                source = "default"
+            if isinstance(value, frozenset):
+                value = sorted(value)
+            whose = "all" if name in shared else process
+            said = "-" if value is None or value == () else str(value)
+            yield {"setting": name, "of": whose, "value": said, "from": source}
+
+
+def _misspelt(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Find variables that are nearly settings: whoever mistypes one is not heard."""
+    from service.settings_names import known_names  # noqa: PLC0415
+
+    names = known_names()
+    for name in (each[5:].lower() for each in environ if each.startswith("FUGA_")):
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
+        if name not in names and near:
+            yield Finding(
+                "settings", False, f"environment: {name} is no setting; is {near[0]} meant?"
+            )
+
+
+def _policies(settings: ControllerSettings) -> Iterator[Finding]:
+    from controller.policies import check_policies  # noqa: PLC0415
+    from registry import SettingsError  # noqa: PLC0415
+
+    try:
+        check_policies(settings)
+    except SettingsError as error:
+        yield Finding("policies", False, f"{error}; no API and no control centre starts")
+
+
+def _state(folder: Path) -> Iterator[Finding]:
+    path = folder / FILE_NAME
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return
+    if mode & 0o077:
+        yield Finding("credentials", False, f"others may read {path}: chmod 600 {path}")
+    else:
+        yield Finding("credentials", True, f"{path} is readable by its owner alone")
+
+
+def _host_credentials(store: HostCredentials, now: datetime) -> Iterator[Finding]:
+    """Look at what opens hosts, as far as it lies on this machine."""
+    from registry import HostCredentialError  # noqa: PLC0415
+
+    for name in store.names():
+        about = f"credential {name}"
+        openings = store.openings(name)
+        if not openings:
+            yield Finding(about, False, "its folder holds files neither for TLS nor for SSH")
+        for opening in openings:
+            try:
+                store.check(name, opening)
+                ends_at = store.end_of_validity(name) if opening == "tls" else None
+            except HostCredentialError as error:
+                yield Finding(about, False, f"{opening}: {error.reason}")
+                continue
+            if ends_at is None:
+                yield Finding(about, True, f"{opening}: in order")
+            else:
+                well = ends_at - now > _CERTIFICATES_LAST
+                yield Finding(about, well, f"{opening}: a certificate ends on {ends_at:%Y-%m-%d}")
+
+
+def _lab_uris() -> tuple[str, ...]:
+    from controller.embedded.state import Memory, StateDir  # noqa: PLC0415
+
+    return Memory.load(StateDir(load_settings().state_dir)).lab_uris
+
+
+def trouble_of(host: Mapping[str, Any]) -> str | None:
+    """Say what keeps VMs from a host that is to get some."""
+    if host["admin"] != "active":
+        return None
+    if host["health"] != "up":
+        return f"{host['health']}: {host['last_error'] or _NO_ERROR}"
+    if host.get("pool_silent_since"):
+        return f"{host['last_error']}: it is up, and gets no VMs"
+    return None
+
+
+def _liveness(session: Session) -> Iterator[Finding]:
+    """Tell what `fuga status` does: who leads, and what is late."""
+    try:
+        found = session.api.get("status")
+    except ApiError:  # of an API that is older, or that is away: others tell that
+        return
+    for late in found["late"]:
+        yield Finding(_DONE_BY[late["what"]], False, late_sentence(late))
+    if found["well"] and found["leader"]:
+        yield Finding("processes", True, well_sentence(found))
+
+
+def _hosts(session: Session) -> Iterator[Finding]:
+    try:
+        url = session.api.url
+        hosts = list(session.api.items("hosts"))
+    except (ApiError, CliError) as error:
+        yield Finding("API", False, str(error).replace("\n", " "))
+        return
+    token = "a token" if session.connection.token else "no token"
+    yield Finding("API", True, f"{url} answers, with {token}")
+    for host in hosts:
+        if trouble := trouble_of(host):
+            yield Finding(f"host {host['name']}", False, trouble)
+        if host.get("can_filter") is False:
+            why = "its libvirt has no network filters (nwfilter): no VM is built there"
+            yield Finding(f"host {host['name']}", False, why)
+    yield from openness(hosts, _lab_uris())
+    yield from confinement(hosts)
+    if told := paused(session):
+        yield Finding("slot loop", False, told)
+    yield from _liveness(session)
+    well = sum(each["health"] == "up" for each in hosts)
+    yield Finding("hosts", bool(hosts), f"{well} of {len(hosts)} hosts are up")

@@ -1,0 +1,181 @@
+"""What `fuga doctor` finds in the database and in the folder of images, and mends there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from controller.calling.credentials import OF_FUGA_UP
+
+if TYPE_CHECKING:
+    from controller.settings import ControllerSettings
+    from registry import Registry
+
+_ACTOR: Final = "cli"
+_ENDS_SOON: Final = timedelta(days=14)
+_NAMED: Final = 10
+_MOST_LOOKED_AT: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    about: str
+    well: bool
+    message: str
+
+
+def register_findings(
+    settings: ControllerSettings, *, hashes: bool, repair: bool, history: bool = False
+) -> Iterator[Finding]:
+    """Look at the database, and at the images if they lie where this machine sees them."""
+    from registry import Registry, RegistryError  # noqa: PLC0415 - slow; `--help` needs none
+
+    url = settings.resolved_database_url()
+    file = settings.state_dir / "fuga.db"
+    if settings.database_url is None and not file.exists():
+        yield Finding("database", False, f"{file} is not there: `fuga up` or `fuga db upgrade`")
+        return
+    try:
+        registry = Registry.connect(url)
+        try:
+            found = list(
+                _looked_at(registry, settings, hashes=hashes, repair=repair, history=history)
+            )
+        finally:
+            registry.close()
+    except RegistryError as error:
+        yield Finding("database", False, str(error))
+        return
+    except Exception as error:  # any driver's error; the URL may hold a password: not printed
+        yield Finding("database", False, f"cannot be read: {type(error).__name__}")
+        return
+    yield from found
+
+
+def _looked_at(
+    registry: Registry,
+    settings: ControllerSettings,
+    *,
+    hashes: bool,
+    repair: bool,
+    history: bool,
+) -> Iterator[Finding]:
+    if repair:
+        for freed in registry.networks.free_stray_addresses(actor=_ACTOR):
+            yield Finding("addresses", True, f"freed: {freed}")
+    yield from _without_quota(registry)
+    wrong = registry.check(history=history)
+    for message in wrong:
+        yield Finding("database", False, message)
+    if not wrong:
+        of = "all states, of what is gone too," if history else "the states of what there is"
+        yield Finding("database", True, f"the ledger's sums, addresses and {of} agree")
+    yield from _connections(registry)
+    yield from _tokens(registry)
+    yield from _images(registry, settings, hashes=hashes, repair=repair)
+
+
+def _connections(registry: Registry) -> Iterator[Finding]:
+    """Compare what processes keep of connections with what the server gives."""
+    found = registry.connections()
+    if found is None:
+        return
+    told = (
+        f"an API and {found.processes} processes heard keep up to {found.kept} connections,"
+        f" the server gives {found.given}"
+    )
+    if found.kept > found.given:
+        yield Finding("database", False, f"{told}: raise max_connections of PostgreSQL")
+    else:
+        yield Finding("database", True, told)
+
+
+def _tokens(registry: Registry) -> Iterator[Finding]:
+    """Name operators' tokens that end soon, and those that never do."""
+    living = registry.tokens.living_operators()
+    now = registry.now()
+    soon = [
+        token.name
+        for token in living
+        if token.expires_at is not None
+        and token.expires_at - now < min(_ENDS_SOON, (token.expires_at - token.created_at) / 4)
+    ]
+    endless = [
+        token.name
+        for token in living
+        # Whoever reads what `fuga up` keeps in the state folder reads the database as well.
+        if token.expires_at is None and not token.name.startswith(OF_FUGA_UP)
+    ]
+    if soon:
+        yield Finding("tokens", False, f"end soon: {_some(soon)}; `fuga token renew NAME`")
+    if endless:
+        yield Finding("tokens", True, f"operators' that never end: {_some(endless)}")
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _signatures(registry: Registry, keys: int) -> Finding:
+    unsigned = [
+        image.reference
+        for image in registry.images.list(limit=_MOST_LOOKED_AT).items
+        if image.signed_by is None and image.removed_at is None
+    ]
+    older = f"; unsigned from before: {_some(unsigned)}" if unsigned else ""
+    return Finding("images", True, f"signed by one of {keys} keys, or refused{older}")
+
+
+def _images(
+    registry: Registry, settings: ControllerSettings, *, hashes: bool, repair: bool
+) -> Iterator[Finding]:
+    from registry import SettingsError, check_image_files, remove_strays  # noqa: PLC0415
+    from registry.images.qemu_img import program  # noqa: PLC0415
+
+    if program() is None:
+        message = "qemu-img is not on this machine (qemu-utils): an API here leaves it to workers"
+        yield Finding("images", True, message)
+    try:
+        store = settings.resolved_image_store()
+    except SettingsError as error:
+        yield Finding("images", False, str(error))
+        return
+    if store.keys:
+        yield _signatures(registry, len(store.keys))
+    if not store.folder.is_dir():
+        if registry.images.list(limit=1).items:
+            message = (
+                f"{store.folder} is not there: look where the API runs, or set FUGA_IMAGE_STORE"
+            )
+            yield Finding("images", False, message)
+        return
+    try:
+        if repair:
+            for removed in remove_strays(registry.images, store):
+                yield Finding("images", True, f"deleted: {removed.message}")
+        wrong = list(check_image_files(registry.images, store, hashes=hashes))
+    except OSError as error:
+        yield Finding("images", False, f"{error.filename or store.folder}: {error.strerror}")
+        return
+    for each in wrong:
+        hint = "; `fuga doctor --repair` deletes it" if each.stray is not None else ""
+        yield Finding("images", False, f"{each.message}{hint}")
+    if not wrong:
+        how = "their content is their own" if hashes else "their sizes are right"
+        yield Finding("images", True, f"{store.folder} has the files of all images, {how}")
+
+
+def _without_quota(registry: Registry) -> Iterator[Finding]:
+    """Tell of tenants that nothing bounds: theirs to fill are queue and database."""
+    names = registry.quotas.without_any()
+    if names:
+        some = ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
+        message = (
+            f"{len(names)} tenants may ask for any number of VMs: {some}; see `fuga quota set`"
+        )
+        yield Finding("quotas", True, message)

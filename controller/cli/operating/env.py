@@ -1,0 +1,28 @@
+"""`fuga env`: address and token for other programs, as a shell reads them."""
+
+from __future__ import annotations
+
+import shlex
+
+from controller.calling.session import Session, with_session
+from controller.terminal.errors import BadInputError
+from controller.terminal.output import echo, print_json
+
+
+@with_session
+def env(session: Session) -> None:
+    """Print FUGA_URL and FUGA_TOKEN in force: eval "$(fuga env)", or with --as TENANT."""
+    found = session.connection
+    if found.token is None:
+        raise BadInputError(
+            "there is no token yet: set FUGA_TOKEN, or run the command where `fuga up` keeps "
+            "its state (FUGA_STATE_DIR)"
+        )
+    variables = {"FUGA_URL": found.url, "FUGA_TOKEN": found.token}
+    if found.ca is not None:
+        variables["FUGA_CA"] = found.ca
+    if session.json:
+        print_json(variables)
+        return
+    for name, value in variables.items():
+        echo(f"export {name}={shlex.quote(value)}")

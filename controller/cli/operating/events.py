@@ -1,0 +1,130 @@
+"""`fuga events`: what happened, who did it and why."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from controller.calling.session import Session, with_session
+from controller.cli.vms.changes import parse_moment
+from controller.terminal.errors import BadInputError
+from controller.terminal.output import Column, clock, echo, field, print_json, short_id
+
+#: How often `--follow` asks.
+_EVERY_S: Final = 1.0
+_PAGE: Final = 500
+
+
+def subject_of(event: Mapping[str, Any]) -> str:
+    """Say what an event is about: by its name, else as ids are said everywhere."""
+    kind, key, name = event["subject_type"], str(event["subject_id"]), event.get("subject_name")
+    if name is not None:
+        return f"{kind} {'of ' if kind == 'assignment' else ''}{name}"
+    return kind if kind == key else f"{kind} {short_id(key) if _is_uuid(key) else key}"
+
+
+def _change(event: Mapping[str, Any]) -> str | None:
+    if event.get("to_state") is None:
+        return event.get("event")
+    before = event.get("from_state")
+    return f"{before} → {event['to_state']}" if before else str(event["to_state"])
+
+
+EVENT_COLUMNS = (
+    Column("at", lambda row: clock(row["at"])),
+    field("kind", spare=2),
+    Column("subject", subject_of),
+    Column("change", _change),
+    field("reason", spare=1),
+    field("actor", spare=3),
+    field("id", right=True, spare=4),
+)
+
+
+@with_session
+def events(
+    session: Session,
+    *,
+    last: Annotated[
+        int, typer.Option("--last", "-n", help="So many of the newest.", min=1, max=_PAGE)
+    ] = 100,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Not older than 30m, 12h or 7d, or than a time."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Then go on with what happens, until Ctrl-C.")
+    ] = False,
+    subject: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only about that request, VM or host: name or id."),
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="Only of that kind.")] = None,
+    after: Annotated[
+        int | None, typer.Option(help="Those with a greater id, the oldest first.", min=0)
+    ] = None,
+) -> None:
+    """List what happened, the newest below."""
+    if follow and session.json:
+        raise BadInputError("--follow is for people: programs ask again with --after")
+    asked: dict[str, Any] = {"kind": kind}
+    if subject is not None:
+        asked["subject"] = _id_of(session, subject)
+    if since is not None:
+        asked["since"] = parse_moment(since, "--since", datetime.now(UTC)).isoformat()
+    order = {"newest": True} if after is None else {"after": after}
+    items = session.api.get("events", limit=last, **order, **asked)["items"]
+    if session.json:
+        print_json(items)
+        return
+    session.show(items, EVENT_COLUMNS, empty="no events")
+    if follow:
+        _follow(session, items[-1]["id"] if items else after or 0, asked)
+    elif len(items) == last:
+        more = f"--after {items[-1]['id']}" if after is not None else f"--last {_PAGE}"
+        session.say(f"there may be more: fuga events {more}")
+
+
+def _follow(session: Session, after: int, asked: Mapping[str, Any]) -> None:
+    while True:
+        page = session.api.get("events", after=after, limit=_PAGE, **asked)
+        after = page["next"]
+        for event in page["items"]:
+            parts = [clock(event["at"]), event["kind"], subject_of(event), _change(event)]
+            parts.append(event["reason"])
+            echo("  ".join(str(each) for each in parts if each))
+        if len(page["items"]) < _PAGE:
+            time.sleep(_EVERY_S)
+
+
+def _id_of(session: Session, typed: str) -> str:
+    """Return the id of a request, VM or host that is called so; of other things, what is typed."""
+    from controller.calling.targets import NothingCalledSoError, find_target  # noqa: PLC0415
+    from controller.client.errors import ProblemError  # noqa: PLC0415
+
+    if _is_uuid(typed) or typed.isdigit():
+        return typed
+    try:
+        return str(find_target(session.api, typed).record["id"])
+    except NothingCalledSoError as error:
+        nothing = error
+    try:
+        return str(session.api.get(f"hosts/{typed}")["id"])
+    except ProblemError:
+        raise BadInputError(
+            f"no request, VM or host is called {typed!r}; `fuga requests --all`, `fuga vms`"
+            f" and `fuga host list` list them{nothing.meant}"
+        ) from None
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""`fuga rounds`, `replay`: what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from controller.calling.round_words import decided_by, duration_s, shares
+from controller.calling.session import Session, listing, with_session
+from controller.cli.operating.pause import paused
+from controller.cli.operating.shadow import tell
+from controller.terminal.errors import CliError
+from controller.terminal.output import Column, clock, echo, field, percent, print_json, print_table
+from plain_text import plain
+
+app = typer.Typer(
+    name="rounds",
+    invoke_without_command=True,
+    help="The rounds: every decision with its shares, its bound and its time.",
+)
+
+NumberArgument = Annotated[int, typer.Argument(metavar="N", help="A round's number.", min=1)]
+
+
+def _bound(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def _took(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f} s"
+
+
+COLUMNS = (
+    field("number", "round", right=True),
+    Column("slot", lambda row: clock(row.get("slot_start_at"))),
+    field("policy"),
+    Column("decided by", decided_by),
+    field("placed", right=True),
+    field("left_out", right=True),
+    field("dropped", right=True),
+    Column("shares", shares, spare=3),
+    Column("bound", lambda row: _bound(row.get("bound")), right=True),
+    Column("off fair", lambda row: percent(row.get("fair_distance")), right=True),
+    Column("took", lambda row: _took(duration_s(row)), right=True),
+)
+
+
+@app.callback()
+@listing
+def rounds(
+    session: Session,
+    last: Annotated[int, typer.Option("--last", "-n", help="So many of the newest.", min=1)] = 100,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All there are.")] = False,
+) -> None:
+    """List rounds, the newest below."""
+    if session.before_another:
+        return
+    found = list(session.api.items("rounds", most=None if everything else last + 1))
+    more = not everything and len(found) > last
+    rows = (found if everything else found[:last])[::-1]
+    session.show(rows, COLUMNS, empty="no rounds yet: slots in which nothing happens leave none.")
+    if more:
+        session.say(f"the newest {last}; --all lists every round")
+    if not session.json and (told := paused(session)):
+        session.say(told)
+
+
+@app.command()
+@with_session
+def show(session: Session, number: NumberArgument) -> None:
+    """Show one round in full."""
+    found = session.api.get(f"rounds/{number}")
+    if session.json:
+        print_json(found)
+        return
+    for label, value in (
+        ("round", found["number"]),
+        ("slot", clock(found["slot_start_at"])),
+        ("policy", found["policy"]),
+        ("decided by", decided_by(found)),
+        ("fallback because", found.get("fallback_reason")),
+        ("placed", found["placed"]),
+        ("left out", found["left_out"]),
+        ("dropped", found["dropped"]),
+        ("work", f"{found.get('work')} of {found.get('budget_units') or 'unlimited'} units"),
+        ("seed", found.get("seed")),
+        ("engine", found.get("engine_version")),
+        ("inputs digest", found.get("inputs_digest")),
+        ("bound", _bound(found.get("bound"))),
+        ("off fair", percent(found.get("fair_distance"))),
+        ("inputs", None if found.get("replayable", True) else "purged: no replay any more"),
+    ):
+        if value is not None:
+            echo(f"{label:18}{value}")
+    for step, seconds in (found.get("timings") or {}).items():
+        echo(f"{step.removesuffix('_seconds') + ' took':18}{seconds:.4f} s")
+    echo("")
+    _print_shares(found.get("shares") or (), empty="no shares recorded")
+    if groups := found.get("group_shares"):
+        echo()
+        echo("groups of tenants:")
+        _print_shares(groups, empty="")
+    if beside := found.get("shadow"):
+        tell(beside)
+    echo()
+    echo("of the VMs that it placed there are still:")
+    placed = [vm for vm in session.api.items("vms") if vm["round"] == number]
+    columns = (field("name"), field("tenant"), field("vm_type", "type"), field("host"))
+    print_table(columns, placed, empty="none")
+
+
+def _print_shares(rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    columns = [field(name, right=name not in ("tenant", "group", "parent")) for name in names]
+    print_table(columns, rows, empty=empty)
+
+
+@with_session
+def replay(session: Session, number: NumberArgument) -> None:
+    """Recompute a stored round in a fresh process and compare, bit for bit."""
+    from controller.calling.waiting import progress  # noqa: PLC0415
+
+    with progress(quiet=session.json) as show_line:
+        show_line(f"replaying round {number}")
+        answer = session.api.replay(number)
+    if answer["identical"]:
+        session.answer(
+            answer,
+            f"round {number}: identical, decided by {answer['decided_by']} with policy "
+            f"{answer['policy']} in {answer['seconds']:.3f} s",
+        )
+        return
+    if session.json:
+        print_json(answer)
+    differences = "\n".join(plain(f"  {each}") for each in answer.get("differences") or ())
+    raise CliError(f"round {number}: the replay DIFFERS from what is stored\n{differences}")

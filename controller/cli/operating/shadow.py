@@ -1,0 +1,167 @@
+"""`fuga shadow`: what a second policy would have decided, beside what was decided."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from controller.calling.session import Session, listing
+from controller.cli.vms.changes import parse_moment
+from controller.terminal.output import Column, clock, echo, field, percent, print_table
+
+Row = Mapping[str, Any]
+_LAST: Final = 100
+
+
+def _both(name: str, told: Callable[[Any], str] = str) -> Callable[[Row], str | None]:
+    """Return what tells a measure of the first policy and of the second."""
+
+    def cell(row: Row) -> str | None:
+        if row["first"] is None or row["decided"] is None:
+            return None
+        return f"{told(row['first'][name])} / {told(row['decided'][name])}"
+
+    return cell
+
+
+def _used(used: Mapping[str, float]) -> str:
+    """Say the part of the first resource that is in use."""
+    return percent(next(iter(used.values()), None))
+
+
+def _took(row: Row) -> str | None:
+    return None if row["seconds"] is None else f"{row['seconds']:.3f} s"
+
+
+COLUMNS = (
+    field("round", right=True),
+    Column("slot", lambda row: clock(row["slot_start_at"])),
+    Column("first / second", lambda row: f"{row['first_policy']} / {row['policy']}"),
+    Column("placed", _both("placed"), right=True),
+    Column("left out", _both("left_out"), right=True),
+    field("agreed", "same host", right=True),
+    Column("in use", _both("used", _used), right=True),
+    Column("off fair", _both("fair_distance", percent), right=True),
+    Column("took", _took, right=True),
+    field("error"),
+)
+
+
+def _placed(row: Row) -> str | None:
+    """Say the VMs of a tenant that each placed; rounds of earlier versions do not know."""
+    return f"{row['placed_first']} / {row['placed_second']}" if "placed_first" in row else None
+
+
+def _share(name: str) -> Callable[[Row], str]:
+    return lambda row: f"{row[name]:.3f}"
+
+
+TENANTS = (
+    field("tenant"),
+    field("asked", right=True),
+    Column("placed", _placed, right=True),
+    field("agreed", "same host", right=True),
+    Column("share before", _share("before"), right=True),
+    Column("after", _share("first"), right=True),
+    Column("by the second", _share("second"), right=True),
+    Column("difference", lambda row: f"{row['second'] - row['first']:+.3f}", right=True),
+)
+
+
+SinceOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Slots from then on: 12h ago, or 2026-11-10T00:00Z."),
+]
+UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Slots before then.")]
+
+
+@listing
+def shadow(
+    session: Session,
+    last: Annotated[
+        int | None,
+        typer.Option("--last", "-n", help="So many of the newest; 100, or all of a time.", min=1),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All there are.")] = False,
+    since: SinceOption = None,
+    until: UntilOption = None,
+) -> None:
+    """List rounds as the second policy (FUGA_SHADOW_POLICY) would have decided them.
+
+    The newest below, each cell with the first policy and the second. For operators.
+    `fuga rounds show N` has the tenants of one.
+    """
+    now = datetime.now(UTC)
+    moments = {
+        name: parse_moment(told, f"--{name}", now).isoformat()
+        for name, told in (("since", since), ("until", until))
+        if told is not None
+    }
+    most = last if last or moments or everything else _LAST
+    found = session.api.items("shadow-rounds", most=None if everything else most, **moments)
+    rows = list(found)[::-1]
+    session.show(rows, COLUMNS, empty="no rounds: FUGA_SHADOW_POLICY names a second policy.")
+    if rows and not session.json:
+        session.say(summary(rows))
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Say what came of all these rounds together."""
+    both = [row for row in rows if row["first"] is not None and row["decided"] is not None]
+    failed, skipped = len(rows) - len(both), sum(row["skipped"] for row in rows)
+    words = [f"{len(both)} rounds"]
+    if both:
+        placed = [sum(row[which]["placed"] for row in both) for which in ("first", "decided")]
+        agreed = sum(row["agreed"] for row in both)
+        part = agreed / max(*placed, 1)
+        far = [
+            _mean([row[which]["fair_distance"] for row in both]) for which in ("first", "decided")
+        ]
+        words += [
+            f"{placed[0]} VMs placed, {placed[1]} by the second policy",
+            f"{agreed} ({part:.0%}) on the same host",
+            f"off fair {percent(far[0])}, {percent(far[1])} by the second",
+            f"which took {statistics.median(row['seconds'] for row in both):.3f} s (median)",
+        ]
+    words += [f"{failed} failed"] * bool(failed) + [f"{skipped} passed over"] * bool(skipped)
+    return "; ".join(words)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def tell(found: Row) -> None:
+    """Print what the second policy would have done in one round, beside what was done."""
+    echo()
+    echo(f"beside it, without effect, by {found['policy']} (first / second):")
+    if found["error"] is not None:
+        echo(f"not decided: {found['error']}")
+        return
+    lines: list[tuple[str, str | None]] = [
+        ("placed", _both("placed")(found)),
+        ("left out", _both("left_out")(found)),
+        ("on the same host", str(found["agreed"])),
+        ("in use", _both("used", _used)(found)),
+        ("off fair", _both("fair_distance", percent)(found)),
+        ("took", _took(found)),
+    ]
+    if found["first"]["zones"] or found["decided"]["zones"]:
+        lines.append(("in zones", _both("zones", _in_zones)(found)))
+    if found["cut"]:
+        lines.append(("cut", "its search, by the budget of the round"))
+    for label, told in lines:
+        echo(f"{label:18}{told}")
+    echo("")
+    print_table(TENANTS, found["shares"], empty="neither placed anything")
+
+
+def _in_zones(zones: Mapping[str, str]) -> str:
+    """Say who decides where."""
+    told = [f"{zone or 'elsewhere'}: {policy}" for zone, policy in zones.items()]
+    return ", ".join(told) or "everywhere alike"

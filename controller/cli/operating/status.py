@@ -1,0 +1,70 @@
+"""`fuga status`: does anybody decide, build and look at hosts, and since when not?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.calling.session import Session, with_session
+from controller.terminal.errors import CliError
+from controller.terminal.output import Column, age, clock, echo, field, print_json, print_table
+
+
+@with_session
+def status(session: Session) -> None:
+    """Say who leads, what was decided last, who was heard when, and what is late.
+
+    The exit status is 1 while something is late.
+    """
+    found = session.api.get("status")
+    if session.json:
+        print_json(found)
+    else:
+        _tell(found)
+    if not found["well"]:
+        raise CliError("; ".join(late_sentence(each) for each in found["late"]) or "late")
+
+
+def late_sentence(late: Mapping[str, Any]) -> str:
+    """Say one thing that is late."""
+    since = f" since {clock(late['since'])} ({age(late['since'])})" if late["since"] else ""
+    return f"{late['message']}{since}"
+
+
+def well_sentence(found: Mapping[str, Any]) -> str:
+    """Say in a line that somebody leads, and who was heard."""
+    heard = [each["kind"] for each in found["processes"] if not each["late"]]
+    slot = f", last slot {clock(found['last_slot_at'])}" if found["last_slot_at"] else ""
+    return (
+        f"{found['leader']} leads since {clock(found['leads_since'])}{slot};"
+        f" {heard.count('worker')} workers and {heard.count('monitor')} monitors are heard"
+    )
+
+
+def _tell(found: Mapping[str, Any]) -> None:
+    leader = found["leader"] or ("somebody" if found["leads_since"] else "nobody")
+    since = f" since {clock(found['leads_since'])}" if found["leads_since"] else ""
+    echo(f"{'leads':12}{leader}{since}{', paused: it decides nothing' * found['paused']}")
+    length = f", {found['slot_length_s']:g} s each" if found["slot_length_s"] else ""
+    echo(f"{'last slot':12}{_at(found['last_slot_at'])}{length}")
+    number = f"{found['last_round']}, of the slot {_at(found['last_round_at'])}"
+    echo(f"{'last round':12}{number if found['last_round'] else 'none yet'}")
+    if hosts := found["hosts"]:
+        echo(f"{'hosts':12}{hosts['up']} of {hosts['active']} active ones are up")
+    if found["oldest_unbuilt_at"]:
+        echo(f"{'unbuilt':12}the oldest VM waits {age(found['oldest_unbuilt_at'])} for a worker")
+    if found["processes"]:
+        echo()
+        columns = (
+            field("kind"),
+            field("name"),
+            Column("started", lambda row: clock(row["started_at"])),
+            Column("heard", lambda row: f"{age(row['heard_at'])} ago"),
+            Column("", lambda row: "LATE" if row["late"] else row["trouble"] or "ok"),
+        )
+        print_table(columns, found["processes"], empty="")
+        echo()
+
+
+def _at(value: object) -> str:
+    return f"{clock(value)} ({age(value)} ago)" if value else "none yet"

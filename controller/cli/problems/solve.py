@@ -1,0 +1,106 @@
+"""`fuga solve`: a problem file in, an answer out; no database, no cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from controller.calling.session import Common, OutputOption
+from controller.cli.problems import table as solve_table
+from controller.rounds.stray_output import keep_stdout_clean
+from controller.terminal.errors import BadInputError, CliError
+from controller.terminal.output import OutputFormat, echo_lines
+
+# `solving` brings numpy and is imported where it is used: `--help` is there at once
+
+FileArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="FILE|-", help="The problem, JSON; - reads standard input."),
+]
+PolicyOption = Annotated[
+    str | None, typer.Option("--policy", metavar="NAME", help="Who decides, see --list.")
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="S", help="Of random choices; else the file's, else 0."),
+]
+DetailsOption = Annotated[
+    bool, typer.Option("--details", help="Tell of every host, in large clusters too.")
+]
+ListOption = Annotated[
+    bool, typer.Option("--list", help="List policies and mechanisms: paper, guarantees.")
+]
+
+
+def solve_command(
+    ctx: typer.Context,
+    *,
+    file: FileArgument = None,
+    policy: PolicyOption = None,
+    seed: SeedOption = None,
+    output: OutputOption = None,
+    details: DetailsOption = False,
+    list_policies: ListOption = False,
+) -> None:
+    """Run a policy or a mechanism on a problem file and say who gets what.
+
+    Policies place whole VMs on hosts, mechanisms divide what hosts offer. Only
+    the file is read. Bad input ends with exit status 2 and the place of each
+    error in the file.
+
+    Limits: files of 32 MiB; 200,000 hosts (classes spread out), tenants and
+    demands each; quantities up to 10^12 with at most six decimal places; room
+    for 2,000,000 VMs.
+    """
+    before = ctx.obj if isinstance(ctx.obj, Common) else Common()
+    form = output or before.output or OutputFormat.TABLE
+    if form not in (OutputFormat.TABLE, OutputFormat.JSON):
+        raise BadInputError(f"-o: found {form.value!r}, allowed are table and json")
+    as_json = form is OutputFormat.JSON
+    if list_policies:
+        rows, broken = _catalogue()
+        _print_json({"policies": rows}) if as_json else solve_table.print_catalogue(rows)
+        for message in broken:
+            echo_lines(f"fuga: {message}", err=True)
+        return
+    if file is None:
+        raise BadInputError("name a problem file, or - for standard input")
+    if policy is None:
+        raise BadInputError("name a policy with --policy; `fuga solve --list` shows all")
+    from controller.cli.problems.solving import answer_to  # noqa: PLC0415
+
+    keep_stdout_clean()
+    answer = answer_to(file, policy, seed, details=details)
+    _print_json(answer) if as_json else solve_table.print_answer(answer, details=details)
+
+
+def _catalogue() -> tuple[list[dict[str, Any]], list[str]]:
+    """Tell of each policy and mechanism what `--list` shows, and what cannot be used."""
+    from placement.catalog.names import listings  # noqa: PLC0415
+
+    rows, broken = listings()
+    return [dataclasses.asdict(row) for row in rows], [str(error) for error in broken]
+
+
+def _print_json(value: object) -> None:
+    """Print one strict JSON object, in ASCII: no terminal and no locale can spoil it."""
+    echo_lines(json.dumps(value, indent=2, allow_nan=False))
+
+
+def main() -> None:
+    """Run as ``python -m controller.cli.problems.solve``, without the other commands."""
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command(context_settings={"help_option_names": ["-h", "--help"]})(solve_command)
+    try:
+        app()
+    except CliError as error:
+        echo_lines(f"fuga: {error}", err=True)
+        sys.exit(error.status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""What `fuga solve` does between the file's bytes and the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from controller import debug
+from controller.terminal.errors import BadInputError, CliError
+from placement.catalog.names import (
+    CatalogEntry,
+    entry_by_name,
+    mechanism_by_name,
+    policy_by_name,
+)
+from placement.catalog.zone_policies import overload_of_hosts
+from placement.errors import (
+    InfeasibleAllocationError,
+    ParameterError,
+    PlacementError,
+    PluginError,
+    PluginFailedError,
+    ShapeMismatchError,
+    SolverError,
+    UnknownPolicyError,
+)
+from placement.mechanisms import MechanismEntry
+from placement.mechanisms.check import check_division
+from placement.mechanisms.errors import UnsupportedProblemError
+from placement.round.budget import Budget
+from placement.round.check import check_allocation
+from placement.round.set_aside import set_aside
+from placement.solve.answer import whole_vm_answer
+from placement.solve.division_answer import division_answer
+from placement.solve.measures import measures
+from placement.solve.problem import (
+    FAR_APART,
+    MOST_BYTES,
+    MOST_SEED,
+    Problem,
+    ProblemError,
+    WholeVmProblem,
+    mechanism_parameters,
+    place_of,
+    policy_parameters,
+    read_problem,
+    to_divisible,
+    to_whole_vms,
+    widest_spread,
+)
+
+
+def answer_to(file: str, policy: str, seed: int | None, *, details: bool) -> dict[str, Any]:
+    """Read, decide and check; every kind of bad input becomes one message.
+
+    Raises
+    ------
+    BadInputError
+        With the place of each error in the file.
+    """
+    try:
+        entry = entry_by_name(policy)  # before the file: a slip in the name shows at once
+        problem = read_problem(_read_bytes(file))
+        seed = _seed(problem, seed)
+        if isinstance(entry, MechanismEntry):
+            return _divide(problem, policy, entry, seed, details=details)
+        return _decide(to_whole_vms(problem), policy, entry, seed, details=details)
+    except UnsupportedProblemError as error:
+        place = place_of(error, problem)
+        raise BadInputError(f"{_shown(file)}: {place}: {policy}: {error.reason}") from error
+    except SolverError as error:
+        raise _no_answer(file, problem, policy, error) from error
+    except PluginError as error:
+        raise BadInputError(str(error)) from error
+    except PluginFailedError as error:
+        raise CliError(f"{error}{debug.trace_or_hint(error)}") from error
+    except UnknownPolicyError as error:
+        raise BadInputError(str(error)) from error
+    except ProblemError as error:
+        raise BadInputError(_told(file, error)) from error
+    except ParameterError as error:
+        allowed, found = error.allowed, f"{error.found!r:.60}"
+        message = f"parameters.{error.name}: must be {allowed}, found {found}"
+        raise BadInputError(f"{_shown(file)}: {message}") from error
+    except PlacementError as error:
+        raise CliError(f"{_shown(file)}: {policy}: {error}") from error
+    except MemoryError as error:
+        raise BadInputError(f"{_shown(file)}: too large for this machine's memory") from error
+
+
+def _decide(
+    whole: WholeVmProblem, name: str, entry: CatalogEntry, seed: int, *, details: bool
+) -> dict[str, Any]:
+    """Do what a round does between its reading and its commit."""
+    parameters = policy_parameters(whole, entry)
+    policy = policy_by_name(name, parameters)
+    rng, budget = np.random.default_rng(seed), Budget()
+    clock = Clock()
+    fitting, aside = set_aside(whole.snapshot)
+    aside_s = clock.lap()
+    allocation = policy.place(fitting, rng, budget)
+    policy_s = clock.lap()
+    allocation = dataclasses.replace(allocation, left_out=(*aside, *allocation.left_out))
+    overload = overload_of_hosts(len(whole.snapshot.capacity), parameters, ())
+    try:
+        check_allocation(whole.snapshot, allocation, overload=overload)
+    except InfeasibleAllocationError as error:
+        raise CliError(f"policy {name} broke a rule, please report it: {error}") from error
+    check_s = clock.lap()
+    answer = whole_vm_answer(name, whole, allocation, seconds=aside_s + policy_s, details=details)
+    answer["details"] |= measures(whole, allocation, always=details)
+    answer["details"]["timings"] = {
+        "set_aside_seconds": aside_s,
+        "policy_seconds": policy_s,
+        "check_seconds": check_s,
+        "measure_seconds": clock.lap(),
+    }
+    return answer
+
+
+class Clock:
+    """Tells the seconds between its laps."""
+
+    def __init__(self) -> None:
+        self._last_s = time.perf_counter()
+
+    def lap(self) -> float:
+        """Return the seconds since it was made, or since the last lap."""
+        before_s, self._last_s = self._last_s, time.perf_counter()
+        return self._last_s - before_s
+
+
+def _divide(
+    problem: Problem, name: str, entry: MechanismEntry, seed: int, *, details: bool
+) -> dict[str, Any]:
+    """Divide, check and tell."""
+    mechanism = mechanism_by_name(name, mechanism_parameters(problem, entry))
+    divided = to_divisible(problem, name, entry)
+    started_s = time.perf_counter()
+    division = mechanism.divide(divided.divisible, np.random.default_rng(seed))
+    seconds = time.perf_counter() - started_s
+    try:
+        check_division(divided.divisible, division)
+    except (InfeasibleAllocationError, ShapeMismatchError) as error:
+        raise CliError(f"mechanism {name} broke a rule, please report it: {error}") from error
+    return division_answer(name, divided, division, seconds=seconds, details=details)
+
+
+def _no_answer(file: str, problem: Problem, name: str, error: SolverError) -> CliError:
+    """Tell of a solver that failed; where amounts lie far apart they are why."""
+    spread = widest_spread(problem)
+    if spread is None or spread.ratio < FAR_APART:
+        return CliError(f"{_shown(file)}: {name} found no answer, please report it: {error}")
+    return BadInputError(
+        f"{_shown(file)}: {spread}, too far apart for {name}: {error}\n"
+        "Take another unit or leave out what is too small to matter."
+    )
+
+
+def _seed(problem: Problem, option: int | None) -> int:
+    if option is not None and not 0 <= option <= MOST_SEED:
+        raise BadInputError(f"--seed must be from 0 to {MOST_SEED}, found {option}")
+    return option if option is not None else problem.seed or 0
+
+
+def _read_bytes(file: str) -> bytes:
+    """Read a file or standard input, a little beyond the limit at most."""
+    try:
+        if file == "-":
+            return _read_some(sys.stdin.buffer)
+        with Path(file).open("rb") as stream:
+            return _read_some(stream)
+    except IsADirectoryError as error:
+        raise BadInputError(f"{file}: is a directory, not a problem file") from error
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInputError(f"{file}: cannot be read: {reason}") from error
+
+
+def _read_some(stream: BinaryIO) -> bytes:
+    return stream.read(MOST_BYTES + 1)
+
+
+def _told(file: str, error: ProblemError) -> str:
+    lines = [str(fault) for fault in error.faults]
+    if error.more:
+        lines.append("... and further errors")
+    if len(lines) == 1:
+        return f"{_shown(file)}: {lines[0]}"
+    return "\n".join([f"{_shown(file)}: {len(error.faults)} errors", *(f"  {x}" for x in lines)])
+
+
+def _shown(file: str) -> str:
+    return "standard input" if file == "-" else file

@@ -1,0 +1,215 @@
+"""An answer of `fuga solve` for people: tenants, placements by host, what is left out."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from controller.terminal.output import Column, echo, echo_lines, field, print_table
+
+#: What the reasons of `left_out` mean, in words.
+REASONS: Final[Mapping[str, str]] = {
+    "no_host_large_enough": "larger than every host that it may use, even empty",
+    "no_eligible_host": "no host that it may use",
+    "no_room": "the hosts that it may use are too full",
+    "above_overload": "there is room, but above the overload threshold",
+    "no_slots": "there is room, but not in whole slots",
+    "gang_not_whole": "fewer than its min_count found room",
+    "held_back": "room is kept for a demand that starves",
+    "nothing_asked": "it demands nothing",
+}
+
+Row = Mapping[str, Any]
+
+#: More rows, or demands in a cell, nobody reads; JSON has them all.
+_MOST_ROWS: Final = 50
+_MOST_IN_A_CELL: Final = 12
+#: Columns of `--list`, whatever the terminal.
+_NARROWEST: Final = 60
+_WIDEST: Final = 100
+
+_SIZES: Final = (
+    "Policies place whole VMs, mechanisms divide what hosts offer. Sizes: p hosts, k classes of "
+    "hosts, T kinds of VM, V distinct free vectors, n tenants, m resources, q leaves of the tree "
+    "of tenants, η combinations of a host in the game."
+)
+
+
+def print_answer(answer: Row, *, details: bool) -> None:
+    """Print an answer; the policy's own details only on request."""
+    placed = sum(each["tasks"] for each in answer["tasks"])
+    out = sum(each["count"] for each in answer["left_out"])
+    unit, done = ("tasks", "given") if answer["divisible"] else ("VMs", "placed")
+    echo(
+        f"{answer['policy']}: {_number(placed)} {unit} {done}, {_number(out)} left out, "
+        f"{answer['seconds']:.3f} s"
+    )
+    if answer["details"].get("cut"):
+        echo("The search was cut at its limit: not every combination was weighed.")
+
+    _heading("Tenants")
+    _print_first(
+        (
+            field("name", "tenant"),
+            Column(unit, lambda row: _number(row["tasks"]), right=True),
+            Column("dominant share", lambda row: _percent(row["dominant_share"]), right=True),
+            *_fair_share(answer["details"]),
+        ),
+        answer["tenants"],
+        empty="none",
+    )
+    _heading("Placements")
+    _print_first(
+        (
+            Column("host", lambda row: row["host"] or "(all as one pool)"),
+            Column("demands", lambda row: _joined(row["demands"])),
+            Column(unit, lambda row: _number(row["tasks"]), right=True),
+        ),
+        _by_host(answer["tasks"]),
+        empty="Nothing was placed.",
+    )
+    if answer["left_out"]:
+        _heading("Left out")
+        _print_first(
+            (
+                field("demand"),
+                Column(unit, lambda row: _number(row["count"]), right=True),
+                Column("reason", lambda row: REASONS.get(row["reason"], row["reason"])),
+            ),
+            answer["left_out"],
+            empty="Nothing.",
+        )
+    _heading("Utilization")
+    bound = answer["details"].get("utilization_bound", {})
+    print_table(
+        (
+            field("resource"),
+            Column("in use", lambda row: _percent(row["in_use"]), right=True),
+            *([Column("at most", lambda row: _percent(row["at_most"]), right=True)] * bool(bound)),
+        ),
+        [
+            {"resource": name, "in_use": part, "at_most": bound.get(name)}
+            for name, part in answer["utilization"].items()
+        ],
+        empty="none",
+    )
+    if details:
+        _print_details(answer["details"])
+
+
+def print_catalogue(rows: Sequence[Row]) -> None:
+    """Print what is known of each entry, a paragraph each: the texts are too long for cells.
+
+    Policies first; as wide as the terminal, within reason.
+    """
+    width = min(max(shutil.get_terminal_size((_WIDEST, 24)).columns, _NARROWEST), _WIDEST)
+    for row in sorted(rows, key=lambda row: row["kind"] == "mechanism"):
+        _print_entry(row, width)
+    echo_lines(_wrapped(_SIZES, width, indent=""))
+
+
+def _print_entry(row: Row, width: int) -> None:
+    echo_lines(
+        _wrapped(f"{row['name']} ({row['kind']}): {row['summary']}", width, indent="", hanging="  ")
+    )
+    parts = {key: row[key] for key in ("paper", "guarantees", "complexity")}
+    parts["parameters"] = ", ".join(row["parameters"]) or "none"
+    if row["origin"]:
+        parts["from"] = row["origin"]
+    for key, text in parts.items():
+        echo_lines(_wrapped(f"{key:<11} {text}", width, indent="  ", hanging=" " * 14))
+    echo()
+
+
+def _wrapped(text: str, width: int, *, indent: str, hanging: str = "") -> str:
+    return textwrap.fill(
+        text, width, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
+    )
+
+
+def _print_first(columns: Sequence[Column], rows: Sequence[Row], *, empty: str) -> None:
+    print_table(columns, rows[:_MOST_ROWS], empty=empty)
+    if len(rows) > _MOST_ROWS:
+        echo(f"... and {len(rows) - _MOST_ROWS:,} more; -o json tells of all")
+
+
+def _joined(entries: Sequence[str]) -> str:
+    more = len(entries) - _MOST_IN_A_CELL
+    listed = ", ".join(entries[:_MOST_IN_A_CELL])
+    return f"{listed} and {more:,} more demands" if more > 0 else listed
+
+
+def _heading(title: str) -> None:
+    echo()
+    echo(title)
+
+
+def _fair_share(details: Row) -> list[Column]:
+    """Return the column of what would be fair, which policies are told with."""
+    if "shares" not in details:
+        return []
+    shares: Row = details["shares"]
+    return [
+        Column("fair share", lambda row: _percent(shares[row["name"]]["fair"]), right=True),
+    ]
+
+
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.2f} %"
+
+
+def _number(amount: float) -> str:
+    """Write whole numbers as they are, others to six figures."""
+    return str(int(amount)) if amount == int(amount) else f"{amount:.6g}"
+
+
+def _by_host(tasks: Sequence[Row]) -> list[dict[str, Any]]:
+    """Gather the entries of each host, hosts in the order in which they appear."""
+    rows: dict[str | None, dict[str, Any]] = {}
+    for each in tasks:
+        row = rows.setdefault(each["host"], {"host": each["host"], "demands": [], "tasks": 0})
+        row["demands"].append(f"{_number(each['tasks'])} {each['demand']}")
+        row["tasks"] += each["tasks"]
+    return list(rows.values())
+
+
+def _print_details(details: Row) -> None:
+    _heading("Details")
+    for key, value in details.items():
+        if isinstance(value, Mapping):
+            echo(f"{key}:")
+            for name, each in value.items():
+                _print_detail(name, each)
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            echo(f"{key}:")
+            for each in value:
+                echo(f"  {_inline(each)}")
+        else:
+            echo(f"{key}: {_inline(value)}")
+
+
+def _print_detail(name: str, value: object) -> None:
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        echo(f"  {name}:")
+        for each in value:
+            echo(f"    {_inline(each)}")
+    else:
+        echo(f"  {name}: {_inline(value)}")
+
+
+def _inline(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case Mapping():
+            return ", ".join(f"{key} {_inline(each)}" for key, each in value.items()) or "-"
+        case list() | tuple():
+            return " ".join(map(_inline, value)) or "-"
+        case _:
+            return str(value)

@@ -1,0 +1,1 @@
+"""`fuga simulate` and `fuga reproduce`."""

@@ -1,0 +1,118 @@
+"""How far simulations are, on standard error: bars on a terminal, else lines of a fleet's runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+from controller.terminal.output import echo
+from plain_text import plain
+from simulation import Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+#: Runs that have a bar of their own.
+_MOST_BARS: Final = 16
+
+
+class Shown(Protocol):
+    """Where to tell how far a study is."""
+
+    def tell(self, progress: Mapping[str, Progress]) -> None:
+        """Show how far every run is that has begun."""
+        ...
+
+    def warn(self, sentence: str) -> None:
+        """Show what keeps the study from going on."""
+        ...
+
+
+@contextmanager
+def showing(names: Sequence[str], *, fleet: bool) -> Iterator[Shown]:
+    """Show how far everything is for the length of a block.
+
+    Parameters
+    ----------
+    fleet : bool
+        Where there is no terminal, tell in lines which worker begins and ends which run.
+    """
+    if not sys.stderr.isatty():
+        yield _Lines(len(names)) if fleet else _Nothing()
+        return
+    from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bars  # noqa: PLC0415
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+    )
+    with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+        yield _Bars(bars, len(names))
+
+
+class _Nothing:
+    """For files and pipes that nobody reads meanwhile."""
+
+    def tell(self, progress: Mapping[str, Progress]) -> None:
+        """Say nothing."""
+
+    def warn(self, sentence: str) -> None:
+        echo(sentence, err=True)
+
+
+class _Lines(_Nothing):
+    """A line whenever a run of a fleet is begun, ended, or let go of."""
+
+    def __init__(self, runs: int) -> None:
+        self._runs = runs
+        self._at: dict[str, str] = {}  #: who is at which run
+        self._ended: set[str] = set()
+
+    def tell(self, progress: Mapping[str, Progress]) -> None:
+        for name, worker in list(self._at.items()):
+            if name not in progress:
+                del self._at[name]
+                echo(f"{name}: {worker} has let go of it, somebody else may go on", err=True)
+        for name, far in progress.items():
+            if far.part >= 1 and far.worker is None and name not in self._ended:
+                self._ended.add(name)
+                self._at.pop(name, None)
+                echo(f"{name}: ended, {len(self._ended)} of {self._runs}", err=True)
+            elif far.worker is not None and self._at.get(name) != far.worker:
+                self._at[name] = far.worker
+                echo(f"{name}: begun on {far.worker}", err=True)
+
+
+class _Bars:
+    """A bar with the time left for everything, and one for each run under way."""
+
+    def __init__(self, bars: Bars, runs: int) -> None:
+        self._bars = bars
+        self._all = bars.add_task(f"{runs} runs", total=float(runs))
+        self._of: dict[str, TaskID] = {}
+
+    def tell(self, progress: Mapping[str, Progress]) -> None:
+        done = sum(each.part for each in progress.values())
+        self._bars.update(self._all, completed=done)
+        going = [name for name, each in progress.items() if each.part < 1][:_MOST_BARS]
+        for name in [name for name in self._of if name not in going]:
+            self._bars.remove_task(self._of.pop(name))
+        for name in going:
+            far = progress[name]
+            where = "" if far.worker is None else f" on {far.worker}"
+            if name not in self._of:
+                self._of[name] = self._bars.add_task("", total=1.0)
+            self._bars.update(
+                self._of[name],
+                completed=far.part,
+                description=plain(f"{name}{where}: {far.running} VMs, {far.waiting} wait"),
+            )
+
+    def warn(self, sentence: str) -> None:
+        self._bars.console.print(plain(sentence), markup=False, highlight=False)

@@ -1,0 +1,174 @@
+"""`fuga simulate --from-registry`: a time of the live system as what is simulated."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from controller.calling.settings import load_settings
+from controller.cli.simulations.simulating import Asked
+from controller.cli.vms.changes import parse_moment
+from controller.rounds.inputs import decode_inputs
+from controller.settings import ControllerSettings
+from controller.terminal.errors import BadInputError
+from controller.terminal.output import echo, echo_lines
+from placement.catalog.zone_policies import ELSEWHERE
+from registry import PastDecision, Registry
+from simulation import Decided, InputError, Recording, read_recording, record
+
+_FOLDER: Final = "registry"
+_SINCE: Final = "7d"
+_NO_ZONES: Final = "none"  #: --policy decides everywhere, whatever the live system does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Which time of the register center, as it was typed."""
+
+    since: str | None
+    until: str | None
+    anonymous: bool
+
+    def times(self, now: datetime) -> tuple[datetime, datetime]:
+        """Return its beginning and end; the latter is not after ``now``."""
+        since = parse_moment(self.since or _SINCE, "--since", now)
+        until = now if self.until is None else min(now, parse_moment(self.until, "--until", now))
+        if since >= until:
+            raise BadInputError(
+                f"--since is {since.isoformat()}, which is not before {until.isoformat()}, the end"
+            )
+        return since, until
+
+
+def save(window: Window, folder: Path) -> None:
+    """Write a recording to a folder of its own, and tell how to simulate it."""
+    if folder.exists():
+        raise BadInputError(f"--save-trace {folder}: it is there already")
+    found = _record(window, folder)
+    echo_lines(_told(found))
+    echo(found.command())
+
+
+def on_registry(asked: Asked, window: Window, *, out: Path, resume: bool) -> Asked:
+    """Return what is asked for on a recording of the register center, which DIR keeps.
+
+    A study that goes on does so on the recording that it began with. What is not asked
+    for is as rounds of the live system were: slots, parameters, budget, and the policies of
+    zones, if their hosts are those of the live system.
+    """
+    stray = [word for word in asked.sweep if "=" not in word]
+    if stray:
+        raise BadInputError(f"{stray[0]}: with --from-registry there is no TRACE")
+    if asked.types is not None or asked.trace_format is not None:
+        raise BadInputError("--types and --format say how a TRACE is read, not --from-registry")
+    folder = out / _FOLDER
+    if resume and folder.is_dir():
+        try:
+            found = read_recording(folder)
+        except InputError as error:
+            raise BadInputError(str(error)) from error
+    else:
+        if (out / "runs").exists():
+            raise BadInputError(f"{out} has a simulation: name another --out, or --resume it")
+        found = _record(window, folder)
+    echo_lines(_told(found), err=True)
+    return replace(
+        asked,
+        trace=found.trace,
+        hosts=asked.hosts or found.hosts,
+        tree=asked.tree or found.tree,
+        quotas=asked.quotas or found.quota_file,
+        zone_policies=_zones(asked, found),
+        parameters=(*found.parameters, *asked.parameters),
+        slot_length_s=asked.slot_length_s or found.decided.slot_length_s,
+        budget=found.decided.budget_units or 0 if asked.budget is None else asked.budget,
+        began_at_s=found.began_at_s,
+        until_s=None if asked.drain else found.length_s,
+    )
+
+
+def _zones(asked: Asked, found: Recording) -> Sequence[str]:
+    if asked.zone_policies or asked.hosts is not None or found.zones is None:
+        return [] if [*asked.zone_policies] == [_NO_ZONES] else asked.zone_policies
+    return [found.zones]
+
+
+def _record(window: Window, folder: Path) -> Recording:
+    settings = load_settings()
+    registry = Registry.connect(settings.resolved_database_url())
+    try:
+        since, until = window.times(registry.now())
+        decided = decided_as(registry.history.decision(since, until), settings)
+        since = _slot_start(since, decided.slot_length_s)
+        with registry.history.between(since, until) as past:
+            found = record(past, folder, decided, anonymous=window.anonymous)
+    finally:
+        registry.close()
+    if not found.vms_running + found.vms_waiting + found.vms_asked:
+        shutil.rmtree(folder)
+        raise BadInputError(f"nothing was asked for from {found.since} to {found.until}")
+    return found
+
+
+def decided_as(newest: PastDecision | None, settings: ControllerSettings) -> Decided:
+    """Return how rounds were decided: as the newest of the time was, else as settings say."""
+    if newest is None:
+        return Decided(
+            told_by="the settings, as there is no round",
+            policy=settings.policy,
+            parameters=settings.policy_parameters,
+            slot_length_s=settings.slot_length_s,
+            budget_units=settings.budget_units,
+            zone_policies=_zones_of(settings),
+        )
+    told_by = f"round {newest.round}"
+    if newest.inputs is not None:
+        zones: Mapping[str, Mapping[str, Any]] = {
+            zone.name: {"policy": zone.policy, "parameters": dict(zone.parameters)}
+            for zone in decode_inputs(newest.inputs).zones
+            if zone.name != ELSEWHERE
+        }
+    else:
+        zones = _zones_of(settings)
+        told_by += ", whose inputs are purged: of zones the settings"
+    return Decided(
+        told_by=told_by,
+        policy=newest.policy,
+        parameters=newest.parameters,
+        slot_length_s=newest.slot_length_s,
+        budget_units=newest.budget_units,
+        zone_policies=zones,
+    )
+
+
+def _zones_of(settings: ControllerSettings) -> Mapping[str, Mapping[str, Any]]:
+    return {name: zone.model_dump() for name, zone in settings.zone_policies.items()}
+
+
+def _slot_start(at: datetime, length_s: float) -> datetime:
+    """Return the start of the slot of a time: slots of the simulation are those of the system."""
+    return datetime.fromtimestamp(at.timestamp() // length_s * length_s, UTC)
+
+
+def _told(found: Recording) -> str:
+    decided = found.decided
+    lines = [
+        f"{found.since} to {found.until}: {found.hosts_there} hosts, {found.vms_running} VMs"
+        f" that ran already, {found.vms_waiting} that waited, {found.vms_asked} asked for"
+        f" since; in {found.folder}",
+        f"{found.groups} groups of tenants and {found.quotas} quotas, as they were from time to"
+        " time; what hosts offer and their labels as of now",
+        f"decided by {decided.policy} in slots of {decided.slot_length_s:g} s"
+        f"{_in_zones(decided)} ({decided.told_by})",
+    ]
+    return "\n".join(lines)
+
+
+def _in_zones(decided: Decided) -> str:
+    return "".join(
+        f", in zone {name} by {its['policy']}" for name, its in decided.zone_policies.items()
+    )

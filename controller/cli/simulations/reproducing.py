@@ -1,0 +1,137 @@
+"""What `fuga reproduce` does: run items with a bar, tell each verdict as it is there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from controller.terminal.errors import BadInputError, CliError
+from controller.terminal.output import (
+    Column,
+    OutputFormat,
+    echo,
+    print_json,
+    print_records_as,
+    print_table,
+)
+from simulation import SimulationError
+from simulation.reproduction import (
+    DOCUMENT,
+    ITEMS,
+    Finished,
+    Item,
+    Setup,
+    items_named,
+    run_items,
+    summary_of,
+)
+
+
+def list_items(form: OutputFormat) -> None:
+    """Tell which tables and figures there are."""
+    rows = [
+        {"name": item.name, "place": item.place, "shows": item.shows, "paper": item.paper.value}
+        for item in ITEMS.values()
+    ]
+    if form is not OutputFormat.TABLE:
+        print_records_as(form)
+        print_json(rows)
+        return
+    print_table(_LISTED, rows, empty="nothing")
+
+
+_LISTED = (
+    Column("name", lambda row: row["name"]),
+    Column("in the paper", lambda row: row["place"]),
+    Column("shows", lambda row: row["shows"]),
+)
+
+
+def reproduce(
+    names: Sequence[str], *, quick: bool, seed: int, out: Path, resume: bool, form: OutputFormat
+) -> None:
+    """Run items and tell; errors end the command with their status."""
+    try:
+        items = items_named(names)
+        out.mkdir(parents=True, exist_ok=True)
+    except SimulationError as error:
+        raise BadInputError(str(error)) from error
+    except OSError as error:
+        raise BadInputError(f"{out}: {error.strerror}") from error
+    setup, finished = Setup(quick=quick, seed=seed), list[Finished]()
+    width = max(len(item.name) for item in items)
+
+    def ended(each: Finished) -> None:
+        finished.append(each)
+        if form is OutputFormat.TABLE:
+            echo(_line(each, width))
+
+    try:
+        with _bar(len(items)) as begins:
+            run_items(
+                items,
+                setup,
+                out,
+                # what is resumed is what would have been found without
+                command=["fuga", *(word for word in sys.argv[1:] if word != "--resume")],
+                resume=resume,
+                begins=begins,
+                ended=ended,
+            )
+    except KeyboardInterrupt:
+        done = f"{len(finished)} of {len(items)} are in {out}"
+        raise CliError(f"stopped: {done}; --resume goes on from there") from None
+    except SimulationError as error:
+        raise CliError(str(error)) from error
+    if form is not OutputFormat.TABLE:
+        print_records_as(form)
+        print_json(summary_of(finished, setup))
+    else:
+        echo()
+        echo(f"{out / DOCUMENT} tells all; beside it the data and plots of each")
+    wrong = [each.told["name"] for each in finished if each.is_wrong]
+    if wrong:
+        raise CliError(f"worked examples that must agree exactly do not: {', '.join(wrong)}")
+
+
+def _line(finished: Finished, width: int) -> str:
+    told = finished.told
+    near = sum(each["agrees"] for each in told["numbers"])
+    held = sum(each["holds"] for each in told["statements"])
+    counts = [
+        f"{found} of {len(of)} {what}"
+        for found, of, what in (
+            (near, told["numbers"], "numbers near"),
+            (held, told["statements"], "statements held"),
+        )
+        if of
+    ]
+    return (
+        f"{told['name']:<{width}}  {told['verdict']:<19}{finished.seconds:>7.1f} s  "
+        f"{', '.join(counts)}"
+    )
+
+
+@contextmanager
+def _bar(items: int) -> Iterator[Callable[[Item], Callable[[float], None]]]:
+    """Show which item runs and how far all are, on standard error."""
+    if not sys.stderr.isatty():
+        yield lambda item: lambda part: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        everything = bars.add_task(f"{items} items", total=float(items))
+        begun = 0
+
+        def begins(item: Item) -> Callable[[float], None]:
+            nonlocal begun
+            before, begun = begun, begun + 1
+            bars.update(everything, completed=before, description=item.name)
+            return lambda part: bars.update(everything, completed=before + min(part, 1.0))
+
+        yield begins

@@ -1,0 +1,227 @@
+"""What `fuga simulate` does: plan the runs, run them with a bar, tell what came of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from controller.cli.simulations.progress import showing
+from controller.cli.simulations.tables import print_study
+from controller.terminal.errors import BadInputError, CliError
+from controller.terminal.output import OutputFormat, echo, print_json, print_records_as
+from simulation import (
+    AnyStudy,
+    FleetStudy,
+    JobTakenError,
+    RunFailedError,
+    RunSpec,
+    SharedFolderError,
+    SimulationError,
+    Study,
+    TraceSpec,
+    on_interrupt,
+    plan,
+    write_summary,
+    zone_policies,
+)
+from simulation.report import write_report
+from simulation.studies.jobs import FLEET
+from simulation.studies.specs import open_inputs
+
+if TYPE_CHECKING:
+    from controller.simulations.queue import SimulationQueue
+
+#: As control centres have them, unless their settings say otherwise.
+_SLOT_LENGTH_S, _BUDGET_UNITS = 60.0, 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What somebody typed."""
+
+    trace: str = ""
+    hosts: str | None
+    add_hosts: Sequence[str]
+    without_hosts: Sequence[str]
+    beside_unchanged: bool
+    trace_format: str | None
+    types: str | None
+    weights: str | None
+    tree: str | None
+    quotas: str | None
+    zone_policies: Sequence[str]
+    tenants: int
+    sample: float
+    began_at_s: float = 0.0
+    until_s: float | None = None
+    drain: bool
+    policies: Sequence[str]
+    slot_length_s: float | None  #: None: 60 s, or that of the live system
+    seeds: int
+    parameters: Sequence[str]
+    sweep: Sequence[str]
+    budget: int | None  #: combinations of a round; 0: all; None: as rounds by default
+    give_up_s: float | None
+    ideal_every: int
+
+    def specs(self) -> list[RunSpec]:
+        """Return every run."""
+        assert self.hosts is not None  # noqa: S101 - checked, or from the register center
+        zones = zone_policies(self.zone_policies)
+        base = RunSpec(
+            name="",
+            trace=TraceSpec(
+                path=self.trace,
+                format=self.trace_format,
+                types=self.types,
+                tenants=self.tenants,
+                sample=self.sample,
+            ),
+            hosts=self.hosts,
+            add_hosts=tuple(self.add_hosts),
+            without_hosts=tuple(self.without_hosts),
+            weights=self.weights,
+            tree=self.tree,
+            quotas=self.quotas,
+            zone_policies={zone: its.policy for zone, its in zones.items()},
+            zone_parameters={
+                zone: its.parameters for zone, its in zones.items() if its.parameters is not None
+            },
+            began_at_s=self.began_at_s,
+            slot_length_s=_SLOT_LENGTH_S if self.slot_length_s is None else self.slot_length_s,
+            budget_units=(_BUDGET_UNITS if self.budget is None else self.budget) or None,
+            wait_at_most_s=self.give_up_s,
+            until_s=self.until_s,
+            drain=self.drain,
+            ideal_every=self.ideal_every,
+        )
+        return plan(
+            base,
+            policies=self.policies,
+            seeds=self.seeds,
+            parameters=self.parameters,
+            sweep=self.sweep,
+            beside_unchanged=self.beside_unchanged,
+        )
+
+
+def seconds_of(told: str | None, option: str) -> float | None:
+    """Return a time of a trace."""
+    if told is None:
+        return None
+    try:
+        seconds = float(told)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise BadInputError(f"{option}: found {told!r}, expected seconds of the trace")
+    return seconds
+
+
+def time_of(told: str | None, option: str) -> float:
+    """Return a time of the calendar in seconds since 1970; without a zone it is UTC."""
+    if told is None:
+        return 0.0
+    try:
+        at = datetime.fromisoformat(told)
+    except ValueError:
+        wanted = "a time such as 2026-11-10T00:00Z"
+        raise BadInputError(f"{option}: found {told!r}, wanted {wanted}") from None
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+def run_study(
+    asked: Asked,
+    *,
+    out: Path,
+    jobs: int,
+    celery: bool,
+    resume: bool,
+    as_csv: bool,
+    form: OutputFormat,
+) -> None:
+    """Simulate and tell; errors end the command with their status."""
+    if celery and jobs:
+        raise BadInputError(
+            "--jobs is of this machine; with --celery each `fuga simulation-worker` has its own"
+        )
+    if (out / FLEET).exists() and not celery:
+        raise BadInputError(
+            f"{out / FLEET}: a fleet may be at this study; go on with --celery, or remove that"
+            " folder if no worker is at it any more"
+        )
+    if (out / "runs").exists() and not resume:
+        raise BadInputError(f"{out} has a simulation: name another --out, or --resume it")
+    try:
+        specs = asked.specs()
+        open_inputs(specs[0])  # what is wrong with a file is told before processes start
+        out.mkdir(parents=True, exist_ok=True)
+    except SimulationError as error:
+        raise BadInputError(str(error)) from error
+    except OSError as error:
+        wanted = "name a folder that can be written"
+        raise BadInputError(f"--out {out}: {error.strerror}; {wanted}") from error
+    queue = _queue_of_fleet(out, len(specs)) if celery else None
+    with showing([spec.name for spec in specs], fleet=celery) as shown:
+        if queue is not None:
+            study: AnyStudy = FleetStudy(specs, out, queue, as_csv=as_csv, warn=shown.warn)
+        else:
+            jobs = min(jobs or os.cpu_count() or 1, len(specs))
+            study = Study(specs, out, jobs=jobs, resume=resume, as_csv=as_csv)
+        undo = on_interrupt(study)
+        try:
+            summaries = study.run(shown.tell)
+        except RunFailedError as error:
+            raise (BadInputError if error.bad_input else CliError)(str(error)) from error
+        except (JobTakenError, SharedFolderError) as error:
+            raise CliError(str(error)) from error
+        finally:
+            undo()
+    document = write_summary(out, summaries, ["fuga", *sys.argv[1:]])
+    report = write_report(out, document)
+    _tell(document, summaries, report, form)
+    if len(summaries) < len(specs) or not document["finished"]:
+        raise CliError(f"stopped; `--resume --out {out}` and the same words go on from here")
+
+
+def _queue_of_fleet(out: Path, runs: int) -> SimulationQueue:
+    """Return the queue that a fleet listens to, once its broker has answered."""
+    from controller.calling.settings import load_settings  # noqa: PLC0415 - slow, and seldom needed
+    from controller.simulations.queue import NoFleetError, SimulationQueue  # noqa: PLC0415
+
+    try:
+        queue = SimulationQueue(load_settings())
+        queue.check()
+    except NoFleetError as error:
+        raise CliError(str(error)) from error
+    echo(
+        f"{runs} runs for whoever runs `fuga simulation-worker` on a folder that has"
+        f" {out.resolve()}",
+        err=True,
+    )
+    return queue
+
+
+def _tell(
+    document: Mapping[str, Any],
+    summaries: Sequence[Mapping[str, Any]],
+    report: Path,
+    form: OutputFormat,
+) -> None:
+    if form is not OutputFormat.TABLE:
+        print_records_as(form)
+        print_json(document)
+        return
+    print_study(document["comparison"], summaries)
+    bad = [each["bad_rows"] for each in summaries if each["bad_rows"]["count"]]
+    if bad:
+        echo(f"{bad[0]['count']} bad rows were left out, the first of them:", err=True)
+        for line in bad[0]["first"][:5]:
+            echo(f"  {line}", err=True)
+    echo()
+    echo(f"report: {report}; beside it summary.json, plots and the time series of runs")

@@ -1,0 +1,59 @@
+"""`fuga type`: what is on offer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from controller.calling.session import Session, listing, with_session
+from controller.cli.site.hosts import parse_amounts
+from controller.terminal.output import Column, field
+
+#: Not resources: what a VM may take of its host at most.
+_LIMITS: Final = ("disk_iops", "disk_mib_s", "net_mbps")
+_AMOUNTS: Final = (
+    "vcpus=2 memory_mib=4096 disk_gib=20, and limits: disk_iops=500 disk_mib_s=100 (of all its"
+    " disks) net_mbps=1000 (each way)"
+)
+
+types = typer.Typer(name="type", no_args_is_help=True, help="VM types: named resource vectors.")
+
+
+@types.command("list")
+@listing
+def list_types(session: Session) -> None:
+    """List VM types."""
+    rows = list(session.api.vm_types.list())
+    names = dict.fromkeys(name for row in rows for name in row["resources"])
+    columns = [field("name"), field("revision", right=True)]
+    columns += [Column(name, _amount(name), right=True) for name in names]
+    limited = dict.fromkeys(name for row in rows for name in row.get("limits", {}))
+    columns += [Column(name, _limit(name), right=True) for name in limited]
+    session.show(rows, columns, empty="no VM types. `fuga type add` makes one.")
+
+
+def _amount(resource: str) -> Any:
+    return lambda row: row["resources"].get(resource, 0)
+
+
+def _limit(name: str) -> Any:
+    return lambda row: row.get("limits", {}).get(name, "-")
+
+
+@types.command("add")
+@with_session
+def add_type(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    amounts: Annotated[
+        list[str],
+        typer.Argument(metavar="RESOURCE=AMOUNT...", help=_AMOUNTS),
+    ],
+) -> None:
+    """Offer a VM type; it never changes."""
+    given = parse_amounts("RESOURCE=AMOUNT", amounts)
+    limits = {name: given.pop(name) for name in _LIMITS if name in given}
+    body = {"name": name, "resources": given}
+    made = session.api.post("vm-types", body | ({"limits": limits} if limits else {}))
+    session.answer(made, f"VM type {name} is on offer")

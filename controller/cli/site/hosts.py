@@ -1,0 +1,418 @@
+"""`fuga host`: the machines that VMs run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from controller.calling.completion import complete_host
+from controller.calling.session import Session, listing, with_session
+from controller.cli.site.host_changes import change_of, tell_warnings, tell_who_must_act
+from controller.client.errors import ProblemError
+from controller.terminal.errors import BadInputError
+from controller.terminal.output import Column, age, echo, field, print_json, print_table
+
+if TYPE_CHECKING:
+    from controller.client.http import Json
+    from controller.client.models import Host
+
+app = typer.Typer(
+    name="host", no_args_is_help=True, help="The machines that VMs run on (operators)."
+)
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Of `fuga host list`.", autocompletion=complete_host)
+]
+CredentialOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Opens it for TLS or SSH: a folder in FUGA_HOST_CREDENTIALS of monitor and workers.",
+    ),
+]
+HostKeyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY",
+        help="For SSH: a public key that it may show, as 'ssh-ed25519 AAAA…'; repeat it for more.",
+    ),
+]
+#: Logs that virtlogd bounds have 2 MiB each, unless it is told otherwise.
+_BOUNDED_MIB: Final = 64
+
+
+def inventory(host: Mapping[str, Any], resource: str) -> str:
+    """Say what of a host's resource is committed, and what it offers."""
+    for each in host["inventories"]:
+        if each["resource"] == resource:
+            return f"{each['committed']}/{each['capacity']}"
+    return "-"
+
+
+def _columns(hosts: Sequence[Host]) -> list[Column]:
+    names = dict.fromkeys(each["resource"] for host in hosts for each in host["inventories"])
+    return [
+        field("name"),
+        field("admin"),
+        field("health"),
+        *(Column(name, _of(name), right=True) for name in names),
+        Column("polled", lambda row: age(row.get("last_polled_at")), right=True),
+        field("labels"),
+        Column("confined", lambda row: row.get("security_model")),
+        Column("trouble", lambda row: row.get("last_error")),
+    ]
+
+
+def _of(resource: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda host: inventory(host, resource)
+
+
+def parse_amounts(option: str, given: list[str] | None) -> dict[str, int]:
+    """Read ``resource=amount`` pairs."""
+    amounts = {}
+    for each in given or ():
+        resource, equals, amount = each.partition("=")
+        if not (resource and equals and amount.isascii() and amount.isdigit()):
+            raise BadInputError(
+                f"{option}: found {each!r}, wanted RESOURCE=AMOUNT such as memory_mib=8192"
+            )
+        amounts[resource] = int(amount)
+    return amounts
+
+
+def parse_ratios(given: list[str] | None) -> dict[str, int]:
+    """Read ``resource=ratio`` pairs into integer thousandths."""
+    ratios = {}
+    for each in given or ():
+        resource, _, ratio = each.partition("=")
+        try:
+            thousandths = round(float(ratio) * 1000)
+        except (ValueError, OverflowError):
+            thousandths = 0
+        if not resource or thousandths <= 0:
+            raise BadInputError(f"--ratio: found {each!r}, wanted RESOURCE=RATIO such as vcpus=2.5")
+        ratios[resource] = thousandths
+    return ratios
+
+
+@app.command("list")
+@listing
+def list_(session: Session) -> None:
+    """List hosts: state, committed/capacity of each resource, last poll."""
+    hosts = list(session.api.hosts.list())
+    session.show(hosts, _columns(hosts), empty="no hosts. `fuga host add NAME URI` registers one.")
+
+
+@app.command()
+@with_session
+def add(
+    session: Session,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    uri: Annotated[str, typer.Argument(metavar="URI", help="Such as qemu+tls://host/system.")],
+    credential: CredentialOption = None,
+    ssh_host_key: HostKeyOption = None,
+    label: Annotated[list[str] | None, typer.Option(help="Repeat it for several.")] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RESOURCE=AMOUNT", help="Capacity to assume, not what is detected."),
+    ] = None,
+    reserve: Annotated[
+        list[str] | None, typer.Option(metavar="RESOURCE=AMOUNT", help="Kept for the host itself.")
+    ] = None,
+    ratio: Annotated[
+        list[str] | None, typer.Option(metavar="RESOURCE=RATIO", help="Over-commit, as vcpus=4.")
+    ] = None,
+    domain_type: Annotated[str, typer.Option(help="kvm, or qemu (emulated).")] = "kvm",
+    pool: Annotated[str, typer.Option(help="Storage pool for the VMs' volumes.")] = "default",
+    network: Annotated[str, typer.Option(help="Network of the VMs.")] = "default",
+    base_volume: Annotated[
+        str | None, typer.Option(help="Volume of the pool that VMs' disks are laid over.")
+    ] = None,
+    memory_backing_mib: Annotated[
+        int | None, typer.Option(help="Cap on a VM's real memory (labs).")
+    ] = None,
+    max_builds: Annotated[int, typer.Option(help="VMs created there at a time.")] = 2,
+    fence_target: Annotated[
+        str | None, typer.Option(help="What the fencing command is told, as a BMC's address.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it is up, or say why not.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds that --wait lasts at most.")] = 60,
+) -> None:
+    """Register a host. It is `enrolling` until the monitor has reached it."""
+    made = session.api.post(
+        "hosts",
+        {
+            "name": name,
+            "uri": uri,
+            "credential": credential,
+            "ssh_host_keys": ssh_host_key or [],
+            "labels": label or [],
+            "overrides": parse_amounts("--override", override),
+            "reserved": parse_amounts("--reserve", reserve),
+            "ratios": parse_ratios(ratio),
+            "domain_type": domain_type,
+            "pool": pool,
+            "network": network,
+            "base_volume": base_volume,
+            "memory_backing_mib": memory_backing_mib,
+            "max_builds": max_builds,
+            "fence_target": fence_target,
+        },
+    )
+    if wait:
+        from controller.calling.waiting import wait_for_host  # noqa: PLC0415
+
+        made = wait_for_host(session.api, made, timeout_s=timeout, quiet=session.json)
+    session.answer(made, f"host {name} is {made['health']}")
+    tell_warnings(made)
+
+
+@app.command("set")
+@with_session
+def set_(
+    session: Session,
+    *,
+    name: NameArgument,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RESOURCE=AMOUNT", help="Capacity to assume, not what is detected."),
+    ] = None,
+    detected: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RESOURCE", help="Take the override back: what is detected counts."),
+    ] = None,
+    reserve: Annotated[
+        list[str] | None, typer.Option(metavar="RESOURCE=AMOUNT", help="Kept for the host itself.")
+    ] = None,
+    ratio: Annotated[
+        list[str] | None, typer.Option(metavar="RESOURCE=RATIO", help="Over-commit, as vcpus=4.")
+    ] = None,
+    label_ratio: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RESOURCE", help="Take its own ratio back: that of its labels counts."
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="All its labels from now on; repeat it for several.")
+    ] = None,
+    max_builds: Annotated[
+        int | None, typer.Option(help="VMs created there at a time.", min=1)
+    ] = None,
+    fence_target: Annotated[
+        str | None, typer.Option(help="What the fencing command is told; empty: nothing any more.")
+    ] = None,
+    credential: CredentialOption = None,
+    no_credential: Annotated[
+        bool, typer.Option("--no-credential", help="What libvirt finds there by itself opens it.")
+    ] = False,
+    ssh_host_key: HostKeyOption = None,
+) -> None:
+    """Change a host's settings; what is not named stays as it is."""
+    changed = session.api.patch(
+        f"hosts/{name}",
+        change_of(
+            overrides=parse_amounts("--override", override),
+            detected=detected,
+            reserved=parse_amounts("--reserve", reserve),
+            ratios=parse_ratios(ratio),
+            label_ratio=label_ratio,
+            labels=label,
+            max_builds=max_builds,
+            fence_target=fence_target,
+            credential=credential,
+            no_credential=no_credential,
+            ssh_host_keys=ssh_host_key,
+        ),
+    )
+    offers = ", ".join(f"{each['capacity']} {each['resource']}" for each in changed["inventories"])
+    session.answer(changed, f"host {name} offers {offers}")
+    tell_warnings(changed)
+
+
+@app.command("ratios")
+@with_session
+def ratios_(
+    session: Session,
+    label: Annotated[str | None, typer.Argument(metavar="LABEL", help="None: list all.")] = None,
+    ratio: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RESOURCE=RATIO...", help="Such as vcpus=4; none: no more."),
+    ] = None,
+) -> None:
+    """Set or list the over-commit of hosts with a label that have no ratio of their own."""
+    if label is not None:
+        session.api.put("label-ratios", {"label": label, "ratios": parse_ratios(ratio)})
+    columns = [field("label"), Column("ratios", _ratios)]
+    session.show(session.api.items("label-ratios"), columns, empty="no label has a ratio")
+
+
+def _ratios(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={ratio / 1000:g}" for name, ratio in row["ratios"].items())
+
+
+@app.command()
+@with_session
+def show(session: Session, name: NameArgument) -> None:
+    """Show one host: its settings, each resource's inventory, and what the monitor saw last."""
+    host = session.api.get(f"hosts/{name}")
+    report = _report(session, name)
+    if session.json:
+        print_json({**host, "report": report})
+        return
+    for key, value in host.items():
+        if key != "inventories":
+            listed = ", ".join(value) if isinstance(value, list) else value
+            if key == "fence" and value is not None:
+                listed = _fencing(value)
+            echo(f"{key:20}{'-' if listed in (None, '') else listed}")
+    echo("")
+    print_table(
+        [
+            field("resource"),
+            *(field(each, right=True) for each in ("detected", "override", "reserved", "foreign")),
+            Column("ratio", lambda row: row["ratio_thousandths"] / 1000, right=True),
+            field("capacity", right=True),
+            field("committed", right=True),
+            Column("free", lambda row: row["capacity"] - row["committed"], right=True),
+        ],
+        host["inventories"],
+        empty="no inventory yet",
+    )
+    echo()
+    echo(_seen(report))
+    print_table(
+        [
+            field("name"),
+            field("state"),
+            Column("whose", lambda row: "ours" if row["assignment_id"] else "a stranger's"),
+            field("vcpus", right=True),
+            field("memory_mib", right=True),
+            Column("memory used", lambda row: row["memory_used_mib"], right=True),
+            Column("cpu time", lambda row: _seconds(row["cpu_time_ns"]), right=True),
+        ],
+        report["domains"] if report else [],
+        empty="no domains",
+    )
+
+
+def _report(session: Session, name: str) -> Json | None:
+    try:
+        return session.api.get(f"hosts/{name}/report")
+    except ProblemError as problem:
+        if problem.http_status == 404:
+            return None
+        raise
+
+
+def _seen(report: Json | None) -> str:
+    """Say what the host consumed when it was last looked at."""
+    if report is None:
+        return "it has not answered yet"
+    busy, memory, disk = (
+        report[key] for key in ("cpu_busy_percent", "memory_used_mib", "disk_used_gib")
+    )
+    return (
+        f"seen {report['polled_at']}: processors "
+        f"{'-' if busy is None else f'{busy:.0f} % busy'}, memory "
+        f"{'-' if memory is None else f'{memory} MiB used'}, pool "
+        f"{'-' if disk is None else f'{disk} GiB used'}"
+        f"{_unbounded(report)}"
+    )
+
+
+def _unbounded(report: Json) -> str:
+    """Say that guests may fill the host's disk by what they write on their consoles."""
+    size_mib = report.get("largest_console_bytes", 0) >> 20
+    if size_mib < _BOUNDED_MIB:
+        return ""
+    return (
+        f"\na console's log has {size_mib} MiB: nothing bounds these logs there. Set stdio_handler"
+        ' = "logd" in /etc/libvirt/qemu.conf, which is the default, and let virtlogd run'
+    )
+
+
+def _seconds(nanoseconds: int | None) -> str | None:
+    return None if nanoseconds is None else f"{nanoseconds / 1e9:.1f} s"
+
+
+@app.command()
+@with_session
+def drain(session: Session, name: NameArgument) -> None:
+    """Take no new VMs; those there run on."""
+    _set_admin(session, name, "draining", "takes no new VMs; those there run on")
+
+
+@app.command()
+@with_session
+def maintenance(session: Session, name: NameArgument) -> None:
+    """Take no new VMs while somebody works on the host."""
+    _set_admin(session, name, "maintenance", "is in maintenance and takes no new VMs")
+
+
+@app.command()
+@with_session
+def activate(session: Session, name: NameArgument) -> None:
+    """Take VMs again."""
+    _set_admin(session, name, "active", "takes VMs again")
+
+
+@app.command()
+@with_session
+def fence(
+    session: Session,
+    *,
+    name: NameArgument,
+    by_hand: Annotated[
+        bool,
+        typer.Option(
+            "--by-hand",
+            help="You have made sure that it is off, and stays off until it is switched on.",
+        ),
+    ] = False,
+) -> None:
+    """Have a host that is down proven to be off, so that its VMs are placed elsewhere."""
+    answer = session.api.post(f"hosts/{name}/fence", {"by_hand": by_hand})
+    done = "what it held is decided again" if by_hand else "is to be fenced by a worker"
+    session.answer(answer, f"host {name}: {done}")
+
+
+def _fencing(fence: Mapping[str, Any]) -> str:
+    """Say how far the fencing of a host has come."""
+    if fence["last_error"] is None:
+        return str(fence["state"])
+    return f"{fence['state']}, {fence['attempts']} times: {fence['last_error']}"
+
+
+@app.command()
+@with_session
+def remove(session: Session, name: NameArgument) -> None:
+    """Retire a host that holds no VMs any more; its history stays."""
+    answer = session.api.hosts.delete(name)
+    session.answer(answer, f"host {name} is retired")
+
+
+@app.command()
+@with_session
+def alias(
+    session: Session,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A host's name, or the tenant's name of it.")
+    ],
+    tenant: Annotated[str, typer.Option(help="Whose name of the host is meant.")],
+) -> None:
+    """Say which host a tenant means by its own name for it, or what it calls a host."""
+    found = session.api.get("host-aliases", tenant=tenant, name=name)["items"]
+    columns = (field("host"), field("alias", f"to tenant {tenant}"))
+    session.show(found, columns, empty=f"{name} means no host to tenant {tenant}.")
+
+
+def _set_admin(session: Session, name: str, admin: str, message: str) -> None:
+    answer = session.api.hosts.change(name, {"admin": admin})
+    if admin == "active":
+        session.answer(answer, f"host {name} {message}")
+    else:
+        tell_who_must_act(session, answer, message)

@@ -1,0 +1,281 @@
+"""`fuga image`: what VMs' disks rest on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from controller.calling.session import Session, listing, with_session
+from controller.terminal.errors import BadInputError, CliError, ProblemError, WaitExpiredError
+from controller.terminal.output import Column, age, echo, field, print_json, print_table
+
+app = typer.Typer(
+    name="image", no_args_is_help=True, help="Disk images that VMs start from (operators add them)."
+)
+
+ReferenceArgument = Annotated[
+    str, typer.Argument(metavar="NAME[:REVISION]", help="Of `fuga image list`; NAME: the newest.")
+]
+_QCOW2_MAGIC: Final = b"QFI\xfb"
+_MAX_SIGNATURE_BYTES: Final = 4096
+_LOOK_EVERY_S: Final = 0.5
+
+
+class Format(StrEnum):
+    """What a file is."""
+
+    QCOW2 = "qcow2"
+    RAW = "raw"
+
+
+class Seed(StrEnum):
+    """How a guest is told its name, keys and address."""
+
+    NONE = "none"
+    NOCLOUD = "nocloud"
+
+
+def size(bytes_: int | None) -> str:
+    """Say a size for people."""
+    if bytes_ is None:
+        return "-"
+    for unit, length in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if bytes_ >= length:
+            return f"{bytes_ / length:.1f} {unit}"
+    return f"{bytes_} B"
+
+
+def reference(image: Mapping[str, Any]) -> str:
+    """Say which image and revision it is."""
+    return f"{image['name']}:{image['revision']}"
+
+
+def state(image: Mapping[str, Any]) -> str:
+    """Say what an image's state is, and how far an import is."""
+    if image.get("held_at") is not None:
+        return "held"
+    if image["state"] == "importing" and image["received_bytes"]:
+        return f"importing, {size(image['received_bytes'])} so far"
+    return str(image["state"])
+
+
+_COLUMNS: Final = (
+    Column("image", reference),
+    Column("state", state),
+    field("format"),
+    Column("file", lambda row: size(row["size_bytes"]), right=True),
+    Column("disk", lambda row: size(row["virtual_size_bytes"]), right=True),
+    field("min_memory_mib", "min memory mib", right=True),
+    field("seed_kind", "seed"),
+    Column("age", lambda row: age(row.get("created_at")), right=True),
+    Column("trouble", lambda row: row.get("held_reason") or row.get("last_error")),
+)
+_COPY_COLUMNS: Final = (
+    field("host"),
+    field("state"),
+    Column("uploaded", lambda row: _part(row["uploaded_bytes"], row["size_bytes"]), right=True),
+    field("attempts", right=True),
+    field("disk_gib", "disk gib", right=True),
+    Column("trouble", lambda row: row.get("last_error")),
+)
+
+
+def _part(done: int, whole: int) -> str:
+    return f"{100 * done // max(1, whole)} %"
+
+
+@app.command("list")
+@listing
+def list_(
+    session: Session,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Those that were removed, too.")
+    ] = False,
+) -> None:
+    """List images, every revision."""
+    rows = session.api.items("images", include_removed="true" if everything else None)
+    session.show(rows, _COLUMNS, empty="no images. `fuga image add NAME FILE` adds one.")
+
+
+@app.command()
+@with_session
+def show(session: Session, image: ReferenceArgument) -> None:
+    """Show an image and, to operators, its copies on hosts."""
+    found = session.api.get(f"images/{image}")
+    copies = _copies(session, found)
+    if session.json:
+        print_json(found if copies is None else {**found, "copies": copies})
+        return
+    print_table(_COLUMNS, [found], empty="")
+    echo(f"SHA-256 {found['sha256']}")
+    if found["source"] is not None:
+        echo(f"from    {found['source']}")
+    if found.get("signed_by") is not None:
+        echo(f"signed  by {found['signed_by']}")
+    if copies is not None:
+        echo("")
+        print_table(_COPY_COLUMNS, copies, empty="on no host yet: it is brought when VMs need it")
+
+
+def _copies(session: Session, image: Mapping[str, Any]) -> list[Any] | None:
+    try:
+        items: list[Any] = session.api.get(f"images/{reference(image)}/copies")["items"]
+    except ProblemError as problem:
+        if problem.http_status == 403:
+            return None
+        raise
+    return items
+
+
+@app.command()
+@with_session
+def add(
+    session: Session,
+    *,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Of the image; a new revision of it.")
+    ],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="On this machine; it is sent.")
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="URL", help="Fetched by a worker, if FUGA_IMAGE_URLS allows it."
+        ),
+    ] = None,
+    image_format: Annotated[
+        Format | None, typer.Option("--format", help="Else it is looked up in the file.")
+    ] = None,
+    seed: Annotated[
+        Seed, typer.Option(help="How its guests are told name, keys and address.")
+    ] = Seed.NONE,
+    min_memory: Annotated[
+        int, typer.Option(metavar="MIB", help="Memory that a VM of it needs.", min=0)
+    ] = 0,
+    sha256: Annotated[
+        str | None, typer.Option(metavar="HEX", help="What its hash must be.")
+    ] = None,
+    signature: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Of minisign or `cosign sign-blob`; with --from it may lie beside the image.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait for --from at most.", min=0, metavar="S")
+    ] = 3600,
+) -> None:
+    """Add an image; the same name again is its next revision."""
+    said: dict[str, Any] = {"name": name, "seed_kind": seed.value, "min_memory_mib": min_memory}
+    if sha256 is not None:
+        said["sha256"] = sha256.lower()
+    if signature is not None:
+        said["signature"] = _signature_in(signature)
+    if (file is None) == (origin is None):
+        raise BadInputError("an image is a FILE, or --from URL: one of them")
+    if file is None:
+        if sha256 is None:
+            raise BadInputError("--from needs --sha256: what comes is checked by it")
+        said |= {"url": origin, "format": (image_format or Format.QCOW2).value}
+        _await_import(session, session.api.post("images", said), timeout_s=timeout)
+        return
+    query = {**said, "format": (image_format or _format_of(file)).value, "source": file.name}
+    with file.open("rb") as content, _bar(f"sending {file.name}", quiet=session.json) as tell:
+        made = session.api.upload("images/upload", content, query=query, tell=tell)
+    _await_import(session, made, timeout_s=timeout)
+
+
+def _say_offer(session: Session, made: Mapping[str, Any]) -> None:
+    session.answer(
+        made,
+        f"image {reference(made)} is on offer: {size(made['size_bytes'])}, "
+        f"a disk of {size(made['virtual_size_bytes'])}",
+    )
+
+
+def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float) -> None:
+    """Show how far a worker is, if one has to fetch or check it, until the image is ready."""
+    from controller.calling.waiting import progress  # noqa: PLC0415
+
+    deadline = time.monotonic() + timeout_s
+    seen = made
+    with progress(quiet=session.json) as show:
+        while seen["state"] == "importing":
+            if time.monotonic() >= deadline:
+                raise WaitExpiredError(
+                    f"image {reference(made)} is not here after {timeout_s:g} s;"
+                    f" `fuga image show {reference(made)}` tells how far it is"
+                )
+            show(f"{reference(made)}: {state(seen)}")
+            time.sleep(_LOOK_EVERY_S)
+            seen = session.api.get(f"images/{reference(made)}")
+    if seen["state"] != "ready":
+        raise CliError(f"image {reference(made)}: {seen['last_error'] or seen['state']}")
+    _say_offer(session, seen)
+
+
+@app.command()
+@with_session
+def remove(session: Session, image: ReferenceArgument) -> None:
+    """Remove an image that no VM rests on, here and from the hosts."""
+    removed = session.api.delete(f"images/{image}")
+    session.answer(removed, f"image {reference(removed)} is removed")
+
+
+@app.command()
+@with_session
+def release(session: Session, image: ReferenceArgument) -> None:
+    """Let an image go to hosts again that is held, since hosts stopped answering with it."""
+    released = session.api.post(f"images/{image}/release", {})
+    session.answer(released, f"image {reference(released)} is brought to hosts again")
+
+
+def _signature_in(file: Path) -> str:
+    try:
+        with file.open("rb") as content:
+            found = content.read(_MAX_SIGNATURE_BYTES + 1)
+        if len(found) <= _MAX_SIGNATURE_BYTES:
+            return found.decode("ascii")
+    except OSError as error:
+        raise BadInputError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        pass
+    raise BadInputError(f"{file}: no signature of minisign or cosign: they are a few short lines")
+
+
+def _format_of(file: Path) -> Format:
+    try:
+        with file.open("rb") as content:
+            return Format.QCOW2 if content.read(4) == _QCOW2_MAGIC else Format.RAW
+    except OSError as error:
+        raise BadInputError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+@contextmanager
+def _bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show how far it is, on a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _done, _whole: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (TextColumn(what, markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, whole: progress.update(task, completed=done, total=whole)

@@ -1,0 +1,248 @@
+"""`fuga network`: what VMs are attached to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from controller.calling.session import Session, listing, with_session
+from controller.terminal.errors import BadInputError
+from controller.terminal.output import Column, echo, field, print_json
+
+app = typer.Typer(name="network", no_args_is_help=True, help="What VMs are attached to.")
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of `fuga network list`.")]
+_SOURCE = "SOURCE is a network of the host's libvirt, or bridge:NAME"
+
+
+def parse_source(text: str) -> dict[str, str]:
+    """Read ``default`` or ``bridge:br0``."""
+    kind, colon, name = text.partition(":")
+    if not colon:
+        kind, name = "network", text
+    if kind not in ("network", "bridge") or not name:
+        raise BadInputError(f"found {text!r}: {_SOURCE}")
+    return {"kind": kind, "name": name}
+
+
+def parse_hosts(given: list[str] | None) -> dict[str, dict[str, str] | None]:
+    """Read ``HOST=SOURCE`` pairs; ``HOST=`` gives None."""
+    hosts = {}
+    for each in given or ():
+        host, equals, source = each.partition("=")
+        if not (host and equals):
+            raise BadInputError(f"found {each!r}, wanted HOST=SOURCE: {_SOURCE}")
+        hosts[host] = parse_source(source) if source else None
+    return hosts
+
+
+def shown_source(source: Mapping[str, Any] | None) -> str:
+    """Say a source as it is typed."""
+    if source is None:
+        return "-"
+    return str(source["name"] if source["kind"] == "network" else f"bridge:{source['name']}")
+
+
+def _used(network: Mapping[str, Any]) -> str:
+    if network["subnet"] is None:
+        return "-"
+    return f"{network['addresses_used']}/{network['addresses']}"
+
+
+def _hosts(network: Mapping[str, Any]) -> list[str]:
+    return [f"{host}={shown_source(source)}" for host, source in network["hosts"].items()]
+
+
+def who_may_use(network: Mapping[str, Any]) -> str:
+    """Say who may use it."""
+    if network["tenant"] is not None:
+        return f"{network['tenant']} alone"
+    if network["offered_to"] is None:
+        return "all"
+    return ", ".join(network["offered_to"]) or "nobody"
+
+
+def guests_of(network: Mapping[str, Any]) -> str:
+    """Say what its VMs may do to each other."""
+    said = "isolated" if network["isolated"] else "reach each other"
+    return said if network["filtered"] else f"{said}, NOT FILTERED"
+
+
+def parse_offers(given: str) -> list[str] | None:
+    """Read names with commas between them, `all` or `nobody`."""
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if names == ["all"]:
+        return None
+    if not names:
+        raise BadInputError("--offer-to: found no name, wanted A,B or all or nobody")
+    return [] if names == ["nobody"] else names
+
+
+OffersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offer-to", metavar="A,B", help="Tenants and groups that may use it; all; nobody."
+    ),
+]
+IsolatedOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--isolated/--no-isolated",
+        help="Whether its VMs are kept from each other; so by default where tenants share it.",
+    ),
+]
+FilterOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--filter/--no-filter",
+        help="Whether hosts keep its VMs to their own MAC and address; so by default.",
+    ),
+]
+
+_COLUMNS = (
+    field("name"),
+    Column("for", who_may_use),
+    Column("guests", guests_of),
+    Column("default", lambda row: shown_source(row["default"])),
+    Column("hosts", _hosts),
+    Column("subnet", lambda row: row["subnet"] and row["subnet"]["cidr"]),
+    Column("gateway", lambda row: row["subnet"] and row["subnet"]["gateway"]),
+    Column("addresses used", _used, right=True),
+)
+
+
+@app.command("add")
+@with_session
+def add_network(
+    session: Session,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE", help=f"What hosts call it; {_SOURCE}."),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST=SOURCE", help="What that host calls it. May be repeated."),
+    ] = None,
+    cidr: Annotated[
+        str | None, typer.Option(help="Give VMs addresses of this IPv4 network; else DHCP.")
+    ] = None,
+    gateway: Annotated[str | None, typer.Option(help="Default route of the VMs.")] = None,
+    dns: Annotated[list[str] | None, typer.Option(help="May be repeated.")] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FROM-TO", help="Addresses not to be given. May be repeated."),
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="A tenant or group that alone sees and uses it.")
+    ] = None,
+    offer_to: OffersOption = None,
+    isolated: IsolatedOption = None,
+    filtered: FilterOption = None,
+) -> None:
+    """Add a network that requests may name (operators)."""
+    if cidr is None and (gateway or dns or exclude):
+        raise BadInputError("--gateway, --dns and --exclude belong to a --cidr")
+    subnet = {"cidr": cidr, "gateway": gateway, "dns": dns or [], "excluded": exclude or []}
+    made = session.api.post(
+        "networks",
+        {
+            "name": name,
+            "default": parse_source(source) if source is not None else None,
+            "hosts": parse_hosts(host),
+            "subnet": subnet if cidr is not None else None,
+            "tenant": tenant,
+            "offered_to": parse_offers(offer_to) if offer_to is not None else None,
+            "isolated": isolated,
+            "filtered": filtered is not False,
+        },
+    )
+    session.answer(made, f"network {name} added. `fuga request TYPE --network {name}` uses it.")
+
+
+@app.command("list")
+@listing
+def list_networks(session: Session) -> None:
+    """List networks."""
+    session.show(
+        session.api.items("networks"),
+        _COLUMNS,
+        empty="no networks: VMs get the one that each host's settings name.",
+    )
+
+
+@app.command("show")
+@with_session
+def show_network(session: Session, name: NameArgument) -> None:
+    """Show a network."""
+    network = session.api.get(f"networks/{name}")
+    if session.json:
+        print_json(network)
+        return
+    subnet = network["subnet"] or {}
+    for key, value in (
+        ("name", network["name"]),
+        ("for", who_may_use(network)),
+        ("guests", guests_of(network)),
+        ("default", shown_source(network["default"])),
+        ("hosts", ", ".join(_hosts(network)) or "-"),
+        ("subnet", subnet.get("cidr") or "none: VMs ask by DHCP"),
+        ("gateway", subnet.get("gateway") or "-"),
+        ("dns", ", ".join(subnet.get("dns", ())) or "-"),
+        ("excluded", ", ".join(subnet.get("excluded", ())) or "-"),
+        ("addresses used", _used(network)),
+    ):
+        echo(f"{key:16}{value}")
+
+
+@app.command("map")
+@with_session
+def map_network(
+    session: Session,
+    name: NameArgument,
+    hosts: Annotated[
+        list[str],
+        typer.Argument(metavar="HOST=SOURCE...", help=f"{_SOURCE}; HOST= for the default."),
+    ],
+) -> None:
+    """Say what hosts call a network (operators)."""
+    answer = session.api.patch(f"networks/{name}", {"hosts": parse_hosts(hosts)})
+    session.answer(answer, f"network {name} is mapped on {len(hosts)} hosts")
+
+
+@app.command("set")
+@with_session
+def set_network(
+    session: Session,
+    name: NameArgument,
+    *,
+    offer_to: OffersOption = None,
+    isolated: IsolatedOption = None,
+    filtered: FilterOption = None,
+) -> None:
+    """Change who may use a network, and what its VMs may do from their next start (operators)."""
+    changes: dict[str, Any] = {}
+    if offer_to is not None:
+        changes["offered_to"] = parse_offers(offer_to)
+    changes |= {
+        key: value
+        for key, value in (("isolated", isolated), ("filtered", filtered))
+        if value is not None
+    }
+    if not changes:
+        raise BadInputError("name what to change: --offer-to, --isolated or --filter, or their no")
+    changed = session.api.patch(f"networks/{name}", changes)
+    session.answer(
+        changed, f"network {name} is for {who_may_use(changed)}; its VMs: {guests_of(changed)}"
+    )
+
+
+@app.command("remove")
+@with_session
+def remove_network(session: Session, name: NameArgument) -> None:
+    """Remove a network that no request and no VM uses (operators)."""
+    answer = session.api.delete(f"networks/{name}")
+    session.answer(answer, f"network {name} is removed")

@@ -1,0 +1,99 @@
+"""`fuga quota`: how much a tenant or group may have at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from controller.calling.session import Session, with_session
+from controller.terminal.errors import BadInputError
+from controller.terminal.output import Column, echo, field, print_table
+
+app = typer.Typer(
+    name="quota", no_args_is_help=True, help="How much a tenant or group may have at most."
+)
+
+NONE = "none"  #: what a command line writes for no limit
+
+
+@app.command()
+@with_session
+def show(
+    session: Session,
+    tenant: Annotated[
+        str | None,
+        typer.Argument(metavar="[TENANT]", help="A tenant or group; your own if left out."),
+    ] = None,
+) -> None:
+    """Show limits and what of them is used, those of the groups above as well."""
+    name = tenant or _own(session)
+    _show(session, session.api.get(f"tenants/{name}/quota"))
+
+
+@app.command("set")
+@with_session
+def set_(
+    session: Session,
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="A tenant or group.")],
+    limits: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RESOURCE=LIMIT...",
+            help=f"Such as vcpus=40 vms=10 (their number); {NONE} takes a limit back.",
+        ),
+    ] = None,
+    over: Annotated[
+        str | None,
+        typer.Option(
+            metavar="refuse|wait|inherit",
+            help="Requests above a quota are refused, or accepted and wait; inherit: as the "
+            "group above says.",
+        ),
+    ] = None,
+) -> None:
+    """Set limits; one below what is used stops new VMs and ends none."""
+    body = {"limits": parse_limits(limits or []), "over_quota": over}
+    if not body["limits"] and over is None:
+        raise BadInputError("name a limit such as vcpus=40, or --over")
+    _show(session, session.api.patch(f"tenants/{tenant}/quota", body))
+
+
+def parse_limits(given: list[str]) -> dict[str, int | None]:
+    """Read ``resource=limit`` pairs."""
+    limits: dict[str, int | None] = {}
+    for each in given:
+        resource, equals, limit = each.partition("=")
+        if not (resource and equals and (limit == NONE or (limit.isascii() and limit.isdigit()))):
+            raise BadInputError(
+                f"found {each!r}, wanted RESOURCE=LIMIT such as vcpus=40, or vcpus={NONE}"
+            )
+        limits[resource] = None if limit == NONE else int(limit)
+    return limits
+
+
+def _show(session: Session, quota: Mapping[str, Any]) -> None:
+    columns: tuple[Column, ...] = (
+        field("tenant", "whose"),
+        field("resource"),
+        Column("asked/limit", lambda row: f"{row['asked']}/{row['limit']}", right=True),
+        Column("held/limit", lambda row: f"{row['held']}/{row['limit']}", right=True),
+    )
+    if any(row.get("by_default") for row in quota["limits"]):
+        columns += (Column("from", lambda row: "default" if row["by_default"] else "operator"),)
+    if session.json:
+        session.answer(quota, "")
+        return
+    print_table(columns, quota["limits"], empty=f"{quota['tenant']} has no limits")
+    if quota["over_quota"] is not None:
+        what = "are refused" if quota["over_quota"] == "refuse" else "wait"
+        echo(f"requests above a quota {what}")
+
+
+def _own(session: Session) -> str:
+    """Return the tenant whose token this is."""
+    found = session.api.get("shares")["items"]
+    if len(found) != 1:
+        raise BadInputError("name a tenant or group: `fuga tenant list` shows them")
+    return str(found[0]["name"])

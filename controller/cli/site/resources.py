@@ -1,0 +1,36 @@
+"""`fuga resource`: what hosts offer, and what each VM takes beyond its type."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from controller.calling.session import Session, with_session
+from controller.terminal.output import field
+
+app = typer.Typer(
+    name="resource", no_args_is_help=True, help="What hosts offer and VMs hold (operators)."
+)
+
+
+@app.command("list")
+@with_session
+def list_(session: Session) -> None:
+    """List resources: unit, and what each VM holds beyond its type."""
+    columns = [field("name"), field("unit"), field("overhead_per_vm", right=True)]
+    session.show(session.api.items("resources"), columns, empty="no resources")
+
+
+@app.command("set")
+@with_session
+def set_(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Such as memory_mib.")],
+    overhead: Annotated[
+        int, typer.Option(help="What each VM holds beyond its type, in the resource's unit.", min=0)
+    ],
+) -> None:
+    """Set the overhead per VM, for VMs that are placed from now on."""
+    changed = session.api.patch(f"resources/{name}", {"overhead_per_vm": overhead})
+    session.answer(changed, f"each VM holds {overhead} {name} beyond its type from now on")

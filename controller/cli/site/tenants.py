@@ -1,0 +1,207 @@
+"""`fuga tenant`: between whom the cluster is shared, and the groups that they form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from controller.calling.completion import complete_tenant
+from controller.calling.session import Session, listing, with_session
+from controller.terminal.output import Column, echo, field, print_json, print_table
+
+app = typer.Typer(
+    name="tenant", no_args_is_help=True, help="Whose share is accounted, and their groups."
+)
+
+NameArgument = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="Of `fuga tenant list`.", autocompletion=complete_tenant),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing: show what it would do to shares.")
+]
+TOP = "/"  #: what a command line writes for no group
+
+
+@app.command("list")
+@listing
+def list_(session: Session) -> None:
+    """List tenants below their groups: weight, share of the pool, and what is theirs of it."""
+    shares = session.api.get("shares")["items"]
+    if session.json:
+        of_name = {each["name"]: each for each in shares}
+        print_json([{**of_name.get(t["name"], {}), **t} for t in session.api.items("tenants")])
+        return
+    print_table(
+        [
+            Column("name", _indented(shares)),
+            Column("kind", _kind),
+            field("weight", right=True),
+            Column("share", lambda row: percent(row["share"]), right=True),
+            Column("entitled to", lambda row: percent(row["entitlement"]), right=True),
+        ],
+        shares,
+        empty="no tenants. `fuga tenant create NAME` makes one.",
+    )
+
+
+@app.command()
+@with_session
+def show(session: Session, name: NameArgument) -> None:
+    """Show one tenant or group: its place in the tree, and where it stands."""
+    found = {**_standing(session, name), **session.api.get(f"tenants/{name}")}
+    if session.json:
+        print_json(found)
+        return
+    for label, value in (
+        ("name", found["name"]),
+        ("kind", _kind(found)),
+        ("group", found["parent"] or "-"),
+        ("weight", found["weight"]),
+        ("share", percent(found.get("share"))),
+        ("entitled to", percent(found.get("entitlement"))),
+    ):
+        echo(f"{label:14}{value}")
+
+
+@app.command()
+@with_session
+def create(
+    session: Session,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    weight: Annotated[float, typer.Option(help="Its share against its siblings'.")] = 1.0,
+    parent: Annotated[str | None, typer.Option(help="The group that it is part of.")] = None,
+    group: Annotated[
+        bool, typer.Option("--group", help="A group: its tenants ask, it does not.")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Create a tenant, which asks for VMs, or a group, which tenants are part of."""
+    body = {"name": name, "weight": weight, "parent": parent, "is_group": group}
+    if dry_run:
+        _show_effects(session, session.api.post("tenants", body, dry_run=True))
+        return
+    made = session.api.post("tenants", body)
+    if group:
+        session.answer(made, f"group {name} created. `fuga tenant move` puts tenants into it.")
+    else:
+        session.answer(
+            made, f"tenant {name} created. `fuga token create --tenant {name}` lets it in."
+        )
+
+
+app.command("add", hidden=True)(create)
+
+
+@app.command("set")
+@with_session
+def set_(
+    session: Session,
+    name: NameArgument,
+    weight: Annotated[float, typer.Option(help="Its share against its siblings'.")],
+    dry_run: DryRunOption = False,
+) -> None:
+    """Change a weight, from the next round on."""
+    _change(session, name, {"weight": weight}, dry_run, f"{name} has weight {weight:g}")
+
+
+@app.command()
+@with_session
+def move(
+    session: Session,
+    name: NameArgument,
+    to: Annotated[
+        str, typer.Option("--to", metavar="GROUP", help=f"{TOP} for the top, out of every group.")
+    ],
+    dry_run: DryRunOption = False,
+) -> None:
+    """Move a tenant, or a group with all its members, into another group."""
+    parent = None if to == TOP else to
+    where = "part of no group" if parent is None else f"part of {parent}"
+    _change(session, name, {"parent": parent}, dry_run, f"{name} is {where}")
+
+
+@app.command()
+@with_session
+def remove(session: Session, name: NameArgument) -> None:
+    """Remove a tenant or group that nobody uses any more; history stays."""
+    answer = session.api.delete(f"tenants/{name}")
+    session.answer(answer, f"{_kind(answer)} {name} is removed")
+
+
+def _change(session: Session, name: str, body: Mapping[str, Any], dry_run: bool, done: str) -> None:
+    if dry_run:
+        _show_effects(session, session.api.patch(f"tenants/{name}", body, dry_run=True))
+    else:
+        session.answer(session.api.patch(f"tenants/{name}", body), done)
+
+
+def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
+    """Print what a change would do to everybody; who is not touched is left out."""
+    if session.json:
+        print_json(answer)
+        return
+    rows = answer["tenants"]
+    touched = [each for each in rows if _is_touched(each)]
+    print_table(
+        [
+            field("name"),
+            Column("kind", _kind),
+            Column("group", _group_change),
+            Column("share now", lambda row: percent(row["share"]), right=True),
+            Column("entitled to", _before_and_after("entitlement"), right=True),
+            Column("fair next round", _before_and_after("target"), right=True),
+        ],
+        touched,
+        empty="nobody's share would change",
+    )
+    echo(f"nothing is changed; {len(rows) - len(touched)} others would stay as they are")
+
+
+def _is_touched(row: Mapping[str, Any]) -> bool:
+    return row["parent_before"] != row["parent_after"] or any(
+        percent(row[f"{what}_before"]) != percent(row[f"{what}_after"])
+        for what in ("entitlement", "target")
+    )
+
+
+def _group_change(row: Mapping[str, Any]) -> str:
+    before, after = (row[f"parent_{when}"] or TOP for when in ("before", "after"))
+    return str(after) if before == after else f"{before} → {after}"
+
+
+def _before_and_after(what: str) -> Any:
+    def told(row: Mapping[str, Any]) -> str:
+        before, after = (percent(row[f"{what}_{when}"]) for when in ("before", "after"))
+        return after if before == after else f"{before} → {after}"
+
+    return told
+
+
+def _standing(session: Session, name: str) -> Mapping[str, Any]:
+    shares = session.api.get("shares")["items"]
+    return next((each for each in shares if each["name"] == name), {})
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    return "group" if row["is_group"] else "tenant"
+
+
+def _indented(rows: Sequence[Mapping[str, Any]]) -> Any:
+    parent_of = {row["name"]: row["parent"] for row in rows}
+
+    def name(row: Mapping[str, Any]) -> str:
+        depth, above = 0, row["parent"]
+        while above in parent_of and depth < len(parent_of):  # a server may tell of a circle
+            depth, above = depth + 1, parent_of[above]
+        return "  " * depth + str(row["name"])
+
+    return name
+
+
+def percent(part: float | None) -> str:
+    """Say a part of the pool."""
+    return "-" if part is None else f"{part:.1%}"

@@ -1,0 +1,164 @@
+"""`fuga token`: who may speak to the API, for what, and until when."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+
+import typer
+
+from controller.calling.credentials import FILE_NAME, Credentials, state_dir
+from controller.calling.session import Session, listing, with_session
+from controller.calling.targets import is_part_of_id
+from controller.cli.vms.changes import parse_end
+from controller.terminal.errors import BadInputError
+from controller.terminal.output import Column, age, field, short_id, until
+from plain_text import advice
+
+ENDS_SOON: Final = timedelta(days=14)
+_RENEWED: Final = re.compile(r"-\d{8}-\d{6}$")
+
+app = typer.Typer(name="token", no_args_is_help=True, help="Who may speak to the API.")
+
+ExpiresOption = Annotated[
+    str | None,
+    typer.Option(
+        "--expires",
+        metavar="TIME",
+        help="As 90d or 12h: it ends then; never. Operators' end after a while by default.",
+    ),
+]
+ReadOnlyOption = Annotated[
+    bool, typer.Option("--read-only", help="Sees what it would see, and changes nothing.")
+]
+
+
+@app.command("list")
+@listing
+def list_tokens(session: Session) -> None:
+    """List tokens, and to the hour when each was last used; secrets are never shown again."""
+    columns = (
+        Column("id", lambda row: short_id(row["id"])),
+        field("name"),
+        field("role"),
+        field("tenant"),
+        field("read_only"),
+        Column("age", lambda row: age(row["created_at"]), right=True),
+        Column("last used", lambda row: age(row["last_used_at"]), right=True),
+        Column("ends in", lambda row: until(row["expires_at"]), right=True),
+        Column("state", _state),
+    )
+    session.show(session.api.items("tokens"), columns, empty="no tokens")
+
+
+@app.command("create")
+@with_session
+def create_token(
+    session: Session,
+    *,
+    tenant: Annotated[
+        str | None, typer.Option(help="May act for that tenant; without it: an operator.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="To tell it from others.")] = None,
+    expires: ExpiresOption = None,
+    read_only: ReadOnlyOption = False,
+    save: Annotated[
+        bool, typer.Option("--save", help="Keep it in the state folder, for `--as TENANT`.")
+    ] = False,
+) -> None:
+    """Create a token and print its secret, once."""
+    if save and tenant is None:
+        raise BadInputError("--save keeps tenants' tokens: name one with --tenant")
+    role = "operator" if tenant is None else "tenant"
+    body: dict[str, Any] = {"role": role, "tenant": tenant, "name": name or tenant or role}
+    if read_only:
+        body["read_only"] = True
+    if expires is not None:
+        body["ttl_s"] = parse_end(expires)
+    made = session.api.post("tokens", body)
+    if save and tenant is not None:
+        path = state_dir(os.environ) / FILE_NAME
+        found = Credentials.load(path)
+        if found is None:
+            raise BadInputError(f"{path} is not there: `fuga up` writes it")
+        Credentials(
+            url=found.url,
+            operator=found.operator,
+            tenants={**found.tenants, tenant: made["secret"]},
+        ).save(path)
+    session.answer(made, made["secret"])
+
+
+app.command("add", hidden=True)(create_token)
+
+
+@app.command("renew")
+@with_session
+def renew_token(
+    session: Session,
+    token: Annotated[
+        str, typer.Argument(metavar="TOKEN", help="Its name or id, or the end of that.")
+    ],
+    *,
+    expires: ExpiresOption = None,
+) -> None:
+    """Make the token that follows another, for the same and as long, and print its secret, once.
+
+    The other opens what it did until it ends, or is revoked: nobody goes without.
+    """
+    before = _living(session, token)
+    body = {each: before[each] for each in ("role", "tenant", "read_only")}
+    stem = _RENEWED.sub("", before["name"])
+    body["name"] = f"{stem[:50]}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    if expires is not None:
+        body["ttl_s"] = parse_end(expires)
+    elif before.get("expires_at") is not None:
+        body["ttl_s"] = round(_life(before).total_seconds())
+    made = session.api.post("tokens", body)
+    session.answer(made, made["secret"])
+
+
+@app.command("revoke")
+@with_session
+def revoke_token(
+    session: Session,
+    token: Annotated[
+        str, typer.Argument(metavar="TOKEN", help="Its name or id, or the end of that.")
+    ],
+) -> None:
+    """Let a token open nothing any more."""
+    living = _living(session, token)
+    answer = session.api.delete(f"tokens/{living['id']}")
+    session.answer(answer, f"token {living['name']} is revoked")
+
+
+def _living(session: Session, token: str) -> Mapping[str, Any]:
+    good = [each for each in session.api.items("tokens") if _state(each) in {"good", "ends soon"}]
+    living = [each for each in good if each["name"] == token or is_part_of_id(token, each["id"])]
+    if len(living) != 1:
+        what = "several tokens are" if living else "no token in force is"
+        meant = None if living else advice(token, [each["name"] for each in good])
+        raise BadInputError(f"{what} called {token!r}; {meant or '`fuga token list` shows them'}")
+    return living[0]
+
+
+def _state(token: Mapping[str, Any]) -> str:
+    if token["revoked_at"]:
+        return "revoked"
+    ends = token.get("expires_at")
+    if ends is None:
+        return "good"
+    left = datetime.fromisoformat(ends) - datetime.now(UTC)
+    if left <= timedelta(0):
+        return "expired"
+    # Of one that was made for hours, nobody expects weeks.
+    return "ends soon" if left < min(ENDS_SOON, _life(token) / 4) else "good"
+
+
+def _life(token: Mapping[str, Any]) -> timedelta:
+    """Return how long one that ends was made for."""
+    ends, made = (datetime.fromisoformat(token[at]) for at in ("expires_at", "created_at"))
+    return ends - made

@@ -1,0 +1,1 @@
+"""Commands of those who ask for VMs and use them."""

@@ -1,0 +1,166 @@
+"""A terminal and a VM's console, joined through the API.
+
+One thread reads what the guest writes; this one types. Each call has a number, so that what was
+typed reaches the guest once and in order though a call be lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import select
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from controller.client.errors import ApiError, ApiUnreachableError, ProblemError
+from controller.terminal.raw_mode import raw_terminal
+from plain_text import plain
+
+if TYPE_CHECKING:
+    from controller.client.http import Client
+
+#: Ctrl-], as in telnet and virsh.
+ESCAPE: Final = b"\x1d"
+_PIECE_BYTES: Final = 1024
+_WAIT_S: Final = 5.0
+_AGAIN_S: Final = 0.2
+#: How long an API that is away is waited for.
+_AWAY_S: Final = 60.0
+_CONFLICT: Final = 409
+_BUSY: Final = frozenset({429, 503})
+
+
+class Attached:
+    """One run of `fuga console`.
+
+    Parameters
+    ----------
+    api : Client
+        The API.
+    path : str
+        Of the VM's console.
+    stdin, stdout : int
+        The terminal.
+    """
+
+    def __init__(self, api: Client, path: str, *, stdin: int, stdout: int) -> None:
+        self._api = api
+        self._path = path
+        self._stdin, self._stdout = stdin, stdout
+        self._over = threading.Event()
+        self._reason: str | None = None
+        self._woken, self._wake = os.pipe()
+
+    def run(self, *, force: bool) -> str | None:
+        """Join them until Ctrl-]; return why it ended if it was not that."""
+        session = self._api.post(f"{self._path}/sessions", {"force": force})
+        path = f"{self._path}/sessions/{session['id']}"
+        reader = threading.Thread(target=self._read, args=(path,), daemon=True)
+        try:
+            self._say("Ctrl-] lets go of the console, Enter may show a prompt")
+            with raw_terminal(self._stdin):
+                reader.start()
+                self._type(path)
+        finally:
+            self._over.set()
+            self._close(path)
+            os.write(self._stdout, b"\r\n")
+        reader.join(_WAIT_S)
+        return self._reason
+
+    def _type(self, path: str) -> None:
+        """Pass on what is typed, until the escape or the end."""
+        number = 1
+        while not self._over.is_set():
+            ready, _, _ = select.select([self._stdin, self._woken], [], [])
+            if self._stdin not in ready:
+                continue
+            keys = os.read(self._stdin, _PIECE_BYTES)
+            before, escape, _ = keys.partition(ESCAPE)
+            if before and self._send(f"{path}/input/{number}", before):
+                number += 1
+            if escape or not keys:  # nothing: the terminal was closed
+                return
+
+    def _send(self, path: str, keys: bytes) -> bool:
+        body = {"content": base64.b64encode(keys).decode()}
+        since = time.monotonic()
+        while not self._over.is_set():
+            try:
+                self._api.put(path, body)
+            except ProblemError as error:
+                if error.http_status not in _BUSY | {_CONFLICT}:
+                    self._end(str(error))
+                    return False
+                # Full, or over: of that the reader learns.
+            except ApiUnreachableError as error:
+                if time.monotonic() - since > _AWAY_S:
+                    self._end(str(error))
+                    return False
+            else:
+                return True
+            self._over.wait(_AGAIN_S)
+        return False
+
+    def _read(self, path: str) -> None:
+        """Write what the guest does, until the end."""
+        after, last, attached_at = 0, "waiting", time.monotonic()
+        while not self._over.is_set():
+            asked_at = time.monotonic()
+            answer = self._next(path, after)
+            if answer is None:
+                return
+            state, reason = answer["session"]["state"], answer["session"]["reason"]
+            if (last, state) == ("waiting", "attached"):
+                self._say("attached")
+            elif (last, state) == ("attached", "waiting"):
+                self._say(f"not attached now: {reason}")
+            last = state
+            self._show(answer, after)
+            after = answer["end"]
+            if state == "attached":
+                attached_at = time.monotonic()
+            if state == "ended":
+                self._end(reason)
+            elif time.monotonic() - attached_at > _AWAY_S:
+                why = f": {reason}" if reason else ""
+                self._end(f"no worker attached the console within {_AWAY_S:g} s{why}")
+            elif not answer["content"] and time.monotonic() - asked_at < _AGAIN_S:
+                self._over.wait(_AGAIN_S)  # the API has no thread to let us wait in
+
+    def _next(self, path: str, after: int) -> dict[str, Any] | None:
+        """Return what the guest wrote since; None: that is not to be had any more."""
+        since = time.monotonic()
+        while not self._over.is_set():
+            try:
+                return self._api.get(path, after=after, wait_s=_WAIT_S)
+            except ProblemError as error:
+                if error.http_status not in _BUSY or time.monotonic() - since > _AWAY_S:
+                    self._end(str(error))
+            except ApiUnreachableError as error:
+                if time.monotonic() - since > _AWAY_S:
+                    self._end(str(error))
+            self._over.wait(_AGAIN_S)
+        return None
+
+    def _show(self, answer: dict[str, Any], after: int) -> None:
+        if answer["start"] > after:
+            self._say(f"{answer['start'] - after} bytes came too fast and are left out")
+        left = memoryview(base64.b64decode(answer["content"]))
+        while left:
+            left = left[os.write(self._stdout, left) :]
+
+    def _say(self, words: str) -> None:
+        os.write(self._stdout, f"\r\n[fuga: {plain(words)}]\r\n".encode())
+
+    def _end(self, reason: str) -> None:
+        if not self._over.is_set():  # else it ends because we let go of it
+            self._reason = reason
+        self._over.set()
+        os.write(self._wake, b".")
+
+    def _close(self, path: str) -> None:
+        with contextlib.suppress(ApiError):  # it ends by itself when nobody is heard of
+            self._api.delete(path)

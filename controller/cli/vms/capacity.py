@@ -1,0 +1,77 @@
+"""`fuga capacity`: how many more VMs fit now, where, and what runs out first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from controller.calling.session import Session, with_session
+from controller.terminal.output import Column, echo, field, print_json, print_table, resources
+
+
+@with_session
+def capacity(
+    session: Session,
+    *,
+    vm_type: Annotated[str, typer.Argument(metavar="TYPE", help="Of `fuga type list`.")],
+    tenant: Annotated[str | None, typer.Option(help="Whose groups are meant.")] = None,
+    requires: Annotated[
+        list[str] | None,
+        typer.Option("--require", metavar="LABEL", help="Only on hosts with that label."),
+    ] = None,
+    forbid: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="Never on hosts with that label.")
+    ] = None,
+    host: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="Only on these hosts.")
+    ] = None,
+    zone: Annotated[str | None, typer.Option(help="Only in that zone.")] = None,
+    anti_affinity: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="At most one VM of the group on a host.")
+    ] = None,
+    affinity: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="All VMs of the group on one host.")
+    ] = None,
+    spread: Annotated[
+        str | None, typer.Option(metavar="zone", help="Evenly over the zones.")
+    ] = None,
+) -> None:
+    """Say how many more VMs of a type fit now, on which hosts, and what runs out first."""
+    found = session.api.get(
+        "capacity",
+        vm_type=vm_type,
+        tenant=tenant,
+        requires=requires,
+        forbids=forbid,
+        hosts=host,
+        zone=zone,
+        anti_affinity=anti_affinity,
+        affinity=affinity,
+        spread=spread,
+    )
+    if session.json:
+        print_json(found)
+        return
+    what = f"more {found['vm_type']} ({resources(found['demand'])})"
+    if not found.get("at_least"):
+        echo(
+            f"{found['fits']} {what} fit now, "
+            f"{found['open']} of {found['hosts']} hosts are open to them"
+        )
+    elif found["fits"]:
+        echo(f"at least {found['fits']} {what} fit now")
+    else:
+        echo(f"no {what} fits now")
+    if found["runs_out_first"]:
+        echo(f"{found['runs_out_first']} runs out first")
+    if found["classes"]:
+        echo("")
+        columns = [
+            Column("open", lambda row: f"{row['open']} of {row['hosts']} hosts", right=True),
+            field("labels"),
+            Column("each has", lambda row: resources(row["capacity"])),
+            field("fits", right=True),
+            field("runs_out_first", "runs out first"),
+        ]
+        print_table(columns, found["classes"], empty="")

@@ -1,0 +1,87 @@
+"""`fuga console`: a VM's serial console, wherever it runs: to type there, or to read."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import contextlib
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from controller.calling.session import Session, with_session
+from controller.calling.targets import find_target
+from controller.terminal.errors import BadInputError, CliError
+from controller.terminal.output import echo, echo_lines, print_json
+
+_FOLLOW_EVERY_S = 1.0
+
+
+class PlainText:
+    """Turns what a guest wrote into text that cannot command the reader's terminal."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+
+    def of(self, content: bytes) -> str:
+        """Return it with line ends of ours; other control characters are left out."""
+        text = self._decode(content)
+        return "".join(each for each in text if each in "\n\t" or each.isprintable())
+
+
+ReadOnlyOption = Annotated[
+    bool, typer.Option("--read-only", help="Show what it writes, and type nothing.")
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Take the console from whoever types there now.")
+]
+
+
+@with_session
+def console(
+    session: Session,
+    vm: Annotated[str, typer.Argument(metavar="VM", help="Name, id or the end of it.")],
+    log: Annotated[bool, typer.Option("--log", help="Print the last 64 KiB, and end.")] = False,
+    read_only: ReadOnlyOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Attach to a VM's serial console: type there, until Ctrl-]; or read it, until Ctrl-C."""
+    target = find_target(session.api, vm)
+    if target.kind != "vm":
+        raise BadInputError(f"{vm!r} is a request: name one of its VMs, such as {vm}-1")
+    path = f"{target.path}/console"
+    if force and (log or read_only or session.json):
+        raise BadInputError("--force is for typing: leave out --log, --read-only and -o")
+    if not (log or read_only or session.json):
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            _attach(session, path, force=force)
+            return
+        if force:
+            raise BadInputError("--force is for typing, which needs a terminal")
+        echo("fuga: this is no terminal, so the console is only shown", err=True)
+    answer = session.api.get(path)
+    if session.json:
+        print_json(answer)
+        return
+    plain = PlainText()
+    with contextlib.suppress(KeyboardInterrupt):
+        _print(plain, answer)
+        while not log:
+            time.sleep(_FOLLOW_EVERY_S)
+            answer = session.api.get(path, after=answer["end"])
+            _print(plain, answer)
+
+
+def _print(plain: PlainText, answer: dict[str, Any]) -> None:
+    echo_lines(plain.of(base64.b64decode(answer["content"])), nl=False)
+
+
+def _attach(session: Session, path: str, *, force: bool) -> None:
+    from controller.cli.vms.attached import Attached  # noqa: PLC0415 - needs the client, as api does
+
+    attached = Attached(session.api, path, stdin=sys.stdin.fileno(), stdout=sys.stdout.fileno())
+    reason = attached.run(force=force)
+    if reason is not None:
+        raise CliError(reason)

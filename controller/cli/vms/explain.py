@@ -1,0 +1,154 @@
+"""`fuga explain`: why here, why not, resource by resource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from controller.calling.completion import complete_target
+from controller.calling.session import Session, with_session
+from controller.cli.vms.requests import image_wait, unknown
+from controller.terminal.output import Column, clock, echo, field, print_json, print_table
+
+
+@with_session
+def explain(
+    session: Session,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A request or VM: name, id or the end of it.",
+            autocompletion=complete_target,
+        ),
+    ],
+) -> None:
+    """Say why VMs run where they run, or why they wait."""
+    from controller.calling.targets import find_target  # noqa: PLC0415
+
+    found = find_target(session.api, target)
+    explanation = session.api.get(f"{found.path}/explanation")
+    if session.json:
+        print_json(explanation)
+    elif found.kind == "request":
+        _request(explanation)
+    else:
+        _vm(explanation)
+
+
+def _request(explanation: Mapping[str, Any]) -> None:
+    silent = f", {explanation['unknown']} unknown" if explanation.get("unknown") else ""
+    echo(
+        f"request {explanation['name']}: {explanation['state']}, "
+        f"{explanation['wanted']} wanted, {explanation['placed']} placed, "
+        f"{explanation['running']} running{silent}"
+    )
+    waiting = explanation.get("waiting")
+    if waiting:
+        decided = ""
+        if waiting.get("round") is not None:
+            decided = f" (round {waiting['round']}, slot {clock(waiting.get('slot_start_at'))})"
+        echo()
+        echo(f"{waiting['count']} wait: {waiting['reason']}{decided}")
+        if waiting.get("message"):
+            echo(waiting["message"])
+        if explanation.get("order") is not None:
+            echo(f"place in line: {explanation['order']}")
+        if waiting.get("shortages"):
+            echo("")
+            print_table(
+                [
+                    field("resource"),
+                    Column(
+                        "too little on",
+                        lambda row: f"{row['hosts_short']} of {row['hosts']} hosts",
+                        right=True,
+                    ),
+                    field("nearest_host"),
+                    field("missing", "missing there", right=True),
+                ],
+                waiting["shortages"],
+                empty="",
+            )
+        if waiting.get("obstacles"):
+            echo("")
+            _obstacles(waiting["obstacles"])
+        if waiting.get("would_help"):
+            echo()
+            echo("one more VM would be placed if this changed:")
+            for sentence in waiting["would_help"]:
+                echo(f"  {sentence}")
+    if explanation.get("unbuilt"):
+        echo()
+        echo(explanation["unbuilt"])
+    if explanation.get("vms"):
+        echo("")
+        columns = [
+            field("name"),
+            field("host"),
+            Column("observed", lambda row: unknown(row) or row["observed"]),
+            field("round", right=True),
+        ]
+        if any(vm["waits_for_image"] for vm in explanation["vms"]):
+            columns.append(Column("waits for", _image_wait))
+        print_table(columns, explanation["vms"], empty="")
+
+
+def _obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:
+    columns = [
+        Column("kept from hosts by", _named),
+        field("hosts", right=True),
+        field("only", "by nothing else", right=True),
+        field("missing", right=True),
+    ]
+    if any(each.get("until") for each in obstacles):
+        columns.append(Column("tried again", lambda row: clock(row.get("until"))))
+    if any(each["only_hosts"] for each in obstacles):  # told to operators
+        columns.append(Column("such as", lambda row: ", ".join(row["only_hosts"])))
+    print_table(columns, obstacles, empty="")
+
+
+def _image_wait(vm: Mapping[str, Any]) -> str:
+    image = vm["waits_for_image"]
+    return f"{image['image']}: {image_wait(image)}" if image else "-"
+
+
+def _named(obstacle: Mapping[str, Any]) -> str:
+    kind, what = obstacle["kind"].replace("_", " "), obstacle["what"]
+    if kind == "resource":
+        return f"too little {what}"
+    return kind if what is None else f"{kind} {what}"
+
+
+def _vm(explanation: Mapping[str, Any]) -> None:
+    if explanation.get("host"):
+        echo(
+            f"vm {explanation['name']}: on {explanation['host']}, "
+            f"placed in round {explanation.get('round')} "
+            f"(slot {clock(explanation.get('slot_start_at'))}) by policy "
+            f"{explanation.get('policy')}, decided by {explanation.get('decided_by')}"
+            + (f", phase {explanation['phase']}" if explanation.get("phase") else "")
+        )
+    else:
+        echo(f"vm {explanation['name']}: on no host")
+    if explanation.get("message"):
+        echo(explanation["message"])
+    weighed = explanation.get("utilities")
+    if weighed:
+        echo("")
+        print_table(
+            [
+                Column("", lambda row: "→" if row.get("chosen") else " "),
+                Column("combination", lambda row: _combination(row["combination"])),
+                field("minimum_utilization", right=True),
+                Column("utility", lambda row: f"{row['utility']:.6g}", right=True),
+            ],
+            weighed,
+            empty="",
+        )
+
+
+def _combination(counts: Mapping[str, int]) -> str:
+    return " + ".join(f"{count} × {name}" for name, count in counts.items()) or "nothing"

@@ -1,0 +1,108 @@
+"""`fuga key`, and what `fuga request` reads from files: how a tenant gets into its VMs."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from controller.calling.session import Session, listing, with_session
+from controller.calling.targets import is_part_of_id
+from controller.terminal.errors import BadInputError
+from controller.terminal.output import Column, age, field, short_id
+from plain_text import advice
+
+app = typer.Typer(
+    name="key", no_args_is_help=True, help="SSH keys: every new VM of a tenant lets them in."
+)
+
+MAX_USER_DATA_BYTES = 65536
+_MAX_KEY_FILE_BYTES = 262_144
+
+
+def read_public_keys(path: Path) -> list[str]:
+    """Read a file of public keys, one on a line, as ``authorized_keys`` holds them."""
+    text = _read(path, _MAX_KEY_FILE_BYTES).decode("utf-8", errors="replace")
+    if "PRIVATE KEY" in text:
+        raise BadInputError(f"{path} holds a private key: give the public one, {path}.pub")
+    lines = [line.strip() for line in text.splitlines()]
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise BadInputError(f"{path} holds no public key")
+    return keys
+
+
+def read_user_data(path: Path) -> str:
+    """Read user-data, whatever its form, as the API takes it."""
+    return base64.b64encode(_read(path, MAX_USER_DATA_BYTES)).decode()
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise BadInputError(f"cannot read {path}: {error.strerror}") from error
+    if len(content) > most:
+        raise BadInputError(f"{path} is larger than {most} bytes")
+    return content
+
+
+@app.command("add")
+@with_session
+def add_key(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="To tell it from others.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Such as ~/.ssh/id_ed25519.pub.")],
+    tenant: Annotated[str | None, typer.Option(help="Whose; an operator must say.")] = None,
+) -> None:
+    """Let a public key into every VM that is built for its tenant from now on."""
+    keys = read_public_keys(file)
+    if len(keys) > 1:
+        raise BadInputError(f"{file} holds {len(keys)} keys: add them one by one")
+    body = {"name": name, "public_key": keys[0]}
+    if tenant is not None:
+        body["tenant"] = tenant
+    made = session.api.post("ssh-keys", body)
+    session.answer(made, f"key {name} ({made['fingerprint']}) of tenant {made['tenant']} added")
+
+
+@app.command("list")
+@listing
+def list_keys(
+    session: Session,
+    tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
+) -> None:
+    """List public keys."""
+    columns = (
+        Column("id", lambda row: short_id(row["id"])),
+        field("name"),
+        field("tenant"),
+        field("fingerprint"),
+        Column("age", lambda row: age(row["created_at"]), right=True),
+    )
+    session.show(
+        session.api.items("ssh-keys", tenant=tenant),
+        columns,
+        empty="no keys. `fuga key add NAME FILE` adds one.",
+    )
+
+
+@app.command("remove")
+@with_session
+def remove_key(
+    session: Session,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its name or id, or part of that.")],
+    tenant: Annotated[str | None, typer.Option(help="Of that tenant.")] = None,
+) -> None:
+    """Let a key into no new VM. VMs that were built with it keep it."""
+    listed = list(session.api.items("ssh-keys", tenant=tenant))
+    found = [each for each in listed if each["name"] == key or is_part_of_id(key, each["id"])]
+    if len(found) != 1:
+        what = "several keys are" if found else "no key is"
+        meant = None if found else advice(key, [each["name"] for each in listed])
+        raise BadInputError(f"{what} called {key!r}; {meant or '`fuga key list` shows them'}")
+    gone = session.api.delete(f"ssh-keys/{found[0]['id']}")
+    session.answer(gone, f"key {gone['name']} of tenant {gone['tenant']} is removed")

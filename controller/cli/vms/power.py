@@ -1,0 +1,93 @@
+"""`fuga stop`, `start`, `reboot`: the power of VMs that are there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from controller.calling.session import Session, with_session
+from controller.calling.targets import find_target
+from controller.calling.waiting import wait_until_switched
+from controller.terminal.output import print_json
+
+TargetsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME...", help="Requests or VMs: name, id or the end of it."),
+]
+PatienceOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Seconds that a guest is given to shut down; else the site's default.",
+        min=0,
+        max=3600,
+        metavar="S",
+    ),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="At once, without a word to the guest.")]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Until it is done, or say why not.")]
+_DONE = {"stop": "stopping", "start": "starting", "reboot": "rebooting"}
+#: Beyond what guests are given: workers, hosts and slow guests want time, too.
+_GRACE_S = 60
+
+
+@with_session
+def stop(
+    session: Session,
+    targets: TargetsArgument,
+    timeout: PatienceOption = None,
+    force: ForceOption = False,
+    wait: WaitOption = False,
+) -> None:
+    """Shut VMs down. They keep their place and their share of the cluster."""
+    _switch(session, "stop", targets, timeout_s=timeout, force=force, wait=wait)
+
+
+@with_session
+def start(session: Session, targets: TargetsArgument, wait: WaitOption = False) -> None:
+    """Start VMs that are off, where they are."""
+    _switch(session, "start", targets, timeout_s=None, force=False, wait=wait)
+
+
+@with_session
+def reboot(
+    session: Session,
+    targets: TargetsArgument,
+    timeout: PatienceOption = None,
+    force: ForceOption = False,
+    wait: WaitOption = False,
+) -> None:
+    """Shut VMs down and start them again; a guest that does not listen is reset."""
+    _switch(session, "reboot", targets, timeout_s=timeout, force=force, wait=wait)
+
+
+def _switch(
+    session: Session,
+    verb: str,
+    names: list[str],
+    *,
+    timeout_s: int | None,
+    force: bool,
+    wait: bool,
+) -> None:
+    body: dict[str, Any] = {}
+    if timeout_s is not None:
+        body["timeout_s"] = timeout_s
+    if force:
+        body["force"] = True
+    # All are looked up first: a slip in the third name switches nothing.
+    found = [find_target(session.api, each) for each in names]
+    answers = []
+    for target in found:
+        answers.append(session.api.post(f"{target.path}/{verb}", body))
+        session.say(f"{_DONE[verb]} {target}")
+    if wait:
+        answers = wait_until_switched(
+            session.api,
+            found,
+            timeout_s=_GRACE_S + (60 if timeout_s is None else timeout_s),
+            quiet=session.json,
+        )
+        session.say("done")
+    if session.json:
+        print_json(answers)

@@ -1,0 +1,44 @@
+"""`fuga vm-groups`: which VMs keep apart, or together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from controller.calling.session import Session, listing
+from controller.terminal.output import Column, field
+
+
+def _rule(group: Mapping[str, Any]) -> str:
+    words = str(group["rule"]).replace("_", "-")
+    return f"{words}, soft" if group["soft"] else words
+
+
+def _hosts(group: Mapping[str, Any]) -> str:
+    told = (name if vms == 1 else f"{name} ({vms})" for name, vms in group["hosts"].items())
+    return ", ".join(told) or "-"
+
+
+_COLUMNS = (
+    field("name"),
+    field("tenant"),
+    Column("rule", _rule),
+    Column("requests", lambda row: ", ".join(row["requests"])),
+    field("vms", right=True),
+    Column("hosts", _hosts),
+)
+
+
+@listing
+def vm_groups(
+    session: Session,
+    tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
+) -> None:
+    """List groups of VMs that keep apart or together, and where they are."""
+    session.show(
+        session.api.items("vm-groups", tenant=tenant),
+        _COLUMNS,
+        empty="no groups. `fuga request --anti-affinity NAME` or `--affinity NAME` makes one.",
+    )

@@ -1,0 +1,232 @@
+"""By which names callers know hosts.
+
+A tenant knows a host by a name of its own: the same wherever it is told, another one for
+each tenant, and made with a secret of the installation, so that nobody finds the host's
+real name by it, and no two tenants find out that they share a host. Operators know hosts
+by their names; so do tenants where `FUGA_HOST_NAMES` is ``shown``.
+
+What hosts and workers wrote about a failure is told without whatever says which machine
+it was: addresses, URIs, paths and names of hosts.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hmac
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+from urllib.parse import urlsplit
+
+from controller.machine_words import without_machines, without_places
+from registry import HostIdentity, Registry, UnknownNameError
+
+#: ``own``: each tenant has a name of its own for each host. ``shown``: the hosts' names.
+HostNaming = Literal["own", "shown"]
+
+ALIAS_PREFIX: Final = "host-"
+_ALIAS_LENGTH: Final = 9  #: 45 bits: of 12,500 hosts no two meet
+#: Tenants whose names of all hosts are kept: of 12,500 hosts some 2 MiB each.
+_TENANTS_KEPT: Final = 16
+#: What machines call themselves may change without a host being added.
+_LOOK_AGAIN_S: Final = 30.0
+
+_WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_UNNAMED: Final = "another host"
+
+
+class Identities(Protocol):
+    """What of the register center is asked here."""
+
+    def secret(self) -> bytes:
+        """Return what names are made with."""
+
+    def tally(self) -> object:
+        """Return what is another as soon as a host was added or retired."""
+
+    def all(self) -> Sequence[HostIdentity]:
+        """Return every host that ever was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAlias:
+    """A host, and what a tenant calls it."""
+
+    tenant: str
+    host: str
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """All hosts as they were read."""
+
+    tally: object
+    read_at: float
+    names: tuple[str, ...]  #: of those that are not retired
+    words: Mapping[str, str | None]  #: what a host is called, in small letters: its name
+
+
+class HostNames:
+    """Makes names of hosts for tenants, and finds the hosts that they mean."""
+
+    def __init__(
+        self,
+        identities: Callable[[], Identities],
+        *,
+        naming: HostNaming = "own",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.shown = naming == "shown"
+        self._identities = identities
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: _Known | None = None
+        self._meant = functools.lru_cache(maxsize=_TENANTS_KEPT)(self._by_alias)
+
+    @classmethod
+    def of(cls, registry: Registry, naming: HostNaming = "own") -> HostNames:
+        """Return the names of an installation; nothing is read yet."""
+        return cls(lambda: registry.host_identities, naming=naming)
+
+    @functools.cached_property
+    def secret(self) -> bytes:
+        """What names are made with, read once: it never changes."""
+        return self._identities().secret()
+
+    def alias(self, tenant: str, host: str) -> str:
+        """Return the name by which a tenant knows a host. Names hold no NUL."""
+        digest = hmac.digest(self.secret, f"host\0{tenant}\0{host}".encode(), "sha256")
+        text = base64.b32encode(digest[:10]).decode().lower()
+        return ALIAS_PREFIX + text[:_ALIAS_LENGTH]
+
+    def meant(self, tenant: str, alias: str) -> str | None:
+        """Return the host that a tenant means; None: it means none."""
+        known = self._read()
+        return self._meant(tenant, known.names).get(alias)
+
+    def look_up(self, tenant: str, name: str) -> list[tuple[str, str]]:
+        """Return the hosts that a name may mean, a tenant's or the host's own, with the former."""
+        meant = {self.meant(tenant, name), name if name in self._read().names else None}
+        return [
+            (host, self.alias(tenant, host)) for host in sorted(meant - {None}, key=str) if host
+        ]
+
+    def hosts(self) -> Sequence[str]:
+        """Return the hosts' own names, which operators know; not of those that are retired."""
+        return self._read().names
+
+    def words(self) -> Mapping[str, str | None]:
+        """Return by which words texts speak of hosts: in small letters, None for several."""
+        return self._read().words
+
+    def _by_alias(self, tenant: str, names: tuple[str, ...]) -> Mapping[str, str]:
+        return {self.alias(tenant, name): name for name in names}
+
+    def _read(self) -> _Known:
+        identities, now = self._identities(), self._clock()
+        tally = identities.tally()
+        with self._lock:
+            known = self._known
+            fresh = known is not None and known.tally == tally
+            if known is None or not fresh or now - known.read_at > _LOOK_AGAIN_S:
+                hosts = identities.all()
+                names = tuple(each.name for each in hosts if not each.retired)
+                if known is not None and known.names == names:
+                    names = known.names  # the same tuple: what was made of it is found again
+                known = self._known = _Known(tally, now, names, _words(hosts))
+            return known
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who is told something of hosts, and in whose words; for one call."""
+
+    tenant: str | None  #: None: an operator
+    names: HostNames
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether this reader sees everything."""
+        return self.tenant is None
+
+    def host(self, name: str) -> str:
+        """Return what the reader calls a host."""
+        if self.tenant is None or self.names.shown:
+            return name
+        return self.names.alias(self.tenant, name)
+
+    def host_or_none(self, name: str | None) -> str | None:
+        """Return what the reader calls a host, if there is one."""
+        return None if name is None else self.host(name)
+
+    def meant(self, field: str, given: str) -> str:
+        """Return the host that the reader means.
+
+        Raises
+        ------
+        InvalidError
+            If it means none. A host's real name means none to a tenant, and the answer is
+            the same whether there is such a host.
+        """
+        if self.tenant is None or self.names.shown:
+            return given
+        found = self.names.meant(self.tenant, given)
+        if found is None:
+            raise UnknownNameError(
+                field, "host", given, hint="hosts go by the names that your VMs show"
+            )
+        return found
+
+    def text(self, text: str) -> str:
+        """Return a text about a failure without what says which machine it was."""
+        if self.tenant is None:
+            return text
+        text = without_places(text)
+        if not self.names.shown:  # what is a host's goes by the reader's name for it
+            text = _WORD.sub(self._word, text)
+        return without_machines(text, self._knows)
+
+    def _knows(self, name: str) -> bool:
+        """Whether it is the reader's name for a host, or for hosts that are not its business."""
+        shown = self.names.shown and self._words.get(name.lower()) is not None
+        return shown or name.startswith(ALIAS_PREFIX)
+
+    def text_or_none(self, text: str | None) -> str | None:
+        """Return such a text, if there is one."""
+        return None if text is None else self.text(text)
+
+    def actor(self, actor: str) -> str:
+        """Return who did something: a tenant itself, an operator, or fuga."""
+        if self.tenant is None or actor == f"tenant:{self.tenant}":
+            return actor
+        return "operator" if actor == "cli" or actor.startswith("operator:") else "fuga"
+
+    @functools.cached_property
+    def _words(self) -> Mapping[str, str | None]:
+        return self.names.words()
+
+    def _word(self, found: re.Match[str]) -> str:
+        whole = found[0].lower()
+        for word in (whole, whole.partition(".")[0]):
+            if word in self._words:
+                host = self._words[word]
+                return _UNNAMED if host is None else self.host(host)
+        return found[0]
+
+
+def _words(hosts: Sequence[HostIdentity]) -> Mapping[str, str | None]:
+    """Return by what hosts are called; None of what several are called."""
+    words: dict[str, str | None] = {}
+    for host in hosts:
+        for called in (host.hostname, urlsplit(host.uri).hostname):
+            whole = (called or "localhost").lower()
+            if whole.partition(".")[0] == "localhost" or not whole.strip("0123456789.:abcdef"):
+                continue  # of any machine; and addresses are found by their form
+            for word in (whole, whole.partition(".")[0]):
+                words[word] = host.name if words.get(word, host.name) == host.name else None
+    return words | {host.name.lower(): host.name for host in hosts}

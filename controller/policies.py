@@ -1,0 +1,34 @@
+"""Are the policies that settings name there, and do they take their parameters?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from controller.settings import ControllerSettings
+from placement import PlacementError, policy_by_name
+from placement.rules.patience import Patience
+from registry import SettingsError
+
+
+def check_policies(settings: ControllerSettings) -> None:
+    """Raise `SettingsError`, in a line, for the first that is wrong."""
+    for setting, policy, parameters in _named(settings):
+        try:
+            policy_by_name(policy, parameters)
+        except PlacementError as error:
+            raise SettingsError(f"{setting}: {error}") from None
+    try:
+        Patience.of(settings.policy_parameters)  # the fallback's, where the policy has none
+    except PlacementError as error:
+        raise SettingsError(f"FUGA_POLICY_PARAMETERS: {error}") from None
+
+
+def _named(settings: ControllerSettings) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    yield "FUGA_POLICY", settings.policy, settings.policy_parameters
+    for zone, each in settings.zone_policies.items():
+        yield f"FUGA_ZONE_POLICIES, zone {zone}", each.policy, each.parameters
+    if settings.shadow_policy is not None:
+        yield "FUGA_SHADOW_POLICY", settings.shadow_policy, settings.shadow_parameters
+    for zone, each in (settings.shadow_zone_policies or {}).items():
+        yield f"FUGA_SHADOW_ZONE_POLICIES, zone {zone}", each.policy, each.parameters

@@ -1,0 +1,232 @@
+"""What the database says of everything there is, as metrics: tenants, hosts, tasks, the leader.
+
+The API and the control centre both tell it. However often they are asked, each reads
+the database at most once in an interval.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, get_args
+
+import structlog
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from controller.questions.lateness import Late, What, what_is_late
+from controller.questions.standings import standings
+from registry import AssignmentState, FenceState, HostAdmin, Liveness, Registry, RequestState
+from registry.operating.fleet import Fleet, FleetHost
+
+log: Final = structlog.get_logger(__name__)
+
+_TASK_STATES: Final = (
+    AssignmentState.RESERVED,
+    AssignmentState.CREATING,
+    AssignmentState.RELEASING,
+    AssignmentState.QUARANTINED,
+)
+_HELD_STATES: Final = (*_TASK_STATES, AssignmentState.ACTIVE)
+_OPEN_REQUESTS: Final = (
+    RequestState.PENDING,
+    RequestState.PARTLY_PLACED,
+    RequestState.PLACED,
+)
+_FENCE_STATES: Final = tuple(state for state in FenceState if state != FenceState.IDLE)
+#: name: what it says, and its labels
+_FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "register_reachable": ("1 if the last read of the database succeeded.", ()),
+    "vms_waiting": (
+        "VMs that wait for a place, by the reason that their tenant reads.",
+        ("reason",),
+    ),
+    "requests": ("Requests that are not finished, by state.", ("state",)),
+    "assignments": ("Assignments that hold capacity, by state.", ("state",)),
+    "task_age_seconds": (
+        "How long the oldest assignment is in a state that a worker has to end.",
+        ("state",),
+    ),
+    "dominant_share": ("Dominant share of the pool of what is held.", ("tenant", "kind")),
+    "entitlement": ("Part of the pool that is one's own if all ask.", ("tenant", "kind")),
+    "tenant_vms": ("VMs that hold a place.", ("tenant",)),
+    "capacity": ("What the hosts of a zone offer, retired ones left out.", ("zone", "resource")),
+    "committed": ("What assignments hold of it.", ("zone", "resource")),
+    "host_capacity": ("What a host offers; only in a small pool.", ("host", "resource")),
+    "host_committed": ("What assignments hold of it.", ("host", "resource")),
+    "host_poll_age_seconds": ("Since a host's last report; only in a small pool.", ("host",)),
+    "poll_age_max_seconds": ("Since the oldest last report of an active host.", ("zone",)),
+    "hosts": ("Hosts that are not retired.", ("admin", "health")),
+    "fences": (
+        "Hosts that are down and to be switched off, by how far it came.",
+        ("state",),
+    ),
+    "hosts_held_back": ("Hosts that get no VMs for a while: builds failed there.", ()),
+    "images_held": ("Images that go to no host: hosts stopped answering with them.", ()),
+    "hosts_over_capacity": ("Hosts that shrank below what they hold.", ()),
+    "leftovers": ("Domains and volumes of ours that nothing needs, not removed yet.", ()),
+    "strangers": ("Domains on hosts that are not ours.", ()),
+    "nobody": ("1 while nobody does it: decide, build, or look at hosts.", ("what",)),
+    "processes_late": (
+        "Processes that are silent or say what they lack, by what they do.",
+        ("what",),
+    ),
+    "lease_held": ("1 while the holder's lease of the control centre is live.", ("holder",)),
+    "lease_epoch": ("Epoch of the control centre's lease.", ()),
+    "slot_loop_paused": ("1 while an operator wants no slot decided.", ()),
+    "operator_token_ends_seconds": (
+        "Until the first of the operators' tokens ends that were used in the last week.",
+        (),
+    ),
+    "last_round": ("Number of the newest round.", ()),
+    "last_round_age_seconds": ("Since its slot began; idle slots leave no round.", ()),
+    "last_round_placed": ("VMs that it placed.", ()),
+    "last_round_left_out": ("VMs that it left out.", ()),
+    "last_round_fair_distance": ("How far tenants were from their fair targets.", ()),
+}
+
+
+class FleetCollector(Collector):
+    """Reads the register center for Prometheus, at most once in ``interval_s``."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        interval_s: float,
+        most: int,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry = registry
+        self._interval_s = interval_s
+        self._most = most
+        self._now = now
+        self._lock = threading.Lock()
+        self._read_at: float | None = None
+        self._fleet: tuple[Fleet, Liveness] | None = None
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Name what is told, without a look at the database."""
+        return _families().values()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Tell what was read last, or a moment ago."""
+        with self._lock:
+            if self._read_at is None or self._now() - self._read_at >= self._interval_s:
+                self._fleet = self._read()
+                self._read_at = self._now()
+            read = self._fleet
+        found = _families()
+        found["register_reachable"].add_metric((), 0.0 if read is None else 1.0)
+        if read is not None:
+            fleet, liveness = read
+            _tell_late(found, what_is_late(liveness))
+            _tell_work(found, fleet)
+            _tell_tenants(found, fleet, self._most)
+            _tell_hosts(found, fleet, self._most)
+            _tell_rounds(found, fleet)
+        return found.values()
+
+    def _read(self) -> tuple[Fleet, Liveness] | None:
+        try:
+            return self._registry.fleet(), self._registry.liveness()
+        except Exception as error:  # the database is away: that is told, and so is the rest
+            log.warning("fleet_not_read", error=type(error).__name__)
+            return None
+
+
+def _families() -> dict[str, GaugeMetricFamily]:
+    return {
+        name: GaugeMetricFamily(f"fuga_{name}", about, labels=labels)
+        for name, (about, labels) in _FAMILIES.items()
+    }
+
+
+def _tell_late(found: Mapping[str, GaugeMetricFamily], late: tuple[Late, ...]) -> None:
+    for what in get_args(What):
+        of_it = [each for each in late if each.what == what]
+        found["nobody"].add_metric((what,), float(any(each.nobody for each in of_it)))
+        found["processes_late"].add_metric((what,), sum(not each.nobody for each in of_it))
+
+
+def _tell_work(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:
+    for reason, number in sorted(fleet.waiting.items()):
+        found["vms_waiting"].add_metric((reason,), number)
+    for request_state in _OPEN_REQUESTS:
+        found["requests"].add_metric((request_state,), fleet.requests.get(request_state, 0))
+    for state in _HELD_STATES:
+        found["assignments"].add_metric((state,), fleet.assignments.get(state, 0))
+    for state in _TASK_STATES:
+        found["task_age_seconds"].add_metric((state,), fleet.task_ages_s.get(state, 0.0))
+    found["leftovers"].add_metric((), fleet.leftovers)
+    found["images_held"].add_metric((), fleet.images_held)
+    found["strangers"].add_metric((), fleet.strangers)
+
+
+def _tell_tenants(found: Mapping[str, GaugeMetricFamily], fleet: Fleet, most: int) -> None:
+    """Tell who holds most: a series each of thousands of tenants would drown Prometheus."""
+    largest = sorted(standings(fleet.accounts), key=lambda each: -each.share)[:most]
+    for each in largest:
+        labels = (each.name, "group" if each.is_group else "tenant")
+        found["dominant_share"].add_metric(labels, each.share)
+        found["entitlement"].add_metric(labels, each.entitlement)
+    told = {each.name for each in largest}
+    for tenant in fleet.accounts.tenants:
+        if tenant.name in told:
+            found["tenant_vms"].add_metric((tenant.name,), tenant.vms)
+
+
+def _tell_hosts(found: Mapping[str, GaugeMetricFamily], fleet: Fleet, most: int) -> None:
+    states: dict[tuple[str, str], int] = {}
+    amounts: dict[tuple[str, str], tuple[int, int]] = {}
+    ages: dict[str, float] = {}
+    one_by_one = len(fleet.hosts) <= most
+    for host in fleet.hosts:
+        state, zone = (host.admin, host.health), host.zone or ""
+        states[state] = states.get(state, 0) + 1
+        age_s = max(0.0, (fleet.now - host.heard_at).total_seconds())
+        if host.admin == HostAdmin.ACTIVE:
+            ages[zone] = max(ages.get(zone, 0.0), age_s)
+        for resource, (capacity, committed) in host.amounts.items():
+            before = amounts.get((zone, resource), (0, 0))
+            amounts[zone, resource] = (before[0] + capacity, before[1] + committed)
+        if one_by_one:
+            found["host_poll_age_seconds"].add_metric((host.name,), age_s)
+            for resource, (capacity, committed) in host.amounts.items():
+                found["host_capacity"].add_metric((host.name, resource), capacity)
+                found["host_committed"].add_metric((host.name, resource), committed)
+    for state, number in states.items():
+        found["hosts"].add_metric(state, number)
+    for (zone, resource), (capacity, committed) in amounts.items():
+        found["capacity"].add_metric((zone, resource), capacity)
+        found["committed"].add_metric((zone, resource), committed)
+    for zone, age_s in ages.items():
+        found["poll_age_max_seconds"].add_metric((zone,), age_s)
+    for fence_state in _FENCE_STATES:
+        found["fences"].add_metric((fence_state,), fleet.fences.get(fence_state, 0))
+    found["hosts_held_back"].add_metric((), sum(host.held_back for host in fleet.hosts))
+    found["hosts_over_capacity"].add_metric((), sum(map(_holds_too_much, fleet.hosts)))
+
+
+def _holds_too_much(host: FleetHost) -> bool:
+    return any(committed > capacity for capacity, committed in host.amounts.values())
+
+
+def _tell_rounds(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:
+    if fleet.lease is not None:
+        live = fleet.lease.expires_at > fleet.now
+        found["lease_held"].add_metric((fleet.lease.holder,), float(live))
+        found["lease_epoch"].add_metric((), fleet.lease.epoch)
+    found["slot_loop_paused"].add_metric((), float(fleet.paused))
+    if fleet.token_ends_in_s is not None:
+        found["operator_token_ends_seconds"].add_metric((), fleet.token_ends_in_s)
+    last = fleet.last_round
+    if last is not None:
+        age_s = max(0.0, (fleet.now - last.slot_start_at).total_seconds())
+        found["last_round"].add_metric((), last.number)
+        found["last_round_age_seconds"].add_metric((), age_s)
+        found["last_round_placed"].add_metric((), last.placed)
+        found["last_round_left_out"].add_metric((), last.left_out)
+        if last.fair_distance is not None:
+            found["last_round_fair_distance"].add_metric((), last.fair_distance)

@@ -1,0 +1,164 @@
+"""Where tenants and groups stand: what they hold, and what is theirs by the tree.
+
+The shares before and after a change of the tree are computed by the code that
+rounds use, from what a round would see before and after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+
+from controller.rounds.snapshots import to_snapshot
+from controller.rounds.tenant_trees import tree_of
+from placement import (
+    FloatArray,
+    TenantTree,
+    fractions_of_pool,
+    shares_in_tree,
+    target_holdings,
+)
+from registry import Accounts, ClusterView, GroupView, TenantView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a tenant or group holds now, and the part of the pool that is its own."""
+
+    name: str
+    is_group: bool
+    parent: str | None
+    weight: float
+    share: float  #: dominant share of the pool of all that it holds
+    entitlement: float  #: its part of the pool if all tenants ask alike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What a change of the tree means for a tenant or group; None where it is not there."""
+
+    name: str
+    is_group: bool
+    parent_before: str | None
+    parent_after: str | None
+    share: float  #: of what it holds now, in the tree as it is
+    entitlement_before: float | None
+    entitlement_after: float | None
+    target_before: float | None  #: the share that would be fair after the next round
+    target_after: float | None
+
+
+def standings(accounts: Accounts) -> tuple[Standing, ...]:
+    """Return where everybody stands, groups before their members, siblings in order."""
+    held = np.array([tenant.held for tenant in accounts.tenants], dtype=np.int64)
+    held = held.reshape(len(accounts.tenants), len(accounts.resources))
+    holdings = fractions_of_pool(held, np.array(accounts.pool, dtype=np.int64))
+    tree = _Tree.of(accounts.tenants, accounts.groups)
+    shares, entitlements = tree.shares(holdings), tree.entitlements()
+    return tuple(
+        Standing(
+            name=each.name,
+            is_group=isinstance(each, GroupView),
+            parent=tree.parent_name(each),
+            weight=each.weight,
+            share=float(shares[node]),
+            entitlement=float(entitlements[node]),
+        )
+        for each, node in tree.in_order()
+    )
+
+
+def effects(before: ClusterView, after: ClusterView) -> tuple[Effect, ...]:
+    """Return what a change does to everybody's entitlement and fair target."""
+    old, new = _positions(before), _positions(after)
+    return tuple(
+        Effect(
+            name=name,
+            is_group=here.is_group,
+            parent_before=was.parent if was is not None else None,
+            parent_after=here.parent,
+            share=here.share if was is None else was.share,
+            entitlement_before=was.entitlement if was is not None else None,
+            entitlement_after=here.entitlement,
+            target_before=was.target if was is not None else None,
+            target_after=here.target,
+        )
+        for name, here in new.items()
+        for was in (old.get(name),)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Position:
+    is_group: bool
+    parent: str | None
+    share: float
+    entitlement: float
+    target: float
+
+
+def _positions(view: ClusterView) -> Mapping[str, _Position]:
+    snapshot, _ = to_snapshot(view)
+    tree = _Tree.of(view.tenants, view.groups)
+    shares = tree.shares(fractions_of_pool(snapshot.held, snapshot.pool))
+    targets = tree.shares(target_holdings(snapshot))
+    entitlements = tree.entitlements()
+    return {
+        each.name: _Position(
+            is_group=isinstance(each, GroupView),
+            parent=tree.parent_name(each),
+            share=float(shares[node]),
+            entitlement=float(entitlements[node]),
+            target=float(targets[node]),
+        )
+        for each, node in tree.in_order()
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tree:
+    """The tree with what its nodes stand for; groups without tenants hang at no node."""
+
+    tree: TenantTree
+    node_of: Mapping[str, int]
+    members: Mapping[str | None, Sequence[TenantView | GroupView]]
+    names: Mapping[UUID, str]
+
+    @classmethod
+    def of(cls, tenants: Sequence[TenantView], groups: Sequence[GroupView]) -> _Tree:
+        found, nodes = tree_of(tenants, groups)
+        tree = found or TenantTree.flat(np.array([tenant.weight for tenant in tenants]))
+        node_of = {tenant.name: node for tenant, node in zip(tenants, tree.leaf, strict=True)}
+        node_of |= {group.name: node for group, node in nodes}
+        names = {group.id: group.name for group in groups}
+        members: dict[str | None, list[TenantView | GroupView]] = {}
+        everybody: list[TenantView | GroupView] = [*groups, *tenants]
+        for each in everybody:
+            above = None if each.parent_id is None else names[each.parent_id]
+            members.setdefault(above, []).append(each)
+        return cls(tree=tree, node_of=node_of, members=members, names=names)
+
+    def parent_name(self, each: TenantView | GroupView) -> str | None:
+        return None if each.parent_id is None else self.names[each.parent_id]
+
+    def shares(self, holdings: FloatArray) -> FloatArray:
+        """Return the dominant share of every node, and 0 behind the last: of no node."""
+        return np.append(shares_in_tree(self.tree, holdings), 0.0)
+
+    def entitlements(self) -> FloatArray:
+        """Return the entitlement of every node, and 0 behind the last."""
+        return np.append(self.tree.entitlements(), 0.0)
+
+    def in_order(self) -> list[tuple[TenantView | GroupView, int]]:
+        """Return everybody with its node, groups before their members; -1 for no node."""
+        found: list[tuple[TenantView | GroupView, int]] = []
+        stack = list(reversed(self.members.get(None, ())))
+        while stack:
+            each = stack.pop()
+            found.append((each, self.node_of.get(each.name, -1)))
+            if isinstance(each, GroupView):
+                stack += reversed(self.members.get(each.name, ()))
+        return found

@@ -1,0 +1,153 @@
+"""Who calls: bearer tokens, and their scopes.
+
+A tenant sees and touches what is its own; what belongs to another does not exist for
+it (404), so that ids cannot be probed. An operator sees all. A token of either that only
+reads changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, cast
+from uuid import UUID
+
+from fastapi import Depends
+from fastapi.security import HTTPBearer
+from starlette.datastructures import Headers
+from starlette.requests import Request as HttpRequest
+
+from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
+from controller.rest.writes.gathering import Gathering
+from registry import Registry, Token
+
+#: Declares the scheme in the OpenAPI document; `Gate` does the work, earlier.
+bearer: Final = HTTPBearer(
+    auto_error=False, description="A token of `fuga token add`, of an operator or a tenant."
+)
+
+#: Methods that change nothing.
+READING: Final[Collection[str]] = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Tokens that are read with one statement.
+MOST_TOGETHER: Final = 100
+CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The holder of a live token."""
+
+    token: str  #: its name, never its secret
+    tenant: str | None  #: None for operators
+    read_only: bool = False
+    token_id: UUID | None = None
+
+    @classmethod
+    def of(cls, token: Token) -> Caller:
+        """Return the caller that a token stands for."""
+        tenant = token.tenant if token.role == "tenant" else None
+        return cls(token.name, tenant, token.read_only, token.id)
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether this caller sees and does everything."""
+        return self.tenant is None
+
+    @property
+    def actor(self) -> str:
+        """How events name this caller."""
+        return f"operator:{self.token}" if self.is_operator else f"tenant:{self.tenant}"
+
+    @property
+    def may(self) -> str:
+        """What the token is good for, in words."""
+        return scope_name(self.tenant, read_only=self.read_only)
+
+    @property
+    def scope(self) -> str:
+        """Within which an Idempotency-Key is unique."""
+        return "operator" if self.is_operator else f"tenant:{self.tenant}"
+
+    def sees(self, tenant: str | None) -> bool:
+        """Whether what belongs to this tenant exists for the caller."""
+        return self.is_operator or (tenant is not None and tenant == self.tenant)
+
+    def tenant_to_list(self, asked: str | None) -> str | None:
+        """Return the tenant whose things a list may hold; None: of all."""
+        if self.is_operator:
+            return asked
+        if asked not in (None, self.tenant):
+            raise self.not_for(asked, f"may list only its own, not those of {asked}")
+        return self.tenant
+
+    def not_for(self, tenant: str | None, message: str) -> ForbiddenError:
+        """Return why a tenant may not do what is another's (None: an operator's)."""
+        needed = "operator" if tenant is None else f"{scope_name(tenant)} or operator"
+        return ForbiddenError(f"tenant {self.tenant} {message}", needed=needed, given=self.may)
+
+    def check_method(self, method: str) -> None:
+        """Refuse what may change something to who only reads."""
+        if self.read_only and method not in READING:
+            raise ForbiddenError(
+                f"this token only reads, and {method} may change something",
+                needed=scope_name(self.tenant),
+                given=self.may,
+            )
+
+
+def scope_name(tenant: str | None, *, read_only: bool = False) -> str:
+    """Return the words for what a token is good for."""
+    whose = "operator" if tenant is None else f"tenant {tenant}"
+    return f"{whose}, read-only" if read_only else whose
+
+
+class Gate:
+    """Knows who calls; the tokens of those who come at the same time are read together."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._gathering: Gathering[str, Token | None] = Gathering(self._known, most=MOST_TOGETHER)
+
+    async def authenticate(self, headers: Headers) -> Caller:
+        """Return who calls, or raise `UnauthorizedError`. Reads the database."""
+        header = headers.get("authorization")
+        if header is None:
+            raise UnauthorizedError("there is no token")
+        credentials = CREDENTIALS.fullmatch(header.strip())
+        if credentials is None:
+            raise UnauthorizedError("the Authorization header is not 'Bearer TOKEN'")
+        token = await self._gathering.result(credentials[1])
+        if token is None:
+            raise UnauthorizedError("the token is unknown, revoked or expired")
+        return Caller.of(token)
+
+    def _known(self, secrets: Sequence[str]) -> Sequence[Token | None]:
+        return self._registry.tokens.authenticate_all(secrets)
+
+
+def caller_of(request: HttpRequest) -> Caller:
+    """Return who made a call, as the Authentication middleware put it there."""
+    return cast(Caller, request.state.caller)
+
+
+def check_operator(request: HttpRequest) -> Caller:
+    """Return the operator who calls, or raise `ForbiddenError`."""
+    caller = caller_of(request)
+    if not caller.is_operator:
+        raise caller.not_for(None, "may not do this, only an operator")
+    return caller
+
+
+# Coroutines: what waits for nothing is not worth a thread.
+async def _caller(request: HttpRequest) -> Caller:
+    return caller_of(request)
+
+
+async def requires_operator(request: HttpRequest) -> Caller:
+    """Return the operator who calls, or raise `ForbiddenError`."""
+    return check_operator(request)
+
+
+AnyCaller = Annotated[Caller, Depends(_caller)]
+Operator = Annotated[Caller, Depends(requires_operator)]

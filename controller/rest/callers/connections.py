@@ -1,0 +1,275 @@
+"""Who may hold a connection: so many from one address, so many in all.
+
+Connections are counted where they are accepted, before TLS and before a byte of HTTP: what
+is half done counts as what is whole. Asyncio accepts by calling `accept` of the listening
+socket, so that is where one is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import resource
+import socket
+import struct
+import sys
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from controller.rest.callers.limits import Buckets, Rate, as_ipv4, network_of, site_of
+
+#: Files that a process has open beside its callers' connections: database, images, logs.
+RESERVED_FILES: Final = 256
+#: More than any caller needs; where the hard limit is a billion, that is nothing to set.
+MOST_FILES: Final = 65_536
+HANDSHAKE_S: Final = 10.0
+#: Of TLS, with all that is left of an answer; that it gets on is looked at by the protocol.
+GOODBYE_S: Final = 600.0
+TOLD_EVERY_S: Final = 60.0
+#: Accepted, or refused, in one turn of the event loop; calls under way want theirs.
+_AT_ONCE: Final = 16
+_REFUSED_AT_ONCE: Final = 128
+#: Asyncio tries again after a second; until then there is nothing to accept.
+_RETRY_S: Final = 0.9
+_NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+#: Close without a goodbye: nothing of a refused connection is kept, here or in the kernel.
+_AT_ONCE_GONE: Final = struct.pack("ii", 1, 0)
+
+log = structlog.get_logger(__name__)
+
+
+class Sparingly:
+    """Says what happens again and again once in a minute, with how often it was."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told_at = float("-inf")
+        self._times = 0
+
+    def times(self) -> int:
+        """Count one more; return how many there were since the last time, or 0: not yet."""
+        self._times += 1
+        now = self._clock()
+        if now - self._told_at < TOLD_EVERY_S:
+            return 0
+        self._told_at = now
+        times, self._times = self._times, 0
+        return times
+
+
+class SparingFilter(logging.Filter):
+    """Lets lines of other libraries that strangers can provoke through once in a minute."""
+
+    _PROVOKED: Final = (
+        "Invalid HTTP request received.",
+        "socket.accept() out of system resource",
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = {text: Sparingly() for text in self._PROVOKED}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a line is logged, and add how many were not."""
+        text = next((text for text in self._PROVOKED if str(record.msg).startswith(text)), None)
+        if text is None:
+            return True
+        times = self._told[text].times()
+        if times > 1:
+            record.msg = f"{text} ({times} times since it was logged last)"
+        return times > 0
+
+
+def log_sparingly() -> None:
+    """Bound what strangers can have asyncio and uvicorn log."""
+    for name in ("asyncio", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        if not any(isinstance(each, SparingFilter) for each in logger.filters):
+            logger.addFilter(SparingFilter())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How many connections one process holds."""
+
+    in_all: int
+    per_address: int
+    #: Proxies: they speak for many, so theirs are bounded in all alone.
+    unbounded: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
+
+
+#: Part of all connections that one /48 of IPv6 may hold: it has 65,536 networks of its own.
+_OF_ONE_SITE: Final = 0.75
+UNBOUNDED: Final = Bounds(in_all=sys.maxsize, per_address=sys.maxsize)
+
+
+class Listener(socket.socket):
+    """A listening socket whose connections are bounded, once it was told how."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._bounds = UNBOUNDED
+        self._refused: Callable[[str], None] = lambda _reason: None
+        self._open = 0
+        self._of_addresses: Counter[str] = Counter()
+        self._sparing = Sparingly()
+        self._failed_at = float("-inf")
+        self._turn = 0
+        self._arrivals = Buckets(Rate(per_s=sys.maxsize, burst=sys.maxsize))
+
+    def bound(self, bounds: Bounds, refused: Callable[[str], None] | None = None) -> None:
+        """Hold no more connections than ``bounds`` says; tell why one is refused."""
+        self._bounds = bounds
+        self._refused = refused or self._refused
+        # Whoever connects and goes at once may not do so more often than it may stay.
+        rate = Rate(per_s=bounds.per_address, burst=2 * bounds.per_address)
+        self._arrivals = Buckets(rate)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Return the next connection that may stay, as asyncio wants it."""
+        self._turn += 1
+        if self._turn > _AT_ONCE:
+            self._turn = 0
+            raise BlockingIOError(errno.EAGAIN, "calls under way get their turn")
+        for _ in range(_REFUSED_AT_ONCE):
+            connection, address = self._next()
+            reason = self._reason_to_refuse(address)
+            if reason is None:
+                return self._counted(connection, address), address
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE_GONE)
+            connection.close()
+            self._tell_refused(reason, address)
+        self._turn = 0
+        raise BlockingIOError(errno.EAGAIN, "calls under way get their turn")
+
+    def _next(self) -> tuple[socket.socket, Any]:
+        try:
+            connection, address = super().accept()
+            return connection, (as_ipv4(str(address[0])), *address[1:])
+        except OSError as error:
+            self._turn = 0
+            if error.errno not in _NO_FILES:
+                raise
+            # Asyncio logs it, waits a second, and goes on with this very loop meanwhile.
+            now = time.monotonic()
+            if now - self._failed_at < _RETRY_S:
+                raise BlockingIOError(errno.EAGAIN, "no files") from error
+            self._failed_at = now
+            raise
+
+    def _reason_to_refuse(self, address: Any) -> str | None:
+        if self._open >= self._bounds.in_all:
+            return "too many in all"
+        key = network_of(str(address[0]))
+        if self._is_unbounded(address):
+            return None
+        if self._of_addresses[key] >= self._bounds.per_address:
+            return "too many of one address"
+        site = site_of(str(address[0]))
+        if site is not None and self._of_addresses[site] >= self._bounds.in_all * _OF_ONE_SITE:
+            return "too many of one network"
+        return "too often from one address" if self._arrivals.take(key) else None
+
+    def _is_unbounded(self, address: Any) -> bool:
+        found = ipaddress.ip_address(str(address[0]).partition("%")[0])
+        return any(found in network for network in self._bounds.unbounded)
+
+    def _counted(self, connection: socket.socket, address: Any) -> socket.socket:
+        counted = _Counted(
+            connection.family, connection.type, connection.proto, fileno=connection.detach()
+        )
+        keys = [network_of(str(address[0]))]
+        site = site_of(str(address[0]))
+        if site is not None:
+            keys.append(site)
+        self._open += 1
+        self._of_addresses.update(keys)
+        # Asyncio closes it whatever becomes of it, or forgets it where that fails.
+        counted.forget = weakref.finalize(counted, self._count_less, keys)
+        return counted
+
+    def _count_less(self, keys: Sequence[str]) -> None:
+        self._open -= 1
+        for key in keys:
+            self._of_addresses[key] -= 1
+            if not self._of_addresses[key]:
+                del self._of_addresses[key]
+
+    def _tell_refused(self, reason: str, address: Any) -> None:
+        self._refused(reason)
+        times = self._sparing.times()
+        if times:
+            log.warning(
+                "connections_refused",
+                reason=reason,
+                address=str(address[0]),
+                times=times,
+                open=self._open,
+            )
+
+
+class _Counted(socket.socket):
+    """A connection that is counted until it is closed."""
+
+    forget: Callable[[], object] = staticmethod(lambda: None)
+
+    def getpeername(self) -> Any:
+        """Return who is at the other end, as limits, proxies' settings and the audit name it."""
+        address = super().getpeername()
+        return (as_ipv4(str(address[0])), *address[1:])
+
+    def close(self) -> None:
+        """Close it."""
+        super().close()
+        self.forget()
+
+
+class ServingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose servers do not wait long for TLS to begin, nor for ever to end."""
+
+    async def create_server(self, *given: Any, ssl: Any = None, **more: Any) -> asyncio.Server:
+        """Return a server."""
+        if ssl is not None:
+            more |= {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": GOODBYE_S}
+        return await super().create_server(*given, ssl=ssl, **more)
+
+
+def raise_file_limit() -> int:
+    """Let the process open as many files as it may; return how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return MOST_FILES if soft == resource.RLIM_INFINITY else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
+def bounds_of(
+    in_all: int, per_address: int, trusted_proxies: Collection[str], *, files: int
+) -> Bounds:
+    """Return what the settings want, as far as the process may open so many files."""
+    room = files - RESERVED_FILES if files > 2 * RESERVED_FILES else files // 2
+    if room < in_all:
+        log.warning("fewer_connections", wanted=in_all, room=room, files=files)
+    networks = [
+        ipaddress.ip_network(each, strict=False) for each in trusted_proxies if _is_network(each)
+    ]
+    if "*" in trusted_proxies:
+        networks += [ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")]
+    return Bounds(in_all=min(in_all, room), per_address=per_address, unbounded=tuple(networks))
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,212 @@
+"""What surrounds every call, outermost first: access log, bound, authentication.
+
+Plain ASGI, because an endpoint must not run, nor a body be read, before the caller is
+known; and because errors raised here become problems in one place, `AccessLog`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import time
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from controller.rest.callers.auth import Gate
+from controller.rest.callers.connections import TOLD_EVERY_S
+from controller.rest.callers.limits import Limits, address_of, whole_seconds
+from controller.rest.callers.paths import HEALTH_PATHS, is_protected
+from controller.rest.metrics import HttpMetrics
+from controller.rest.problems.documents import Problem, problem_of
+from controller.rest.problems.errors import OverloadedError, RateLimitedError, UnauthorizedError
+from controller.rest.problems.faults import UNKNOWN, Asked, Names, no_names
+from controller.rest.problems.known_names import KnownNames
+from registry import NotFoundError, Registry, UnknownNameError
+
+#: Of calls without a good token; the rest of a minute is one line.
+MOST_STRANGERS_TOLD: Final = 60
+#: In one process, ten for each thread that serves them.
+MOST_UNDER_WAY: Final = 400
+REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+log = structlog.get_logger(__name__)
+
+
+class AccessLog:
+    """One line per call; its id; and the last catch for every error."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: HttpMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.app = app
+        self.metrics = metrics
+        self._strangers = _Strangers(clock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        http_request_id = given if REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
+        call = scope.get("state", {}).get("audited")
+        if call is not None:
+            call.request_id = http_request_id
+        started = time.perf_counter()
+        status: int | None = None
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = http_request_id
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(http_request_id=http_request_id):
+            try:
+                await self.app(scope, receive, send_and_note)
+            except Exception as error:  # the one place where any error becomes an answer
+                if status is not None:
+                    raise
+                problem = await _told(error, scope)
+                await problem.response()(scope, receive, send_and_note)
+            finally:
+                caller = scope.get("state", {}).get("caller")
+                seconds = time.perf_counter() - started
+                self.metrics.count(scope, status, seconds)
+                failed = status is None or status >= 500
+                if failed or caller is not None or self._strangers.may_be_told():
+                    (log.error if failed else log.info)(
+                        "http_request",
+                        method=scope["method"][:16],
+                        path=scope["path"][:200],
+                        status=status,
+                        duration_ms=round(seconds * 1000, 1),
+                        token=caller.token if caller else None,
+                    )
+
+
+async def _told(error: Exception, scope: Scope) -> Problem:
+    """Return what the caller is told; to find what was meant may take a look at the database."""
+    caller = scope.get("state", {}).get("caller")
+    names: Names = no_names
+    if caller is not None and isinstance(error, NotFoundError | UnknownNameError):
+        services = scope["app"].state.services
+        names = KnownNames(services.registry, services.host_names, caller).of
+    # What is not of the form that the API describes ended in `problem_handler` before.
+    asked = Asked(UNKNOWN.operation, names)
+    tell = functools.partial(
+        problem_of, error, method=scope["method"], path=scope["path"], asked=asked
+    )
+    return tell() if names is no_names else await run_in_threadpool(tell)
+
+
+class Crowd:
+    """Refuses calls while so many are under way that one more would only wait for the others.
+
+    They wait where what they need hangs, or is slow: then an answer that says so is worth
+    more than a place in a queue longer than anybody's patience.
+    """
+
+    def __init__(self, app: ASGIApp, most: int = MOST_UNDER_WAY) -> None:
+        self.app = app
+        self.most = most
+        self._under_way = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call."""
+        if scope["type"] != "http" or scope["path"] in HEALTH_PATHS:
+            await self.app(scope, receive, send)
+            return
+        if self._under_way >= self.most:
+            raise OverloadedError(self._under_way)
+        self._under_way += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._under_way -= 1
+
+
+class _Strangers:
+    """Lets so many lines a minute be written of calls by nobody known; tells of the rest."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since = float("-inf")
+        self._told = 0
+        self._untold = 0
+
+    def may_be_told(self) -> bool:
+        """Say whether a call gets a line of its own."""
+        now = self._clock()
+        if now - self._since >= TOLD_EVERY_S:
+            if self._untold:
+                log.info("strangers_calls", untold=self._untold)
+            self._since, self._told, self._untold = now, 0, 0
+        self._told += 1
+        self._untold += self._told > MOST_STRANGERS_TOLD
+        return self._told <= MOST_STRANGERS_TOLD
+
+
+class Authentication:
+    """Lets nobody past without a live token, below /v1 and to metrics.
+
+    Nor whoever calls too often, nor a token that only reads to where things change.
+    """
+
+    def __init__(self, app: ASGIApp, registry: Registry, limits: Limits) -> None:
+        self.app = app
+        self.gate = Gate(registry)
+        self.limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call."""
+        try:
+            if scope["type"] == "http":
+                await (self._admit if is_protected(scope["path"]) else self._count)(scope)
+        except RateLimitedError:
+            await asyncio.sleep(self.limits.refused_after_s)
+            raise
+        await self.app(scope, receive, send)
+
+    async def _count(self, scope: Scope) -> None:
+        wait_s = self.limits.stranger_waits(address_of(scope))
+        if not wait_s:
+            return
+        if scope["path"] in HEALTH_PATHS:  # is answered always, to many at once a little later
+            await asyncio.sleep(self.limits.refused_after_s)
+            return
+        raise RateLimitedError(
+            "too many calls without a token came from this address", whole_seconds(wait_s)
+        )
+
+    async def _admit(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        credentials = headers.get("authorization")
+        address = address_of(scope)
+        self.limits.before_authentication(address, credentials)
+        try:
+            caller = await self.gate.authenticate(headers)
+        except UnauthorizedError:
+            self.limits.failed(address, credentials)
+            raise
+        state = scope.setdefault("state", {})
+        state["caller"] = caller
+        call = state.get("audited")
+        if call is not None:
+            call.token_id, call.token, call.tenant = caller.token_id, caller.token, caller.tenant
+        self.limits.passed(caller, credentials)
+        caller.check_method(scope["method"])

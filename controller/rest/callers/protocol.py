@@ -1,0 +1,267 @@
+"""HTTP as uvicorn speaks it, with time that runs out.
+
+Uvicorn waits for ever for the rest of a head or a body, and as long for somebody who does
+not take an answer. Here each phase of a call has its time, for the whole and not for each
+byte; who overruns it is told so, as far as it listens, and the connection is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import re
+import sys
+import termios
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from controller.rest.callers.bodies import MAX_BODY_BYTES
+from controller.rest.problems.documents import CONNECTION_KINDS, MEDIA_TYPE, Problem
+
+MAX_HEAD_BYTES: Final = 16 * 1024
+MAX_HEAD_LINES: Final = 100
+_TICK_S: Final = 1.0
+#: A proxy may see another end of such a body, and take the rest for somebody's next call.
+_ENDS_TWICE: Final = frozenset({b"content-length", b"transfer-encoding"})
+_END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long callers may take."""
+
+    head_s: float = 10.0  #: from a connection, or a head's first byte, to the head's end
+    idle_s: float = 5.0  #: between calls
+    body_s: float = 30.0  #: of a body that comes slower than this:
+    body_bytes_per_s: int = 16 * 1024
+    unread_s: float = 5.0  #: for the rest of a body that nobody takes any more
+    answer_s: float = 30.0  #: for the next part of an answer, while it is taken slower than this:
+    answer_bytes_per_s: int = 16 * 1024
+    goodbye_s: float = 5.0  #: the same for what is left of one when the connection closes
+
+
+class _Missing(Enum):
+    """What we wait for."""
+
+    NOTHING = auto()  #: it is our turn, or uvicorn's own timer runs
+    HEAD = auto()
+    BODY = auto()
+    REST = auto()  #: of a body whose call is answered already
+    GOODBYE = auto()
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection."""
+
+    def __init__(self, *given: Any, deadlines: Deadlines, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.conn: h11.Connection = _Connection(h11.SERVER, MAX_HEAD_BYTES)
+        self.timeout_keep_alive = deadlines.idle_s  # type: ignore[assignment]  # any number does
+        self._deadlines = deadlines
+        self._missing = _Missing.NOTHING
+        self._timer: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._received = 0
+        self._seen = 0
+        self._patience_s = 0.0
+
+    # What asyncio and uvicorn tell us.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._missing = _Missing.NOTHING
+        for timer in (self._timer, self._stalled):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came."""
+        self._received += len(data)
+        super().data_received(data)
+        self._watch()
+        if self._missing is _Missing.REST and self._received - self._seen > MAX_BODY_BYTES:
+            self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        """Go on to the next call."""
+        super().on_response_complete()
+        self._watch()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close what nobody uses."""
+        super().timeout_keep_alive_handler()
+        self._watch()
+
+    def shutdown(self) -> None:
+        """Close as soon as the call under way is answered."""
+        super().shutdown()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """Wait for a caller that does not take its answer, but not for ever."""
+        super().pause_writing()
+        self._give_time(self._deadlines.answer_s)
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        super().resume_writing()
+        if self._stalled is not None and self._missing is not _Missing.GOODBYE:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, or too much of it."""
+        self._refuse(cast(_Connection, self.conn).refusal)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Log nothing: any stranger may ask for another protocol."""
+
+    # Time.
+
+    def _watch(self) -> None:
+        missing = self._what_is_missing()
+        if missing is self._missing:
+            return  # its time goes on
+        self._missing = missing
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._seen = self._received
+        match missing:
+            case _Missing.HEAD:
+                self._wait(self._deadlines.head_s, self._end_slow_call)
+            case _Missing.BODY:
+                self._patience_s = self._deadlines.body_s
+                self._wait(min(_TICK_S, self._deadlines.body_s), self._look_at_body)
+            case _Missing.REST:
+                self._wait(self._deadlines.unread_s, self.transport.abort)
+            case _Missing.GOODBYE:
+                self._give_time(self._deadlines.goodbye_s)
+
+    def _wait(self, seconds: float, then: Any) -> None:
+        self._timer = self.loop.call_later(seconds, then)
+
+    def _what_is_missing(self) -> _Missing:
+        if self.transport.is_closing():
+            return _Missing.GOODBYE
+        if self.cycle is not None and not self.cycle.response_complete:
+            return _Missing.BODY if self.cycle.more_body else _Missing.NOTHING
+        if self.conn.their_state is h11.SEND_BODY:
+            return _Missing.REST
+        idle = self.timeout_keep_alive_task is not None
+        return _Missing.NOTHING if idle else _Missing.HEAD
+
+    def _look_at_body(self) -> None:
+        """Take a second of the caller's time, and give back what it sent for it."""
+        came, self._seen = self._received - self._seen, self._received
+        tick_s = min(_TICK_S, self._deadlines.body_s)
+        if not self.flow.read_paused:  # else it waits for us
+            self._patience_s -= tick_s
+        earned_s = came / self._deadlines.body_bytes_per_s
+        self._patience_s = min(self._deadlines.body_s, self._patience_s + earned_s)
+        if self._patience_s <= 0:
+            self._end_slow_call()
+        else:
+            self._wait(tick_s, self._look_at_body)
+
+    def _give_time(self, seconds: float) -> None:
+        """Close in a while, unless what waits to be sent is taken as fast as it has to be."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+        enough = seconds * self._deadlines.answer_bytes_per_s
+        self._stalled = self.loop.call_later(
+            seconds, self._look_at_answer, seconds, self._unsent() - enough
+        )
+
+    def _look_at_answer(self, seconds: float, at_most: float) -> None:
+        left = self._unsent()
+        if left and left <= at_most:
+            self._give_time(seconds)
+        else:
+            self.transport.abort()
+
+    def _unsent(self) -> int:
+        """Return how many bytes the other end has not got yet, be they here or in the kernel.
+
+        The kernel takes many at once and then none for long, however steadily they are read.
+        A transport of TLS tells of those alone that it has not handed on.
+        """
+        under = getattr(getattr(self.transport, "_ssl_protocol", None), "_transport", None)
+        handed_on: int = 0 if under is None else under.get_write_buffer_size()
+        connection = self.transport.get_extra_info("socket")
+        in_kernel = 0
+        if connection is not None and connection.fileno() >= 0:
+            with suppress(OSError):
+                queued = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+                in_kernel = int.from_bytes(queued, sys.byteorder)
+        return self.transport.get_write_buffer_size() + handed_on + in_kernel
+
+    def _end_slow_call(self) -> None:
+        if self._missing is _Missing.HEAD and not self.conn.trailing_data[0]:
+            self.transport.close()  # it never asked for anything
+            self._watch()
+            return
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT)
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        """Answer for the application, if nobody has begun to, and close."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            started = self.cycle.response_started
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if started:
+                self.transport.abort()
+                return
+        problem = Problem(kind=CONNECTION_KINDS[status], detail=CONNECTION_KINDS[status].title)
+        body = bytes(problem.response().body)
+        headers = [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        for event in (
+            h11.Response(status_code=status, headers=headers, reason=status.phrase.encode()),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+        self._watch()
+
+
+class _Connection(h11.Connection):
+    """What h11 parses, if it is not too much."""
+
+    refusal: HTTPStatus = HTTPStatus.BAD_REQUEST
+
+    def next_event(self) -> Any:
+        """Return what came next; each field of a head costs time, so there may be few."""
+        if self.their_state is h11.IDLE:
+            data, _ = self.trailing_data
+            if _END_OF_HEAD.split(data, 1)[0].count(b"\n") > MAX_HEAD_LINES:
+                self._refuse_head(f"more than {MAX_HEAD_LINES} header fields")
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError as error:
+            if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+                self.refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            raise
+        if isinstance(event, h11.Request) and {name for name, _ in event.headers} >= _ENDS_TWICE:
+            raise h11.RemoteProtocolError("a length and chunks")
+        return event
+
+    def _refuse_head(self, reason: str) -> None:
+        self.refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+        raise h11.RemoteProtocolError(reason, error_status_hint=self.refusal)

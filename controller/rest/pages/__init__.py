@@ -1,0 +1,1 @@
+"""Pages and documents that are the same for everybody."""

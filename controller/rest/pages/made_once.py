@@ -1,0 +1,99 @@
+"""Pages that are the same for everybody: made once, and then only sent."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+#: Smaller than a packet or so: not worth a header that says how it is packed.
+_PACKED_FROM_BYTES: Final = 1_400
+#: Of a long page so much is in a connection's buffer; the rest waits until that was taken.
+_PIECE_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What is sent, plain and packed."""
+
+    plain: bytes
+    packed: bytes | None
+    tag: str
+
+
+class _InPieces(Response):
+    """Sends what all callers share without a copy of the whole for each that reads slowly."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
+        body = memoryview(self.body)
+        for start in range(0, len(body) or 1, _PIECE_BYTES):
+            piece = bytes(body[start : start + _PIECE_BYTES])
+            more = start + _PIECE_BYTES < len(body)
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+
+class Page:
+    """One page, with its version; whoever has it already is told so and nothing else.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the content; called once, in a thread, when somebody first asks.
+    media_type : str
+        What it is.
+    headers : Mapping[str, str]
+        Sent with it.
+    """
+
+    def __init__(
+        self, make: Callable[[], str], media_type: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._make = make
+        self._media_type = media_type
+        self._headers = headers or {}
+        self._making = threading.Lock()
+        self._page: _Made | None = None
+
+    async def answer(self, request: HttpRequest) -> Response:
+        """Answer one call."""
+        made = self._page
+        if made is None:
+            made = await run_in_threadpool(self._once)
+        headers = Headers(scope=request.scope)
+        told = {
+            **self._headers,
+            "ETag": made.tag,
+            "Vary": "Accept-Encoding",
+            "Cache-Control": "no-cache",  # keep it, and ask whether it still is the same
+        }
+        if made.tag in headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=told)
+        if made.packed is not None and "gzip" in headers.get("accept-encoding", ""):
+            told["Content-Encoding"] = "gzip"
+            return _InPieces(made.packed, media_type=self._media_type, headers=told)
+        return _InPieces(made.plain, media_type=self._media_type, headers=told)
+
+    def _once(self) -> _Made:
+        with self._making:
+            if self._page is None:
+                self._page = _made(self._make().encode())
+            return self._page
+
+
+def _made(plain: bytes) -> _Made:
+    # The same for both forms: a weak tag says that they mean the same.
+    tag = f'W/"{hashlib.sha256(plain).hexdigest()[:24]}"'
+    packed = gzip.compress(plain, mtime=0) if len(plain) >= _PACKED_FROM_BYTES else None
+    return _Made(plain, packed, tag)

@@ -1,0 +1,341 @@
+"""Every error as an RFC 9457 problem document, from one table.
+
+The fields of a problem: ``type`` names the kind (a name; its path tells what it means),
+``code`` is its last part for programs, ``title`` the same for people, ``detail`` says
+what happened this time and what to do. ``errors`` lists the faulty places of the
+input: ``in`` (body, query, path or header), ``pointer`` (a JSON pointer into the body)
+or ``parameter``, what was found there and what is allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Final
+
+import structlog
+from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import compile_path
+
+from controller.errors import ConsoleUnreadError, PolicyFailedError
+from controller.rest.problems.errors import (
+    BodyTooLargeError,
+    ForbiddenError,
+    HeaderError,
+    MalformedBodyError,
+    OverloadedError,
+    RateLimitedError,
+    UnauthorizedError,
+    UnsupportedMediaTypeError,
+    VersionMismatchError,
+)
+from controller.rest.problems.faults import UNKNOWN, Asked, asked_by, places, shown, summary
+from registry import (
+    CapacityExceededError,
+    ConflictError,
+    DuplicateError,
+    IdempotencyConflictError,
+    IdempotencyInProgressError,
+    IllegalTransitionError,
+    ImageRefusedError,
+    ImageStoreError,
+    ImageTooLargeError,
+    ImageUrlRefusedError,
+    InvalidError,
+    NotFoundError,
+    QuotaExceededError,
+    RegistryUnavailableError,
+    RoundPurgedError,
+    SchemaOutdatedError,
+    UriRefusedError,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "https://fuga.invalid/problems/"
+ERRORS_SHOWN: Final = 20
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What all problems of one kind share."""
+
+    status: HTTPStatus
+    code: str
+    title: str
+
+
+INVALID: Final = Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", "The input is not valid")
+INTERNAL: Final = Kind(
+    HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The controller failed; this is not your fault"
+)
+
+#: Error class to kind. A class stands for its subclasses too.
+KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
+    {
+        UnauthorizedError: Kind(HTTPStatus.UNAUTHORIZED, "unauthorized", "A token is needed"),
+        ForbiddenError: Kind(HTTPStatus.FORBIDDEN, "forbidden", "This token may not do that"),
+        RateLimitedError: Kind(
+            HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", "There are too many calls at once"
+        ),
+        OverloadedError: Kind(
+            HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "Too many calls are under way"
+        ),
+        QuotaExceededError: Kind(
+            HTTPStatus.FORBIDDEN, "quota_exceeded", "This is more than a quota leaves"
+        ),
+        MalformedBodyError: Kind(HTTPStatus.BAD_REQUEST, "malformed", "The body is not JSON"),
+        BodyTooLargeError: Kind(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "The body is too large"
+        ),
+        UnsupportedMediaTypeError: Kind(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            "The body is of another type than this path takes",
+        ),
+        ImageTooLargeError: Kind(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "The body is too large"
+        ),
+        ImageRefusedError: Kind(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "image_refused", "This file must not become an image"
+        ),
+        ImageUrlRefusedError: Kind(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "url_refused", "Images are not fetched from there"
+        ),
+        ImageStoreError: Kind(
+            HTTPStatus.INSUFFICIENT_STORAGE, "image_store_failed", "The image cannot be stored"
+        ),
+        RequestValidationError: INVALID,
+        InvalidError: INVALID,
+        HeaderError: INVALID,
+        UriRefusedError: Kind(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "uri_refused", "This libvirt URI is not allowed"
+        ),
+        NotFoundError: Kind(HTTPStatus.NOT_FOUND, "not_found", "There is no such thing"),
+        RoundPurgedError: Kind(HTTPStatus.GONE, "purged", "It is no longer kept"),
+        DuplicateError: Kind(HTTPStatus.CONFLICT, "duplicate", "It exists already"),
+        ConflictError: Kind(HTTPStatus.CONFLICT, "conflict", "The present state forbids it"),
+        IllegalTransitionError: Kind(
+            HTTPStatus.CONFLICT, "illegal_transition", "The present state forbids it"
+        ),
+        CapacityExceededError: Kind(
+            HTTPStatus.CONFLICT, "capacity_exceeded", "It does not fit on the host"
+        ),
+        VersionMismatchError: Kind(
+            HTTPStatus.PRECONDITION_FAILED,
+            "version_mismatch",
+            "It has changed since it was read",
+        ),
+        IdempotencyConflictError: Kind(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "idempotency_key_reused",
+            "This Idempotency-Key belongs to another request",
+        ),
+        IdempotencyInProgressError: Kind(
+            HTTPStatus.CONFLICT,
+            "idempotency_in_progress",
+            "The request with this Idempotency-Key is still in progress",
+        ),
+        RegistryUnavailableError: Kind(
+            HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", "The database does not answer"
+        ),
+        PolicyFailedError: Kind(
+            HTTPStatus.INTERNAL_SERVER_ERROR, "policy_failed", "The policy did not decide"
+        ),
+        ConsoleUnreadError: Kind(
+            HTTPStatus.GATEWAY_TIMEOUT, "console_unread", "The console could not be read now"
+        ),
+        SchemaOutdatedError: Kind(
+            HTTPStatus.SERVICE_UNAVAILABLE, "schema_outdated", "The database needs an upgrade"
+        ),
+    }
+)
+
+#: Errors of the framework itself: paths and methods that we do not have.
+HTTP_KINDS: Final[Mapping[int, Kind]] = MappingProxyType(
+    {
+        400: Kind(HTTPStatus.BAD_REQUEST, "malformed", "The body is not JSON"),
+        404: Kind(HTTPStatus.NOT_FOUND, "no_such_path", "There is nothing at this path"),
+        405: Kind(
+            HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", "This path has no such method"
+        ),
+    }
+)
+
+#: What is wrong with a connection before there is a call.
+CONNECTION_KINDS: Final[Mapping[HTTPStatus, Kind]] = MappingProxyType(
+    {
+        HTTPStatus.BAD_REQUEST: Kind(
+            HTTPStatus.BAD_REQUEST, "not_http", "This is not HTTP/1.1, or not valid"
+        ),
+        HTTPStatus.REQUEST_TIMEOUT: Kind(
+            HTTPStatus.REQUEST_TIMEOUT, "too_slow", "The call did not come in time"
+        ),
+        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: Kind(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "head_too_large",
+            "Its head has too many fields, or too long ones",
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One problem document and the headers that belong to it."""
+
+    kind: Kind
+    detail: str
+    errors: Sequence[Mapping[str, Any]] = ()
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {
+            "type": TYPE_PREFIX + self.kind.code,
+            "title": self.kind.title,
+            "status": int(self.kind.status),
+            "detail": self.detail,
+            "code": self.kind.code,
+            "errors": [dict(error) for error in self.errors],
+            **self.extensions,
+        }
+
+    def response(self) -> Response:
+        """Return the HTTP answer. ASCII only: input that is quoted may be no valid UTF-8."""
+        return Response(
+            json.dumps(self.document(), ensure_ascii=True),
+            status_code=int(self.kind.status),
+            media_type=MEDIA_TYPE,
+            headers=dict(self.headers),
+        )
+
+
+def problem_of(error: Exception, *, method: str, path: str, asked: Asked = UNKNOWN) -> Problem:
+    """Return the problem that an error means to the caller, who ``asked`` so; never fails."""
+    if isinstance(error, HTTPException):
+        return _of_http_exception(error, method=method, path=path)
+    kind = next((KINDS[cls] for cls in type(error).__mro__ if cls in KINDS), None)
+    if kind is None:
+        return _of_unknown(error)
+    errors = places(error, method, asked)
+    return Problem(
+        kind=kind,
+        detail=_detail(error, errors, asked),
+        errors=errors[:ERRORS_SHOWN],
+        extensions=_extensions(error),
+        headers=_headers_of(kind) | _headers_about(error),
+    )
+
+
+async def problem_handler(request: HttpRequest, error: Exception) -> Response:
+    """Answer for the framework's own exceptions, in the form that its router wants."""
+
+    def tell() -> Response:
+        asked = asked_by(request.scope)
+        problem = problem_of(error, method=request.method, path=request.url.path, asked=asked)
+        return problem.response()
+
+    # The API's description is made when it is first needed, which takes half a second.
+    made = request.app.openapi_schema is not None
+    response = tell() if made else await run_in_threadpool(tell)
+    if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The router names the methods of the first route with this path only.
+        response.headers["Allow"] = ", ".join(sorted(_methods_at(request))) or "GET"
+    return response
+
+
+def _methods_at(request: HttpRequest) -> set[str]:
+    """Return the methods that the OpenAPI document has at this path."""
+    paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
+    own = paths.get(request.url.path)  # a path in full goes before a template that it fits
+    if own is not None:
+        return {method.upper() for method in own}
+    return {
+        method.upper()
+        for template, operations in paths.items()
+        if _pattern(template).match(request.url.path)
+        for method in operations
+    }
+
+
+@functools.cache
+def _pattern(template: str) -> re.Pattern[str]:
+    return compile_path(template)[0]
+
+
+def _extensions(error: Exception) -> Mapping[str, Any]:
+    if isinstance(error, VersionMismatchError):
+        return {"current_version": error.current}
+    if isinstance(error, ForbiddenError):
+        return {"scope": {"needed": error.needed, "given": error.given}}
+    if isinstance(error, QuotaExceededError):
+        return {"quota": [dataclasses.asdict(each) for each in error.exceeded]}
+    return {}
+
+
+def _headers_about(error: Exception) -> dict[str, str]:
+    if isinstance(error, VersionMismatchError):
+        return {"ETag": error.current}
+    if isinstance(error, RateLimitedError):
+        return {"Retry-After": str(error.retry_after_s)}
+    return {}
+
+
+def _headers_of(kind: Kind) -> dict[str, str]:
+    if kind.status is HTTPStatus.UNAUTHORIZED:
+        return {"WWW-Authenticate": 'Bearer realm="fuga"'}
+    if kind.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return {"Connection": "close"}  # the rest of the body is not read
+    if kind.code in {"idempotency_in_progress", "not_ready", "overloaded"}:
+        return {"Retry-After": "1"}
+    return {}
+
+
+def _of_http_exception(error: HTTPException, *, method: str, path: str) -> Problem:
+    details = {
+        404: f"nothing is served at {shown(path)}; /docs lists the paths",
+        405: f"{method} is not a method of {shown(path)}",
+    }
+    status = HTTPStatus(error.status_code)
+    kind = HTTP_KINDS.get(status) or Kind(status, status.name.lower(), status.phrase)
+    return Problem(
+        kind=kind,
+        detail=details.get(error.status_code, str(error.detail)),
+        headers=error.headers or {},
+    )
+
+
+def _of_unknown(error: Exception) -> Problem:
+    incident = str(uuid.uuid4())
+    log.error("request_failed", incident=incident, error=str(error), exc_info=error)
+    return Problem(
+        kind=INTERNAL,
+        detail=f"an unexpected error, logged as incident {incident}",
+        extensions={"incident": incident},
+    )
+
+
+def _detail(error: Exception, errors: Sequence[Mapping[str, Any]], asked: Asked) -> str:
+    if errors:
+        return summary(errors)
+    if isinstance(error, NotFoundError):
+        return asked.with_advice(str(error), error.kind, error.key)
+    if isinstance(error, RegistryUnavailableError):
+        # The driver's words may name the database's host and user: for the log alone.
+        log.warning("registry_unavailable", error=str(error))
+        return "the database does not answer, or is too busy; try again"
+    return str(error)

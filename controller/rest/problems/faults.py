@@ -1,0 +1,231 @@
+"""Where the input of a call is faulty, in words: what was found there, and what is allowed."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi.exceptions import RequestValidationError
+from starlette.types import Scope
+
+from controller.places import WHOLE, pointer_of, said_pointer
+from controller.rest.callers.paths import PROTECTED_PREFIX, is_protected
+from controller.rest.problems import patterns
+from controller.rest.problems.errors import HeaderError
+from controller.rest.problems.wanted import Operation, Wanted
+from plain_text import advice, listed
+from registry import (
+    ImageUrlRefusedError,
+    InvalidError,
+    UnknownNameError,
+    UriRefusedError,
+    said_value,
+)
+
+#: Members of a body that are never quoted, not even when they are faulty.
+UNQUOTED: Final = frozenset(
+    {"user_data", "public_key", "ssh_keys", "content", "credential", "ssh_host_keys"}
+)
+FOUND_SHOWN: Final = 120
+_FIELDS_SHOWN: Final = 16
+#: Fields that are objects of names that callers choose.
+_OF_NAMES: Final = frozenset({"labels", "limits", "overrides", "ratios", "reserved", "resources"})
+#: How Pydantic begins: "Input should be a valid integer", "String should match pattern ..."
+_SHOULD_BE: Final = re.compile(r"^(\w+ should (be )?|Value error, )")
+#: What a schema cannot say.
+_OWN_WORDS: Final[Mapping[str, str]] = {
+    "string_unicode": "text of whole characters (valid Unicode)",
+    "finite_number": "a number that is finite",
+}
+_NO_NAME: Final = re.compile(r"[^a-z0-9._-]+")
+
+
+#: Names of a kind that the caller may see; None where it may see none, or nobody looked.
+Names = Callable[[str], Sequence[str] | None]
+
+
+def no_names(kind: str) -> None:
+    """Know none: nothing was looked up."""
+    del kind
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who asked, and what: as far as it is known where a call was refused."""
+
+    operation: Operation
+    names: Names = no_names
+
+    def with_advice(self, message: str, kind: str, key: str) -> str:
+        """Return the message, with the names that may have been meant."""
+        names = self.names(kind)
+        if names is None:
+            return message
+        told = advice(key, names) if names else "there is none so far"
+        return f"{message}; {told}" if told else message
+
+
+UNKNOWN: Final = Asked(Operation({}, {}))
+
+
+def asked_by(scope: Scope) -> Asked:
+    """Return what a call asks, once it was routed."""
+    routed = getattr(scope.get("route"), "path", None)
+    if routed is None:
+        return UNKNOWN
+    # A router does not know its prefix.
+    template = f"{PROTECTED_PREFIX}{routed}" if is_protected(scope["path"]) else routed
+    return Asked(Operation.of(scope["app"].openapi(), template, scope["method"]))
+
+
+def places(error: Exception, method: str, asked: Asked) -> list[dict[str, Any]]:
+    """Return where the input is faulty, if it is the input; each place once."""
+    match error:
+        case RequestValidationError():
+            return list(_once(_place(found, asked.operation) for found in error.errors()))
+        case InvalidError():
+            place, found, allowed = _where(error.field, method), error.found, error.allowed
+            detail = str(error)
+            if "pointer" in place:  # as places are called here: hosts[3], not hosts.3
+                what = detail.removeprefix(f"{error.field}: ")
+                detail = f"{said_pointer(place['pointer'])}: {what}"
+            if isinstance(error, UnknownNameError) and not error.known:
+                detail = asked.with_advice(detail, error.kind, error.key)
+        case ImageUrlRefusedError():
+            place, found, allowed = _where("url", method), error.url, error.reason
+            detail = str(error)
+        case UriRefusedError():
+            place, found, allowed = _where("uri", method), error.uri, error.reason
+            detail = str(error)
+        case HeaderError():
+            place = {"in": "header", "parameter": error.name}
+            found, allowed, detail = error.found, error.allowed, str(error)
+        case _:
+            return []
+    return [{**place, "detail": detail, "found": shown(found), "allowed": allowed}]
+
+
+def summary(errors: Sequence[Mapping[str, Any]]) -> str:
+    """Say what is wrong, of many places the first."""
+    first = "; ".join(str(error["detail"]) for error in errors[:3])
+    return first if len(errors) <= 3 else f"{first}; and {len(errors) - 3} more"
+
+
+def shown(value: Any) -> Any:
+    """Return what was found, short enough to be quoted and always valid JSON."""
+    told: Any
+    match value:
+        case None | bool():
+            told = value
+        case int():
+            told = value if abs(value) < 2**63 else "an integer beyond 64 bits"
+        case float():
+            told = value if math.isfinite(value) else str(value)
+        case Mapping():
+            told = f"an object with {len(value)} members"
+        case list() | tuple():
+            told = f"a list of {len(value)}"
+        case _:
+            text = str(value)
+            told = text if len(text) <= FOUND_SHOWN else text[:FOUND_SHOWN] + "…"
+    return told
+
+
+def _once(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Leave out what is said of a place before: of a union each branch finds its own fault."""
+    seen = set()
+    for each in found:
+        key = (each["in"], each.get("pointer"), each.get("parameter"))
+        if key not in seen:
+            seen.add(key)
+            yield each
+
+
+def _where(name: str, method: str) -> dict[str, str]:
+    """Return the place of a field that the register center refused."""
+    if method in {"POST", "PATCH", "PUT"}:
+        field, dot, below = name.partition(".")
+        # Names of things may have dots in them.
+        path = [field, below] if dot and field in _OF_NAMES else name.split(".")
+        return {"in": "body", "pointer": pointer_of(path)}
+    return {"in": "query", "parameter": name}
+
+
+def _place(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
+    source, *path = error["loc"]
+    surplus = error["type"] == "extra_forbidden"
+    wanted = operation.wanted(source, path[:-1] if surplus else path)
+    at = tuple(shown(part) if isinstance(part, str) else part for part in wanted.path)
+    if surplus:
+        at = (*at, shown(path[-1]))
+    place: dict[str, Any] = {"in": source}
+    if source == "body":
+        place["pointer"] = pointer_of([part for part in at if part != "[key]"])
+        name = said_pointer(place["pointer"])
+    else:
+        place["parameter"] = name = str(path[0]) if path else ""
+        if len(at) > 1:
+            name = said_pointer(pointer_of(at))
+    found = _found(error, path)
+    if surplus:
+        known = operation.parameters(source) if source != "body" else wanted.fields
+        allowed = _known_fields(str(path[-1]), known)
+        return {**place, "detail": f"{name}: {allowed}", "found": found, "allowed": allowed}
+    allowed = _allowed(error, wanted)
+    if error["type"] == "missing":
+        what = name if name != WHOLE else "a body in JSON"
+        detail = f"{what}: found nothing, allowed is {allowed}"
+        return {**place, "detail": detail, "found": "nothing", "allowed": allowed}
+    quoted = _is_quoted(error.get("input"), path)
+    detail = f"{name}: found {said_value(found) if quoted else found}, allowed is {allowed}"
+    meant = _meant(error.get("input"), wanted)
+    if meant and quoted:
+        detail += f"; did you mean {meant}?"
+    return {**place, "detail": detail, "found": found, "allowed": allowed}
+
+
+def _found(error: Mapping[str, Any], path: Sequence[Any]) -> Any:
+    value = error.get("input")
+    if isinstance(value, str) and UNQUOTED & set(path):
+        return f"{len(value)} characters"
+    return shown(value)
+
+
+def _is_quoted(value: Any, path: Sequence[Any]) -> bool:
+    """Tell whether what was found is told as it is, and not only what it is like."""
+    if isinstance(value, Mapping | list | tuple):
+        return False
+    return not (isinstance(value, str) and UNQUOTED & set(path))
+
+
+def _allowed(error: Mapping[str, Any], wanted: Wanted) -> str:
+    kind = error["type"]
+    if kind == "missing" and wanted.said is None:
+        return "any value, but it is required"
+    if kind in _OWN_WORDS:
+        return _OWN_WORDS[kind]
+    if kind == "value_error" or wanted.said is None:
+        return _SHOULD_BE.sub("", str(error["msg"]))
+    return wanted.said
+
+
+def _known_fields(typed: str, known: Sequence[str]) -> str:
+    told = advice(typed, known)
+    if told is None and len(known) <= _FIELDS_SHOWN:
+        told = f"there are {listed(known, 'and')}" if known else "there are none at all"
+    return f"there is no such name here; {told or '/docs lists those that are known'}"
+
+
+def _meant(value: Any, wanted: Wanted) -> str | None:
+    """Return what may have been meant by text: a word of a few, or a name as names are."""
+    if not isinstance(value, str):
+        return None
+    told = advice(value, wanted.choices) or ""
+    if told.startswith("did you mean "):
+        return told.removeprefix("did you mean ").removesuffix("?")
+    if wanted.pattern == patterns.NAME:
+        return _NO_NAME.sub("-", value[:FOUND_SHOWN].lower()).strip("._-")[:63].rstrip("._-")
+    return None

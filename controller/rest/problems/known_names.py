@@ -1,0 +1,83 @@
+"""Names that a caller may have meant: of what it may see, and of nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import structlog
+
+from controller.host_names import HostNames, Reader
+from controller.rest.callers.auth import Caller
+from registry import Registry, RegistryError
+
+#: Names of one kind that are looked through; a page, as any caller may have it.
+_MOST: Final = 500
+
+log = structlog.get_logger(__name__)
+
+
+class KnownNames:
+    """Reads names as lists tell them to the caller."""
+
+    def __init__(self, registry: Registry, host_names: HostNames, caller: Caller) -> None:
+        self._registry = registry
+        self._caller = caller
+        self._reader = Reader(caller.tenant, host_names)
+
+    def of(self, kind: str) -> Sequence[str] | None:
+        """Return the names of a kind; None where the caller may not list it, or it has none."""
+        read = _READ.get(kind)
+        if read is None:
+            return None
+        try:
+            return read(self)
+        except RegistryError as error:
+            log.warning("names_not_read", kind=kind, error=str(error))
+            return None
+
+    def _types(self) -> Sequence[str]:
+        return [each.name for each in self._registry.vm_types.list(limit=_MOST).items]
+
+    def _images(self) -> Sequence[str]:
+        return sorted({each.name for each in self._registry.images.list(limit=_MOST).items})
+
+    def _networks(self) -> Sequence[str]:
+        page = self._registry.networks.list(tenant=self._caller.tenant, limit=_MOST)
+        return [each.name for each in page.items]
+
+    def _tenants(self) -> Sequence[str] | None:
+        if self._caller.tenant is not None:
+            return None
+        return [each.name for each in self._registry.tenants.list(limit=_MOST).items]
+
+    def _groups(self) -> Sequence[str] | None:
+        if self._caller.tenant is not None:
+            return None
+        page = self._registry.tenants.list(limit=_MOST)
+        return [each.name for each in page.items if each.is_group]
+
+    def _hosts(self) -> Sequence[str] | None:
+        if self._caller.tenant is None:
+            return self._reader.names.hosts()
+        page = self._registry.vms.list(tenant=self._caller.tenant, limit=_MOST)
+        # Of hosts without its VMs it is not told whether there are any.
+        return sorted({self._reader.host(each.host) for each in page.items if each.host}) or None
+
+    def _resources(self) -> Sequence[str]:
+        return [each.name for each in self._registry.resources.all()]
+
+
+_READ: Final[Mapping[str, Callable[[KnownNames], Sequence[str] | None]]] = MappingProxyType(
+    {
+        "VM type": KnownNames._types,
+        "image": KnownNames._images,
+        "network": KnownNames._networks,
+        "tenant": KnownNames._tenants,
+        "tenant or group": KnownNames._tenants,
+        "group of tenants": KnownNames._groups,
+        "host": KnownNames._hosts,
+        "resource": KnownNames._resources,
+    }
+)

@@ -1,0 +1,67 @@
+"""The forms of text that the API takes, and what each asks for in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from registry import MAX_REASON_LENGTH
+
+KEY: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$"
+VALUE: Final = r"^[A-Za-z0-9]([A-Za-z0-9._:/@+-]{0,61}[A-Za-z0-9])?$"
+LABEL_FILTER: Final = f"{KEY[:-1]}={VALUE[1:]}"
+REFERENCE: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?(:[0-9]{1,9})?$"
+NAME: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
+VM_NAME: Final = r"^[a-z0-9._-]{1,80}$"
+HOST_LABEL: Final = r"^[A-Za-z0-9]([A-Za-z0-9._:/=-]{0,126}[A-Za-z0-9])?$"
+LIBVIRT_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+URI: Final = r"^[!-~]{1,500}$"
+CURSOR: Final = URI
+ADDRESS: Final = r"^[0-9./-]{1,40}$"
+REASON: Final = r"^[^\x00-\x1f\x7f]+$"
+BASE64: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+FENCE_TARGET: Final = r"^[!-,.-~][ -~]{0,254}$"
+FENCE_TARGET_OR_NONE: Final = r"^([!-,.-~][ -~]{0,254})?$"
+SHA256: Final = r"^[0-9a-f]{64}$"
+SIGNATURE: Final = r"^[ -~\r\n]{1,4096}$"
+PRINTABLE: Final = r"^[ -~]{1,255}$"
+SUBJECT: Final = r"^[!-~]{1,64}$"
+EVENT_KIND: Final = r"^[a-z0-9_.]{1,64}$"
+HTTP_REQUEST_ID: Final = r"^[A-Za-z0-9._-]{1,64}$"
+IDEMPOTENCY_KEY: Final = r"^[!-~]{1,200}$"
+MOMENT: Final = (
+    r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]"
+    r"(\.[0-9]{1,6})?(Z|[+-][01][0-9]:[0-5][0-9])$"
+)
+
+_ENDS: Final = "first and last a letter or digit"
+_KEY: Final = f"1 to 63 letters, digits and . _ / -, {_ENDS}"
+_VALUE: Final = f"1 to 63 letters, digits and . _ : / @ + -, {_ENDS}"
+_FENCE_TARGET: Final = "1 to 255 printable characters, the first neither '-' nor a blank"
+PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        KEY: _KEY,
+        VALUE: _VALUE,
+        LABEL_FILTER: "KEY=VALUE, as labels of requests and VMs are",
+        REFERENCE: "NAME or NAME:REVISION of an image",
+        NAME: f"1 to 63 of a-z, 0-9, '.', '_', '-', {_ENDS}",
+        VM_NAME: "a VM's name, 1 to 80 of a-z, 0-9, '.', '_', '-'",
+        HOST_LABEL: f"1 to 128 letters, digits and . _ : / = -, {_ENDS}",
+        LIBVIRT_NAME: "1 to 128 letters, digits and . _ -, the first a letter or digit",
+        URI: "1 to 500 printable characters without blanks",
+        ADDRESS: "IPv4 in digits, such as 10.0.0.9, 10.0.0.0/24 or 10.0.0.2-10.0.0.9",
+        REASON: f"1 to {MAX_REASON_LENGTH} characters on one line",
+        BASE64: "base64, of 65536 bytes at most",
+        FENCE_TARGET: _FENCE_TARGET,
+        FENCE_TARGET_OR_NONE: f"{_FENCE_TARGET}, or nothing",
+        SHA256: "64 of 0-9 and a-f, as sha256sum prints them",
+        SIGNATURE: "1 to 4096 printable characters in lines, as the signature's file has them",
+        PRINTABLE: "1 to 255 printable characters",
+        SUBJECT: "an id: 1 to 64 printable characters without blanks",
+        EVENT_KIND: "a kind of event, as `fuga events` shows it",
+        HTTP_REQUEST_ID: "1 to 64 letters, digits and . _ -, as in X-Request-Id",
+        IDEMPOTENCY_KEY: "1 to 200 printable characters without blanks",
+        MOMENT: "a time with its zone, such as 2026-01-31T14:00:00Z",
+    }
+)

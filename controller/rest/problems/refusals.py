@@ -1,0 +1,141 @@
+"""Refused calls in the audit: one row for each caller and minute, whatever it is refused for.
+
+The first refusal gets its row at once. The others of that minute are counted in memory,
+and added to the row when the minute is over, or the process ends; one that is killed
+loses those counts, a minute's at most, and no row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+
+from controller.rest.callers.limits import network_of
+from controller.rest.metrics import METHODS, NO_ROUTE
+from registry import AuditedCall, Registry, RegistryError
+
+PERIOD_S: Final = 60.0
+#: Callers without a token that have rows of their own in a period; the rest share one.
+MOST_STRANGERS: Final = 100
+#: Kinds of refusals that one row tells apart. Routes and answers are ours: there are few.
+MOST_KINDS: Final = 50
+_OTHERS: Final = "other"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What one caller was refused since its first refusal."""
+
+    call: AuditedCall
+    status: int | None
+    since: float
+    last: float
+    counts: Counter[str] = field(default_factory=Counter)
+    row: int | None = None
+
+    def count(self, call: AuditedCall, status: int | None, now: float) -> None:
+        kind = _kind(call, status)
+        if kind not in self.counts and len(self.counts) >= MOST_KINDS:
+            kind = _OTHERS
+        self.counts[kind] += 1
+        self.last = now
+
+
+class Refusals:
+    """Gathers refused calls, and sees to it that the audit has them in time."""
+
+    def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._of_callers: dict[Hashable, _Gathered] = {}
+        self._strangers = 0
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def add(self, call: AuditedCall, status: int | None) -> None:
+        """Record one refused call; return when the audit has it, or it is counted."""
+        now = self._clock()
+        with self._lock:
+            overdue = self._take(lambda each: now - each.since >= PERIOD_S)
+            key = self._key(call)
+            found = self._of_callers.get(key)
+            first = None
+            if found is None:
+                found = first = _Gathered(call, status, now, now)
+                self._of_callers[key] = found
+                self._strangers += call.token_id is None
+            found.count(call, status, now)
+        if first is not None:
+            # A context of its own: what the call's writes rest on is not for this one.
+            await run_in_threadpool(contextvars.Context().run, self._tell_first, first)
+        elif self._sweeper is None or self._sweeper.done():
+            loop = asyncio.get_running_loop()
+            self._sweeper = loop.create_task(self._sweep(), context=contextvars.Context())
+        if overdue:
+            await run_in_threadpool(contextvars.Context().run, self._tell, overdue)
+
+    def flush(self) -> None:
+        """Add all counts to their rows: the process ends."""
+        with self._lock:
+            taken = self._take(lambda _: True)
+        self._tell(taken)
+
+    def _key(self, call: AuditedCall) -> Hashable:
+        if call.token_id is not None:
+            return call.token_id
+        network = network_of(call.address)
+        crowded = self._strangers >= MOST_STRANGERS and network not in self._of_callers
+        return _OTHERS if crowded else network
+
+    def _take(self, due: Callable[[_Gathered], bool]) -> Sequence[_Gathered]:
+        taken = {key: each for key, each in self._of_callers.items() if due(each)}
+        for key, each in taken.items():
+            del self._of_callers[key]
+            self._strangers -= each.call.token_id is None
+        return tuple(taken.values())
+
+    async def _sweep(self) -> None:
+        while self._of_callers:
+            await asyncio.sleep(PERIOD_S / 6)
+            now = self._clock()
+            with self._lock:
+                overdue = self._take(lambda each: now - each.since >= PERIOD_S)  # noqa: B023
+            await run_in_threadpool(self._tell, overdue)
+
+    def _tell_first(self, gathered: _Gathered) -> None:
+        try:
+            gathered.row = self._registry.audit.finish(gathered.call, gathered.status)
+        except RegistryError as error:
+            values = {key: str(value) for key, value in gathered.call.values().items()}
+            told = values | {"status": gathered.status, "error": str(error)}
+            log.error("audit_failed", **told)
+
+    def _tell(self, some: Sequence[_Gathered]) -> None:
+        for each in some:
+            if each.counts.total() == 1:
+                continue
+            try:
+                if each.row is None:  # the database did not answer then
+                    each.row = self._registry.audit.finish(each.call, each.status)
+                ago_s = max(0.0, self._clock() - each.last)
+                self._registry.audit.gather(each.row, each.counts, last_ago_s=ago_s)
+            except RegistryError as error:
+                token = each.call.token or each.call.address
+                log.error("audit_failed", caller=token, refused=each.counts, error=str(error))
+
+
+def _kind(call: AuditedCall, status: int | None) -> str:
+    method = call.method if call.method in METHODS else "OTHER"
+    answer = "no answer" if status is None else str(status)
+    return f"{answer} {method} {call.route or NO_ROUTE}"

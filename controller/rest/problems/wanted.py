@@ -1,0 +1,194 @@
+"""What the API takes at a place of a call, in words: read from its own OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controller.rest.problems.patterns import PATTERNS_SAID
+from plain_text import listed
+
+Schema = Mapping[str, Any]
+
+_REF: Final = "#/components/schemas/"
+_LARGEST_SAID: Final = 2**53
+_FORMATS: Final[Mapping[str, str]] = {"uuid": "an id: 32 hexadecimal digits, as lists show them"}
+_TYPES: Final[Mapping[str, str]] = {
+    "boolean": "true or false",
+    "null": "null",
+    "integer": "a whole number",
+    "number": "a number",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What may stand at a place of a call."""
+
+    path: tuple[str | int, ...]  #: as far as the document knows it
+    schema: Schema | None
+    document: Schema
+
+    @property
+    def said(self) -> str | None:
+        """Return it in words, if the document knows the place."""
+        return None if self.schema is None else _words(self.schema, self.document)
+
+    @property
+    def fields(self) -> list[str]:
+        """Return the names that an object has there."""
+        if self.schema is None:
+            return []
+        each = (found.get("properties", {}) for found in _branches(self.schema, self.document))
+        return [name for properties in each for name in properties]
+
+    @property
+    def choices(self) -> list[str]:
+        """Return the words of which one may stand there."""
+        if self.schema is None:
+            return []
+        branches = _branches(self.schema, self.document)
+        return [str(word) for found in branches for word in found.get("enum", ())]
+
+    @property
+    def pattern(self) -> str | None:
+        """Return the pattern of the text there, if it has one."""
+        branches = () if self.schema is None else _branches(self.schema, self.document)
+        return next((str(found["pattern"]) for found in branches if "pattern" in found), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path, as the document has it."""
+
+    document: Schema
+    described: Schema
+
+    @classmethod
+    def of(cls, document: Schema, template: str, method: str) -> Operation:
+        """Return it; of what is not there nothing is known."""
+        described = document.get("paths", {}).get(template, {}).get(method.lower(), {})
+        return cls(document, described)
+
+    def parameters(self, source: str) -> list[str]:
+        """Return the names of its parameters of one kind: query, path or header."""
+        each = self.described.get("parameters", ())
+        return [found["name"] for found in each if found["in"] == source]
+
+    def wanted(self, source: str, path: Sequence[str | int]) -> Wanted:
+        """Return what may stand at a place."""
+        if source == "body":
+            content = self.described.get("requestBody", {}).get("content", {})
+            schema = next((each.get("schema") for each in content.values()), None)
+            return self._walk(schema, (), path)
+        for found in self.described.get("parameters", ()):
+            if path and (found["in"], found["name"]) == (source, path[0]):
+                return self._walk(found["schema"], (path[0],), path[1:])
+        return Wanted(tuple(path), None, self.document)
+
+    def _walk(
+        self, schema: Schema | None, done: tuple[str | int, ...], rest: Sequence[str | int]
+    ) -> Wanted:
+        """Go down the schema. Of unions Pydantic names the branch, too, which is no place."""
+        rest = tuple(rest)
+        for number, part in enumerate(rest):
+            if schema is None:
+                return Wanted((*done, *rest[number:]), None, self.document)
+            if rest[number + 1 : number + 2] == ("[key]",):  # it is the name that is faulty
+                return Wanted((*done, part), _of_keys(schema, self.document), self.document)
+            below = _below(schema, part, self.document)
+            if below is None:
+                break
+            schema, done = below, (*done, part)
+        return Wanted(done, schema, self.document)
+
+
+def _branches(schema: Schema, document: Schema) -> list[Schema]:
+    """Return what the schema stands for: itself, or each of its alternatives; without null."""
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix(_REF)
+        return _branches(document["components"]["schemas"][name], document)
+    alternatives = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
+    if alternatives:
+        return [found for each in alternatives for found in _branches(each, document)]
+    return [] if schema.get("type") == "null" else [schema]
+
+
+def _below(schema: Schema, part: str | int, document: Schema) -> Schema | None:
+    for found in _branches(schema, document):
+        below = found.get("items") if isinstance(part, int) else _member(found, part)
+        if isinstance(below, Mapping):
+            return below
+    return None
+
+
+def _member(schema: Schema, name: str) -> Schema | None:
+    named: Schema | None = schema.get("properties", {}).get(name)
+    if named is not None:
+        return named
+    of_any = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
+    return next((each for each in of_any if isinstance(each, Mapping)), None)
+
+
+def _of_keys(schema: Schema, document: Schema) -> Schema | None:
+    """Return what the names of an object's members may be."""
+    for found in _branches(schema, document):
+        for pattern in found.get("patternProperties", ()):
+            return {"type": "string", "pattern": pattern}
+    return None
+
+
+def _words(schema: Schema, document: Schema) -> str:
+    said = [_words_of_one(each, document) for each in _branches(schema, document)]
+    return listed(list(dict.fromkeys(said)), "or") if said else "null"
+
+
+def _words_of_one(schema: Schema, document: Schema) -> str:
+    words = [schema["const"]] if "const" in schema else schema.get("enum", ())
+    if words:
+        return f"one of {listed(words, 'and')}" if len(words) > 1 else str(words[0])
+    match schema.get("type"):
+        case "integer" | "number" as kind:
+            return _TYPES[kind] + _bounds(schema)
+        case "string":
+            return _text(schema)
+        case "array":
+            each = _words(schema.get("items", {}), document)
+            return f"a list{_at_most(schema, 'maxItems')}, each {each}"
+        case "object":
+            fields = list(schema.get("properties", ()))
+            with_fields = f" with {listed(fields, 'and')}" if fields else " of names and values"
+            return f"an object{with_fields}{_at_most(schema, 'maxProperties')}"
+        case kind:
+            return _TYPES.get(str(kind), "a value of another form, see /docs")
+
+
+def _bounds(schema: Schema) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is None:
+        return "" if high is None else f" of at most {_plain(high)}"
+    if high is None or high >= _LARGEST_SAID:
+        return f" of at least {_plain(low)}"
+    return f" from {_plain(low)} to {_plain(high)}"
+
+
+def _plain(number: float) -> str:
+    """Return a number without an exponent: people write 0.000001 and not 1e-06."""
+    return f"{number:.6f}".rstrip("0").rstrip(".") if number % 1 else str(int(number))
+
+
+def _at_most(schema: Schema, bound: str) -> str:
+    return f", {schema[bound]} at most" if bound in schema else ""
+
+
+def _text(schema: Schema) -> str:
+    pattern = schema.get("pattern")
+    if pattern is not None:
+        return PATTERNS_SAID.get(pattern, "text of another form, see /docs")
+    if schema.get("format") in _FORMATS:
+        return _FORMATS[schema["format"]]
+    least, most = schema.get("minLength"), schema.get("maxLength")
+    if most is None:
+        return "text"
+    return f"{least or 0} to {most} characters"

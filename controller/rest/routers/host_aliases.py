@@ -1,0 +1,31 @@
+"""/v1/host-aliases: which host a tenant means by its own name, and the reverse. For operators."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Security
+
+from controller.host_names import HostAlias
+from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenServices
+from controller.rest.pages.openapi import problems
+from controller.rest.schemas import HostAliases, HostAliasQuery
+
+router = APIRouter(
+    prefix="/host-aliases",
+    tags=["hosts"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
+
+
+@router.get("", response_model=HostAliases, responses=problems(403, 404))
+def look_up_host(
+    query: Annotated[HostAliasQuery, Query()], caller: Operator, services: GivenServices
+) -> HostAliases:
+    """Tell which host a name means, be it a tenant's name of it or its own, and both names."""
+    tenant = services.registry.tenants.get(query.tenant).name
+    found = services.host_names.look_up(tenant, query.name)
+    return HostAliases(items=[HostAlias(tenant=tenant, host=h, alias=a) for h, a in found])

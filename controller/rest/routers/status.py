@@ -1,0 +1,77 @@
+"""/v1/status: who leads, what was decided last, who was heard when, and what is late."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Security
+
+from controller.questions.lateness import Late, what_is_late
+from controller.rest.callers.auth import AnyCaller, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.schemas import HostsInView, LateThing, ProcessHeard, Status
+from registry import SlotLoopState
+from registry.operating.processes import is_late
+
+router = APIRouter(
+    prefix="/status", tags=["rounds"], dependencies=[Security(bearer)], route_class=BoundedRoute
+)
+_TO_TENANTS = {
+    "decide": "nobody decides: requests wait",
+    "build": "nobody builds or removes VMs: what is placed waits",
+    "look": "nobody looks at hosts: states of VMs may be old",
+}
+
+
+@router.get("")
+def show_status(caller: AnyCaller, registry: GivenRegistry) -> Status:
+    """Tell whether slots are decided, VMs built and hosts looked at, and since when not.
+
+    A tenant is told what nobody does; processes are named to operators only.
+    """
+    found = registry.liveness()
+    late = what_is_late(found)
+    lease, loop, exact = found.lease, found.slot_loop, caller.is_operator
+    leads = lease is not None and lease.expires_at > found.now
+    return Status(
+        at=found.now,
+        well=not late,
+        late=[_told(each, exact=exact) for each in late if exact or each.nobody],
+        leader=lease.holder if lease is not None and leads and exact else None,
+        leads_since=lease.held_since if lease is not None and leads else None,
+        paused=loop.state is SlotLoopState.PAUSED,
+        last_slot_at=loop.last_slot_at,
+        slot_length_s=loop.slot_length_s,
+        last_round=found.last_round,
+        last_round_at=found.last_round_at,
+        processes=[
+            ProcessHeard(
+                kind=each.kind,
+                name=each.name,
+                started_at=each.started_at,
+                heard_at=each.heard_at,
+                late=is_late(each, found.now),
+                trouble=each.trouble,
+            )
+            for each in found.processes
+            if exact
+        ],
+        hosts=(
+            HostsInView(
+                active=found.hosts.active,
+                up=found.hosts.up,
+                longest_silent_at=found.hosts.longest_silent_at,
+            )
+            if exact
+            else None
+        ),
+        oldest_unbuilt_at=found.oldest_reserved_at if exact else None,
+    )
+
+
+def _told(late: Late, *, exact: bool) -> LateThing:
+    return LateThing(
+        what=late.what,
+        nobody=late.nobody,
+        since=late.since,
+        message=late.message if exact else _TO_TENANTS[late.what],
+    )

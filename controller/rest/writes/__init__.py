@@ -1,0 +1,1 @@
+"""Calls that change something: repeated, versioned, audited, accepted together."""

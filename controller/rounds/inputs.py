@@ -1,0 +1,206 @@
+"""All that a round's decision depends on, as bytes: what is decided on, stored and replayed.
+
+The policy's process is sent these bytes and the register center keeps the same
+ones, so a replay cannot see anything else than the round saw.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.rounds.snapshots import Names
+from placement import Allocation, Allowance, LeftOut, Reason, Snapshot
+from placement.catalog.zone_policies import ZoneInputs
+from placement.round.constraints import Constraints
+from placement.round.tenant_tree import TenantTree
+from placement.rules.patience import Patience, waiting_levels
+
+#: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
+_OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits")
+_DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RoundInputs:
+    """What decides a round: the snapshot, the policy and how it was told to run."""
+
+    snapshot: Snapshot
+    names: Names
+    policy: str
+    parameters: Mapping[str, Any]
+    seed: int
+    budget_units: int | None
+    zones: tuple[ZoneInputs, ...] = ()  #: none: the policy decides on all hosts
+
+    def encode(self) -> bytes:
+        """Compressed JSON; equal inputs give equal bytes."""
+        return zlib.compress(_canonical(self._document()).encode(), level=6)
+
+    def digest(self) -> str:
+        """Tell whether anything but time has changed since another round.
+
+        The seed and the slot are left out: with the rest unchanged, a round that
+        placed nothing would place nothing again. Of the ages of requests there
+        is what changes decisions: whether hosts may be held back for them.
+        """
+        document = self._document()
+        told = [self.parameters, *(zone.parameters for zone in self.zones)]
+        patiences = sorted({Patience.of(parameters).patience for parameters in told})
+        document["snapshot"]["age"] = [
+            _plain(waiting_levels(self.snapshot.age, patience)) for patience in patiences
+        ]
+        del document["seed"]
+        return hashlib.sha256(_canonical(document).encode()).hexdigest()
+
+    def _document(self) -> dict[str, Any]:
+        snapshot = {
+            field.name: _plain(getattr(self.snapshot, field.name))
+            for field in dataclasses.fields(Snapshot)
+            if field.init and field.name not in _OF_THEIR_OWN
+        }
+        if self.snapshot.tree is not None:  # rounds without a tree keep their bytes
+            snapshot["tree"] = _tree_document(self.snapshot.tree)
+        if self.snapshot.constraints:  # nor do those without change theirs
+            snapshot["constraints"] = self.snapshot.constraints.document()
+        if self.snapshot.allowances:  # nor do those without quotas
+            snapshot["allowances"] = [dataclasses.asdict(each) for each in self.snapshot.allowances]
+        document = {
+            "snapshot": snapshot,
+            "classes": int(self.snapshot.eligible.shape[1]),
+            "names": _names_document(self.names),
+            "policy": self.policy,
+            "parameters": dict(self.parameters),
+            "seed": self.seed,
+            "budget_units": self.budget_units,
+        }
+        if self.zones:  # rounds without zones keep their bytes
+            document["zones"] = [dataclasses.asdict(zone) for zone in self.zones]
+        return document
+
+
+def decode_inputs(data: bytes) -> RoundInputs:
+    """Read back what `RoundInputs.encode` wrote."""
+    document = json.loads(zlib.decompress(data))
+    stored = document["snapshot"]
+    resources = tuple(stored["resources"])
+    hosts, requests = len(stored["host_class"]), len(stored["count"])
+    # JSON loses the shape of an array in which one axis is empty.
+    shape_of = {
+        "capacity": (hosts, len(resources)),
+        "free": (hosts, len(resources)),
+        "eligible": (requests, document["classes"]),
+        "demand": (requests, len(resources)),
+        "held": (len(stored["weight"]), len(resources)),
+    }
+    arrays: dict[str, Any] = {}
+    for name, values in stored.items():
+        if name != "resources" and name not in _OF_THEIR_OWN:
+            array: NDArray[Any] = np.array(values, dtype=_DTYPES.get(name, np.int64))
+            arrays[name] = array.reshape(shape_of.get(name, (-1,)))
+    names = document["names"]
+    return RoundInputs(
+        snapshot=Snapshot(
+            resources=resources,
+            tree=_tree_of(stored.get("tree")),
+            constraints=_constraints_of(stored.get("constraints")),
+            allowances=tuple(
+                Allowance(**{**each, "tenants": tuple(each["tenants"])})
+                for each in stored.get("allowances", ())
+            ),
+            **arrays,
+        ),
+        names=Names(
+            hosts=tuple((a, b) for a, b in names["hosts"]),
+            tenants=tuple((a, b) for a, b in names["tenants"]),
+            requests=tuple((a, b, c) for a, b, c in names["requests"]),
+            groups=tuple((a, b, node) for a, b, node in names.get("groups", ())),
+            quotas=tuple((a, b, most, held) for a, b, most, held in names.get("quotas", ())),
+        ),
+        policy=document["policy"],
+        parameters=document["parameters"],
+        seed=document["seed"],
+        budget_units=document["budget_units"],
+        zones=tuple(
+            ZoneInputs(**{**zone, "hosts": tuple(zone["hosts"])})
+            for zone in document.get("zones", ())
+        ),
+    )
+
+
+def allocation_document(allocation: Allocation) -> dict[str, Any]:
+    """An allocation as JSON values, in one canonical form."""
+    document: dict[str, Any] = json.loads(
+        _canonical(
+            {
+                "placed": _plain(allocation.placed),
+                "left_out": [
+                    [left.request, left.count, left.reason.value] for left in allocation.left_out
+                ],
+                "work": allocation.work,
+                "cut": allocation.cut,
+                "details": dict(allocation.details),
+            }
+        )
+    )
+    return document
+
+
+def allocation_of(document: Mapping[str, Any]) -> Allocation:
+    """Read back what `allocation_document` made."""
+    return Allocation(
+        placed=np.array(document["placed"], dtype=np.int64).reshape(-1, 3),
+        left_out=tuple(
+            LeftOut(request=request, count=count, reason=Reason(reason))
+            for request, count, reason in document["left_out"]
+        ),
+        work=document["work"],
+        cut=document["cut"],
+        details=document["details"],
+    )
+
+
+def _names_document(names: Names) -> dict[str, Any]:
+    document = {field.name: getattr(names, field.name) for field in dataclasses.fields(names)}
+    for name in ("groups", "quotas"):  # rounds without a tree, or quotas, keep their bytes
+        if not document[name]:
+            del document[name]
+    return document
+
+
+def _tree_document(tree: TenantTree) -> dict[str, Any]:
+    return {
+        "parent": list(tree.parent),
+        "weight": tree.weight.tolist(),
+        "leaf": list(tree.leaf),
+    }
+
+
+def _tree_of(document: Mapping[str, Any] | None) -> TenantTree | None:
+    if document is None:
+        return None
+    return TenantTree(
+        parent=tuple(document["parent"]),
+        weight=np.array(document["weight"], dtype=np.float64),
+        leaf=tuple(document["leaf"]),
+    )
+
+
+def _constraints_of(document: Mapping[str, Any] | None) -> Constraints | None:
+    return None if document is None else Constraints.of_document(document)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _canonical(document: Any) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)

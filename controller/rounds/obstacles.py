@@ -1,0 +1,325 @@
+"""What keeps a waiting request off each host: every reason, counted over all hosts.
+
+A host may have several reasons against it. ``only`` counts those that have no other:
+what would take a VM if that one thing changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+
+from controller.rounds.snapshots import Names
+from placement import Allocation, BoolArray, Snapshot
+from placement.round.reasons import still_needed
+from placement.rules.allowances import Rooms
+from registry import ZONE_LABEL, ClusterView, RequestView, VmGroupView, zone_of
+
+#: Kinds of request that are looked at in one round: each looks at every host.
+MOST_LOOKED_AT: Final = 1_000
+#: The kind of hosts that get no VMs for a while, and the reason of who waits for them alone.
+FAILED_BUILDS: Final = "failed_builds"
+#: Kinds of which is told how much is wanting to the request, not what some host lacks.
+OF_ITS_OWN: Final = frozenset({"quota", "no_address"})
+#: Names of hosts that an operator is told of one obstacle.
+_HOSTS_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """One reason why hosts do not take a VM of a request."""
+
+    kind: str  #: a resource, or closed, label, forbidden_label, zone, ... (`Obstacles.of`)
+    what: str | None  #: the label, zone, group, resource, network or quota
+    hosts: int  #: that it keeps the request from
+    only: int  #: of them, those that nothing else keeps it from
+    #: of a resource, what the nearest of them lacks; of a quota or addresses, what is wanting
+    missing: int | None = None
+    only_hosts: tuple[str, ...] = field(default=())  #: some of them by name, for operators
+    until: datetime | None = None  #: of ``failed_builds``, when the first of them is tried again
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "kind": self.kind,
+            "what": self.what,
+            "hosts": self.hosts,
+            "only": self.only,
+            "missing": self.missing,
+            "only_hosts": list(self.only_hosts),
+            "until": None if self.until is None else self.until.isoformat(timespec="seconds"),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Against:
+    """One reason, with the hosts, shape (H,), that it speaks of."""
+
+    kind: str
+    what: str | None
+    hosts: BoolArray
+    missing: int | None = None
+
+
+class Obstacles:
+    """Looks at the hosts of a round as it left them.
+
+    Requests that ask alike share one look.
+    """
+
+    def __init__(
+        self,
+        view: ClusterView,
+        snapshot: Snapshot,
+        allocation: Allocation,
+        names: Names,
+        rooms: Rooms,
+    ) -> None:
+        self._view = view
+        self._snapshot = snapshot
+        self._names = names
+        self._rooms = rooms
+        self._left_out: Counter[int] = Counter()
+        for left in allocation.left_out:
+            self._left_out[left.request] += left.count
+        self._free = snapshot.after(allocation.placed).free
+        self._accepts = np.array([host.accepts for host in view.hosts], dtype=np.bool_)
+        self._failing = np.array(
+            [host.held_back_until is not None for host in view.hosts], dtype=np.bool_
+        )
+        self._all_hosts = np.ones(len(view.hosts), dtype=np.bool_)
+        self._index = {host.id: index for index, host in enumerate(view.hosts)}
+        self._row = {request.id: row for row, request in enumerate(view.requests)}
+        self._labels: dict[tuple[str, ...], list[int]] = {}
+        for index, host in enumerate(view.hosts):
+            self._labels.setdefault(host.labels, []).append(index)
+        self._placed: dict[int, list[tuple[int, int]]] = {}
+        for request, host_index, count in allocation.placed.tolist():
+            self._placed.setdefault(request, []).append((host_index, count))
+        self._held: dict[int, set[int]] = {}
+        for request, host_index in allocation.details.get("holding", ()):
+            self._held.setdefault(host_index, set()).add(request)
+        self._groups: dict[Any, list[VmGroupView]] = {}
+        for group in view.vm_groups:
+            for member in group.requests:
+                self._groups.setdefault(member, []).append(group)
+        self._seen: dict[object, tuple[Obstacle, ...]] = {}
+
+    def of(self, row: int) -> tuple[Obstacle, ...]:
+        """Return what keeps one more VM of a request from hosts, in a fixed order.
+
+        Kinds: ``closed`` (takes no VMs now), ``failed_builds`` (takes none for a while,
+        since builds failed there), ``label`` and ``forbidden_label``,
+        ``zone`` and ``no_zone``, ``not_named``, ``closed_to_it`` (only its builds failed
+        there), ``network`` (is not there), ``anti_affinity``, ``affinity``,
+        ``zone_full``, ``held_back``, and ``resource``; ``no_address`` and ``quota``
+        keep it from all hosts alike. Empty for what is beyond `MOST_LOOKED_AT`.
+        """
+        request = self._view.requests[row]
+        groups = [group for group in self._groups.get(request.id, ()) if group.hard]
+        everywhere = tuple(self._everywhere(row, request))
+        key = (
+            request.demand,
+            request.requires,
+            request.rules,
+            request.hosts,
+            request.failed_on,
+            request.network,
+            everywhere,
+            tuple(group.id for group in groups),
+            request.id if request.spread is not None or self._held else None,
+        )
+        if key not in self._seen:
+            if len(self._seen) >= MOST_LOOKED_AT:
+                return ()
+            self._seen[key] = self._look(row, request, groups, everywhere)
+        return self._seen[key]
+
+    def failed_builds(self, row: int) -> bool:
+        """Tell whether hosts would take a VM of a request had no builds failed there lately."""
+        return any(each.kind == FAILED_BUILDS and each.only for each in self.of(row))
+
+    def _look(
+        self,
+        row: int,
+        request: RequestView,
+        groups: list[VmGroupView],
+        more: tuple[tuple[str, str, int], ...],
+    ) -> tuple[Obstacle, ...]:
+        found = [
+            each
+            for each in (
+                *self._by_its_rules(request),
+                *self._by_what_is_there(row, request, groups),
+                *(_Against(kind, what, self._all_hosts, missing) for kind, what, missing in more),
+            )
+            if each.hosts.any()
+        ]
+        number = np.zeros(len(self._accepts), dtype=np.int64)
+        for each in found:
+            number += each.hosts
+        return tuple(
+            self._obstacle(each, each.hosts & (number == 1), request.demand) for each in found
+        )
+
+    def _everywhere(self, row: int, request: RequestView) -> Iterator[tuple[str, str, int]]:
+        """Yield what keeps one more VM, or a gang, from every host, and how much is wanting."""
+        left_out = self._left_out[row]
+        needed = still_needed(self._snapshot, row, left_out) if left_out else 1
+        short, network = request.short, request.network
+        if short is not None and network is not None and network.left is not None:
+            # Those with an address go first: the next lacks one once they are placed.
+            left = network.left if request.shut_out else 0
+            if (request.shut_out or not left_out) and left < needed:
+                yield "no_address", network.network, needed - left
+        for each in self._rooms.over(row, needed):
+            owner, name, _, _ = self._names.quotas[each]
+            resource = self._snapshot.allowances[each].resource
+            amount = 1 if resource is None else request.demand[resource]
+            yield "quota", f"{name} of {owner}", needed * amount - self._rooms.left[each]
+
+    def _obstacle(self, against: _Against, only: BoolArray, demand: tuple[int, ...]) -> Obstacle:
+        missing = against.missing
+        if against.kind == "resource" and against.what is not None:
+            resource = self._snapshot.resources.index(against.what)
+            short = demand[resource] - self._free[:, resource]
+            missing = int(short[only if only.any() else against.hosts].min())
+        names = [self._view.hosts[index].name for index in np.flatnonzero(only)[:_HOSTS_NAMED]]
+        return Obstacle(
+            kind=against.kind,
+            what=against.what,
+            hosts=int(against.hosts.sum()),
+            only=int(only.sum()),
+            missing=missing,
+            only_hosts=tuple(names),
+            until=(
+                self._tried_again(only if only.any() else against.hosts)
+                if against.kind == FAILED_BUILDS
+                else None
+            ),
+        )
+
+    def _tried_again(self, hosts: BoolArray) -> datetime:
+        """Return when the first of hosts that are held back after failed builds is open again."""
+        times = (self._view.hosts[index].held_back_until for index in np.flatnonzero(hosts))
+        return min(time for time in times if time is not None)
+
+    def _by_its_rules(self, request: RequestView) -> Iterator[_Against]:
+        """Yield what its own words keep it from, and hosts that are closed to all."""
+        rules = request.rules
+        yield _Against("closed", None, ~self._accepts & ~self._failing)
+        yield _Against(FAILED_BUILDS, None, self._failing)
+        for label in request.requires:
+            yield _Against("label", label, ~self._carrying(label))
+        for label in rules.forbids:
+            yield _Against("forbidden_label", label, self._carrying(label))
+        if rules.zone is not None:
+            yield _Against("zone", rules.zone, ~self._carrying(f"{ZONE_LABEL}{rules.zone}"))
+        if rules.spread is not None:
+            yield _Against("no_zone", None, self._where(lambda labels: zone_of(labels) is None))
+        if request.hosts is not None:
+            named = set(request.hosts)
+            listed = [host.name not in named for host in self._view.hosts]
+            yield _Against("not_named", None, np.array(listed, dtype=np.bool_))
+
+    def _by_what_is_there(
+        self, row: int, request: RequestView, groups: list[VmGroupView]
+    ) -> Iterator[_Against]:
+        """Yield what hosts do not have, or have too much of."""
+        if request.failed_on:
+            there = self._among(request.failed_on) & ~self._failing
+            yield _Against("closed_to_it", None, there)
+        if request.network is not None:
+            network = request.network
+            yield _Against("network", network.network, self._among(network.without))
+        for group in groups:
+            there = self._among(group.hosts)
+            for member in group.requests:
+                there[[host for host, _ in self._placed.get(self._row[member], ())]] = True
+            if group.apart:
+                yield _Against("anti_affinity", group.name, there)
+            elif there.any():
+                yield _Against("affinity", group.name, ~there)
+        if request.spread is not None:
+            yield _Against("zone_full", None, self._full_zones(row, request))
+        held = np.zeros(len(self._accepts), dtype=np.bool_)
+        held[[host for host, holders in self._held.items() if row not in holders]] = True
+        yield _Against("held_back", None, held)
+        short = self._free < np.array(request.demand, dtype=np.int64)
+        for resource, name in enumerate(self._snapshot.resources):
+            yield _Against("resource", name, short[:, resource])
+
+    def _where(self, condition: Callable[[tuple[str, ...]], bool]) -> BoolArray:
+        """Return the hosts whose labels meet a condition; hosts labelled alike are asked once."""
+        mask = np.zeros(len(self._accepts), dtype=np.bool_)
+        for labels, hosts in self._labels.items():
+            if condition(labels):
+                mask[hosts] = True
+        return mask
+
+    def _carrying(self, label: str) -> BoolArray:
+        return self._where(lambda labels: label in labels)
+
+    def _among(self, hosts: Iterable[Any]) -> BoolArray:
+        mask = np.zeros(len(self._accepts), dtype=np.bool_)
+        mask[[self._index[host] for host in hosts if host in self._index]] = True
+        return mask
+
+    def _full_zones(self, row: int, request: RequestView) -> BoolArray:
+        assert request.spread is not None  # noqa: S101 - asked of spread requests alone
+        held: dict[str, int] = dict(request.spread.placed)
+        for host, count in self._placed.get(row, ()):
+            zone = zone_of(self._view.hosts[host].labels)
+            if zone is not None:
+                held[zone] = held.get(zone, 0) + count
+        most = request.spread.most
+        full = {zone for zone, count in held.items() if count >= most}
+        return self._where(lambda labels: zone_of(labels) in full)
+
+
+_SENTENCES: Final[Mapping[str, str]] = {
+    "closed": "room on {hosts} taking no VMs now: closed by an operator, or not answering",
+    "failed_builds": "room on {hosts} held back after failed builds, until {until} at least",
+    "label": "room on {hosts} without the label {what}",
+    "forbidden_label": "room on {hosts} with the label {what}",
+    "zone": "room on {hosts} outside zone {what}",
+    "no_zone": "room on {hosts} in no zone",
+    "not_named": "room on {hosts} besides those that it names",
+    "closed_to_it": "room on {hosts} where VMs of it could not be built lately",
+    "network": "room on {hosts} that network {what} does not reach",
+    "no_address": "{missing} more of the addresses of network {what}: there is room on {hosts}",
+    "quota": "{missing} more in the quota on {what}: there is room on {hosts}",
+    "anti_affinity": "room on {hosts} with a VM of group {what}",
+    "affinity": "room on {hosts} apart from group {what}",
+    "zone_full": "room on {hosts} in zones with their part of its VMs",
+    "held_back": "room on {hosts} kept for requests that have waited longer",
+    "resource": "{hosts} short of {what} alone, the nearest by {missing}",
+}
+
+
+def what_would_help(obstacle: Mapping[str, Any], *, exact: bool) -> str | None:
+    """Say of an obstacle what would have to change; None if that would not suffice.
+
+    Where the numbers are steps, that is said with them.
+    """
+    if not obstacle["only"]:
+        return None
+    number = obstacle["only"]
+    hosts = "1 host" if number == 1 else f"{number} hosts"
+    missing = obstacle["missing"]
+    if not exact:
+        hosts = f"at least {hosts}"
+        if obstacle["kind"] not in OF_ITS_OWN:
+            missing = f"{missing} at most"
+    sentence = _SENTENCES[obstacle["kind"]]
+    return sentence.format(
+        hosts=hosts,
+        what=obstacle["what"],
+        missing=missing,
+        until=obstacle.get("until"),
+    )

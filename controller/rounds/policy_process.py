@@ -1,0 +1,196 @@
+"""Runs policies in a child process that is killed when it overruns its time.
+
+This is the parent's side; `controller.centre.policy_child` is the child's. Messages
+are frames: 8 bytes of length, then a pickle made at the other end of the pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from controller import debug
+from controller.errors import PolicyFailedError
+from placement.catalog.zone_policies import NamedPolicy
+from registry.ground.child_environ import child_environ
+
+HEADER = struct.Struct("!Q")
+#: For the child to import what it needs: who gives up on a starved machine begins anew for ever.
+_START_TIME_S = 600.0
+_CHUNK = 1 << 20
+#: What a policy sees of our environment besides what is plain: how numpy and numba are to run.
+_SEEN = (debug.VARIABLE, "FUGA_STATE_DIR", "LD_LIBRARY_PATH", "TMPDIR")
+_SEEN_PREFIXES = ("LC_", "MKL_", "NUMBA_", "NUMPY_", "OMP_", "OPENBLAS_", "PYTHON", "XDG_")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the child answered: an allocation as a document, and how long it took."""
+
+    document: dict[str, Any]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ideal:
+    """What a decision is measured by."""
+
+    bound: float  #: most that could have been placed of one resource
+    target_shares: tuple[float, ...]  #: dominant share of each tenant that would be fair
+    node_targets: tuple[float, ...] = ()  #: that of each node of the tree, if there is one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What another policy is to decide beside a round that was decided."""
+
+    inputs: bytes
+    outcome: Mapping[str, Any]  #: of the round
+    policy: NamedPolicy
+    zones: Mapping[str, NamedPolicy] | None = None  #: None: as the round has them
+    zone_of: Mapping[str, str] = field(default_factory=dict)  #: of hosts, by id, for ``zones``
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The child's answer when a policy raised."""
+
+    message: str
+
+
+def frame(message: object) -> bytes:
+    """One message, ready for the pipe."""
+    data = pickle.dumps(message)
+    return HEADER.pack(len(data)) + data
+
+
+class PolicyProcess:
+    """One child process that decides; killed and replaced when it overruns."""
+
+    def __init__(self, *, niceness: int = 0) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._niceness = niceness
+
+    def warm_up(self) -> None:
+        """Start the child and let it import everything before a round needs it."""
+        self._ask("ready", None, _START_TIME_S, policy="process")
+
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+        """Run the policy that encoded inputs name, within ``deadline_s``.
+
+        Raises
+        ------
+        PolicyFailedError
+            If it overran its time, and was killed, or failed.
+        """
+        if self._child is None or self._child.poll() is not None:
+            self.warm_up()
+        decision: Decision = self._ask("decide", data, deadline_s, policy=policy)
+        return decision
+
+    def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
+        """Return the LP bound on what the round could place of one resource, and what is fair."""
+        ideal: Ideal = self._ask("ideal", (data, resource), deadline_s, policy="ideal")
+        return ideal
+
+    def decide_beside(self, beside: Beside, *, deadline_s: float) -> dict[str, Any]:
+        """Return what another policy would have decided on a round's inputs.
+
+        See `controller.shadow.child.decide_beside`; `PolicyFailedError` as for `decide`.
+        """
+        if self._child is None or self._child.poll() is not None:
+            self.warm_up()
+        told: dict[str, Any] = self._ask("beside", beside, deadline_s, policy=beside.policy.policy)
+        return told
+
+    def kill(self) -> None:
+        """End the child at once, from another thread than the one that asks it."""
+        child = self._child
+        if child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
+            for pipe in (self._child.stdin, self._child.stdout):
+                if pipe is not None:
+                    pipe.close()
+            self._child.wait()
+            self._child = None
+
+    def _ask(self, operation: str, argument: object, deadline_s: float, *, policy: str) -> Any:
+        deadline = time.monotonic() + deadline_s
+        child = self._running_child()
+        try:
+            _send(child.stdin, frame((operation, argument)), deadline)
+            (length,) = HEADER.unpack(_receive(child.stdout, HEADER.size, deadline))
+            answer = pickle.loads(_receive(child.stdout, length, deadline))  # noqa: S301 our child
+        except TimeoutError:
+            self.close()
+            raise PolicyFailedError(
+                policy, f"overran {deadline_s:g} s by the clock and was killed"
+            ) from None
+        except (OSError, EOFError) as error:
+            self.close()
+            raise PolicyFailedError(policy, f"ended without an answer ({error})") from error
+        if isinstance(answer, Failure):
+            raise PolicyFailedError(policy, f"failed: {answer.message}")
+        return answer
+
+    def _running_child(self) -> subprocess.Popen[bytes]:
+        if self._child is not None and self._child.poll() is not None:
+            self.close()
+        if self._child is None:
+            # A session of its own: Ctrl-C is the parent's to handle. It ends
+            # with the parent all the same, when its standard input does.
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "controller.centre.policy_child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                env=child_environ(_SEEN, _SEEN_PREFIXES),
+            )
+            assert self._child.stdin is not None  # noqa: S101 we asked for a pipe
+            os.set_blocking(self._child.stdin.fileno(), False)
+            if self._niceness:
+                os.setpriority(os.PRIO_PROCESS, self._child.pid, self._niceness)
+        return self._child
+
+
+def _send(pipe: IO[bytes] | None, data: bytes, deadline: float) -> None:
+    assert pipe is not None  # noqa: S101 we asked for a pipe
+    rest = memoryview(data)
+    while rest:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0 or not select.select([], [pipe], [], remaining)[1]:
+            raise TimeoutError
+        rest = rest[os.write(pipe.fileno(), rest[:_CHUNK]) :]
+
+
+def _receive(pipe: IO[bytes] | None, length: int, deadline: float) -> bytes:
+    assert pipe is not None  # noqa: S101 we asked for a pipe
+    parts: list[bytes] = []
+    while length > 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0 or not select.select([pipe], [], [], remaining)[0]:
+            raise TimeoutError
+        part = os.read(pipe.fileno(), min(length, _CHUNK))
+        if not part:
+            raise EOFError("its output ended")
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,96 @@
+"""Recompute a stored round and compare it with what was recorded."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from controller.rounds.inputs import decode_inputs
+from controller.rounds.policy_process import PolicyProcess
+from registry import Registry, RoundRecord
+from service.version import engine_version
+
+REPLAY_TIME_S = 600.0
+_SHOWN = 5  #: differences of one kind that a result names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayResult:
+    """Did the same inputs give the same outcome, to the bit?"""
+
+    round: int
+    identical: bool
+    policy: str  #: that decided: the round's own, or the fallback
+    decided_by: str
+    cut: bool  #: was the round cut by its budget?
+    seconds: float
+    differences: tuple[str, ...]
+
+
+def replay_round(registry: Registry, number: int) -> ReplayResult:
+    """Run the policy that decided round ``number`` again, in a fresh process.
+
+    The process is given the stored bytes and nothing else. The budget is
+    counted in units of work, so a round that was cut is cut again.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such round.
+    RoundPurgedError
+        If what it was decided on is no longer kept.
+    PolicyFailedError
+        If the policy does not decide within ten minutes.
+    """
+    record = registry.rounds.get(number)
+    stored = record.decision()
+    policy = decode_inputs(stored.inputs).policy
+    process = PolicyProcess()
+    started = time.perf_counter()
+    try:
+        decision = process.decide(stored.inputs, policy=policy, deadline_s=REPLAY_TIME_S)
+    finally:
+        process.close()
+    differences = tuple(compare(dict(stored.outcome), decision.document))
+    return ReplayResult(
+        round=number,
+        identical=not differences,
+        policy=policy,
+        decided_by=record.decided_by,
+        cut=record.cut,
+        seconds=time.perf_counter() - started,
+        differences=differences + _version_note(record, differences),
+    )
+
+
+def compare(stored: dict[str, Any], recomputed: dict[str, Any]) -> list[str]:
+    """Name what differs between two outcomes; empty when they are the same."""
+    differences = []
+    for key in sorted(stored.keys() | recomputed.keys()):
+        before, after = stored.get(key), recomputed.get(key)
+        if before == after:
+            continue
+        if isinstance(before, list) and isinstance(after, list):
+            gone = [row for row in before if row not in after]
+            new = [row for row in after if row not in before]
+            differences.append(
+                f"{key}: {len(gone)} rows are missing {gone[:_SHOWN]}, "
+                f"{len(new)} are new {new[:_SHOWN]}"
+            )
+        else:
+            differences.append(f"{key}: stored {_short(before)}, recomputed {_short(after)}")
+    return differences
+
+
+def _version_note(record: RoundRecord, differences: tuple[str, ...]) -> tuple[str, ...]:
+    if not differences or record.engine_version == engine_version():
+        return ()
+    return (
+        f"the round was decided by version {record.engine_version}, this is {engine_version()}",
+    )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

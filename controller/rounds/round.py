@@ -1,0 +1,370 @@
+"""One round: everything it does to the world, in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+import numpy as np
+import structlog
+
+from controller.errors import PolicyFailedError, SlotSkippedError
+from controller.rounds.inputs import RoundInputs, allocation_of
+from controller.rounds.policy_process import Decision, Ideal
+from controller.rounds.snapshots import Names, to_snapshot
+from controller.rounds.undisturbed import undisturbed
+from controller.rounds.waiting import waiting_requests
+from placement import (
+    FALLBACK,
+    Allocation,
+    InfeasibleAllocationError,
+    Snapshot,
+    check_allocation,
+    dominant_shares,
+    fair_distance,
+    fallback_parameters,
+    fractions_of_pool,
+    shares_in_tree,
+)
+from placement.catalog.zone_policies import (
+    NamedPolicy,
+    ZoneInputs,
+    fallback_in,
+    overload_of_hosts,
+    zones_of,
+)
+from registry import (
+    ClusterView,
+    CommittedRound,
+    LatestRound,
+    Lease,
+    Placement,
+    RoundCommit,
+    zone_of,
+)
+from service.version import engine_version
+
+#: The fallback's own time, whatever the policy was given: late is better than nothing.
+FALLBACK_TIME_S = 30.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """An interval of time, named by its start."""
+
+    start_at: datetime
+    length_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChoice:
+    """Which policy decides, and how it is told to run."""
+
+    name: str
+    parameters: Mapping[str, Any]
+    budget_units: int | None
+    decision_time_s: float
+    seed: int | None = None  #: None: the start of the slot, in whole seconds
+    zones: Mapping[str, NamedPolicy] = field(default_factory=dict)  #: policies of their own
+
+    def fallback(self) -> PolicyChoice:
+        """Best-Fit DRFH, obeying what the policy's parameters say of hosts."""
+        return PolicyChoice(
+            name=FALLBACK,
+            parameters=fallback_parameters(self.parameters),
+            budget_units=None,
+            decision_time_s=FALLBACK_TIME_S,
+            seed=self.seed,
+        )
+
+
+class RoundStore(Protocol):
+    """What a round needs of the register center."""
+
+    def read_cluster(self, lease: Lease) -> ClusterView:
+        """One consistent read."""
+        ...
+
+    def commit_round(self, commit: RoundCommit) -> CommittedRound:
+        """Decision and record in one transaction."""
+        ...
+
+    def last(self) -> LatestRound | None:
+        """The round before this one."""
+        ...
+
+
+class Decider(Protocol):
+    """Runs a policy on encoded inputs within a time; see `PolicyProcess`."""
+
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+        """Raises `PolicyFailedError` when it does not decide in time."""
+        ...
+
+    def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
+        """What could be placed of one resource at most, and what is fair."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundReport:
+    """One summary of a round, for the log line."""
+
+    number: int
+    decided_by: str
+    placed: int
+    left_out: int
+    dropped: int
+    fallback_reason: str | None
+    phases_s: Mapping[str, float]  #: read, policy, bound and commit
+    duration_s: float
+    assignments: Mapping[UUID, tuple[UUID, ...]]  #: by request
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Decided:
+    """A feasible allocation, and who found it."""
+
+    inputs: RoundInputs
+    data: bytes
+    document: dict[str, Any]
+    allocation: Allocation
+    fallback_reason: str | None
+    seconds: float
+
+
+@undisturbed()
+def run_round(
+    slot: Slot, lease: Lease, choice: PolicyChoice, *, store: RoundStore, decider: Decider
+) -> RoundReport | None:
+    """Decide everything that waits, once, and commit it.
+
+    Returns None when nothing waits, or when nothing has changed since a round
+    that placed nothing: such slots leave no round.
+
+    Raises
+    ------
+    SlotSkippedError
+        If neither the policy nor the fallback gave a feasible allocation.
+    StaleEpochError
+        If the lease was lost meanwhile; nothing was written then.
+    """
+    started = time.perf_counter()
+    view = store.read_cluster(lease)
+    if not view.requests:
+        return None
+    snapshot, names = to_snapshot(view)
+    read_s = time.perf_counter() - started
+
+    zones = zones_of(
+        [zone_of(host.labels) for host in view.hosts],
+        choice.zones,
+        NamedPolicy(policy=choice.name, parameters=choice.parameters),
+    )
+    digest = _inputs(slot, choice, snapshot, names, zones).digest()
+    if _would_repeat(store.last(), digest):
+        return None
+    decided = _decide(slot, choice, snapshot, names, zones=zones, decider=decider)
+    ranking = _first_ranking_resource(snapshot.resources, choice.parameters)
+    ideal, ideal_s = _ideal(decided.data, ranking, choice, decider)
+    shares = _shares(snapshot, decided.allocation, names, ideal)
+    commit_started = time.perf_counter()
+    committed = store.commit_round(
+        RoundCommit(
+            holder=lease.holder,
+            epoch=lease.epoch,
+            slot_start_at=slot.start_at,
+            slot_length_s=slot.length_s,
+            policy=choice.name,
+            decided_by="policy" if decided.fallback_reason is None else "fallback",
+            fallback_reason=decided.fallback_reason,
+            parameters=dict(choice.parameters),
+            seed=decided.inputs.seed,
+            engine_version=engine_version(),
+            budget_units=decided.inputs.budget_units,
+            work=decided.allocation.work,
+            cut=decided.allocation.cut,
+            inputs=decided.data,
+            inputs_digest=digest,
+            outcome=decided.document,
+            shares=shares,
+            bound=None if ideal is None else ideal.bound,
+            fair_distance=_fair_distance(shares),
+            timings={
+                "read_seconds": read_s,
+                "policy_seconds": decided.seconds,
+                "bound_seconds": ideal_s,
+                "decide_seconds": time.perf_counter() - started,
+            },
+            placements=tuple(
+                Placement(
+                    request_id=UUID(names.requests[request][0]),
+                    host_id=UUID(names.hosts[host][0]),
+                    count=count,
+                )
+                for request, host, count in decided.allocation.placed.tolist()
+            ),
+            host_versions={host.id: host.version for host in view.hosts},
+            waiting=waiting_requests(
+                slot.start_at, view, snapshot, decided.allocation, names, shares=shares
+            ),
+            group_shares=_group_shares(snapshot, decided.allocation, names, ideal),
+        )
+    )
+    ended = time.perf_counter()
+    return RoundReport(
+        number=committed.number,
+        decided_by=decided.inputs.policy,
+        fallback_reason=decided.fallback_reason,
+        phases_s={
+            "read": read_s,
+            "policy": decided.seconds,
+            "bound": ideal_s,
+            "commit": ended - commit_started,
+        },
+        placed=len(committed.assignment_ids),
+        left_out=sum(left.count for left in decided.allocation.left_out),
+        dropped=sum(part.count for part in committed.dropped),
+        duration_s=ended - started,
+        assignments=committed.assignments,
+    )
+
+
+def _inputs(
+    slot: Slot,
+    choice: PolicyChoice,
+    snapshot: Snapshot,
+    names: Names,
+    zones: tuple[ZoneInputs, ...] = (),
+) -> RoundInputs:
+    seed = int(slot.start_at.timestamp()) if choice.seed is None else choice.seed
+    return RoundInputs(
+        snapshot=snapshot,
+        names=names,
+        policy=choice.name,
+        parameters=choice.parameters,
+        seed=seed,
+        budget_units=choice.budget_units,
+        zones=zones,
+    )
+
+
+def _would_repeat(last: LatestRound | None, digest: str) -> bool:
+    """Nothing that a policy sees has changed since a round that placed nothing."""
+    return (
+        last is not None
+        and last.inputs_digest == digest
+        and last.placed == 0
+        and last.dropped == 0
+        and not last.cut
+    )
+
+
+def _decide(
+    slot: Slot,
+    choice: PolicyChoice,
+    snapshot: Snapshot,
+    names: Names,
+    *,
+    zones: tuple[ZoneInputs, ...],
+    decider: Decider,
+) -> _Decided:
+    """Ask the policy (of each zone), then the fallback; the first feasible allocation counts."""
+    reasons: list[str] = []
+    for attempt, its_zones in ((choice, zones), (choice.fallback(), fallback_in(zones))):
+        inputs = _inputs(slot, attempt, snapshot, names, its_zones)
+        data = inputs.encode()
+        try:
+            decision = decider.decide(data, policy=attempt.name, deadline_s=attempt.decision_time_s)
+            allocation = allocation_of(decision.document)
+            overload = overload_of_hosts(len(snapshot.capacity), attempt.parameters, its_zones)
+            check_allocation(snapshot, allocation, overload=overload)
+        except (PolicyFailedError, InfeasibleAllocationError) as error:
+            log.error("policy_failed", policy=attempt.name, error=str(error))
+            reasons.append(str(error))
+            continue
+        return _Decided(
+            inputs=inputs,
+            data=data,
+            document=decision.document,
+            allocation=allocation,
+            fallback_reason=reasons[0] if reasons else None,
+            seconds=decision.seconds,
+        )
+    raise SlotSkippedError(tuple(reasons))
+
+
+def _ideal(
+    data: bytes, resource: int, choice: PolicyChoice, decider: Decider
+) -> tuple[Ideal | None, float]:
+    """The ideal beside the decision; one that cannot be had costs no round."""
+    started = time.perf_counter()
+    try:
+        ideal = decider.ideal(data, resource=resource, deadline_s=choice.decision_time_s)
+    except PolicyFailedError as error:
+        log.warning("bound_failed", error=str(error))
+        return None, time.perf_counter() - started
+    return ideal, time.perf_counter() - started
+
+
+def _first_ranking_resource(resources: tuple[str, ...], parameters: Mapping[str, Any]) -> int:
+    ranking = parameters.get("ranking")
+    return resources.index(ranking[0]) if ranking and ranking[0] in resources else 0
+
+
+def _shares(
+    snapshot: Snapshot, allocation: Allocation, names: Names, ideal: Ideal | None
+) -> tuple[dict[str, Any], ...]:
+    """Dominant share of every tenant before and after, of the whole pool, and the fair one."""
+    before = dominant_shares(snapshot.held, snapshot.pool)
+    after = dominant_shares(snapshot.after(allocation.placed).held, snapshot.pool)
+    waiting = np.bincount(snapshot.tenant, weights=snapshot.count, minlength=len(before))
+    return tuple(
+        {
+            "tenant": name,
+            "weight": float(snapshot.weight[index]),
+            "before": float(before[index]),
+            "after": float(after[index]),
+            "target": None if ideal is None else ideal.target_shares[index],
+            "asked": int(waiting[index]),
+        }
+        for index, (_, name) in enumerate(names.tenants)
+    )
+
+
+def _group_shares(
+    snapshot: Snapshot, allocation: Allocation, names: Names, ideal: Ideal | None
+) -> tuple[dict[str, Any], ...]:
+    """Dominant share of every group of tenants before and after, and the fair one."""
+    tree = snapshot.tree
+    if tree is None:
+        return ()
+    before, after = (
+        shares_in_tree(tree, fractions_of_pool(held, snapshot.pool))
+        for held in (snapshot.held, snapshot.after(allocation.placed).held)
+    )
+    name_of = {node: name for _, name, node in names.groups}
+    return tuple(
+        {
+            "group": name,
+            "parent": name_of.get(tree.parent[node]),
+            "weight": float(tree.weight[node]),
+            "before": float(before[node]),
+            "after": float(after[node]),
+            "target": None if ideal is None else ideal.node_targets[node],
+        }
+        for _, name, node in names.groups
+    )
+
+
+def _fair_distance(shares: Sequence[Mapping[str, Any]]) -> float | None:
+    targets = [each["target"] for each in shares]
+    if None in targets:
+        return None
+    return fair_distance(np.array([each["after"] for each in shares]), np.array(targets))

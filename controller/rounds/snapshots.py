@@ -1,0 +1,128 @@
+"""Rows of the register center into arrays, and indices back into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+
+from controller.rounds.tenant_trees import allowances_of, tree_of
+from placement import IntArray, Snapshot
+from placement.round.constraints import Constraints, Group, Spread
+from placement.round.host_classes import eligibility, host_classes, preferences
+from registry import ClusterView, HostView, RequestView, allows, zone_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What the indices of a snapshot stand for; stored with it, for people and replays."""
+
+    hosts: tuple[tuple[str, str], ...]  #: (id, name) on the axis H
+    tenants: tuple[tuple[str, str], ...]  #: (id, name) on the axis N
+    requests: tuple[tuple[str, str, str], ...]  #: (id, name, vm_type) on the axis Q
+    #: (id, name, node) of each group of tenants in the tree
+    groups: tuple[tuple[str, str, int], ...] = ()
+    #: (owner's name, resource, quota, held) of each allowance; "vms": their number
+    quotas: tuple[tuple[str, str, int, int], ...] = ()
+
+
+def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
+    """Turn one read of the register center into what a policy decides on.
+
+    Hosts that take no VMs now (draining, unreachable, held back) keep their
+    capacity, which counts in the pool, but no request is eligible there.
+    """
+    classes = host_classes(view.hosts, view.requests)
+    preferred = preferences(
+        view.hosts,
+        classes,
+        {row: request.rules.prefers for row, request in enumerate(view.requests)},
+    )
+    capacity = _rows([host.capacity for host in view.hosts], len(view.resources))
+    committed = _rows([host.committed for host in view.hosts], len(view.resources))
+    tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
+    tree, groups = tree_of(view.tenants, view.groups)
+    allowances, quotas = allowances_of(view)
+    snapshot = Snapshot(
+        resources=view.resources,
+        capacity=capacity,
+        free=np.maximum(capacity - committed, 0),
+        host_class=classes.of_host,
+        eligible=eligibility(view.hosts, classes, view.requests, _may_use),
+        demand=_rows([request.demand for request in view.requests], len(view.resources)),
+        count=_of(view.requests, lambda request: request.count),
+        min_count=_of(view.requests, lambda request: request.min_count),
+        tenant=_of(view.requests, lambda request: tenant_index[request.tenant_id]),
+        age=_of(view.requests, lambda request: request.age),
+        weight=np.array([tenant.weight for tenant in view.tenants], dtype=np.float64),
+        held=_rows([tenant.held for tenant in view.tenants], len(view.resources)),
+        tree=tree,
+        constraints=_constraints(view, preferred),
+        allowances=allowances,
+    )
+    names = Names(
+        hosts=tuple((str(host.id), host.name) for host in view.hosts),
+        tenants=tuple((str(tenant.id), tenant.name) for tenant in view.tenants),
+        requests=tuple(
+            (str(request.id), request.name, request.vm_type) for request in view.requests
+        ),
+        groups=tuple((str(group.id), group.name, node) for group, node in groups),
+        quotas=quotas,
+    )
+    return snapshot, names
+
+
+def _may_use(request: RequestView, host: HostView) -> bool:
+    return allows(
+        request.rules, request.requires, request.hosts, host=host.name, labels=host.labels
+    )
+
+
+def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Constraints | None:
+    """Return what policies keep beyond eligibility; None where nobody asks for it."""
+    row_of = {request.id: row for row, request in enumerate(view.requests)}
+    index_of = {host.id: index for index, host in enumerate(view.hosts)}
+    zone_names = sorted({zone for host in view.hosts if (zone := zone_of(host.labels))})
+    spreads = [
+        Spread(
+            request=row,
+            most=request.spread.most,
+            placed=tuple(dict(request.spread.placed).get(zone, 0) for zone in zone_names),
+        )
+        for row, request in enumerate(view.requests)
+        if request.spread is not None
+    ]
+    constraints = Constraints(
+        groups=tuple(
+            Group(
+                apart=group.apart,
+                hard=group.hard,
+                requests=tuple(sorted(row_of[request] for request in group.requests)),
+                hosts=_indices(group.hosts, index_of),
+            )
+            for group in view.vm_groups
+        ),
+        spreads=tuple(spreads),
+        zones=_zones(view.hosts, zone_names) if spreads else (),
+        preferred=preferred,
+    )
+    return constraints or None
+
+
+def _indices(hosts: Sequence[UUID], index_of: dict[UUID, int]) -> tuple[int, ...]:
+    return tuple(sorted(index_of[host] for host in hosts if host in index_of))
+
+
+def _zones(hosts: Sequence[HostView], names: Sequence[str]) -> tuple[int, ...]:
+    place = {name: index for index, name in enumerate(names)}
+    return tuple(place.get(zone_of(host.labels) or "", -1) for host in hosts)
+
+
+def _rows(rows: Sequence[Sequence[int]], width: int) -> IntArray:
+    return np.array(rows, dtype=np.int64).reshape(len(rows), width)
+
+
+def _of(requests: Sequence[RequestView], value: Callable[[RequestView], int]) -> IntArray:
+    return np.array([value(request) for request in requests], dtype=np.int64)

@@ -1,0 +1,140 @@
+"""Why requests wait, written down at the moment that decided it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from controller.rounds.obstacles import FAILED_BUILDS, Obstacles
+from controller.rounds.snapshots import Names
+from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
+from placement.round.reasons import how_many_fit, still_needed
+from placement.rules.allowances import Rooms
+from registry import ClusterView, Waiting
+
+
+def waiting_requests(
+    slot_start_at: datetime,
+    view: ClusterView,
+    snapshot: Snapshot,
+    allocation: Allocation,
+    names: Names,
+    *,
+    shares: Sequence[Mapping[str, Any]],
+) -> dict[UUID, Waiting]:
+    """Return for each request that was left out how many VMs wait, and why.
+
+    The shortages are those of one VM against what is free after the round.
+    Requests alike in demand and eligibility share one look at the hosts. Of a gang
+    it is told how many VMs fit and how many are needed, of who starves which
+    hosts are held back for it. ``shares``, one for each tenant, are those of the
+    round: whose is above the fair one is told so. What wants for an address or for its
+    network is told so where that alone keeps all of it back, or all else is placed, and counted
+    with the others where not; and what
+    no host takes now, where some would but for builds that failed there lately.
+    """
+    seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
+    after = snapshot.after(allocation.placed)
+    free, rooms = after.free, Rooms(after)
+    obstacles = Obstacles(view, snapshot, allocation, names, rooms)
+    held: dict[int, list[str]] = {}
+    for request, host in allocation.details.get("holding", ()):
+        held.setdefault(request, []).append(names.hosts[host][1])
+
+    def in_short(request: int) -> dict[str, Any]:
+        detail: dict[str, Any] = {
+            "slot_start_at": slot_start_at.isoformat(),
+            "obstacles": [each.document() for each in obstacles.of(request)],
+        }
+        share = shares[snapshot.tenant[request]]
+        if share["target"] is not None:
+            detail["share"] = {"held": share["after"], "fair": share["target"]}
+        return detail
+
+    waiting = {}
+    for request, parts in _by_request(allocation.left_out).items():
+        key = (snapshot.demand[request].tobytes(), snapshot.eligible[request].tobytes())
+        reasons = {part.reason for part in parts}
+        if key not in seen:
+            seen[key] = shortages(snapshot, allocation, request)
+        short = seen[key] if reasons != {Reason.QUOTA} else ()
+        count = sum(part.count for part in parts)
+        detail = in_short(request)
+        detail["shortages"] = [
+            _shortage_document(shortage, snapshot.resources, names) for shortage in short
+        ]
+        needed = still_needed(snapshot, request, count)
+        if needed > 1:
+            fit = how_many_fit(snapshot, request, free)
+            detail["gang"] = {"fit": fit, "needed": needed}
+        if Reason.QUOTA in reasons:
+            detail["quota"] = _quota_documents(snapshot, rooms, request, (needed, count), names)
+        if request in held:
+            detail["holding"] = [{"host": name} for name in held[request]]
+        if held_back := sum(part.count for part in parts if part.reason is Reason.HELD_BACK):
+            detail["held_back"] = held_back
+        reason = parts[0].reason.value
+        if parts[0].reason is Reason.NO_ELIGIBLE_HOST and obstacles.failed_builds(request):
+            reason = FAILED_BUILDS
+        waiting[UUID(names.requests[request][0])] = Waiting(
+            count=count, reason=reason, detail=detail
+        )
+    for row, asked in enumerate(view.requests):
+        if asked.short is None:
+            continue
+        if asked.shut_out or asked.id not in waiting:
+            # The policy saw that no host takes it, or nothing of what was kept from it.
+            detail = {**in_short(row), **asked.short.detail}
+            waiting[asked.id] = replace(asked.short, detail=detail)
+        else:
+            left = waiting[asked.id]
+            waiting[asked.id] = replace(left, count=left.count + asked.short.count)
+    return waiting
+
+
+def _by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:
+    parts: dict[int, list[LeftOut]] = {}
+    for left in left_out:
+        parts.setdefault(left.request, []).append(left)
+    for each in parts.values():
+        each.sort(key=lambda part: -part.count)  # the reason of most of them is told
+    return parts
+
+
+def _quota_documents(
+    snapshot: Snapshot, rooms: Rooms, request: int, counts: Sequence[int], names: Names
+) -> list[dict[str, Any]]:
+    """Return the quotas in the way of the first of ``counts`` more VMs that is too many."""
+    for count in counts:
+        over = rooms.over(request, count)
+        if over:
+            break
+    documents = []
+    for each in over:
+        owner, resource, limit, held = names.quotas[each]
+        index = snapshot.allowances[each].resource
+        documents.append(
+            {
+                "tenant": owner,
+                "resource": resource,
+                "limit": limit,
+                "used": held + snapshot.allowances[each].room - rooms.left[each],
+                "needed": count * (1 if index is None else int(snapshot.demand[request, index])),
+            }
+        )
+    return documents
+
+
+def _shortage_document(
+    shortage: Shortage, resources: tuple[str, ...], names: Names
+) -> dict[str, Any]:
+    return {
+        "resource": resources[shortage.resource],
+        "hosts_short": shortage.hosts_short,
+        "hosts": shortage.hosts,
+        "nearest_host": names.hosts[shortage.nearest_host][1],
+        "missing": shortage.missing,
+    }

@@ -1,0 +1,1 @@
+"""A second policy beside the one that decides, without effect."""

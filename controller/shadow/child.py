@@ -1,0 +1,157 @@
+"""What a second policy would have decided on a round's inputs, and how that compares.
+
+Runs in a child process of its own (`controller.centre.policy_child`), on the bytes that the round
+was decided on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+import placement
+from controller.rounds.inputs import RoundInputs, allocation_of, decode_inputs
+from controller.rounds.policy_process import Beside
+from placement import (
+    Allocation,
+    FloatArray,
+    Snapshot,
+    check_allocation,
+    dominant_shares,
+    fair_distance,
+    policy_by_name,
+    target_shares,
+)
+from placement.catalog.zone_policies import (
+    ELSEWHERE,
+    ZoneInputs,
+    overload_of_hosts,
+    policy_in_zones,
+    zones_of,
+)
+
+
+def decide_beside(beside: Beside) -> dict[str, Any]:
+    """Return what `NewShadowRound` tells of a decision, in plain values.
+
+    Raises
+    ------
+    PlacementError
+        If the policy fails, or decides what cannot be.
+    """
+    inputs = decode_inputs(beside.inputs)
+    snapshot = inputs.snapshot
+    zones = _zones(inputs, beside)
+    its = beside.policy
+    second = policy_in_zones(zones) if zones else policy_by_name(its.policy, its.parameters)
+    started = time.perf_counter()
+    theirs = placement.decide(snapshot, second, seed=inputs.seed, budget_units=inputs.budget_units)
+    seconds = time.perf_counter() - started
+    overload = overload_of_hosts(len(snapshot.capacity), its.parameters, zones)
+    check_allocation(snapshot, theirs, overload=overload)
+    ours = allocation_of(beside.outcome)
+    targets = target_shares(snapshot)
+    return {
+        "seconds": seconds,
+        "cut": theirs.cut,
+        "decided": _measured(snapshot, theirs, targets, zones),
+        "first": _measured(snapshot, ours, targets, inputs.zones),
+        "agreed": agreed(ours, theirs),
+        "shares": _shares(inputs, ours, theirs),
+    }
+
+
+def agreed(one: Allocation, other: Allocation) -> int:
+    """Return how many VMs two allocations place on the same host."""
+    return sum(_on_same_hosts(one, other).values())
+
+
+def _on_same_hosts(one: Allocation, other: Allocation) -> Counter[int]:
+    """Return how many VMs of each request two allocations place on the same host."""
+    counts: Counter[tuple[int, int]] = Counter()
+    for request, host, count in one.placed.tolist():
+        counts[request, host] += count
+    found: Counter[int] = Counter()
+    for request, host, count in other.placed.tolist():
+        both = min(count, counts[request, host])
+        counts[request, host] -= both
+        found[request] += both
+    return found
+
+
+def _zones(inputs: RoundInputs, beside: Beside) -> tuple[ZoneInputs, ...]:
+    """Return who decides where: what the round's zones do not decide, the second policy does."""
+    second = beside.policy
+    if beside.zones is not None:
+        zone_of_host = [beside.zone_of.get(key) for key, _ in inputs.names.hosts]
+        return zones_of(zone_of_host, beside.zones, second)
+    return tuple(
+        dataclasses.replace(zone, policy=second.policy, parameters=second.parameters)
+        if zone.name == ELSEWHERE
+        else zone
+        for zone in inputs.zones
+    )
+
+
+def _measured(
+    snapshot: Snapshot, allocation: Allocation, targets: FloatArray, zones: Sequence[ZoneInputs]
+) -> dict[str, Any]:
+    held = snapshot.after(allocation.placed).held
+    in_use = held.sum(axis=0)
+    return {
+        "placed": int(allocation.placed[:, 2].sum()),
+        "left_out": sum(left.count for left in allocation.left_out),
+        "used": {
+            name: float(in_use[r] / snapshot.pool[r])
+            for r, name in enumerate(snapshot.resources)
+            if snapshot.pool[r] > 0
+        },
+        "fair_distance": fair_distance(dominant_shares(held, snapshot.pool), targets),
+        "zones": {zone.name: zone.policy for zone in zones},
+    }
+
+
+def _shares(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[dict[str, Any]]:
+    """Return shares of the tenants for whom one of both placed something."""
+    snapshot = inputs.snapshot
+    before, first, second = (
+        dominant_shares(held, snapshot.pool)
+        for held in (
+            snapshot.held,
+            snapshot.after(ours.placed).held,
+            snapshot.after(theirs.placed).held,
+        )
+    )
+    concerned = np.flatnonzero((first != before) | (second != before))
+    asked = _of_tenants(snapshot, enumerate(snapshot.count.tolist()))
+    placed_first, placed_second = (
+        _of_tenants(snapshot, ((request, count) for request, _, count in each.placed.tolist()))
+        for each in (ours, theirs)
+    )
+    on_same_host = _of_tenants(snapshot, _on_same_hosts(ours, theirs).items())
+    return [
+        {
+            "tenant": inputs.names.tenants[index][1],
+            "before": float(before[index]),
+            "first": float(first[index]),
+            "second": float(second[index]),
+            "asked": asked[index],
+            "placed_first": placed_first[index],
+            "placed_second": placed_second[index],
+            "agreed": on_same_host[index],
+        }
+        for index in concerned.tolist()
+    ]
+
+
+def _of_tenants(snapshot: Snapshot, requests: Iterable[tuple[int, int]]) -> Counter[int]:
+    """Return counts of requests by their tenants."""
+    found: Counter[int] = Counter()
+    for request, count in requests:
+        found[int(snapshot.tenant[request])] += count
+    return found

@@ -1,0 +1,1 @@
+"""Simulations on a Celery fleet."""

@@ -1,0 +1,89 @@
+"""Simulations on a Celery fleet: a queue of their own, whose messages name jobs in files.
+
+It is here, not in `workers`, because `workers` knows neither policies nor simulations: a
+machine that simulates needs no libvirt, no register center and no way to any host.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from controller.errors import ControllerError
+from registry.ground.masking import masked
+from service.settings import SharedSettings, celery_config, direct_queue
+
+QUEUE: Final = "fuga-simulations"
+TASK: Final = "simulations.run"
+
+
+class NoFleetError(ControllerError):
+    """There is no broker that a fleet could share, or it does not answer."""
+
+
+def build_app(settings: SharedSettings) -> Celery:
+    """Return the Celery app of simulations; it has no tasks yet.
+
+    Raises
+    ------
+    NoFleetError
+        If the settings name no broker: that of folders is of one machine.
+    """
+    if settings.broker_url is None:
+        raise NoFleetError(
+            "simulations on a fleet need a broker that its machines share: set FUGA_BROKER_URL,"
+            " such as rediss://USER:PASSWORD@HOST:6379/0"
+        )
+    app = Celery("fuga-simulations", set_as_current=False)
+    app.conf.update(
+        celery_config(settings),
+        task_default_queue=QUEUE,
+        task_queues=[direct_queue(QUEUE)],
+        worker_redirect_stdouts=False,
+        worker_enable_remote_control=False,
+    )
+    return app
+
+
+class SimulationQueue:
+    """Sends jobs to whoever runs `fuga simulation-worker`."""
+
+    def __init__(self, settings: SharedSettings) -> None:
+        self._app = build_app(settings)
+
+    def check(self) -> None:
+        """Raise `NoFleetError` unless the broker answers."""
+        try:
+            with self._connection() as connection:
+                connection.ensure_connection(max_retries=1, interval_start=0)
+        except (OperationalError, OSError) as error:
+            raise NoFleetError(
+                f"FUGA_BROKER_URL: the broker does not answer: {masked(str(error))}"
+            ) from error
+
+    def send(self, folder: Path, name: str) -> bool:
+        """Send one; tell whether the broker took it."""
+        try:
+            self._app.send_task(TASK, args=[str(folder), name], ignore_result=True, retry=False)
+        except (OperationalError, OSError):
+            return False
+        return True
+
+    def is_empty(self) -> bool:
+        """Tell whether no message waits; of a broker that does not answer nobody knows."""
+        try:
+            with self._connection() as connection:
+                channel = connection.default_channel
+                try:
+                    found = channel.queue_declare(QUEUE, passive=True)
+                except connection.channel_errors:  # there is no queue of that name, yet or any more
+                    return True
+                return int(found.message_count) == 0
+        except (OperationalError, OSError):
+            return False
+
+    def _connection(self) -> Any:
+        return self._app.connection_for_write()

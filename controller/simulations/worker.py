@@ -1,0 +1,164 @@
+"""`fuga simulation-worker`: runs simulations that others submit, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import warnings
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import structlog
+from celery import signals
+from celery.apps.worker import Worker
+from celery.exceptions import SecurityWarning
+from celery.worker import state as worker_state
+
+from controller.simulations.metrics import Outcome, RunMetrics
+from controller.simulations.queue import QUEUE, TASK, NoFleetError, SimulationQueue, build_app
+from registry.ground.ids import uuid7
+from service import Check, ProcessMetrics, listening
+from service.broker.inbox import Inbox
+from service.broker.messages import Known, is_text
+from service.broker.redis_inbox import reading_redis
+from service.logs import configure_logging
+from service.settings import SharedSettings
+from simulation import JobFiles, SimulationError, run_job
+
+log: Final = structlog.get_logger(__name__)
+
+PROCESS: Final = "simulation-worker"
+#: Characters; Linux takes so many bytes.
+_LONGEST_PATH: Final = 4096
+
+
+class SimulationWorker(Worker):  # type: ignore[misc]  # celery is untyped
+    """Celery's worker with our signal handling in place of its own.
+
+    Both signals mean: take nothing new, let every run write what it has, go. A
+    second one changes nothing.
+    """
+
+    def __init__(self, stopping: threading.Event, **options: Any) -> None:
+        self._stopping = stopping
+        super().__init__(**options)
+
+    def install_platform_tweaks(self, worker: Worker) -> None:
+        """Install our signal handlers; Celery calls this as the worker starts."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stopping.set()
+        worker_state.should_stop = os.EX_OK
+
+
+def run(settings: SharedSettings, root: Path, *, jobs: int) -> int:
+    """Run one worker until SIGTERM or SIGINT; return its exit status."""
+    metrics = ProcessMetrics(PROCESS)
+    app = build_app(settings)
+    inbox = Inbox([Known(QUEUE, {TASK: _folder_and_name}, jobs)], metrics)
+    app.conf.update(reading_redis(app.conf.broker_transport_options, inbox))
+    configure_logging(
+        settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
+    )
+    _quiet_libraries()
+    # Celery would set up logging of its own; ours is in place already.
+    signals.setup_logging.connect(_keep_our_logging, weak=False)
+    root, stopping = root.resolve(), threading.Event()
+    runs = RunMetrics(metrics, jobs=jobs)
+    name_of_worker = f"{socket.gethostname()}:{os.getpid()}"
+
+    def simulate(folder: str, name: str) -> None:
+        with structlog.contextvars.bound_contextvars(folder=folder, run=name):
+            runs.run(lambda: run_message(root, folder, name, stopping, worker=name_of_worker))
+
+    app.task(simulate, name=TASK)
+    worker = SimulationWorker(
+        stopping,
+        app=app,
+        pool="threads",
+        concurrency=jobs,
+        queues=[QUEUE],
+        hostname=f"{name_of_worker}:{uuid7().hex[-8:]}",
+        quiet=True,
+        without_mingle=True,
+        without_gossip=True,
+        without_heartbeat=True,
+    )
+    probe = SimulationQueue(settings)
+    with listening(
+        settings.metrics_address(PROCESS),
+        metrics,
+        ready=lambda: [_broker_check(probe), _folder_check(root)],
+    ):
+        log.info("simulation_worker_started", folder=str(root), jobs=jobs, worker=name_of_worker)
+        worker.start()
+        log.info("simulation_worker_stopped")
+    return int(worker.exitcode or 0)
+
+
+def run_message(
+    root: Path, folder: str, name: str, stopping: threading.Event, *, worker: str
+) -> Outcome:
+    """Run the job that a message names, if it is one of ours.
+
+    A job brings a checkpoint along, which can do whatever this process may: so
+    messages choose among the files of one folder, and who may write there is trusted.
+    """
+    there = Path(folder).resolve()
+    if not there.is_relative_to(root) or name in ("", "..") or Path(name).name != name:
+        log.warning("simulation_refused", reason=f"it is not below {root}")
+        return Outcome.REFUSED
+    files = JobFiles(there)
+    try:
+        if files.read(name) is None:
+            log.info("simulation_not_there", reason="it is over, or the folder is not shared")
+            return Outcome.NOT_OURS
+        log.info("simulation_begins")
+        summary = run_job(files, name, stopping.is_set, worker=worker)
+    except (OSError, SimulationError) as error:  # nobody but the log can be told
+        log.error("simulation_impossible", error=str(error))
+        return Outcome.REFUSED
+    if summary is not None:
+        log.info("simulation_ends", finished=summary["finished"])
+        return Outcome.FINISHED if summary["finished"] else Outcome.STOPPED
+    if (failure := files.failure(name)) is not None:
+        log.warning("simulation_failed", error=failure.message)
+        return Outcome.FAILED
+    log.info("simulation_left", reason="another worker is at it, or it need not be done")
+    return Outcome.NOT_OURS
+
+
+def _folder_and_name(arguments: list[Any]) -> bool:
+    return len(arguments) == 2 and all(is_text(each, most=_LONGEST_PATH) for each in arguments)
+
+
+def _broker_check(queue: SimulationQueue) -> Check:
+    try:
+        queue.check()
+    except NoFleetError:  # its words may name the broker's user
+        return Check("broker", False, "it does not answer")
+    return Check("broker", True, "it answers")
+
+
+def _folder_check(root: Path) -> Check:
+    if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+        return Check("folder", False, f"{root} is not there, or may not be written")
+    return Check("folder", True, f"{root} is there")
+
+
+def _quiet_libraries() -> None:
+    # One line per message received and acknowledged says nothing of ours.
+    for name in ("celery", "amqp"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # Celery fears root for the sake of pickle, which is not accepted here.
+    warnings.simplefilter("ignore", SecurityWarning)
+
+
+def _keep_our_logging(**_: Any) -> None:
+    """Answer Celery's question who configures logging: not Celery."""

@@ -1,0 +1,1 @@
+"""What every command prints with: tables, YAML, errors, and the terminal itself."""

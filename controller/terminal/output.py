@@ -1,0 +1,210 @@
+"""Tables for people; JSON, YAML or names alone for programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import typer
+
+from controller.terminal.yaml_text import yaml_text
+from plain_text import plain, plain_json, plain_lines
+
+WIDE = 400  #: columns where no terminal limits them
+
+
+class OutputFormat(StrEnum):
+    """How answers are printed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+    @property
+    def for_programs(self) -> bool:
+        """Whether a program reads it: records and nothing else."""
+        return self not in (OutputFormat.TABLE, OutputFormat.WIDE)
+
+
+_format: ContextVar[OutputFormat] = ContextVar("format", default=OutputFormat.JSON)
+_wide: ContextVar[bool] = ContextVar("wide", default=False)
+
+
+def echo(message: object = "", *, err: bool = False) -> None:
+    """Print one line, whoever wrote parts of it; nothing in it commands the terminal."""
+    _print(plain(str(message)), err=err)
+
+
+def echo_lines(message: object, *, err: bool = False, nl: bool = True) -> None:
+    """Print lines. What others wrote in one of them goes through `plain` before."""
+    _print(plain_lines(str(message)), err=err, nl=nl)
+
+
+def _print(message: str, *, err: bool = False, nl: bool = True) -> None:
+    typer.echo(message, err=err, nl=nl)  # noqa: TID251 - here alone
+
+
+def percent(value: float | None) -> str:
+    """Say a part of one, as of shares or distances."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def print_records_as(output: OutputFormat) -> None:
+    """Choose how `print_json` writes, for this command."""
+    _format.set(output if output.for_programs else OutputFormat.JSON)
+    _wide.set(output is OutputFormat.WIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table: its heading, and what stands there for a row."""
+
+    heading: str
+    value: Callable[[Mapping[str, Any]], object]
+    right: bool = False
+    prose: bool = False  #: sentences, read rather than compared: folded where they are too long
+    spare: int = 0  #: what is left out first where there is no room; of equals the rightmost
+
+
+def field(
+    name: str,
+    heading: str | None = None,
+    *,
+    right: bool = False,
+    prose: bool = False,
+    spare: int = 0,
+) -> Column:
+    """Make a column of one field of the row."""
+    heading = heading or name.replace("_", " ")
+    return Column(heading, lambda row: row.get(name), right, prose, spare)
+
+
+def print_json(value: Any) -> None:
+    """Print records and nothing else: as JSON, or in the form that was asked for instead."""
+    match _format.get():
+        case OutputFormat.YAML:
+            echo_lines(yaml_text(value), nl=False)
+        case OutputFormat.NAME:
+            for name in names_in(value):
+                echo(name)
+        case _:
+            echo_lines(plain_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def names_in(value: Any) -> list[str]:
+    """Return what records are called: by name, else by number or id."""
+    records = value if isinstance(value, list) else [value]
+    return [_called(record) for record in records if isinstance(record, Mapping)]
+
+
+def _called(record: Mapping[str, Any]) -> str:
+    keys = ("name", "number", "id")
+    return str(next((record[key] for key in keys if record.get(key) is not None), ""))
+
+
+def print_table(
+    columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, empty: str
+) -> None:
+    """Print rows below their headings, one a line; ``empty`` where there are none.
+
+    Columns that a terminal has no room for are left out, unless ``-o wide`` asks for all.
+    """
+    cells = [[text(column.value(row)) for column in columns] for row in rows]
+    if not cells:
+        echo(empty)
+        return
+    from controller.terminal.tables import left_out_of, lines_of  # noqa: PLC0415 - not for `--help`
+
+    headings = [plain(column.heading) for column in columns]
+    width = None if _wide.get() else terminal_width()
+    kept = left_out_of(columns, headings, cells, width)
+    for line in lines_of(
+        [columns[each] for each in kept],
+        [[row[each] for each in kept] for row in (headings, *cells)],
+        width,
+        bold=sys.stdout.isatty(),
+    ):
+        _print(line)
+    if len(kept) < len(columns):
+        gone = ", ".join(each for place, each in enumerate(headings) if place not in kept)
+        echo(f"(-o wide shows {gone}, too)")
+
+
+def terminal_width() -> int | None:
+    """Return how many characters a line has; None where no terminal limits it."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table_width() -> int:
+    """Return how many characters a line of a table may have."""
+    return terminal_width() or WIDE
+
+
+def text(value: object) -> str:
+    """Say a value in a cell, whoever wrote it."""
+    return plain(_said(value))
+
+
+def _said(value: object) -> str:
+    match value:
+        case None | "":
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.3f}"
+        case list() | tuple():
+            return ",".join(str(each) for each in value) or "-"
+        case _:
+            return str(value)
+
+
+def clock(value: object) -> str:
+    """Say an API time in the reader's own zone, to the second; only the time if it is today."""
+    if not isinstance(value, str):
+        return "-"
+    moment = datetime.fromisoformat(value).astimezone()
+    if moment.date() == datetime.now(UTC).astimezone().date():
+        return moment.strftime("%H:%M:%S")
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def age(value: object) -> str:
+    """Say how long ago an API time was."""
+    if not isinstance(value, str):
+        return "-"
+    return _span(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(value)).total_seconds()))
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def until(value: object) -> str:
+    """Say how long it is until an API time."""
+    if not isinstance(value, str):
+        return "-"
+    seconds = (datetime.fromisoformat(value) - datetime.now(UTC)).total_seconds()
+    return _span(max(0.0, seconds))
+
+
+def resources(amounts: Mapping[str, Any]) -> str:
+    """Say a resource vector as ``4 vcpus, 8192 memory_mib``."""
+    return ", ".join(f"{amount} {name}" for name, amount in amounts.items())
+
+
+def short_id(value: object) -> str:
+    """Return the end of a UUIDv7, which is random; its beginning is the time, which many share."""
+    return str(value)[-8:]

@@ -1,0 +1,88 @@
+"""How a table becomes lines: which columns have room, and what stands where."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len, set_cell_size
+
+if TYPE_CHECKING:
+    from controller.terminal.output import Column
+
+_GAP: Final = "  "
+#: A column of sentences is folded rather than made narrower than this.
+_PROSE: Final = 18
+_BOLD: Final = "\x1b[1m{}\x1b[0m"
+
+
+def left_out_of(
+    columns: Sequence[Column],
+    headings: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    width: int | None,
+) -> list[int]:
+    """Return the places of the columns that stay: as many as have room, the first always."""
+    needed = [
+        min(wide, _PROSE) if column.prose else wide
+        for column, wide in zip(columns, _widths([headings, *cells]), strict=True)
+    ]
+    kept = list(range(len(columns)))
+    while width is not None and len(kept) > 1 and _line(needed, kept) > width:
+        candidates = [place for place in kept[1:] if not columns[place].prose] or kept[1:]
+        kept.remove(max(candidates, key=lambda place: (columns[place].spare, place)))
+    return kept
+
+
+def lines_of(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None, *, bold: bool
+) -> Iterator[str]:
+    """Yield the headings, a rule and the rows; a row is one line unless it has prose."""
+    widths = _widths(rows)
+    if width is not None:
+        _fold(columns, widths, width)
+    for number, row in enumerate(rows):
+        for line in _lines(columns, row, widths, width):
+            yield _BOLD.format(line) if bold and number == 0 else line
+        if number == 0:
+            yield "─" * (sum(widths) + len(_GAP) * (len(widths) - 1))
+
+
+def _fold(columns: Sequence[Column], widths: list[int], width: int) -> None:
+    """Give prose what the other columns leave, and a first column at most the whole line."""
+    for place, column in enumerate(columns):
+        if column.prose:
+            others = _line(widths, range(len(widths))) - widths[place]
+            widths[place] = max(min(widths[place], _PROSE), min(widths[place], width - others))
+    if len(widths) == 1:
+        widths[0] = min(widths[0], width)
+
+
+def _lines(
+    columns: Sequence[Column], row: Sequence[str], widths: Sequence[int], width: int | None
+) -> Iterator[str]:
+    parts = [
+        textwrap.wrap(cell, wide) or [""] if column.prose and width is not None else [cell]
+        for column, cell, wide in zip(columns, row, widths, strict=True)
+    ]
+    for number in range(max(map(len, parts))):
+        cells = [
+            _aligned(part[number] if number < len(part) else "", wide, right=column.right)
+            for column, part, wide in zip(columns, parts, widths, strict=True)
+        ]
+        yield _GAP.join(cells).rstrip()
+
+
+def _aligned(cell: str, wide: int, *, right: bool) -> str:
+    if cell_len(cell) > wide:
+        return set_cell_size(cell, wide - 1) + "…"
+    return " " * (wide - cell_len(cell)) + cell if right else set_cell_size(cell, wide)
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+
+
+def _line(widths: Sequence[int], kept: Sequence[int]) -> int:
+    return sum(widths[place] for place in kept) + len(_GAP) * (len(kept) - 1)

@@ -1,0 +1,70 @@
+"""Writes YAML: block style, and every string that might be read as something else in quotes.
+
+Quoted strings are JSON's, which are YAML's too, but for characters that YAML wants escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from plain_text import plain_yaml
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+#: What readers of YAML 1.1 or 1.2 take for something else than text.
+_WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
+
+
+def yaml_text(value: Any) -> str:
+    """Return a JSON value as a YAML document."""
+    return "\n".join(_block(value)) + "\n"
+
+
+def _block(value: Any) -> Iterator[str]:
+    """Yield the lines of a value, not indented."""
+    if isinstance(value, Mapping) and value:
+        for key, each in value.items():
+            yield from _entry(f"{_string(str(key))}:", each, indent="  ")
+    elif isinstance(value, list | tuple) and value:
+        for each in value:
+            yield from _item(each)
+    else:
+        yield _scalar(value)
+
+
+def _entry(head: str, value: Any, *, indent: str) -> Iterator[str]:
+    if isinstance(value, Mapping | list | tuple) and value:
+        yield head
+        yield from (indent + line for line in _block(value))
+    else:
+        yield f"{head} {_scalar(value)}"
+
+
+def _item(value: Any) -> Iterator[str]:
+    lines = _block(value)
+    yield f"- {next(lines)}"
+    yield from (f"  {line}" for line in lines)
+
+
+def _scalar(value: Any) -> str:
+    match value:
+        case str():
+            return _string(value)
+        case float():
+            written = json.dumps(value)  # 1e-07, which readers of YAML 1.1 take for text
+            mantissa, e, exponent = written.partition("e")
+            return f"{mantissa}.0e{exponent}" if e and "." not in mantissa else written
+        case Mapping():
+            return "{}"
+        case list() | tuple():
+            return "[]"
+        case _:
+            return json.dumps(value)
+
+
+def _string(value: str) -> str:
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return plain_yaml(json.dumps(value, ensure_ascii=False))

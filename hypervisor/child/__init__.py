@@ -1,0 +1,1 @@
+"""What runs in child processes, where alone libvirt is called."""

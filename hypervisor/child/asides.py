@@ -1,0 +1,71 @@
+"""Questions to a host that may never be answered, beside a look at it. Child process only.
+
+No call of libvirt can be cancelled. So each question is asked in a thread of its own, on a
+connection of its own: of two calls at once on one connection, with an event loop beside them,
+libvirt's client sometimes does not see the answer to the second until something else arrives.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import libvirt
+
+T = TypeVar("T")
+
+
+class SpareConnections:
+    """Connections to one host, kept for the next who asks."""
+
+    def __init__(self, opening: Callable[[], libvirt.virConnect]) -> None:
+        self._opening = opening
+        self._idle: list[libvirt.virConnect] = []
+
+    def take(self) -> libvirt.virConnect:
+        """Return one that nobody else uses; it may never come back."""
+        while self._idle:
+            conn = self._idle.pop()
+            if conn.isAlive():
+                return conn
+        return self._opening()
+
+    def give_back(self, conn: libvirt.virConnect) -> None:
+        """Keep one that is not used any more."""
+        self._idle.append(conn)
+
+
+class Question(threading.Thread, Generic[T]):
+    """One question, begun at once. Its connection is lost with it, unless it is answered."""
+
+    def __init__(self, spares: SpareConnections, ask: Callable[[libvirt.virConnect], T]) -> None:
+        super().__init__(name="aside", daemon=True)
+        self._spares = spares
+        self._ask = ask
+        self._answer: list[T] = []
+        self._error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        """Ask, and keep what comes of it."""
+        try:
+            conn = self._spares.take()
+            try:
+                self._answer.append(self._ask(conn))
+            finally:
+                if conn.isAlive():
+                    self._spares.give_back(conn)
+        except Exception as error:  # whatever it is, who asked is told
+            self._error = error
+
+    def is_open_after(self, patience_s: float) -> bool:
+        """Wait for an answer; return whether there still is none."""
+        self.join(patience_s)
+        return self.is_alive()
+
+    def answer(self) -> T:
+        """Return the answer that came, or raise what came instead of it."""
+        if self._error is not None:
+            raise self._error
+        return self._answer[0]

@@ -1,0 +1,67 @@
+"""Where the disks of a domain lie on its host. In the child process only."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libvirt
+
+from hypervisor.errors import OperationFailedError
+from hypervisor.model import DomainSpec
+from hypervisor.xml import disks as disk_xml
+from hypervisor.xml.disks import DiskFile, DiskFiles
+
+_DEEPEST: Final = 8  #: files one on another; a base of an operator may have layers
+
+
+def files_of(conn: libvirt.virConnect, spec: DomainSpec) -> DiskFiles:
+    """Look up the files of a domain that is to be defined, which are there already."""
+    store = conn.storagePoolLookupByName(spec.pool)
+    seed = None
+    if spec.seed_volume is not None:
+        seed = DiskFile(path=store.storageVolLookupByName(spec.seed_volume).path(), format="raw")
+    return DiskFiles(
+        root=_file(conn, store.storageVolLookupByName(spec.volume), "qcow2"), seed=seed
+    )
+
+
+def name_files(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
+    """Define a domain anew whose disks an earlier release named by pool and volume."""
+
+    def file_of(pool: str, volume: str, kind: str) -> DiskFile:
+        store = conn.storagePoolLookupByName(pool)
+        return _file(conn, store.storageVolLookupByName(volume), kind)
+
+    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+    renewed = disk_xml.with_disks_as_files(domain.XMLDesc(flags), file_of)
+    if renewed is not None:
+        conn.defineXML(renewed)
+
+
+def refuse_layers(image: libvirt.virStorageVol, kind: str) -> None:
+    """Refuse an image that rests on a file of the host: images are one whole file.
+
+    A raw one rests on nothing, whatever its first bytes say.
+    """
+    backing = None if kind == "raw" else disk_xml.backing_of(image.XMLDesc(0))
+    if backing is not None:
+        raise OperationFailedError(
+            "create_overlay", f"base volume {image.name()} rests on {backing[0]}, and no image may"
+        )
+
+
+def _file(
+    conn: libvirt.virConnect, volume: libvirt.virStorageVol, kind: str, depth: int = 0
+) -> DiskFile:
+    path = volume.path()
+    backing = None if kind == "raw" else disk_xml.backing_of(volume.XMLDesc(0))
+    if backing is None:
+        return DiskFile(path=path, format=kind)
+    if depth == _DEEPEST:
+        raise OperationFailedError("define", f"{path} rests on more than {_DEEPEST} files")
+    below, format_below = backing
+    found = conn.storageVolLookupByPath(below)
+    # Our overlays name the format of their base; where none is named, QEMU must not guess.
+    return DiskFile(
+        path=path, format=kind, backing=_file(conn, found, format_below or "raw", depth + 1)
+    )

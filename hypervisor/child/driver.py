@@ -1,0 +1,454 @@
+"""What the child does on a host, in terms of libvirt. Runs in the child process only."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import libvirt
+
+from hypervisor import wire
+from hypervisor.child import disks, filters, serial_logs
+from hypervisor.child.consoles import Consoles
+from hypervisor.child.opening import open_host
+from hypervisor.child.survey import Surveyor, state_of
+from hypervisor.child.uploads import Uploads
+from hypervisor.credential import Credential
+from hypervisor.errors import HostUnreachableError, OperationFailedError
+from hypervisor.model import DomainSeen, DomainSpec, DomainState, HostReport, Mark
+from hypervisor.xml import domain as domain_xml
+from hypervisor.xml import limits as limits_xml
+
+#: Detects a dead peer after interval x (count + 1) seconds. A call's deadline is mostly
+#: earlier; this is for a connection that idles.
+_KEEPALIVE: Final = (5, 3)
+_STARTING_POLL_S: Final = 0.05
+_PIECE_BYTES: Final = 1 << 16
+
+# Most thorough first: the test driver refuses what it does not know.
+_UNDEFINE_FLAGS: Final = (
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM,
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA,
+    0,
+)
+
+
+def start_event_loop() -> None:
+    """Keepalive lives on it. To be called once, before any connection is opened."""
+    # Without a handler every error is printed as well as raised.
+    libvirt.registerErrorHandler(lambda *_: None, None)
+    libvirt.virEventRegisterDefaultImpl()
+
+    def run() -> None:
+        while True:
+            libvirt.virEventRunDefaultImpl()
+
+    threading.Thread(target=run, name="libvirt-events", daemon=True).start()
+
+
+class LibvirtHost:
+    """One host. Opens its connection when first needed, and again after it was lost."""
+
+    def __init__(self, uri: str, credential: Credential | None = None) -> None:
+        self._uri = uri
+        self._credential = credential
+        self._opened: libvirt.virConnect | None = None
+        self._surveyor = Surveyor(lambda: open_host(uri, credential))
+        self._uploads = Uploads(uri)
+        self._consoles = Consoles(uri)
+        self._operations: Mapping[str, Callable[..., Any]] = {
+            "report": self._report,
+            "find": self._find,
+            "create_overlay": self._create_overlay,
+            "put_volume": self._put_volume,
+            "define": self._define,
+            "start_paused": self._start_paused,
+            "resume": self._resume,
+            "shut_down": self._shut_down,
+            "power_off": self._power_off,
+            "reset": self._reset,
+            "destroy": self._destroy,
+            "undefine": self._undefine,
+            "delete_volume": self._delete_volume,
+            "remove": self._remove,
+            "console_tail": serial_logs.tail,
+            "console_open": self._consoles.open,
+            "console_exchange": self._consoles.exchange,
+            "console_release": self._consoles.release,
+            "upload_begin": self._uploads.begin,
+            "upload_send": self._uploads.send,
+            "upload_end": self._uploads.end,
+            "upload_read_back": self._uploads.read_back,
+            "upload_drop": self._uploads.drop,
+        }
+
+    def perform(self, op: str, args: Mapping[str, Any]) -> Any:
+        """Do one operation. Raises HostUnreachableError or OperationFailedError alone."""
+        try:
+            conn = self._connection()
+        except libvirt.libvirtError as error:
+            raise HostUnreachableError(self._uri, str(error)) from error
+        try:
+            return self._operations[op](conn, **args)
+        except libvirt.libvirtError as error:
+            if not _alive(conn):
+                self.close()
+                raise HostUnreachableError(self._uri, str(error)) from error
+            raise OperationFailedError(op, str(error), error.get_error_code()) from error
+
+    def close(self) -> None:
+        """Drop the connection, if there is one."""
+        self._uploads.close()
+        self._consoles.close()
+        if self._opened is not None:
+            with contextlib.suppress(libvirt.libvirtError):
+                self._opened.close()
+            self._opened = None
+
+    def _connection(self) -> libvirt.virConnect:
+        if self._opened is not None and not _alive(self._opened):
+            self.close()
+        if self._opened is None:
+            self._opened = open_host(self._uri, self._credential)
+            with contextlib.suppress(libvirt.libvirtError):  # the test driver has none
+                self._opened.setKeepAlive(*_KEEPALIVE)
+        return self._opened
+
+    def _report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostReport:
+        return self._surveyor.report(conn, pool, patience_s)
+
+    def _find(self, conn: libvirt.virConnect, vm_id: str) -> DomainSeen | None:
+        domain = _lookup(conn, vm_id)
+        if domain is None:
+            return None
+        try:
+            return self._surveyor.domain(conn, domain)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                return None
+            raise
+
+    def _create_overlay(
+        self,
+        conn: libvirt.virConnect,
+        *,
+        pool: str,
+        name: str,
+        base_volume: str | None,
+        base_format: str | None,
+        capacity_gib: int,
+    ) -> None:
+        store = conn.storagePoolLookupByName(pool)
+        if _volume(store, name) is not None:
+            return
+        base_path = None
+        if base_volume is not None:
+            base = _volume(store, base_volume)
+            if base is None:
+                raise OperationFailedError(
+                    "create_overlay", f"pool {pool} has no base volume {base_volume}"
+                )
+            if base.info()[1] > capacity_gib << 30:
+                # An overlay that is shorter than its base is a guest's disk cut off.
+                raise OperationFailedError(
+                    "create_overlay",
+                    f"base volume {base_volume} needs {base.info()[1]} bytes,"
+                    f" more than the {capacity_gib} GiB asked for",
+                )
+            base_path = base.path()
+            if base_format is None:  # an operator's, of which the host looks in the file
+                base_format = domain_xml.volume_format(base.XMLDesc(0))
+            else:
+                disks.refuse_layers(base, base_format)
+        try:
+            store.createXML(domain_xml.overlay(name, capacity_gib, base_path, base_format), 0)
+        except libvirt.libvirtError as error:
+            # Two at once: the other one made it.
+            if error.get_error_code() != libvirt.VIR_ERR_STORAGE_VOL_EXIST:
+                raise
+
+    def _put_volume(self, conn: libvirt.virConnect, pool: str, name: str, content: str) -> None:
+        store = conn.storagePoolLookupByName(pool)
+        # Whoever wrote it before may have been killed halfway.
+        _delete(store, name)
+        data = base64.b64decode(content)
+        volume = store.createXML(domain_xml.plain_volume(name, len(data)), 0)
+        stream = conn.newStream(0)
+        volume.upload(stream, 0, len(data), 0)
+        unsent = memoryview(data)
+        while unsent:
+            unsent = unsent[stream.send(bytes(unsent[:_PIECE_BYTES])) :]
+        stream.finish()
+
+    def _define(self, conn: libvirt.virConnect, spec: Mapping[str, Any]) -> None:
+        wanted = wire.spec_from(spec)
+        domain = _lookup(conn, wanted.mark.vm_id)
+        if domain is not None:
+            _refuse_another(wanted, _mark_of(domain))
+            return
+        xml = domain_xml.build(wanted, disks.files_of(conn, wanted))
+        filters.prepare(conn, domain_xml.from_host(xml), wanted.guard)
+        conn.defineXML(xml)
+
+    def _start_paused(
+        self, conn: libvirt.virConnect, vm_id: str, guard: Mapping[str, Any] | None
+    ) -> None:
+        domain = _expect(conn, "start_paused", vm_id)
+        if domain.isActive():
+            return
+        disks.name_files(conn, domain)
+        filters.protect(conn, domain, wire.guard_from(guard))
+        try:
+            _start(conn, domain)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_OPERATION_INVALID and domain.isActive():
+                return  # two at once: the other one started it
+            if error.get_error_code() != libvirt.VIR_ERR_INVALID_ARG:
+                raise
+            # The test driver cannot; its guests do nothing in between.
+            domain.create()
+            domain.suspend()
+
+    def _resume(self, conn: libvirt.virConnect, vm_id: str) -> None:
+        domain = _expect(conn, "resume", vm_id)
+        while True:
+            state, reason = domain.state()
+            starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
+            if not (state == libvirt.VIR_DOMAIN_PAUSED and starting):
+                break
+            # Whoever started it was killed in the call; the daemon is finishing it.
+            time.sleep(_STARTING_POLL_S)
+        seen = state_of(state)
+        if seen is DomainState.STOPPED:
+            raise OperationFailedError("resume", f"domain {vm_id} is off")
+        if seen is DomainState.PAUSED:
+            domain.resume()
+
+    def _shut_down(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
+        domain = _in_that_run(conn, vm_id, run)
+        if domain is None:
+            return
+        if conn.getType() == "TEST":
+            domain.shutdown()
+            return
+        try:
+            # Not the guest agent: it need not be there, and a call to it may hang.
+            domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+        except libvirt.libvirtError as error:
+            if not _is_over(error):
+                raise
+
+    def _power_off(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
+        domain = _in_that_run(conn, vm_id, run)
+        if domain is not None:
+            _end(domain)
+
+    def _reset(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
+        domain = _in_that_run(conn, vm_id, run)
+        if domain is None:
+            raise OperationFailedError("reset", f"domain {vm_id} is off, or was started anew")
+        domain.reset(0)
+        if state_of(domain.state()[0]) is DomainState.PAUSED:
+            domain.resume()
+
+    def _destroy(
+        self, conn: libvirt.virConnect, vm_id: str, mark: Mapping[str, Any] | None
+    ) -> None:
+        domain = _lookup(conn, vm_id)
+        if domain is None or not _is_attempt(domain, wire.mark_from(mark)):
+            return
+        _end(domain)
+
+    def _undefine(
+        self, conn: libvirt.virConnect, vm_id: str, mark: Mapping[str, Any] | None
+    ) -> None:
+        domain = _lookup(conn, vm_id)
+        if domain is None or not _is_attempt(domain, wire.mark_from(mark)):
+            return
+        if domain.isActive():
+            # libvirt would let it run on without a definition.
+            raise OperationFailedError("undefine", f"domain {vm_id} still runs")
+        _forget(domain)
+
+    def _delete_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> None:
+        _delete(conn.storagePoolLookupByName(pool), name)
+
+    def _remove(
+        self,
+        conn: libvirt.virConnect,
+        *,
+        vm_id: str,
+        assignment_id: str,
+        generation: int | None,
+        pool: str,
+        volumes: Sequence[str],
+    ) -> bool:
+        domain = _lookup(conn, vm_id)
+        if domain is not None:
+            mark = _mark_of(domain)
+            if mark is None:
+                return False  # somebody took our mark away: whose it is cannot be told
+            if mark.assignment_id == assignment_id:
+                if generation not in {None, mark.generation}:
+                    return False
+                _end(domain)
+                _forget(domain)
+        store = conn.storagePoolLookupByName(pool)
+        for volume in volumes:
+            _delete(store, volume)
+        absent = not _has_attempt(conn, vm_id, assignment_id) and not _any_there(store, volumes)
+        if absent:
+            with contextlib.suppress(libvirt.libvirtError):  # a log left over harms nobody
+                serial_logs.delete(conn, vm_id)
+        return absent
+
+
+def _alive(conn: libvirt.virConnect) -> bool:
+    try:
+        return bool(conn.isAlive())
+    except libvirt.libvirtError:
+        return False
+
+
+def _lookup(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain | None:
+    try:
+        return conn.lookupByUUIDString(vm_id)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        raise
+
+
+def _expect(conn: libvirt.virConnect, op: str, vm_id: str) -> libvirt.virDomain:
+    domain = _lookup(conn, vm_id)
+    if domain is None:
+        raise OperationFailedError(op, f"no domain {vm_id}", libvirt.VIR_ERR_NO_DOMAIN)
+    return domain
+
+
+def _mark_of(domain: libvirt.virDomain) -> Mark | None:
+    return domain_xml.parse(domain.XMLDesc(0)).mark
+
+
+def _is_attempt(domain: libvirt.virDomain, mark: Mark | None) -> bool:
+    """Tell whether the domain is that attempt's. No mark given: any domain is meant."""
+    if mark is None:
+        return True
+    seen = _mark_of(domain)
+    return seen is not None and (seen.assignment_id, seen.generation) == (
+        mark.assignment_id,
+        mark.generation,
+    )
+
+
+def _has_attempt(conn: libvirt.virConnect, vm_id: str, assignment_id: str) -> bool:
+    domain = _lookup(conn, vm_id)
+    if domain is None:
+        return False
+    mark = _mark_of(domain)
+    return mark is None or mark.assignment_id == assignment_id
+
+
+def _refuse_another(wanted: DomainSpec, seen: Mark | None) -> None:
+    if seen is None:
+        raise OperationFailedError(
+            "define", f"domain {wanted.mark.vm_id} is there without a mark of ours"
+        )
+    if (seen.assignment_id, seen.generation) != (
+        wanted.mark.assignment_id,
+        wanted.mark.generation,
+    ):
+        raise OperationFailedError(
+            "define",
+            f"domain {wanted.mark.vm_id} is there for assignment {seen.assignment_id}"
+            f" generation {seen.generation}, not {wanted.mark.assignment_id}"
+            f" generation {wanted.mark.generation}",
+        )
+
+
+def _in_that_run(conn: libvirt.virConnect, vm_id: str, run: int) -> libvirt.virDomain | None:
+    """Return the domain if it is the run that was meant: a late call must not hit the next."""
+    domain = _lookup(conn, vm_id)
+    return domain if domain is not None and domain.ID() == run else None
+
+
+def _start(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
+    try:
+        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_CONFIG_UNSUPPORTED:
+            raise
+        # A host whose cgroups lack the processors' controller refuses their shares.
+        flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+        xml = limits_xml.without_shares(domain.XMLDesc(flags))
+        if xml is None:
+            raise
+        conn.defineXML(xml).createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+
+
+def _end(domain: libvirt.virDomain) -> None:
+    try:
+        domain.destroy()
+    except libvirt.libvirtError as error:
+        if not _is_over(error):
+            raise
+
+
+def _is_over(error: libvirt.libvirtError) -> bool:
+    """Tell whether a domain is off already, or gone since we looked."""
+    return error.get_error_code() in {
+        libvirt.VIR_ERR_OPERATION_INVALID,
+        libvirt.VIR_ERR_NO_DOMAIN,
+    }
+
+
+def _forget(domain: libvirt.virDomain) -> None:
+    for flags in _UNDEFINE_FLAGS:
+        try:
+            domain.undefineFlags(flags)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                return
+            if error.get_error_code() != libvirt.VIR_ERR_INVALID_ARG or flags == 0:
+                raise
+        else:
+            return
+
+
+def _volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | None:
+    """Look a volume up, and again after a look at the disk: it may have come past libvirt."""
+    for attempt in ("known", "refreshed"):
+        try:
+            return pool.storageVolLookupByName(name)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+                raise
+        if attempt == "known":
+            with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
+                pool.refresh(0)
+    return None
+
+
+def _any_there(pool: libvirt.virStoragePool, names: Sequence[str]) -> bool:
+    """Tell whether a volume is there, after one look at the disk for all of them."""
+    with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
+        pool.refresh(0)
+    return bool(set(names) & {volume.name() for volume in pool.listAllVolumes(0)})
+
+
+def _delete(pool: libvirt.virStoragePool, name: str) -> None:
+    volume = _volume(pool, name)
+    if volume is None:
+        return
+    try:
+        volume.delete(0)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+            raise

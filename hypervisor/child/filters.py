@@ -1,0 +1,92 @@
+"""Network filters on a host, in terms of libvirt. Runs in the child process only."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import Final
+
+import libvirt
+
+from hypervisor.errors import OperationFailedError
+from hypervisor.model import Guard
+from hypervisor.xml import cards
+from hypervisor.xml import domain as domain_xml
+
+_OPERATION: Final = "filter"
+_WHOLE: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+
+
+def can_filter(conn: libvirt.virConnect) -> bool | None:
+    """Tell whether a host's libvirt has network filters; None: the test driver has no network."""
+    if conn.getType() == "TEST":
+        return None
+    try:
+        conn.numOfNWFilters()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in {libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_NO_CONNECT}:
+            return False
+        raise
+    return True
+
+
+def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -> None:
+    """Have the filter that a domain's cards need on its host.
+
+    Raises
+    ------
+    OperationFailedError
+        If the host cannot filter there: then no guest may run there unfiltered.
+    """
+    wanted = None if guard is None else cards.filter_of(guard)
+    if wanted is None or conn.getType() == "TEST":
+        return
+    if not can_filter(conn):
+        raise OperationFailedError(
+            _OPERATION,
+            "this host's libvirt has no network filters (nwfilter), so nothing would keep the"
+            " guest from taking other guests' addresses",
+            libvirt.VIR_ERR_NO_SUPPORT,
+        )
+    for card in cards.cards(domain):
+        _check_source(conn, card)
+    try:
+        found = conn.nwfilterLookupByName(wanted.name)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_NWFILTER:
+            raise
+    else:
+        there = domain_xml.from_host(found.XMLDesc(0))
+        if cards.same_rules(there, domain_xml.from_host(wanted.xml)):
+            return
+        if there.findtext("uuid") != domain_xml.from_host(wanted.xml).findtext("uuid"):
+            raise OperationFailedError(
+                _OPERATION,
+                f"the network filter {wanted.name} of this host is not fuga's: undefine it",
+            )
+    conn.nwfilterDefineXML(wanted.xml)
+
+
+def protect(conn: libvirt.virConnect, domain: libvirt.virDomain, guard: Guard | None) -> None:
+    """Let a domain that is off start with its protection, whatever it was defined with."""
+    if guard is None or conn.getType() == "TEST":
+        return
+    document = domain_xml.from_host(domain.XMLDesc(_WHOLE))
+    prepare(conn, document, guard)
+    if cards.protected(document, guard):
+        conn.defineXML(ET.tostring(document, encoding="unicode"))
+
+
+def _check_source(conn: libvirt.virConnect, card: cards.Card) -> None:
+    reason = None
+    if card.kind == "network" and card.source is not None:
+        network = conn.networkLookupByName(card.source)
+        reason = cards.unfilterable(domain_xml.from_host(network.XMLDesc(0)))
+    elif card.kind != "bridge":
+        reason = f"it is of type {card.kind}"
+    if reason is not None:
+        raise OperationFailedError(
+            _OPERATION,
+            f"libvirt filters nothing on {card.kind} {card.source}: {reason}. Use a Linux bridge,"
+            " or let the operators say that the network is not filtered",
+            libvirt.VIR_ERR_CONFIG_UNSUPPORTED,
+        )

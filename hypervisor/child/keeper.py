@@ -1,0 +1,35 @@
+"""A client that stays connected, so that libvirt's test driver keeps its world.
+
+Usage: ``python -m hypervisor.child.keeper URI``. Removes the driver's default domain, prints
+``ready``, and ends when the daemon has.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import libvirt
+
+from hypervisor.child.driver import start_event_loop
+
+_DEFAULT_DOMAIN = "test"
+
+
+def main(uri: str) -> None:
+    """Hold a connection until it breaks."""
+    start_event_loop()
+    connection = libvirt.open(uri)
+    broken = threading.Event()
+    connection.registerCloseCallback(lambda *_: broken.set(), None)
+    for domain in connection.listAllDomains(0):
+        if domain.name() == _DEFAULT_DOMAIN:
+            domain.destroy()
+            domain.undefine()
+    sys.stdout.write("ready\n")
+    sys.stdout.close()  # whoever waited for it need not live as long as we do
+    broken.wait()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,163 @@
+"""What is in a host's storage pool, asked so that a pool that hangs hangs alone. Child only.
+
+A call to a pool whose storage hangs blocks for ever, and with it one of the few threads of the
+host's libvirtd, whoever asked: a second question would cost a second thread. So there is one
+at a time, and while it is not answered its answer is what shows that the pool is back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import libvirt
+
+from hypervisor.child.asides import Question, SpareConnections
+from hypervisor.errors import OperationFailedError
+from hypervisor.model import MOST_NAME, VolumeSeen
+from hypervisor.xml import domain as domain_xml
+from plain_text import shortened
+
+#: Of earlier versions of fuga, over the logs that guests write: nothing may look into those.
+_LOG_POOL: Final = "fuga-serial-logs"
+
+
+#: A disk's place: the pool's name and the volume's, or None and its path.
+Place = tuple[str | None, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSeen:
+    """A pool that answered."""
+
+    capacity_bytes: int
+    used_bytes: int
+    folder: str | None  #: in which its volumes are files
+    volumes: tuple[VolumeSeen, ...]
+
+    def sizes(self, name: str) -> dict[Place, int]:
+        """Return the virtual sizes of its volumes, by the pool's name and by their paths."""
+        return {
+            place: volume.capacity_bytes
+            for volume in self.volumes
+            for place in ((name, volume.name), (None, f"{self.folder}/{volume.name}"))
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSilent:
+    """A pool that was asked a while ago and did not answer since."""
+
+    since_s: float
+
+
+class PoolWatch:
+    """Asks one host's pool, in turn with looks at the host."""
+
+    def __init__(self, spares: SpareConnections) -> None:
+        self._spares = spares
+        self._question: Question[PoolSeen] | None = None
+        self._asked_at = 0.0
+        self._silent_from: float | None = None
+        self._was_open = False  #: before this look
+
+    def ask(self, pool: str) -> None:
+        """Begin to ask, unless an earlier question is still open."""
+        self._was_open = self._question is not None and self._question.is_alive()
+        if not self._was_open:
+            # What an open question brought in the end is older than the look it would be told in.
+            self._asked_at = time.monotonic()
+            self._question = Question(self._spares, lambda conn: _look(conn, pool))
+
+    def answer(self, *, by: float) -> PoolSeen | PoolSilent:
+        """Return what the pool is like, if it tells in time. Raises what is wrong with it.
+
+        One that always answers too late is silent since it was first asked in vain.
+        """
+        assert self._question is not None  # noqa: S101 - `ask` comes first
+        if self._was_open or self._question.is_open_after(max(0.0, by - time.monotonic())):
+            if self._silent_from is None:
+                self._silent_from = self._asked_at
+            return PoolSilent(time.monotonic() - self._silent_from)
+        self._silent_from = None
+        return self._question.answer()
+
+
+class OtherVolumes:
+    """Sizes of disks that lie elsewhere on a host, in pools that may hang as well."""
+
+    def __init__(self, spares: SpareConnections) -> None:
+        self._spares = spares
+        self._question: Question[dict[Place, int]] | None = None
+        self._known: dict[Place, int] = {}
+
+    def sizes(self, places: Sequence[Place], *, by: float) -> Mapping[Place, int]:
+        """Return the virtual sizes that are known, at worst from an earlier look."""
+        self._known = {place: self._known[place] for place in places if place in self._known}
+        if not places:
+            return {}
+        if self._question is None or not self._question.is_alive():
+            self._question = Question(self._spares, lambda conn: _sizes(conn, places))
+            if not self._question.is_open_after(max(0.0, by - time.monotonic())):
+                with contextlib.suppress(libvirt.libvirtError):
+                    self._known = self._question.answer()
+        return self._known
+
+
+def _look(conn: libvirt.virConnect, pool: str) -> PoolSeen:
+    """Look into the pool. Raises libvirtError, or OperationFailedError: it is not active."""
+    _retire_log_pool(conn)
+    store = conn.storagePoolLookupByName(pool)
+    with contextlib.suppress(libvirt.libvirtError):  # a volume is being made: as it was
+        store.refresh(0)
+    if not store.isActive():
+        raise OperationFailedError("report", f"pool {pool} is not active")
+    _, capacity, used, _ = store.info()
+    return PoolSeen(
+        capacity_bytes=capacity,
+        used_bytes=used,
+        folder=domain_xml.pool_path(store.XMLDesc(0)),
+        volumes=_volumes(store),
+    )
+
+
+def _retire_log_pool(conn: libvirt.virConnect) -> None:
+    """Let go of the pool through which earlier versions read consoles. It deletes no file."""
+    with contextlib.suppress(libvirt.libvirtError):  # mostly: there is none
+        store = conn.storagePoolLookupByName(_LOG_POOL)
+        if domain_xml.pool_path(store.XMLDesc(0)) == domain_xml.SERIAL_LOG_DIR:
+            store.destroy()
+
+
+def _volumes(store: libvirt.virStoragePool) -> tuple[VolumeSeen, ...]:
+    found = []
+    for volume in store.listAllVolumes(0):
+        try:
+            _, capacity, allocation = volume.info()
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+                raise
+            continue  # it vanished between the list and the look
+        found.append(
+            VolumeSeen(
+                name=shortened(volume.name(), MOST_NAME),
+                capacity_bytes=capacity,
+                allocation_bytes=allocation,
+            )
+        )
+    return tuple(sorted(found, key=lambda volume: volume.name))
+
+
+def _sizes(conn: libvirt.virConnect, places: Sequence[Place]) -> dict[Place, int]:
+    found = {}
+    for pool, name in places:
+        with contextlib.suppress(libvirt.libvirtError):  # no such pool or volume any more
+            if pool is None:
+                volume = conn.storageVolLookupByPath(name)
+            else:
+                volume = conn.storagePoolLookupByName(pool).storageVolLookupByName(name)
+            found[pool, name] = int(volume.info()[1])
+    return found

@@ -1,0 +1,201 @@
+"""What guests wrote on their serial consoles, read from afar. In the child process only.
+
+A guest chooses every byte of its log, and libvirtd is root: nothing there may look into one.
+A storage pool over the folder would (libvirtd probes each of its files for formats of images,
+and opens what they name). So a log is read as the raw disk of a definition of ours:
+`virDomainBlockPeek` hands out bytes at an offset, and parses none. The definition is never
+started, and cannot be: it has a disk in a pool that is nowhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+import libvirt
+
+from hypervisor.errors import OperationFailedError
+from hypervisor.model import domain_name
+from hypervisor.xml import domain as domain_xml
+
+#: Of libvirt's remote protocol since ever; later ones take more.
+_PEEK_BYTES: Final = 1 << 16
+#: A log that is rotated between two questions about it is asked again.
+_TRIES: Final = 3
+_MOVED: Final = frozenset({libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_NO_DOMAIN})
+#: Of one VM's rotated logs; virtlogd keeps three unless it is told otherwise.
+_MOST_ROTATED: Final = 16
+_USUALLY_ROTATED: Final = 3
+_SWEPT_AT_ONCE: Final = 20
+#: No file is longer; a host may say what it likes.
+_MOST_LOG_BYTES: Final = 1 << 62
+_OURS: Final = UUID("3c1f0f5e-2f7a-5f0a-9a50-6a1d7f3e0c31")
+_NAME: Final = re.compile(r"fuga-console-([0-9a-f-]{36})")
+_NOW, _BEFORE = "vda", "vdb"
+
+
+def is_reader(domain: libvirt.virDomain) -> bool:
+    """Tell whether this is a definition by which a log is read: no machine, and nobody's."""
+    named = _NAME.fullmatch(domain.name())
+    return (
+        named is not None and domain.ID() == -1 and domain.UUIDString() == str(_reader_id(named[1]))
+    )
+
+
+def largest(statistics: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return the size of the largest log, of those that have a reader.
+
+    Logs are bounded where virtlogd writes them; where QEMU does, a guest may fill the disk.
+    """
+    paths = f"{domain_xml.SERIAL_LOG_DIR}/"
+    return max(
+        (
+            int(found.get("block.0.physical", 0))
+            for found in statistics.values()
+            if str(found.get("block.0.path", "")).startswith(paths)
+        ),
+        default=0,
+    )
+
+
+def tail(conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int) -> Mapping[str, Any]:
+    """Return the last bytes of a VM's log of those after ``after``, and where it ends.
+
+    The log that was rotated away last counts as what came before. An ``after`` that neither
+    reaches is of a log that is gone: then all of it counts.
+    """
+    if conn.getType() != "QEMU":
+        raise OperationFailedError("console_tail", f"{conn.getType()} hosts keep no console")
+    for _ in range(_TRIES):
+        try:
+            found = _read(conn, _reader(conn, vm_id), max_bytes, after)
+        except libvirt.libvirtError as error:
+            # Shorter than a moment ago, for it was rotated; or its reader was forgotten.
+            if error.get_error_code() not in _MOVED:
+                raise
+            continue
+        if found is not None:
+            content, end = found
+            return {"content": base64.b64encode(content).decode(), "end": end}
+    raise OperationFailedError("console_tail", "the log is rotated faster than it can be read")
+
+
+def delete(conn: libvirt.virConnect, vm_id: str) -> None:
+    """Delete the logs of a VM that is not here any more, and what they were read by.
+
+    libvirt deletes a file for whoever undefines a machine that had it as its firmware's
+    variables, so for a moment each log is that.
+    """
+    if conn.getType() != "QEMU" or _lookup(conn, vm_id) is not None:
+        return
+    path = _path(vm_id)
+    try:
+        for number, log in enumerate([path, *_rotated(path)]):
+            definition = conn.defineXML(_definition(vm_id, "qemu", (log,), variables=log))
+            there = _NOW in _sizes(conn, definition)
+            definition.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
+            if not there and number >= _USUALLY_ROTATED:
+                return
+    finally:
+        _forget_readers(conn, vm_id)
+
+
+def _forget_readers(conn: libvirt.virConnect, vm_id: str) -> None:
+    """Forget readers of VMs that are not here: of this one, and some of others that went away."""
+    forgotten = 0
+    for domain in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_INACTIVE):
+        named = _NAME.fullmatch(domain.name())
+        if named is None or not is_reader(domain) or forgotten == _SWEPT_AT_ONCE:
+            continue
+        if named[1] == vm_id or _lookup(conn, named[1]) is None:
+            with contextlib.suppress(libvirt.libvirtError):
+                domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)
+            forgotten += 1
+
+
+def _read(
+    conn: libvirt.virConnect, reader: libvirt.virDomain, max_bytes: int, after: int
+) -> tuple[bytes, int] | None:
+    """Read as `tail` does; None: the log was rotated meanwhile, so what came may be another's."""
+    sizes = _sizes(conn, reader)
+    size, rotated = sizes.get(_NOW, 0), sizes.get(_BEFORE, 0)
+    if max(size, rotated) > _MOST_LOG_BYTES:
+        raise OperationFailedError("console_tail", f"a log of {max(size, rotated)} bytes")
+    if after > max(size, rotated):
+        after = 0  # of another log
+    # What came before the log began: all of it, or what its reader had not seen of it.
+    earlier = rotated - after if after == 0 or after > size else 0
+    start = max(0 if after > size else after, size - max_bytes)
+    content = _between(reader, _NOW, start, size)
+    room = min(earlier, max_bytes - len(content)) if start == 0 else 0
+    content = _between(reader, _BEFORE, rotated - room, rotated) + content
+    return None if _sizes(conn, reader).get(_NOW, 0) < size else (content, size)
+
+
+def _sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str, int]:
+    """Return the bytes of the logs that there are, by disk.
+
+    Not by `virDomainGetBlockInfo`: libvirtd would log each that is not there as an error.
+    """
+    ((_, found),) = conn.domainListGetStats([reader], libvirt.VIR_DOMAIN_STATS_BLOCK, 0)
+    return {
+        found[f"block.{number}.name"]: found[f"block.{number}.physical"]
+        for number in range(found.get("block.count", 0))
+        if f"block.{number}.physical" in found
+    }
+
+
+def _between(reader: libvirt.virDomain, disk: str, start: int, end: int) -> bytes:
+    return b"".join(
+        reader.blockPeek(disk, at, min(_PEEK_BYTES, end - at), 0)
+        for at in range(start, end, _PEEK_BYTES)
+    )
+
+
+def _reader(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain:
+    found = _lookup(conn, str(_reader_id(vm_id)))
+    if found is not None:
+        return found
+    path = _path(vm_id)
+    vm = _lookup(conn, vm_id)
+    # What the host runs, it can define; a machine that is never started needs no more.
+    kind = "qemu" if vm is None else domain_xml.domain_type(vm.XMLDesc(0))
+    return conn.defineXML(_definition(vm_id, kind, (path, next(_rotated(path)))))
+
+
+def _definition(
+    vm_id: str, kind: str, logs: tuple[str, ...], *, variables: str | None = None
+) -> str:
+    return domain_xml.never_started(
+        name=f"fuga-console-{vm_id}",
+        uuid=str(_reader_id(vm_id)),
+        domain_type=kind,
+        why=f"fuga reads the serial console of VM {vm_id} by this definition. It is no machine.",
+        raw_disks=dict(zip((_NOW, _BEFORE), logs, strict=False)),
+        firmware_variables=variables,
+    )
+
+
+def _reader_id(vm_id: str) -> UUID:
+    return uuid5(_OURS, vm_id)
+
+
+def _path(vm_id: str) -> str:
+    return f"{domain_xml.SERIAL_LOG_DIR}/{domain_xml.serial_log_name(domain_name(vm_id))}"
+
+
+def _rotated(path: str) -> Iterator[str]:
+    return (f"{path}.{number}" for number in range(_MOST_ROTATED))
+
+
+def _lookup(conn: libvirt.virConnect, uuid: str) -> libvirt.virDomain | None:
+    try:
+        return conn.lookupByUUIDString(uuid)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        raise

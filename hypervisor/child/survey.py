@@ -1,0 +1,231 @@
+"""One look at a host: capacity, consumption, domains, volumes. In the child process only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import libvirt
+
+from hypervisor.child import filters, serial_logs
+from hypervisor.child.asides import SpareConnections
+from hypervisor.child.guest_stats import GuestStatistics, Values
+from hypervisor.child.pool_watch import OtherVolumes, Place, PoolSeen, PoolSilent, PoolWatch
+from hypervisor.model import MOST_NAME, DomainSeen, DomainState, HostReport
+from hypervisor.xml import domain as domain_xml
+from hypervisor.xml.domain import ParsedDomain
+from plain_text import shortened
+
+_GIB: Final = 1 << 30
+
+# What is being shut down, crashed but kept, or asleep by its guest's wish still holds memory.
+_STATES: Final[Mapping[int, DomainState]] = {
+    libvirt.VIR_DOMAIN_PAUSED: DomainState.PAUSED,
+    libvirt.VIR_DOMAIN_SHUTOFF: DomainState.STOPPED,
+}
+
+
+#: Why a domain is off. What libvirt has forgotten was on when the host, or libvirt, went off.
+_OFF_REASONS: Final[Mapping[int, str]] = {
+    libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN: "host",
+    libvirt.VIR_DOMAIN_SHUTOFF_DAEMON: "host",
+    libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: "guest",
+    libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: "hand",
+    libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: "crash",
+}
+
+
+def state_of(state: int) -> DomainState:
+    """Map libvirt's state; whatever is neither paused nor off counts as running."""
+    return _STATES.get(state, DomainState.RUNNING)
+
+
+class Surveyor:
+    """Reads a host. Remembers the processors' counters between two looks."""
+
+    def __init__(self, opening: Callable[[], libvirt.virConnect]) -> None:
+        spares = SpareConnections(opening)
+        self._guests = GuestStatistics(spares)
+        self._pool = PoolWatch(spares)
+        self._others = OtherVolumes(spares)
+        self._counters: tuple[int, int] | None = None  #: busy, all; nanoseconds
+        self._told: tuple[libvirt.virConnect, str] | None = None  #: capabilities
+        self._shares: tuple[libvirt.virConnect, bool] | None = None
+
+    def report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostReport:
+        """Look at everything; a pool that does not answer within ``patience_s`` is left out.
+
+        Raises libvirtError, or OperationFailedError: the pool is not active.
+        """
+        by = time.monotonic() + patience_s
+        statistics = self._guests.read()
+        self._pool.ask(pool)
+        domains = list(_domains(conn, statistics))
+        memory_mib, memory_used_mib = _memory(conn)
+        told = self._capabilities(conn)
+        shares_kept, can_filter = self._shares_kept(conn), filters.can_filter(conn)
+        found = self._pool.answer(by=by)  # the longest may be last
+        seen = found if isinstance(found, PoolSeen) else None
+        volumes = () if seen is None else seen.volumes
+        listed = {} if seen is None else seen.sizes(pool)
+        sizes = self._disk_sizes(listed, [parsed for _, parsed in domains], statistics, by)
+        return HostReport(
+            hostname=shortened(conn.getHostname(), MOST_NAME),
+            vcpus=conn.getInfo()[2],
+            memory_mib=memory_mib,
+            disk_gib=None if seen is None else seen.capacity_bytes // _GIB,
+            cpu_busy_percent=self._busy_percent(conn),
+            memory_used_mib=memory_used_mib,
+            disk_used_gib=None if seen is None else -(-seen.used_bytes // _GIB),
+            domains=tuple(
+                replace(domain, disk_gib=-(-sizes[domain.uuid] // _GIB)) for domain, _ in domains
+            ),
+            volumes=volumes,
+            machine_uuid=domain_xml.machine_uuid(told) if told else None,
+            largest_console_bytes=serial_logs.largest(statistics),
+            pool_silent_s=found.since_s if isinstance(found, PoolSilent) else None,
+            security_model=domain_xml.security_model(told) if told else None,
+            shares_kept=shares_kept,
+            can_filter=can_filter,
+        )
+
+    def domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> DomainSeen:
+        """One domain. Its disks' sizes are left to the report."""
+        return _seen(conn, domain, domain_xml.parse(domain.XMLDesc(0)), {})
+
+    def _disk_sizes(
+        self,
+        listed: Mapping[Place, int],
+        domains: Sequence[ParsedDomain],
+        statistics: Values,
+        by: float,
+    ) -> Mapping[str, int]:
+        """Return the virtual size of each domain's disks; 0 of a disk that nobody tells of.
+
+        Never asks the guest's QEMU.
+        """
+        sizes = {domain.uuid: 0 for domain in domains}
+        elsewhere: list[tuple[str, Place]] = []
+        for domain in domains:
+            told = _told_sizes(statistics.get(domain.uuid, {}))
+            for disk in domain.disks:
+                place = _place(disk)
+                size = None if place is None else listed.get(place)
+                size = told.get(disk.target) if size is None else size
+                if size is not None:
+                    sizes[domain.uuid] += size
+                elif place is not None:
+                    elsewhere.append((domain.uuid, place))
+        found = self._others.sizes([place for _, place in elsewhere], by=by)
+        for uuid, place in elsewhere:
+            sizes[uuid] += found.get(place, 0)
+        return sizes
+
+    def _capabilities(self, conn: libvirt.virConnect) -> str | None:
+        """Read them once per connection: they hardly change, and are long."""
+        if conn.getType() == "TEST":
+            return None  # another machine whenever its world begins anew
+        if self._told is None or self._told[0] is not conn:
+            self._told = (conn, conn.getCapabilities())
+        return self._told[1]
+
+    def _shares_kept(self, conn: libvirt.virConnect) -> bool | None:
+        """Tell whether cgroups share processors out. A guest that runs has to be asked about it."""
+        if conn.getType() != "QEMU":
+            return None
+        if self._shares is not None and self._shares[0] is conn:
+            return self._shares[1]
+        for domain in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)[:1]:
+            try:
+                domain.schedulerType()
+            except libvirt.libvirtError as error:
+                if error.get_error_code() != libvirt.VIR_ERR_OPERATION_INVALID:
+                    return None
+                self._shares = (conn, False)
+            else:
+                self._shares = (conn, True)
+            return self._shares[1]
+        return None
+
+    def _busy_percent(self, conn: libvirt.virConnect) -> float | None:
+        try:
+            times = conn.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
+        except libvirt.libvirtError:
+            return None
+        idle = int(times.get("idle", 0)) + int(times.get("iowait", 0))
+        everything = idle + int(times.get("kernel", 0)) + int(times.get("user", 0))
+        before, self._counters = self._counters, (everything - idle, everything)
+        if before is None or everything <= before[1]:
+            return None
+        busy = 100.0 * (everything - idle - before[0]) / (everything - before[1])
+        return min(100.0, max(0.0, busy))
+
+
+def _memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
+    """Memory of the host in MiB and what is used of it.
+
+    Not getInfo()'s where it can be avoided: that reads the first NUMA node alone.
+    """
+    try:
+        kib = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
+    except libvirt.libvirtError:
+        return conn.getInfo()[1], None  # the test driver
+    unused = kib.get("free", 0) + kib.get("buffers", 0) + kib.get("cached", 0)
+    return kib["total"] >> 10, (kib["total"] - unused) >> 10
+
+
+def _domains(
+    conn: libvirt.virConnect, statistics: Values
+) -> Iterator[tuple[DomainSeen, ParsedDomain]]:
+    """Look at the domains, by UUID. One that vanishes meanwhile is not there: the truth."""
+    for domain in sorted(conn.listAllDomains(0), key=libvirt.virDomain.UUIDString):
+        if serial_logs.is_reader(domain):
+            continue
+        try:
+            parsed = domain_xml.parse(domain.XMLDesc(0))
+            yield _seen(conn, domain, parsed, statistics.get(parsed.uuid, {})), parsed
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+
+
+def _seen(
+    conn: libvirt.virConnect,
+    domain: libvirt.virDomain,
+    parsed: ParsedDomain,
+    values: Mapping[str, Any],
+) -> DomainSeen:
+    number, _, _, _, cpu_time_ns = domain.info()
+    state = state_of(number)
+    off = state is DomainState.STOPPED
+    rss_kib = values.get("balloon.rss")
+    return DomainSeen(
+        uuid=parsed.uuid,
+        name=shortened(parsed.name, MOST_NAME),
+        state=state,
+        vcpus=parsed.vcpus,
+        memory_mib=parsed.memory_mib,
+        mark=parsed.mark,
+        cpu_time_ns=None if conn.getType() == "TEST" else cpu_time_ns,  # there, the time of day
+        memory_used_mib=None if rss_kib is None else rss_kib >> 10,
+        run=None if domain.ID() == -1 else domain.ID(),
+        off_reason=_OFF_REASONS.get(domain.state()[1]) if off else None,
+        filtered=None if conn.getType() == "TEST" else parsed.filtered,
+    )
+
+
+def _place(disk: domain_xml.Disk) -> Place | None:
+    if disk.pool is not None and disk.volume is not None:
+        return disk.pool, disk.volume
+    return None if disk.path is None else (None, disk.path)
+
+
+def _told_sizes(values: Mapping[str, Any]) -> Mapping[str | None, int]:
+    """Return the sizes of a domain's disks by their names on the machine, as statistics tell."""
+    return {
+        values[f"block.{position}.name"]: int(values[f"block.{position}.capacity"])
+        for position in range(int(values.get("block.count", 0)))
+        if f"block.{position}.capacity" in values
+    }

@@ -1,0 +1,206 @@
+"""Bring a file into a host's pool, piece by piece. Runs in the child process only.
+
+The parent asks for one piece after the other, so each has a deadline of its own and a
+host that takes long is told from one that hangs.
+
+That a stream ended well does not prove that its bytes are in the volume: libvirt writes
+them in a thread of its own, and may not say that it could not. So they are read back.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import libvirt
+
+from hypervisor.errors import HostUnreachableError, OperationFailedError
+from hypervisor.xml import domain as domain_xml
+
+#: What libvirt takes at once; larger pieces it would cut up itself.
+_SEND_BYTES: Final = 1 << 18
+#: How often the whole is read back, and the pause before it is read again: a host that is
+#: busy may take a moment.
+_READS: Final = 3
+_PAUSE_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Upload:
+    conn: libvirt.virConnect
+    pool: str
+    volume: libvirt.virStorageVol
+    stream: libvirt.virStream | None  #: None: a host that keeps no content
+    file: BinaryIO
+    size_bytes: int
+    head: bytes  #: what is sent first, whatever the file begins with by now
+    sent: int = 0
+    digest: Any = field(default_factory=hashlib.sha256)
+    back: libvirt.virStream | None = None  #: what the host has, once all was sent
+    came_back: int = 0
+    digest_back: Any = None
+    reads_left: int = _READS
+
+
+class Uploads:
+    """The upload of one host, one at a time."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._current: _Upload | None = None
+
+    def begin(
+        self,
+        conn: libvirt.virConnect,
+        *,
+        pool: str,
+        name: str,
+        path: str,
+        size_bytes: int,
+        head: str,
+    ) -> None:
+        """Make the volume, empty and as long as the file, and open a stream into it."""
+        self.close()
+        store = conn.storagePoolLookupByName(pool)
+        try:
+            file = Path(path).open("rb")  # noqa: SIM115 - until the upload ends
+        except OSError as error:
+            raise OperationFailedError("upload", f"{path} cannot be read: {error}") from error
+        try:
+            first = base64.b64decode(head)
+            file.seek(len(first))
+            # Raw, whatever the file holds: its bytes go there as they are.
+            volume = store.createXML(domain_xml.plain_volume(name, size_bytes, sparse=True), 0)
+            # The test driver has volumes, but nothing in them.
+            stream = None if conn.getType() == "TEST" else conn.newStream(0)
+            if stream is not None:
+                volume.upload(stream, 0, size_bytes, 0)
+        except BaseException:
+            file.close()
+            raise
+        self._current = _Upload(conn, pool, volume, stream, file, size_bytes, first)
+
+    def send(self, conn: libvirt.virConnect, *, max_bytes: int) -> int:
+        """Send the next piece; return how many bytes were sent so far."""
+        upload = self._under_way(conn)
+        left = min(max_bytes, upload.size_bytes - upload.sent)
+        while left > 0:
+            piece = self._read(upload, min(_SEND_BYTES, left))
+            upload.digest.update(piece)
+            self._send(upload, piece)
+            upload.sent += len(piece)
+            left -= len(piece)
+        return upload.sent
+
+    def end(self, conn: libvirt.virConnect, *, sha256: str) -> None:
+        """Have the host write what is under way."""
+        upload = self._under_way(conn)
+        found = upload.digest.hexdigest()
+        if found != sha256:
+            raise OperationFailedError(
+                "upload", f"the SHA-256 of {upload.file.name} is {found}, no more {sha256}"
+            )
+        if upload.stream is not None:
+            upload.stream.finish()
+            upload.stream = None
+            upload.digest_back = hashlib.sha256()
+
+    def read_back(self, conn: libvirt.virConnect, *, max_bytes: int) -> int:
+        """Read the next piece of what the host has; return how many bytes came back so far.
+
+        When all of them did, and are what was sent, the upload is over.
+        """
+        upload = self._under_way(conn)
+        if upload.digest_back is None:  # a host that keeps no content
+            self.close()
+            return upload.size_bytes
+        if upload.back is None:
+            upload.back = conn.newStream(0)
+            upload.volume.download(upload.back, 0, upload.size_bytes, 0)
+        left = min(max_bytes, upload.size_bytes - upload.came_back)
+        while left > 0 and (piece := upload.back.recv(min(_SEND_BYTES, left))):
+            upload.digest_back.update(piece)
+            upload.came_back += len(piece)
+            left -= len(piece)
+        if left == 0 and upload.came_back < upload.size_bytes:
+            return upload.came_back
+        return self._compare(conn, upload)
+
+    def _compare(self, conn: libvirt.virConnect, upload: _Upload) -> int:
+        """Tell whether what came back is what was sent; have it read once more if not."""
+        assert upload.back is not None  # noqa: S101 - it was just read from
+        upload.back.finish()
+        upload.back = None
+        if upload.digest_back.digest() == upload.digest.digest():
+            self.close()
+            with contextlib.suppress(libvirt.libvirtError):  # busy: it looks by itself
+                conn.storagePoolLookupByName(upload.pool).refresh(0)
+            return upload.size_bytes
+        upload.reads_left -= 1
+        if not upload.reads_left:
+            raise OperationFailedError(
+                "upload", f"the host has other bytes in {upload.volume.name()} than it was sent"
+            )
+        time.sleep(_PAUSE_S)
+        upload.came_back, upload.digest_back = 0, hashlib.sha256()
+        return 0
+
+    def drop(self, conn: libvirt.virConnect) -> None:
+        """End an upload that is not to be, and delete what came of it. None: nothing."""
+        upload, same = self._current, self._current is not None and self._current.conn is conn
+        name = upload.volume.name() if upload is not None else None
+        self.close()
+        if upload is not None and same:
+            store = conn.storagePoolLookupByName(upload.pool)
+            with contextlib.suppress(libvirt.libvirtError):
+                store.refresh(0)
+            try:
+                store.storageVolLookupByName(name).delete(0)
+            except libvirt.libvirtError as error:
+                if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+                    raise
+
+    def close(self) -> None:
+        """Let go of an upload; what came of it stays as it is."""
+        upload, self._current = self._current, None
+        if upload is not None:
+            upload.file.close()
+            for stream in (upload.stream, upload.back):
+                if stream is not None:
+                    with contextlib.suppress(libvirt.libvirtError):
+                        stream.abort()
+
+    def _under_way(self, conn: libvirt.virConnect) -> _Upload:
+        if self._current is None or self._current.conn is not conn:
+            raise HostUnreachableError(self._uri, "the connection of the upload was lost")
+        return self._current
+
+    @staticmethod
+    def _read(upload: _Upload, length: int) -> bytes:
+        if upload.head:
+            piece, upload.head = upload.head[:length], upload.head[length:]
+            return piece
+        try:
+            piece = upload.file.read(length)
+        except OSError as error:
+            raise OperationFailedError(
+                "upload", f"{upload.file.name} cannot be read: {error}"
+            ) from error
+        if len(piece) < length:
+            raise OperationFailedError(
+                "upload",
+                f"{upload.file.name} has ended after {upload.sent + len(piece)}"
+                f" of {upload.size_bytes} bytes",
+            )
+        return piece
+
+    @staticmethod
+    def _send(upload: _Upload, piece: bytes) -> None:
+        rest = memoryview(piece)
+        while upload.stream is not None and rest:
+            rest = rest[upload.stream.send(bytes(rest)) :]

@@ -1,0 +1,148 @@
+"""A child process that calls libvirt for us: how it is started, asked and ended.
+
+It is started by `subprocess`, not `multiprocessing`, whose children the daemonic processes
+of a worker pool may not have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from hypervisor.credential import CREDENTIAL_VARIABLE, Credential
+from hypervisor.surroundings import child_environ
+
+#: Far more than a report of 16,384 domains, which is what libvirt lists at most.
+MOST_ANSWER_BYTES: Final = 64 << 20
+_STDERR_KEPT: Final = 2000  #: bytes of the child's last words in an error message
+_BURIAL_S: Final = 5.0  #: until a killed child has ended; longer if the kernel holds it
+_GOODBYE_S: Final = 0.5  #: for a child that is asked to end by itself
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class SilentError(Exception):
+    """The child gave no answer: too late, or dead."""
+
+
+class ChildProcess:
+    """One process, leader of its own session."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        credential: Credential | None = None,
+        surroundings: Mapping[str, str] = _NOTHING,
+    ) -> None:
+        # A file, not a pipe: nobody has to read it, and it cannot fill up and block.
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+        # Its own session: a Ctrl-C meant for us must not end a call halfway, and all that
+        # libvirt starts (ssh) can be killed as one group.
+        self._process = subprocess.Popen(
+            command,
+            env={**_environment(credential), **surroundings},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            start_new_session=True,
+            bufsize=0,
+        )
+        assert self._process.stdin is not None  # noqa: S101 - for the type checker
+        assert self._process.stdout is not None  # noqa: S101
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self._poller = select.poll()
+        self._poller.register(self._stdout, select.POLLIN | select.POLLHUP)
+
+    def ended(self) -> bool:
+        """Tell whether it has ended."""
+        return self._process.poll() is not None
+
+    def ask(self, line: bytes, deadline: float) -> bytes:
+        """Return the child's line. Raises `SilentError` when it is too late or has ended."""
+        started = time.monotonic()
+        self.tell(line)
+        parts: list[bytes] = []
+        size = 0
+        while not (parts and parts[-1].endswith(b"\n")):
+            part = self.hear(deadline - time.monotonic())
+            if part is None:
+                waited_s = time.monotonic() - started
+                raise SilentError(f"no answer within {waited_s:.1f} s")
+            parts.append(part)
+            size += len(part)
+            if size > MOST_ANSWER_BYTES:
+                raise SilentError(f"an answer of more than {MOST_ANSWER_BYTES >> 20} MiB")
+        return b"".join(parts)
+
+    def tell(self, line: bytes) -> None:
+        """Write a line. Its reader always reads, so this does not block for long."""
+        try:
+            unsent = memoryview(line)
+            while unsent:
+                unsent = unsent[self._stdin.write(unsent) or 0 :]
+        except BrokenPipeError:
+            raise SilentError(self._last_words()) from None
+
+    def hear(self, patience_s: float) -> bytes | None:
+        """Return some of what it says; None: nothing for so long. Raises `SilentError`: ended."""
+        if patience_s <= 0 or not self._poller.poll(patience_s * 1000):
+            return None
+        part = os.read(self._stdout.fileno(), 1 << 16)
+        if not part:
+            raise SilentError(self._last_words())
+        return part
+
+    def hang_up(self) -> None:
+        """Let it end by itself; whoever hears it is told when it has."""
+        with contextlib.suppress(OSError):
+            self._stdin.close()
+
+    def strike(self) -> None:
+        """End it now, with all that libvirt started for it, and keep our ends open."""
+        # Not yet waited for, so its pid, which is its group's, cannot be anyone else's.
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Let it close its connection and end; kill it if it does not."""
+        self.hang_up()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GOODBYE_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it now, with all that libvirt started for it, and close our ends."""
+        if self._process.returncode is None:
+            self.strike()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_BURIAL_S)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close our ends without touching the process (in a fork it is the parent's)."""
+        for stream in (self._stdin, self._stdout, self._stderr):
+            with contextlib.suppress(OSError):
+                stream.close()
+        self._process.returncode = self._process.returncode or 0
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GOODBYE_S)
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, size - _STDERR_KEPT))
+        words = self._stderr.read().decode(errors="replace").strip().splitlines()[-3:]
+        return f"its process ended ({self._process.returncode}): {' | '.join(words)}"
+
+
+def _environment(credential: Credential | None) -> dict[str, str]:
+    # Not as an argument: those are seen by all users of the machine.
+    given = {} if credential is None else {CREDENTIAL_VARIABLE: credential.to_json()}
+    return {**child_environ(), **given}

@@ -1,0 +1,192 @@
+"""The parent's side of a process that looks at many hosts, asked by many threads at once."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYetError
+from typing import Any, Final
+
+from hypervisor import wire
+from hypervisor.child_process import MOST_ANSWER_BYTES, ChildProcess, SilentError
+
+#: -P: not a module of that name in the current folder.
+COMMAND: Final = (sys.executable, "-P", "-m", "hypervisor.child.many")
+#: glibc keeps memory for each of many threads, by default far more than they use.
+_SURROUNDINGS: Final = {"MALLOC_ARENA_MAX": "2"}
+#: It beats each second, and takes a while to start on a busy machine.
+_STALLED_AFTER_S: Final = 5.0
+_STARTED_WITHIN_S: Final = 30.0
+_GOODBYE_S: Final = 1.0  #: for a process that is asked to end by itself
+
+
+class TooLateError(Exception):
+    """A look was not answered in time; others are."""
+
+
+class NotBegunError(Exception):
+    """The process begins no look any more; this one was not, either."""
+
+
+class ChildLostError(Exception):
+    """The process died or stood still, and was killed, with all looks under way."""
+
+
+class SharedChild:
+    """One process of ``python -m hypervisor.child.many``.
+
+    Parameters
+    ----------
+    closes_at : float, optional
+        When, by the monotonic clock, no new look is begun in it any more.
+    """
+
+    def __init__(
+        self, command: tuple[str, ...] = COMMAND, *, closes_at: float | None = None
+    ) -> None:
+        self.hosts: set[int] = set()  #: which are looked at by it; kept by whoever assigns them
+        self._process = ChildProcess(command, surroundings=_SURROUNDINGS)
+        self._closes_at = closes_at
+        self._changing = threading.Lock()
+        self._telling = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._under_way: dict[int, Future[dict[str, Any]]] = {}
+        self._given_up: set[int] = set()
+        self._retired = False
+        self._lost: str | None = None
+        # It alone closes what it reads from: who closed that beside it might have it read
+        # from another process's pipe.
+        self._hearing = threading.Thread(target=self._hear, name="shared-child", daemon=True)
+        self._hearing.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a look may be begun in it."""
+        with self._changing:
+            return not self._retired and self._lost is None and not self._is_over()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its process has ended."""
+        return not self._hearing.is_alive()
+
+    @property
+    def given_up(self) -> int:
+        """How many looks are still open in it that nobody waits for."""
+        return len(self._given_up)
+
+    def ask(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:
+        """Return the answer. Raises `TooLateError`, `ChildLostError` or `NotBegunError`."""
+        answer: Future[dict[str, Any]] = Future()
+        with self._changing:
+            if self._lost is not None or self._retired:
+                raise NotBegunError
+            number = next(self._numbers)
+            self._under_way[number] = answer
+        try:
+            self._tell({"id": number, **request})
+            return answer.result(max(0.0, deadline - time.monotonic()))
+        except NotYetError:
+            with self._changing:
+                if number in self._under_way:  # not answered since
+                    self._given_up.add(number)
+            raise TooLateError from None
+        finally:
+            with self._changing:
+                self._under_way.pop(number, None)
+            self._end_if_done()
+
+    def forget(self, key: int) -> None:
+        """Have it drop what it opened to a host."""
+        try:
+            self._tell({"forget": key})
+        except ChildLostError:
+            return
+
+    def retire(self) -> None:
+        """Begin no look in it any more, and end it as soon as none is under way."""
+        with self._changing:
+            self._retired = True
+        self._end_if_done()
+
+    def end(self, why: str = "it was closed") -> None:
+        """End it; looks under way are lost."""
+        self._lose(why)
+        self._hang_up()
+        self._hearing.join(_GOODBYE_S)
+        if self._hearing.is_alive():
+            self._process.strike()
+            self._hearing.join(_GOODBYE_S)
+
+    def _tell(self, message: Mapping[str, Any]) -> None:
+        try:
+            with self._telling:
+                self._process.tell(wire.encode(message))
+        except (SilentError, OSError, ValueError) as error:
+            self._lose(str(error))
+            raise ChildLostError(str(error)) from None
+
+    def _is_over(self) -> bool:
+        return self._closes_at is not None and time.monotonic() >= self._closes_at
+
+    def _end_if_done(self) -> None:
+        with self._changing:
+            done = (self._retired or self._is_over()) and not self._under_way
+            if not done or self._lost is not None:
+                return
+            self._lost = "it was retired"
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Have it end, which it does also while looks hang in it."""
+        if self._telling.acquire(timeout=_GOODBYE_S):
+            try:
+                self._process.hang_up()
+            finally:
+                self._telling.release()
+        else:
+            self._process.strike()  # it does not read any more
+
+    def _lose(self, why: str) -> None:
+        with self._changing:
+            self._lost = self._lost or why
+            waiting = list(self._under_way.values())
+            self._under_way.clear()
+        for answer in waiting:
+            answer.set_exception(ChildLostError(why))
+
+    def _hear(self) -> None:
+        """Hand answers to those who wait for them, until the process ends or stands still."""
+        patience_s = _STARTED_WITHIN_S
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while True:
+                heard = self._process.hear(patience_s)
+                if heard is None:
+                    raise SilentError(f"it stood still for {patience_s:g} s")  # noqa: TRY301
+                patience_s = _STALLED_AFTER_S
+                *lines, rest = heard.split(b"\n")
+                for line in lines:
+                    self._take(b"".join((*parts, line)))
+                    parts, size = [], 0
+                parts.append(rest)
+                size += len(rest)
+                if size > MOST_ANSWER_BYTES:
+                    raise SilentError(f"an answer of more than {MOST_ANSWER_BYTES >> 20} MiB")  # noqa: TRY301
+        except (SilentError, OSError, ValueError) as error:
+            self._lose(str(error))
+            self._process.kill()
+
+    def _take(self, line: bytes) -> None:
+        answer = wire.decode(line)
+        number = answer["id"]
+        with self._changing:
+            self._given_up.discard(number)
+            waiting = self._under_way.pop(number, None)
+        if waiting is not None:
+            waiting.set_result(answer)

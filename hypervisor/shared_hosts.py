@@ -1,0 +1,263 @@
+"""Looks at many hosts by few processes, and none of them waits for another.
+
+Hosts that answer share processes, many to each. One that does not answer in time leaves a
+thread behind in such a process, and harms nobody; from then on it is looked at apart, in a
+process for hosts of its kind, which is killed once they had their time. It comes back with
+its first answer. A process that dies or stands still is no host's time that ran out: of the
+hosts that were being looked at each is looked at once more, at once and alone, and stays
+alone as long as its processes die.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from enum import Enum, auto
+from typing import Any, Final
+
+from hypervisor import wire
+from hypervisor.connection import MOST_REASON, POOL_PATIENCE, HostConnection
+from hypervisor.credential import Credential
+from hypervisor.errors import HostSilentError, HostUnreachableError, OperationFailedError
+from hypervisor.model import HostReport
+from hypervisor.shared_child import (
+    COMMAND,
+    ChildLostError,
+    NotBegunError,
+    SharedChild,
+    TooLateError,
+)
+from plain_text import shortened
+
+_HOSTS_PER_CHILD: Final = 250
+#: Threads that hang in a process; it is replaced then, so that they do not gather.
+_MOST_GIVEN_UP: Final = 10
+#: Of a look's deadline, for how long looks are begun in a process apart: it is over, and
+#: ends, when the first of them has had its time.
+_OPEN_APART: Final = 0.9
+#: Processes for one host each, at the same time. There are as many more hosts that wait
+#: for one of them as were looked at in the moment in which a process was lost.
+_MOST_ALONE: Final = 8
+
+
+class _Place(Enum):
+    SHARED = auto()
+    APART = auto()  #: it did not answer
+    ALONE = auto()  #: a process may have died of it
+
+
+class SharedHosts:
+    """The processes, and which host is looked at by which.
+
+    Parameters
+    ----------
+    deadline_s : float
+        How long a look may take.
+    hosts_per_child : int
+        How many share a process.
+    command : sequence of str
+        Starts such a process.
+    """
+
+    def __init__(
+        self,
+        *,
+        deadline_s: float,
+        hosts_per_child: int = _HOSTS_PER_CHILD,
+        command: tuple[str, ...] = COMMAND,
+    ) -> None:
+        self.deadline_s = deadline_s
+        self.alone = threading.BoundedSemaphore(_MOST_ALONE)
+        self._hosts_per_child = hosts_per_child
+        self._command = command
+        self._keys = itertools.count(1)
+        self._changing = threading.Lock()
+        self._started: list[SharedChild] = []  #: also those that begin no look any more
+        self._children: list[SharedChild] = []
+        self._apart: SharedChild | None = None
+        self._closed = False
+
+    def host(self, uri: str, credential: Credential | None = None) -> SharedHost:
+        """Return who looks at a host, at a URI that was judged safe."""
+        return SharedHost(self, next(self._keys), uri, credential)
+
+    def close(self) -> None:
+        """End all processes; looks under way fail."""
+        with self._changing:
+            self._closed = True
+            ending, self._started = self._started, []
+            self._children, self._apart = [], None
+        enders = [threading.Thread(target=child.end) for child in ending]
+        for ender in enders:
+            ender.start()
+        for ender in enders:
+            ender.join()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is looked at any more."""
+        return self._closed
+
+    def child_for(self, key: int, before: SharedChild | None) -> SharedChild:
+        """Return the process that a host shares: the one from before, while it is good."""
+        self._end_apart()
+        if before is not None and before.is_open:
+            return before
+        with self._changing:
+            self._refuse_closed()
+            self._children = [child for child in self._children if child.is_open]
+            roomy = [each for each in self._children if len(each.hosts) < self._hosts_per_child]
+            if roomy:
+                child = max(roomy, key=lambda each: len(each.hosts))
+            else:
+                child = self._start()
+                self._children.append(child)
+            child.hosts.add(key)
+        return child
+
+    def child_apart(self, key: int) -> SharedChild:
+        """Return the process for hosts that did not answer, a new one for each span of looks."""
+        self._end_apart()
+        with self._changing:
+            self._refuse_closed()
+            if self._apart is None:
+                closes_at = time.monotonic() + self.deadline_s * _OPEN_APART
+                self._apart = self._start(closes_at)
+            self._apart.hosts.add(key)
+            return self._apart
+
+    def _end_apart(self) -> None:
+        """Begin no look any more in a process apart that had its time, or is full."""
+        apart = self._apart
+        if apart is None or (apart.is_open and len(apart.hosts) < self._hosts_per_child):
+            return
+        with self._changing:
+            if self._apart is apart:
+                self._apart = None
+        apart.retire()
+
+    def leave(self, key: int, child: SharedChild) -> None:
+        """Take a host out of a process, which ends with its last one."""
+        with self._changing:
+            child.hosts.discard(key)
+            is_over = not child.hosts or child.given_up >= _MOST_GIVEN_UP
+        child.forget(key)
+        if is_over:
+            child.retire()
+
+    def _start(self, closes_at: float | None = None) -> SharedChild:
+        child = SharedChild(self._command, closes_at=closes_at)
+        self._started = [each for each in self._started if not each.is_gone]
+        self._started.append(child)
+        return child
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise ChildLostError("it was closed")
+
+
+class SharedHost:
+    """One host. Its looks follow one another."""
+
+    def __init__(
+        self, hosts: SharedHosts, key: int, uri: str, credential: Credential | None
+    ) -> None:
+        self.uri = uri
+        self.credential = credential
+        self._hosts = hosts
+        self._key = key
+        self._place = _Place.SHARED
+        self._child: SharedChild | None = None
+        self._looking = threading.Lock()
+        self._closed = False
+
+    def report(self, pool: str) -> HostReport:
+        """Look at the host; see `HostConnection.report`."""
+        with self._looking:
+            try:
+                return self._look(pool)
+            finally:
+                if self._closed:
+                    self._leave_child()
+
+    def _look(self, pool: str) -> HostReport:
+        if self._closed:
+            raise HostUnreachableError(self.uri, "it is not looked at any more")
+        deadline = time.monotonic() + self._hosts.deadline_s
+        if self._place is not _Place.ALONE:
+            try:
+                return self._look_among_others(pool, deadline)
+            except TooLateError:
+                self._leave_child()
+                self._place = _Place.APART
+                raise self._silent() from None
+            except ChildLostError as error:
+                self._leave_child()
+                if self._hosts.is_closed:
+                    raise HostUnreachableError(self.uri, f"report: {error}") from None
+                self._place = _Place.ALONE
+        return self._look_alone(pool)
+
+    def close(self) -> None:
+        """Let go of the host. A look under way goes on until it is answered, or too late."""
+        self._closed = True
+        self._leave_child()
+
+    def _look_among_others(self, pool: str, deadline: float) -> HostReport:
+        patience_s = self._hosts.deadline_s * POOL_PATIENCE
+        request = {
+            "host": self._key,
+            "uri": self.uri,
+            "credential": self.credential.to_json() if self.credential else None,
+            "args": {"pool": pool, "patience_s": patience_s},
+        }
+        while True:
+            if self._place is _Place.APART:
+                child = self._hosts.child_apart(self._key)
+            else:
+                child = self._child = self._hosts.child_for(self._key, self._child)
+            try:
+                answer = child.ask(request, deadline)
+            except NotBegunError:
+                continue  # it was retired since; the next one is new
+            self._place = _Place.SHARED
+            return self._read(answer)
+
+    def _look_alone(self, pool: str) -> HostReport:
+        if not self._hosts.alone.acquire(timeout=self._hosts.deadline_s):
+            raise HostUnreachableError(self.uri, "too many hosts are looked at alone")
+        try:
+            deadline = time.monotonic() + self._hosts.deadline_s
+            with HostConnection(self.uri, credential=self.credential) as connection:
+                found = connection.report(pool, deadline_s=self._hosts.deadline_s)
+        except HostSilentError:
+            if time.monotonic() >= deadline:
+                self._place = _Place.APART
+            raise
+        except (HostUnreachableError, OperationFailedError):
+            self._place = _Place.SHARED
+            raise
+        finally:
+            self._hosts.alone.release()
+        self._place = _Place.SHARED
+        return found
+
+    def _read(self, answer: dict[str, Any]) -> HostReport:
+        if answer.get("error") == "unreachable":
+            raise HostUnreachableError(self.uri, self._masked(answer["reason"]))
+        if "error" in answer:
+            raise OperationFailedError("report", self._masked(answer["reason"]), answer.get("code"))
+        return wire.report_from(answer["ok"])
+
+    def _silent(self) -> HostSilentError:
+        return HostSilentError(self.uri, f"report: no answer within {self._hosts.deadline_s:.1f} s")
+
+    def _masked(self, reason: str) -> str:
+        known = reason if self.credential is None else self.credential.masked(reason)
+        return shortened(known, MOST_REASON)
+
+    def _leave_child(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            self._hosts.leave(self._key, child)

@@ -1,0 +1,1 @@
+"""Domain XML, built and read; no libvirt in here."""

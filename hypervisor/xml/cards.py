@@ -1,0 +1,287 @@
+"""What a guest's network card may do, as its host enforces it whatever the guest says.
+
+libvirt's network filters (nwfilter) are tables of the bridge that a card is plugged into.
+Ours let a guest speak from its own MAC and IPv4 address alone, and hear what is sent to it
+or to all. libvirt's own `clean-traffic` learns an address from what the guest says first,
+lets frames of other protocols pass, IPv6 among them, and is not there on every host; so
+fuga brings filters of its own. Their names carry a digest of their rules: filters of two
+releases do not get into each other's way. Pure, but for XML.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import uuid
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hypervisor.model import Guard
+
+_PREFIX: Final = "fuga-"
+_BROADCAST: Final = {"dstmacaddr": "ff:ff:ff:ff:ff:ff"}
+_MULTICAST: Final = {"dstmacaddr": "01:00:5e:00:00:00", "dstmacmask": "ff:ff:ff:80:00:00"}
+_NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - of who has none yet
+_TO_IT: Final = {"dstmacaddr": "$MAC"}
+
+
+#: Names and values; a name with several values is a list.
+Parameters = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """One rule: ``out`` is what the guest sends."""
+
+    action: str
+    direction: str
+    priority: int
+    protocol: str | None = None
+    matches: Mapping[str, str] | None = None
+
+
+def _accept(direction: str, protocol: str, /, **matches: str) -> _Rule:
+    return _Rule("accept", direction, -500, protocol, matches)
+
+
+# What is not accepted is dropped: IPv6 with its neighbour discovery and router
+# advertisements (fuga gives out no IPv6 addresses, so nobody's could be told from
+# another's), frames with a VLAN's tag, and whatever else there is.
+_RULES: Final[Sequence[_Rule]] = (
+    _Rule("drop", "out", -1000, "mac", {"match": "no", "srcmacaddr": "$MAC"}),
+    # Answers of a DHCP server, which would make others' guests send through this one.
+    _Rule("drop", "out", -900, "ip", {"protocol": "udp", "srcportstart": "67", "srcportend": "67"}),
+    _accept("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr="$IP"),
+    # Who has my address? Asked before it is used (RFC 5227).
+    _accept("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr=_NO_ADDRESS, arpdstipaddr="$IP"),
+    _accept("out", "ip", srcipaddr="$IP"),
+    # What a bridge floods because it does not know a MAC is not for this guest either.
+    _accept("in", "arp", **_TO_IT),
+    _accept("in", "arp", **_BROADCAST),
+    _accept("in", "ip", **_TO_IT),
+    _accept("in", "ip", **_BROADCAST),
+    _accept("in", "ip", **_MULTICAST),
+    _Rule("drop", "inout", 1000),
+)
+_ASKS_DHCP: Final = _accept(
+    "out",
+    "ip",
+    srcipaddr=_NO_ADDRESS,
+    dstipaddr="255.255.255.255",
+    protocol="udp",
+    srcportstart="68",
+    srcportend="68",
+    dstportstart="67",
+    dstportend="67",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A network filter of ours."""
+
+    name: str
+    xml: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card of a domain, as far as its protection goes."""
+
+    kind: str | None  #: bridge, network, or another that libvirt filters nothing of
+    source: str | None
+    filter: str | None
+    parameters: Parameters
+    isolated: bool
+
+
+def _refuse(protocol: str, /, **matches: str) -> _Rule:
+    return _Rule("drop", "out", -600, protocol, matches)
+
+
+# Of its subnet it reaches some parts, and no other guest: not on other hosts, where no port of
+# this bridge is, and not by way of a router that sends back what it was sent.
+_TO_SOME: Final = "$REACHES[@1]"
+_APART: Final[Sequence[_Rule]] = (
+    _Rule(
+        "accept",
+        "out",
+        -700,
+        "arp",
+        {
+            "arpsrcmacaddr": "$MAC",
+            "arpsrcipaddr": "$IP",
+            "arpdstipaddr": _TO_SOME,
+            "arpdstipmask": "$REACHES_MASK[@1]",
+        },
+    ),
+    _Rule(
+        "accept",
+        "out",
+        -700,
+        "ip",
+        {"srcipaddr": "$IP", "dstipaddr": _TO_SOME, "dstipmask": "$REACHES_MASK[@1]"},
+    ),
+    _Rule(
+        "accept",
+        "out",
+        -700,
+        "arp",
+        {"arpsrcmacaddr": "$MAC", "arpsrcipaddr": "$IP", "arpdstipaddr": "$IP"},
+    ),
+    _Rule(
+        "accept",
+        "out",
+        -700,
+        "arp",
+        {"arpsrcmacaddr": "$MAC", "arpsrcipaddr": _NO_ADDRESS, "arpdstipaddr": "$IP"},
+    ),
+    _refuse("arp", arpdstipaddr="$SUBNET", arpdstipmask="$SUBNET_MASK"),
+    _refuse("ip", dstipaddr="$SUBNET", dstipmask="$SUBNET_MASK"),
+)
+
+
+def _filter(kind: str, rules: Sequence[_Rule]) -> Filter:
+    document = ET.Element("filter", chain="root")
+    for rule in rules:
+        attributes = {
+            "action": rule.action,
+            "direction": rule.direction,
+            "priority": str(rule.priority),
+        }
+        element = ET.SubElement(document, "rule", attributes)
+        if rule.protocol is not None:
+            ET.SubElement(element, rule.protocol, dict(rule.matches or {}))
+    digest = hashlib.sha256(ET.tostring(document)).hexdigest()[:12]
+    name = f"{_PREFIX}{kind}-{digest}"
+    document.set("name", name)
+    # The same wherever it is made: two that define it at once, or again, mean the same one.
+    identity = ET.Element("uuid")
+    identity.text = str(uuid.uuid5(uuid.NAMESPACE_URL, f"https://fuga.invalid/filter/{name}"))
+    document.insert(0, identity)
+    return Filter(name, ET.tostring(document, encoding="unicode"))
+
+
+#: For a guest whose address is known, the same where it is kept apart from its subnet, and for
+#: one that gets its address by DHCP, which the host watches.
+FIXED: Final = _filter("fixed", _RULES)
+APART: Final = _filter("apart", (*_RULES, *_APART))
+BY_DHCP: Final = _filter("dhcp", (*_RULES, _ASKS_DHCP))
+
+
+def filter_of(guard: Guard) -> Filter | None:
+    """Return the filter that a card needs, if any."""
+    if not guard.filtered:
+        return None
+    if guard.address is None:
+        return BY_DHCP
+    # A list must have something in it.
+    return APART if guard.isolated and guard.subnet is not None and guard.reaches else FIXED
+
+
+def protect(card: ET.Element, guard: Guard) -> None:
+    """Write into a card's XML what it may do, in place of what was there of it."""
+    for tag in ("filterref", "port"):
+        for old in card.findall(tag):
+            card.remove(old)
+    wanted = filter_of(guard)
+    if wanted is not None:
+        reference = ET.SubElement(card, "filterref", filter=wanted.name)
+        for name, value in _parameters(guard):
+            ET.SubElement(reference, "parameter", name=name, value=value)
+    if guard.isolated:
+        ET.SubElement(card, "port", isolated="yes")
+
+
+def protected(domain: ET.Element, guard: Guard) -> bool:
+    """Write it into every card of a domain; return whether that changed anything."""
+    changed = False
+    wanted = filter_of(guard)
+    target = (
+        None if wanted is None else wanted.name,
+        () if wanted is None else _parameters(guard),
+        guard.isolated,
+    )
+    for card, found in zip(_cards(domain), cards(domain), strict=True):
+        if (found.filter, found.parameters, found.isolated) != target:
+            protect(card, guard)
+            changed = True
+    return changed
+
+
+def cards(domain: ET.Element) -> tuple[Card, ...]:
+    """Return what a domain's cards are plugged into, and what protects them."""
+    return tuple(_card(card) for card in _cards(domain))
+
+
+def is_filtered(domain: ET.Element) -> bool:
+    """Tell whether a filter of ours, of this release or another, is on each of its cards."""
+    return all((card.filter or "").startswith(_PREFIX) for card in cards(domain))
+
+
+def same_rules(one: ET.Element, other: ET.Element) -> bool:
+    """Tell whether two filters do the same: somebody may have edited ours."""
+    return list(_rules(one)) == list(_rules(other))
+
+
+def unfilterable(network: ET.Element) -> str | None:
+    """Say why libvirt filters nothing on a network of its own, or None.
+
+    It knows the tables of Linux bridges. Where there is none it makes rules that no
+    frame passes, and says nothing.
+    """
+    port = network.find("virtualport")
+    if port is not None and port.get("type") != "802.1Qbh":
+        return f"it is attached by {port.get('type')}"
+    forward = network.find("forward")
+    mode = None if forward is None else forward.get("mode")
+    if mode in {"private", "vepa", "passthrough", "hostdev"}:
+        return f"its mode is {mode}"
+    if mode == "bridge" and network.find("bridge") is None:
+        return "it is attached by macvtap"
+    return None
+
+
+def _parameters(guard: Guard) -> Parameters:
+    """Return them in the order of their names, as libvirt shows them."""
+    wanted = filter_of(guard)
+    if guard.address is None or wanted is BY_DHCP:
+        return (("CTRL_IP_LEARNING", "dhcp"),)
+    found = [("IP", guard.address)]
+    if wanted is APART and guard.subnet is not None:
+        for name, blocks in (("REACHES", guard.reaches), ("SUBNET", (guard.subnet,))):
+            some = [ipaddress.IPv4Network(block) for block in blocks]
+            found += [(name, str(block.network_address)) for block in some]
+            found += [(f"{name}_MASK", str(block.netmask)) for block in some]
+    return tuple(found)
+
+
+def _cards(domain: ET.Element) -> Sequence[ET.Element]:
+    return domain.findall("devices/interface")
+
+
+def _card(card: ET.Element) -> Card:
+    kind = card.get("type")
+    source, reference, port = card.find("source"), card.find("filterref"), card.find("port")
+    return Card(
+        kind=kind,
+        source=None if source is None or kind is None else source.get(kind),
+        filter=None if reference is None else reference.get("filter"),
+        parameters=()
+        if reference is None
+        else tuple(
+            (each.get("name", ""), each.get("value", "")) for each in reference.iter("parameter")
+        ),
+        isolated=port is not None and port.get("isolated") == "yes",
+    )
+
+
+def _rules(document: ET.Element) -> Iterator[object]:
+    for rule in document.iterfind("rule"):
+        yield (
+            tuple(rule.get(name) for name in ("action", "direction", "priority")),
+            tuple((each.tag, tuple(sorted(each.attrib.items()))) for each in rule),
+        )
+    yield from (each.get("filter") for each in document.iterfind("filterref"))

@@ -1,0 +1,166 @@
+"""Whose turn it is: every host is looked at with a fixed cadence, each in its own phase."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+
+from monitor.hands import Hands
+
+log: Final = structlog.get_logger(__name__)
+
+#: Between the first looks at hosts that are taken on together; fifty a period more or less.
+_APART_S: Final = 0.005
+_MOST_OF_PERIOD: Final = 0.5
+
+
+class Turn(Protocol):
+    """What is done again and again."""
+
+    def look(self) -> None:
+        """Look once. Must not raise."""
+
+    def stop(self) -> None:
+        """Look no more; a look under way ends by itself."""
+
+    def close(self) -> None:
+        """Let go of the host, once no look is under way."""
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    turn: Turn
+    due_at: float
+    ended_at: float  #: of its latest look; at first, when it was taken on
+    is_looking: bool = False
+    is_over: bool = False
+    is_closed: bool = False
+
+
+@dataclass(order=True, slots=True)
+class _Due:
+    at: float
+    number: int
+    entry: _Entry = field(compare=False)
+
+
+class Rota:
+    """Gives turns to `Hands`; one that takes long delays nobody but itself."""
+
+    def __init__(self, period_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._period_s = period_s
+        self._monotonic = monotonic
+        self._hands = Hands()
+        self._changed = threading.Condition()
+        self._entries: dict[int, _Entry] = {}
+        self._dues: list[_Due] = []
+        self._numbers = itertools.count()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="rota", daemon=True)
+
+    def start(self) -> None:
+        """Begin to give turns."""
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether turns are given."""
+        return self._thread.is_alive()
+
+    def take_on(self, turns: Sequence[Turn]) -> None:
+        """Give these turns from now on: the first one at once, many not all at once."""
+        now = self._monotonic()
+        apart_s = min(_APART_S, self._period_s * _MOST_OF_PERIOD / max(1, len(turns)))
+        with self._changed:
+            for position, turn in enumerate(turns):
+                entry = _Entry(turn, due_at=now + position * apart_s, ended_at=now)
+                self._entries[id(turn)] = entry
+                self._push(entry)
+            self._changed.notify()
+
+    def drop(self, turn: Turn) -> None:
+        """Give it no turn any more, and close it."""
+        turn.stop()
+        with self._changed:
+            entry = self._entries.pop(id(turn))
+            entry.is_over = True
+            closes_now = not entry.is_looking
+        if closes_now:
+            self._hands.do(lambda: self._close(entry))
+
+    def late(self, after_s: float) -> int:
+        """Return how many had no look that ended within ``after_s``."""
+        oldest = self._monotonic() - after_s
+        with self._changed:
+            return sum(entry.ended_at < oldest for entry in self._entries.values())
+
+    def end(self, within_s: float) -> None:
+        """Drop all, and wait a while for their looks to end; what hangs is left behind."""
+        with self._changed:
+            self._stopped = True
+            entries = list(self._entries.values())
+            self._changed.notify_all()
+        for entry in entries:
+            self.drop(entry.turn)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: all(entry.is_closed for entry in entries), timeout=within_s
+            )
+        self._hands.close()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._stopped and not self._is_due():
+                    self._changed.wait(self._wait_s())
+                if self._stopped:
+                    return
+                entry = heapq.heappop(self._dues).entry
+                if entry.is_over:
+                    continue
+                entry.is_looking = True
+            self._hands.do(lambda entry=entry: self._give(entry))  # type: ignore[misc]
+
+    def _give(self, entry: _Entry) -> None:
+        try:
+            entry.turn.look()
+        except Exception:
+            log.exception("turn_failed")  # the host is looked at again all the same
+        with self._changed:
+            now = entry.ended_at = self._monotonic()
+            entry.is_looking = False
+            is_over = entry.is_over
+            if not is_over:
+                entry.due_at = next_tick(entry.due_at, self._period_s, now)
+                self._push(entry)
+            self._changed.notify_all()
+        if is_over:
+            self._close(entry)
+
+    def _close(self, entry: _Entry) -> None:
+        entry.turn.close()
+        with self._changed:
+            entry.is_closed = True
+            self._changed.notify_all()
+
+    def _push(self, entry: _Entry) -> None:
+        heapq.heappush(self._dues, _Due(entry.due_at, next(self._numbers), entry))
+
+    def _is_due(self) -> bool:
+        return bool(self._dues) and self._dues[0].at <= self._monotonic()
+
+    def _wait_s(self) -> float | None:
+        return max(0.0, self._dues[0].at - self._monotonic()) if self._dues else None
+
+
+def next_tick(last: float, period_s: float, now: float) -> float:
+    """Return the first tick after ``last`` that is not over yet: a slow look skips ticks."""
+    missed = max(0, int((now - last) // period_s))
+    return last + (missed + 1) * period_s

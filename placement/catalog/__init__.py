@@ -1,0 +1,1 @@
+"""Every policy and mechanism by name, plugins among them, and the policies of zones."""

@@ -1,0 +1,119 @@
+"""Code of other distributions as it runs: what goes wrong becomes one error that names it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from placement.errors import PlacementError, PluginFailedError
+from placement.mechanisms.model import DivisibleProblem, Division, Mechanism
+from placement.round.budget import Budget
+from placement.round.model import Allocation, LeftOut, Policy, Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Theirs:
+    """Whose code it is."""
+
+    name: str  #: in the catalogue
+    origin: str  #: the distribution, and the entry point
+    package: str  #: the first part of its modules' names
+
+
+class GuardedPolicy:
+    """A policy of another distribution; only errors of ours come out of it."""
+
+    def __init__(self, policy: Policy, theirs: Theirs) -> None:
+        self._policy = policy
+        self._theirs = theirs
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Let it decide; whether what it decides is feasible, `check_allocation` tells.
+
+        Raises
+        ------
+        PluginFailedError
+            If it raised, or answered something that is no `Allocation`.
+        """
+        with _named(self._theirs, "place"):
+            allocation = self._policy.place(snapshot, rng, budget)
+            _expect(allocation, Allocation, "the answer")
+            _expect(allocation.placed, np.ndarray, "placed")
+            for each in allocation.left_out:
+                _expect(each, LeftOut, "each of left_out")
+                _expect(each.request, int, "request of a LeftOut")
+                _expect(each.count, int, "count of a LeftOut")
+            json.dumps(dict(allocation.details))
+        return allocation
+
+
+class GuardedMechanism:
+    """A mechanism of another distribution; see `GuardedPolicy`."""
+
+    def __init__(self, mechanism: Mechanism, theirs: Theirs) -> None:
+        self._mechanism = mechanism
+        self._theirs = theirs
+
+    def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
+        """Let it divide.
+
+        Raises
+        ------
+        PluginFailedError
+            If it raised, or answered something that is no `Division`.
+        """
+        with _named(self._theirs, "divide"):
+            division = self._mechanism.divide(problem, rng)
+            _expect(division, Division, "the answer")
+            _expect(division.tasks, np.ndarray, "tasks")
+            json.dumps(dict(division.details))
+        return division
+
+
+def guarded_maker(make: Callable[[Mapping[str, Any]], Any], theirs: Theirs) -> Callable[..., Any]:
+    """Return ``make`` of an entry; what it makes is under guard."""
+
+    def made(given: Mapping[str, Any]) -> GuardedPolicy | GuardedMechanism:
+        with _named(theirs, "make"):
+            its = make(given)
+            if hasattr(its, "divide"):
+                return GuardedMechanism(its, theirs)
+            if hasattr(its, "place"):
+                return GuardedPolicy(its, theirs)
+            raise TypeError(f"{type(its).__name__} has neither place nor divide")
+
+    return made
+
+
+@contextmanager
+def _named(theirs: Theirs, doing: str) -> Iterator[None]:
+    try:
+        yield
+    except (PlacementError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:  # other people's code: anything may happen
+        cause = f"{type(error).__name__}: {error}{_where(error.__traceback__, theirs.package)}"
+        raise PluginFailedError(theirs.name, theirs.origin, doing, cause) from error
+
+
+def _expect(value: object, wanted: type, what: str) -> None:
+    if not isinstance(value, wanted):
+        raise TypeError(f"{what} is of type {type(value).__name__}, not {wanted.__name__}")
+
+
+def _where(trace: TracebackType | None, package: str) -> str:
+    """Tell the innermost line that is theirs, if any."""
+    place = ""
+    while trace is not None:
+        frame = trace.tb_frame
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+            code = frame.f_code
+            place = f" ({code.co_filename}, line {trace.tb_lineno}, in {code.co_name})"
+        trace = trace.tb_next
+    return place

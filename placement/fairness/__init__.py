@@ -1,0 +1,1 @@
+"""Who has how much, and who is owed what: shares, levels and fair targets."""

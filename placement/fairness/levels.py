@@ -1,0 +1,58 @@
+"""Levels: how well off tenants are, and the one way to compare them.
+
+The level of a tenant is its dominant share per weight. Only quotients of weights
+mean anything, so every level is taken relative to the largest weight: multiplying
+all weights by a number changes no comparison, and no decision.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from placement.fairness.shares import SHARE_TOLERANCE, dominant_shares
+from placement.round.arrays import BoolArray, FloatArray, IntArray
+
+#: Levels so large that steps of the tolerance leave the integers count as one.
+_MOST_STEPS: Final = 2.0**62
+
+
+def relative_weights(weight: FloatArray) -> FloatArray:
+    """Return weights relative to the largest of them, shape (N,)."""
+    relative: FloatArray = weight / weight.max(initial=0.0)
+    return relative
+
+
+def levels_of(held: IntArray, pool: IntArray, weight: FloatArray) -> FloatArray:
+    """Return each tenant's level, its dominant share per weight, shape (N,).
+
+    Parameters
+    ----------
+    held : ndarray of int64, shape (N, R)
+    pool : ndarray of int64, shape (R,)
+    weight : ndarray of float64, shape (N,)
+        Of every tenant: the largest of them is the unit.
+    """
+    levels: FloatArray = dominant_shares(held, pool) / relative_weights(weight)
+    return levels
+
+
+def is_poorer(level: FloatArray | float, than: FloatArray | float) -> BoolArray:
+    """Return whether a level is below another by more than `SHARE_TOLERANCE`."""
+    poorer: BoolArray = np.asarray(level) < np.asarray(than) - SHARE_TOLERANCE
+    return poorer
+
+
+def in_steps(level: float) -> int:
+    """Return a level in whole steps of `SHARE_TOLERANCE`: equal levels compare equal.
+
+    Counting steps, unlike asking whether two levels are close, is transitive,
+    so it may serve as a key to sort by.
+    """
+    return round(min(level / SHARE_TOLERANCE, _MOST_STEPS))
+
+
+def all_in_steps(levels: FloatArray) -> IntArray:
+    """Return many levels as `in_steps` does one."""
+    return np.minimum(np.rint(levels / SHARE_TOLERANCE), _MOST_STEPS).astype(np.int64)

@@ -1,0 +1,240 @@
+"""The fair target of a round: weighted DRF on the totals, by water filling."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from typing import Final
+
+import numpy as np
+
+from placement.fairness.levels import relative_weights
+from placement.fairness.shares import fractions_of_pool
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.model import Snapshot
+from placement.round.vm_kinds import VmKinds, hosts_for, vm_kinds, vms_that_fit
+
+#: Fractions of the pool below this are rounding, not amounts.
+_NOTHING: Final = 1e-13
+#: A target so close to whole VMs is meant to be whole.
+_WHOLE: Final = 1e-9
+
+
+def fair_targets(snapshot: Snapshot, kinds: VmKinds | None = None) -> FloatArray:
+    """Return how many VMs of each request would be fair, in fractions of a VM.
+
+    Returns
+    -------
+    ndarray of float64, shape (Q,)
+        Within [0, count]; 0 for what fits on no host now.
+
+    Notes
+    -----
+    Lexicographic max-min of the tenants' dominant shares per weight as if all
+    hosts were one, from what they hold already, on what is free on the hosts
+    that are open to anybody; shares are of the whole pool.
+    A tenant takes its requests in order. Levels rise together; a level's rise
+    is stopped by a request that is complete, a resource that is used up (who
+    demands it is frozen there, the others go on), a tenant whose own level is
+    reached, or a change of a tenant's dominant resource. With equal weights,
+    nothing running and unlimited counts the target of user i in resource j is
+    the paper's ``d* g[i, j]``.
+
+    A tenant whose dominant resource its request does not demand takes without
+    rising; such a one goes first (derived; no level depends on it).
+    """
+    return _WaterFilling(snapshot, kinds or vm_kinds(snapshot)).run()
+
+
+def quotas(targets: FloatArray) -> IntArray:
+    """Return the whole VMs of each target: floor, but for rounding errors."""
+    return np.floor(targets + 1e-6).astype(np.int64)
+
+
+def most_that_fit(snapshot: Snapshot, room: IntArray, kinds: VmKinds | None = None) -> IntArray:
+    """Return how many VMs of each request its hosts hold by themselves, shape (Q,).
+
+    ``kinds`` spares finding those of the snapshot again.
+    """
+    kinds = kinds or vm_kinds(snapshot)
+    open_to = hosts_for(snapshot, kinds)
+    fits = np.array(
+        [
+            int(vms_that_fit(room[open_to[kind]], kinds.demand[kind]).sum())
+            for kind in range(len(kinds))
+        ],
+        dtype=np.int64,
+    )
+    return np.minimum(fits[kinds.of_request], snapshot.count)
+
+
+class _WaterFilling:
+    """The water and its level; amounts are fractions of the pool.
+
+    Between two events every tenant that rises takes VMs at a steady rate, so
+    nothing is moved but the level; a tenant's amounts are brought up to date when
+    something happens to it.
+    """
+
+    def __init__(self, snapshot: Snapshot, kinds: VmKinds) -> None:
+        pool = snapshot.pool
+        self._demand: list[list[float]] = fractions_of_pool(snapshot.demand, pool).tolist()
+        self._weight: list[float] = relative_weights(snapshot.weight).tolist()
+        left = most_that_fit(snapshot, snapshot.free, kinds)
+        self._left: list[float] = left.astype(np.float64).tolist()
+        self.tasks = [0.0] * len(self._left)
+        wanted = np.flatnonzero(left)
+        open_to = hosts_for(snapshot, kinds)[np.unique(kinds.of_request[wanted])].any(axis=0)
+        room = snapshot.free[open_to].sum(axis=0, dtype=np.int64)
+        self._room: list[float] = fractions_of_pool(room, pool).tolist()
+        self._used_up = [amount <= _NOTHING for amount in self._room]
+        self._resources = range(len(pool))
+        self._queues: dict[int, deque[int]] = {}
+        tenants = snapshot.tenant[wanted].tolist()
+        for request, tenant in zip(wanted.tolist(), tenants, strict=True):
+            self._queues.setdefault(tenant, deque()).append(request)
+        # Of those who want something: many more may hold something.
+        held = fractions_of_pool(snapshot.held[list(self._queues)], pool).tolist()
+        self._given: dict[int, list[float]] = dict(zip(self._queues, held, strict=True))
+
+        self._level = 0.0
+        self._flow = [0.0] * len(self._room)  # amounts per level of all who rise
+        self._speed: dict[int, float] = {}  # tenants who rise: VMs per level
+        self._planned: dict[int, float] = {}  # VMs until the next event of their own
+        self._since: dict[int, float] = {}  # the level at which amounts were last brought up
+        # (level, tenant, which of its events): joins, completes or changes dominance
+        self._events: list[tuple[float, int, int]] = []
+        self._latest: dict[int, int] = {}
+
+    def run(self) -> FloatArray:
+        """Fill until every tenant is complete or frozen."""
+        for tenant in sorted(self._queues):
+            self._expect(tenant, max(self._given[tenant], default=0.0) / self._weight[tenant])
+        # Each event completes a request, uses up a resource, lets a tenant join or
+        # changes a dominant resource, which happens so often at most.
+        most = 4 * (len(self.tasks) + len(self._queues) + 1) * (len(self._room) + 1)
+        for _ in range(most):
+            ends, resource = self._next_used_up()
+            if not self._events and resource is None:
+                break
+            if resource is None or (self._events and self._events[0][0] <= ends):
+                level, tenant, event = heapq.heappop(self._events)
+                if self._latest.get(tenant) == event:
+                    self._rise_to(level)
+                    self._bring_up(tenant, self._planned.get(tenant))
+                    self._go_on(tenant)
+            else:
+                self._rise_to(ends)
+                self._use_up(resource)
+        tasks = np.array(self.tasks)
+        whole = np.rint(tasks)
+        return np.where(np.abs(tasks - whole) < _WHOLE, whole, tasks)
+
+    def _expect(self, tenant: int, level: float) -> None:
+        event = self._latest[tenant] = self._latest.get(tenant, 0) + 1
+        heapq.heappush(self._events, (level, tenant, event))
+
+    def _next_used_up(self) -> tuple[float, int | None]:
+        """Return the level at which a resource is used up, and which; None for none."""
+        ends, found = math.inf, None
+        for resource in self._resources:
+            flow = self._flow[resource]
+            if flow > _NOTHING and not self._used_up[resource]:
+                level = self._level + self._room[resource] / flow
+                if level < ends:
+                    ends, found = level, resource
+        return ends, found
+
+    def _rise_to(self, level: float) -> None:
+        rise = level - self._level
+        if rise > 0:
+            for resource in self._resources:
+                taken = rise * self._flow[resource]
+                self._room[resource] = max(self._room[resource] - taken, 0.0)
+            self._level = level
+
+    def _bring_up(self, tenant: int, tasks: float | None = None) -> None:
+        """Give a tenant what it took since, if not told how much; let it stand still."""
+        speed = self._speed.pop(tenant, None)
+        if speed is None:
+            return
+        if tasks is None:
+            tasks = min(speed * (self._level - self._since[tenant]), self._planned[tenant])
+        demand = self._demand[self._queues[tenant][0]]
+        for resource in self._resources:
+            self._flow[resource] -= speed * demand[resource]
+        if not self._speed:  # nobody rises: what is left is rounding
+            self._flow = [0.0] * len(self._flow)
+        self._give(tenant, tasks)
+
+    def _give(self, tenant: int, tasks: float) -> None:
+        request = self._queues[tenant][0]
+        demand, given = self._demand[request], self._given[tenant]
+        self.tasks[request] += tasks
+        for resource in self._resources:
+            given[resource] += tasks * demand[resource]
+        left = self._left[request] - tasks
+        # What is left of a request and too small to see in any share is rounding.
+        self._left[request] = left if left * max(demand) > _NOTHING else 0.0
+
+    def _go_on(self, tenant: int) -> None:
+        """Let a tenant that stands still rise with its next request, if it has one."""
+        while (request := self._next_request(tenant)) is not None:
+            demand, given = self._demand[request], self._given[tenant]
+            weight, top = self._weight[tenant], max(given)
+            rate = max(
+                demand[r] for r in self._resources if given[r] >= top - _NOTHING
+            )  # of the dominant share, per VM
+            if rate <= 0:
+                self._take_without_rising(tenant, request)
+                continue
+            speed = self._speed[tenant] = weight / rate
+            self._since[tenant] = self._level
+            lasts = completes = self._left[request] / speed
+            for resource in self._resources:
+                climb = speed * demand[resource]
+                self._flow[resource] += climb
+                if climb > weight and given[resource] < top - _NOTHING:
+                    lasts = min(lasts, (top - given[resource]) / (climb - weight))
+            # Exactly so many, however little the level rises meanwhile.
+            self._planned[tenant] = lasts * speed if lasts < completes else self._left[request]
+            self._expect(tenant, self._level + lasts)
+            return
+
+    def _next_request(self, tenant: int) -> int | None:
+        queue = self._queues[tenant]
+        while queue:
+            demand = self._demand[queue[0]]
+            blocked = any(self._used_up[r] and demand[r] > 0 for r in self._resources)
+            if self._left[queue[0]] > 0 and not blocked:
+                return queue[0]
+            queue.popleft()
+        return None
+
+    def _take_without_rising(self, tenant: int, request: int) -> None:
+        demand, given = self._demand[request], self._given[tenant]
+        asked = [r for r in self._resources if demand[r] > 0]
+        top = max(given)
+        catches_up = min((top - given[r]) / demand[r] for r in asked)
+        ends = min(self._room[r] / demand[r] for r in asked)
+        tasks = min(self._left[request], ends, catches_up)
+        self._give(tenant, tasks)
+        for resource in asked:
+            self._room[resource] = max(self._room[resource] - tasks * demand[resource], 0.0)
+            if self._room[resource] <= _NOTHING and not self._used_up[resource]:
+                self._use_up(resource)
+
+    def _use_up(self, resource: int) -> None:
+        """Freeze all who demand a resource; they go on with requests that do not."""
+        self._used_up[resource] = True
+        self._room[resource] = 0.0
+        stopped = [
+            tenant
+            for tenant in sorted(self._speed)
+            if self._demand[self._queues[tenant][0]][resource] > 0
+        ]
+        for tenant in stopped:
+            self._bring_up(tenant)
+        for tenant in stopped:
+            self._go_on(tenant)

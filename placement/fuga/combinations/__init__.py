@@ -1,0 +1,1 @@
+"""The VMs that one host may take: combinations, searched, tabled and read."""

@@ -1,0 +1,245 @@
+"""Combinations read off a table of reachable amounts, by walking back through it.
+
+This is where most of a round of the game goes. The innermost steps are
+therefore written out where they are needed, without calls of functions as small
+as `min`; `tests/plain/plain_reading.py` has them one by one, and both find the
+same, draw by draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from placement.fuga.combinations.reachable import Reachable, State
+from placement.fuga.combinations.tables import Layer, Tables
+from placement.round.arrays import IntArray
+from placement.round.budget import Budget
+
+#: Steps of listing all combinations of some states, before the search takes over.
+_LIST_LIMIT: Final = 2_000
+#: After so many walks in a row that found nothing new there is little left to find.
+_IN_VAIN: Final = 6
+#: Random numbers that are drawn at once.
+_DRAWN: Final = 256
+#: A layer, the rows that the layers below it reach, and the most VMs of its kind.
+_Step: TypeAlias = tuple[Layer, list[int], int]
+#: What is left of each resource that does not rank.
+_Spare: TypeAlias = tuple[int, ...]
+
+
+class Reader:
+    """Reads the best combinations of one room off a table.
+
+    Parameters
+    ----------
+    tables : Tables
+    table : Reachable
+        One of them.
+    free, room : ndarray of int64, shape (R,)
+    most : ndarray of int64, shape (T,)
+        VMs of each kind that may be used.
+    rng : numpy.random.Generator
+    budget : Budget
+        One unit for each walk and for each end, dead or not, of listing them all.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        table: Reachable,
+        *,
+        free: IntArray,
+        room: IntArray,
+        most: IntArray,
+        rng: np.random.Generator,
+        budget: Budget,
+    ) -> None:
+        self._grid, self._table, self._budget = tables.grid, table, budget
+        self._cells = self._grid.cells(room)
+        self._kinds = len(most)
+        self._offered = free[list(self._grid.axes)].tolist()
+        self._spare: _Spare = tuple(room[list(tables.others)].tolist()) if tables.others else ()
+        usable = most.tolist()
+        layers = tables.layers(table)
+        self._steps: list[_Step] = [
+            (layer, rows, usable[layer.kind])
+            for layer, rows in zip(layers, table.layers, strict=False)
+        ]
+        self._from_the_last = [*enumerate(self._steps)][::-1]
+        #: does every kind take something of a ranking resource?
+        self._nothing_is_free = all(layer.cells != (0, 0) for layer in layers)
+        self._random = _random_numbers(rng)
+        self._listed = 0
+
+    def best(self, eta: int, pool: int) -> tuple[list[tuple[int, ...]], bool]:
+        """Return combinations, of the best scores first, and were any given up?
+
+        All of those above the ``eta``-th score, and of those with it as many
+        as fill ``pool``.
+        """
+        found: dict[tuple[int, ...], None] = {}
+        for _, tied in groupby(self._table.states(self._cells, self._score), lambda each: each[0]):
+            for states in _in_chunks((state for _, state in tied), pool):
+                if not self._list(states, found, eta, pool):
+                    return list(found), True
+                if len(found) >= pool:
+                    break
+            if len(found) >= eta:
+                break
+        return list(found), False
+
+    def _score(self, first: int, second: int) -> float:
+        unit, offered = self._grid.unit, self._offered
+        score: float = first * unit[0] / offered[0]
+        return score if len(unit) == 1 else min(score, second * unit[1] / offered[1])
+
+    def _list(
+        self, states: Sequence[State], found: dict[tuple[int, ...], None], eta: int, pool: int
+    ) -> bool:
+        """Add combinations of these states; False if not all that matter could be listed."""
+        # Where other resources are used up nearly all states are dead from the start.
+        dead = [self._is_dead(state) for state in states]
+        spend, walks, in_vain = self._budget.spend, 0, 0
+        while in_vain < _IN_VAIN:
+            if len(found) >= pool:
+                return True
+            if not spend(1):
+                return False
+            place = walks % len(states)
+            combination = None if dead[place] else self._walk(states[place])
+            if combination is None or combination in found:
+                in_vain += 1
+            else:
+                found[combination] = None
+                in_vain = 0
+            walks += 1
+        if len(found) >= eta:
+            return True
+        for state, is_dead in zip(states, dead, strict=True):
+            for combination in (None,) if is_dead else self._all(state):
+                self._listed += 1
+                if self._listed > _LIST_LIMIT or not spend(1):
+                    return False
+                if combination is not None:
+                    found[combination] = None
+                if len(found) >= pool:
+                    return True
+        return True
+
+    def _is_dead(self, state: State) -> bool:
+        """Does what the other resources have left allow no number of the last kind?"""
+        if not self._spare:
+            return False
+        layer, _, most = self._steps[-1]
+        least, most = _allowed(layer, most, state, self._spare)
+        return least > most
+
+    def _walk(self, state: State) -> tuple[int, ...] | None:
+        """Return one combination that ends in a state, at random; None for a dead end."""
+        counts, spare, (c, m) = [0] * self._kinds, self._spare, state
+        draw, nothing_is_free = self._random.__next__, self._nothing_is_free
+        for place, (layer, rows, most) in self._from_the_last:
+            if nothing_is_free and c == 0 and m == 0:
+                break
+            least = 0
+            if spare:
+                least, most = _allowed(layer, most, (c, m), spare)  # noqa: PLW2901
+                if least > most:
+                    return None
+            start = least + int(draw() * (most - least + 1))
+            by_c, by_m = layer.cells
+            if by_c and c // by_c < most:
+                most = c // by_c  # noqa: PLW2901 - no more would fit the state
+            if by_m and m // by_m < most:
+                most = m // by_m  # noqa: PLW2901
+            if place == 0 and (by_c or by_m):  # exactly what is left, or nothing will do
+                number = c // by_c if by_c else m // by_m
+                least, most = max(least, number), min(most, number)  # noqa: PLW2901
+            if least > most:
+                return None
+            # The first number from there on, round and round, that the others can complete.
+            first = number = least + (start - least) % (most - least + 1)
+            while not rows[c - number * by_c] >> (m - number * by_m) & 1:
+                number = number + 1 if number < most else least
+                if number == first:
+                    return None
+            if number:
+                counts[layer.kind] = number
+                c, m = c - number * by_c, m - number * by_m
+                if spare:
+                    spare = _without(spare, number, layer.takes)
+        return tuple(counts) if any(counts) else None
+
+    def _all(self, state: State) -> Iterator[tuple[int, ...] | None]:
+        """Yield every combination that ends in a state, and None at every dead end."""
+        steps, counts = self._steps, [0] * self._kinds
+        line = [(len(steps) - 1, *state, self._spare, counts)]
+        while line:
+            place, c, m, spare, counts = line.pop()
+            if place < 0:
+                yield tuple(counts) if any(counts) else None
+                continue
+            layer, rows, most = steps[place]
+            least, (by_c, by_m) = 0, layer.cells
+            if spare:
+                least, most = _allowed(layer, most, (c, m), spare)
+            if by_c and c // by_c < most:
+                most = c // by_c
+            if by_m and m // by_m < most:
+                most = m // by_m
+            if place == 0 and (by_c or by_m):  # exactly what is left, or nothing will do
+                number = c // by_c if by_c else m // by_m
+                least, most = max(least, number), min(most, number)
+            is_dead = True
+            for number in range(least, most + 1):
+                left_c, left_m = c - number * by_c, m - number * by_m
+                if rows[left_c] >> left_m & 1:
+                    is_dead = False
+                    then, left = counts, spare
+                    if number:
+                        then = counts.copy()
+                        then[layer.kind] = number
+                        left = _without(spare, number, layer.takes)
+                    line.append((place - 1, left_c, left_m, left, then))
+            if is_dead:
+                yield None
+
+
+def _allowed(layer: Layer, most: int, state: State, spare: _Spare) -> tuple[int, int]:
+    """Return the least and most VMs of a layer's kind that the other resources allow."""
+    least = 0
+    for place, takes in layer.caps:
+        fit = spare[place] // takes
+        if fit < most:  # noqa: PLR1730 - a third of the time of this function
+            most = fit
+    for place, over, under, axis, each in layer.bounds:
+        room = spare[place] * under - over * state[axis]
+        if each > 0:
+            fit = room // each
+            if fit < most:  # noqa: PLR1730
+                most = fit
+        elif each < 0:
+            fit = -(room // -each)
+            if fit > least:  # noqa: PLR1730
+                least = fit
+        elif room < 0:
+            return 1, 0
+    return least, most
+
+
+def _without(spare: _Spare, number: int, takes: tuple[int, ...]) -> _Spare:
+    return tuple([left - number * each for left, each in zip(spare, takes, strict=True)])
+
+
+def _in_chunks(states: Iterator[State], size: int) -> Iterator[list[State]]:
+    while chunk := list(islice(states, size)):
+        yield chunk
+
+
+def _random_numbers(rng: np.random.Generator) -> Iterator[float]:
+    while True:
+        yield from rng.random(_DRAWN).tolist()

@@ -1,0 +1,200 @@
+"""The best combinations of VMs for one host by bounded search.
+
+For more than two ranking resources, and where further resources or a coarse
+grid keep the table of reachable amounts from an exact answer. Combinations are
+built kind by kind, the largest first, whole layers at a time: partial
+combinations that no longer fit are never made, those that cannot beat what is
+known are pruned, and a layer too wide is thinned to its most promising rows,
+equals in random order. Where thinning may have lost a better combination, the
+result says that it was cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.budget import Budget
+
+#: Rows that a layer of the first, quick look may grow to, and that it keeps.
+_QUICK_ROWS, _QUICK_KEPT = 3_000, 160
+#: Combinations, partial ones included, that the search for better ones may look
+#: at, spread over its layers.
+SEARCH_LIMIT: Final = 20_000
+#: So many of them, built all at once, are about as much work as one by itself.
+_ROWS_A_UNIT: Final = 8
+#: Bounds are computed in floats; nothing is pruned for less than this.
+_SLACK: Final = 1e-12
+
+
+def search_combinations(
+    *,
+    free: IntArray,
+    room: IntArray,
+    demand: IntArray,
+    most: IntArray,
+    ranking: IntArray,
+    eta: int,
+    kept: int,
+    rng: np.random.Generator,
+    budget: Budget,
+) -> tuple[IntArray, FloatArray, bool]:
+    """Return combinations (K, T), their scores (K,), and was the search cut?
+
+    The parameters are those of `placement.fuga.combinations.top.top_combinations`, all
+    ``most`` above 0 and no more than the room holds of the kind alone;
+    ``kept`` is the most that is returned.
+
+    Notes
+    -----
+    A partial combination is bounded by what is still reachable in each ranking
+    resource: the room left in any other resource times the best ratio of the
+    two among the kinds to come.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = np.where(free > 0, demand / free, 0.0).max(axis=1)
+    order = np.argsort(-size, kind="stable")
+    search = _Search(
+        free=free,
+        room=_reachable(room, demand),
+        demand=demand[order],
+        most=most[order],
+        ranking=ranking,
+        eta=eta,
+        kept=kept,
+        rng=rng,
+        budget=budget,
+    )
+    found, score, cut = search.run()
+    counts = np.zeros_like(found)
+    counts[:, order] = found
+    return counts, score, cut
+
+
+def _reachable(room: IntArray, demand: IntArray) -> IntArray:
+    """Round the room down to what sums of these demands can reach: bounds get tighter."""
+    step = np.gcd.reduce(demand, axis=0)
+    reachable: IntArray = np.where(step > 0, room // np.maximum(step, 1) * step, 0)
+    return reachable
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    free: IntArray
+    room: IntArray
+    demand: IntArray
+    most: IntArray
+    ranking: IntArray
+    eta: int
+    kept: int
+    rng: np.random.Generator
+    budget: Budget
+
+    def run(self) -> tuple[IntArray, FloatArray, bool]:
+        """Return counts, scores and whether the search was cut."""
+        a_layer = SEARCH_LIMIT // len(self.demand)
+        quick = self._layers(min(a_layer, _QUICK_ROWS), _QUICK_KEPT, above=-1.0)
+        counts, score = self._best(quick[0], quick[1])
+        if not quick[2] or self._at_the_ceiling(score):
+            return counts, score, False
+        known = score[self.eta - 1] if len(score) >= self.eta else -1.0
+        more = self._layers(a_layer, a_layer, above=known)
+        both = np.concatenate([counts, more[0]])
+        both, first = np.unique(both, axis=0, return_index=True)
+        counts, score = self._best(both, np.concatenate([score, more[1]])[first])
+        return counts, score, more[2] and not self._at_the_ceiling(score)
+
+    def _at_the_ceiling(self, score: FloatArray) -> bool:
+        """Can no combination at all be better than the ``eta`` best of these?"""
+        ceiling = self._bounds(0, np.zeros((1, len(self.free)), dtype=np.int64))[0]
+        return len(score) >= self.eta and bool(score[self.eta - 1] >= ceiling - _SLACK)
+
+    def _layers(self, rows: int, kept: int, above: float) -> tuple[IntArray, FloatArray, bool]:
+        """Build combinations kind by kind; drop what cannot score more than ``above``."""
+        counts = np.zeros((1, len(self.demand)), dtype=np.int64)
+        taken = np.zeros((1, len(self.free)), dtype=np.int64)
+        thinned = False
+        for kind in range(len(self.demand)):
+            fits = _fit_rows(self.room - taken, self.demand[kind], int(self.most[kind]))
+            # The last kind only ever helps: of each row its highest counts suffice.
+            last = kind == len(self.demand) - 1
+            choices = np.minimum(fits + 1, self.eta + 1) if last else fits + 1
+            if choices.sum() > rows:
+                chosen = self._most_promising(kind, taken, kept)
+                inside = np.cumsum(choices[chosen]) <= max(rows, int(choices[chosen[0]]))
+                chosen = np.sort(chosen[inside])
+                thinned |= len(chosen) < len(taken)
+                counts, taken = counts[chosen], taken[chosen]
+                fits, choices = fits[chosen], choices[chosen]
+            total = int(choices.sum())
+            if not self.budget.spend(1 + total // _ROWS_A_UNIT):
+                return counts, self._scores(taken), True
+            parent = np.repeat(np.arange(len(choices)), choices)
+            nth = np.arange(total) - np.repeat(np.cumsum(choices) - choices, choices)
+            added = fits[parent] - nth
+            counts, taken = counts[parent], taken[parent] + added[:, None] * self.demand[kind]
+            counts[:, kind] = added
+            if not last and len(taken) > kept:
+                chosen = self._most_promising(kind + 1, taken, kept)
+                thinned = True
+                counts, taken = counts[np.sort(chosen)], taken[np.sort(chosen)]
+            if above >= 0 and not last:
+                hopeful = self._bounds(kind + 1, taken) > above + _SLACK
+                counts, taken = counts[hopeful], taken[hopeful]
+            if len(taken) == 0:
+                break
+        return counts, self._scores(taken), thinned
+
+    def _most_promising(self, kind: int, taken: IntArray, kept: int) -> IntArray:
+        """Return the rows of highest bound, equals in random order."""
+        shuffled = self.rng.permutation(len(taken))
+        bounds = self._bounds(kind, taken)[shuffled]
+        best: IntArray = shuffled[np.argsort(-bounds, kind="stable")][:kept]
+        return best
+
+    def _bounds(self, kind: int, taken: IntArray) -> FloatArray:
+        """Return an upper bound on the score of each row, given the kinds still to come."""
+        left = self.room - taken
+        to_come = self.demand[kind:]
+        bounds = np.full(len(taken), np.inf)
+        for resource in self.ranking.tolist():
+            reach = left[:, resource].astype(np.float64)
+            for other in range(len(self.free)):
+                ratio = _best_ratio(to_come[:, resource], to_come[:, other])
+                if np.isfinite(ratio):
+                    reach = np.minimum(reach, left[:, other] * ratio)
+            by_count = float((self.most[kind:] * to_come[:, resource].astype(np.float64)).sum())
+            reach = np.minimum(reach, by_count)
+            bounds = np.minimum(bounds, (taken[:, resource] + reach) / self.free[resource])
+        return bounds
+
+    def _scores(self, taken: IntArray) -> FloatArray:
+        scores: FloatArray = (taken[:, self.ranking] / self.free[self.ranking]).min(axis=1)
+        return scores
+
+    def _best(self, counts: IntArray, score: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Keep the best that are not empty, equals in random order."""
+        kept = counts.any(axis=1)
+        counts, score = counts[kept], score[kept]
+        shuffled = self.rng.permutation(len(score))
+        best = shuffled[np.argsort(-score[shuffled], kind="stable")][: self.kept]
+        return counts[best], score[best]
+
+
+def _fit_rows(left: IntArray, demand: IntArray, most: int) -> IntArray:
+    asked = demand > 0
+    fits: IntArray = np.minimum((left[:, asked] // demand[asked]).min(axis=1), most)
+    return fits
+
+
+def _best_ratio(gain: IntArray, cost: IntArray) -> float:
+    """Return the most of one resource that a unit of another can bring."""
+    if ((cost == 0) & (gain > 0)).any():
+        return float("inf")
+    paid = cost > 0
+    if not paid.any():
+        return 0.0
+    return float((gain[paid] / cost[paid]).max())

@@ -1,0 +1,129 @@
+"""Tables of reachable amounts, and how to walk back through them kind by kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+from placement.fuga.combinations.reachable import Grid, Reachable
+from placement.round.arrays import IntArray
+from placement.round.budget import Budget
+
+#: As many rows of a table are about as much work as one combination.
+_ROWS_A_UNIT: Final = 8
+#: Above every rate that a kind takes a resource at.
+_NO_RATE: Final = Fraction(2**63)
+#: What a layer's kind takes of another resource: place of the resource, amount.
+Takes: TypeAlias = tuple[int, int]
+#: A bound by what the kinds to come need of another resource; see `Layer.bounds`.
+Bound: TypeAlias = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """One kind of a table, and what a walk back must know of it.
+
+    Attributes
+    ----------
+    bounds : tuple
+        Rows (place, over, under, axis, each): with ``n`` VMs of the kind, ``left``
+        of a resource and ``cells`` of an axis before them, ``n * each`` may be at
+        most ``left * under - over * cells``. What is left must suffice for the
+        rest of the cells at the best rate of the kinds to come, ``over / under``.
+    """
+
+    kind: int
+    cells: tuple[int, int]  #: that one VM takes of each axis
+    takes: tuple[int, ...]  #: of each resource that does not rank
+    caps: tuple[Takes, ...]  #: those of them that are above zero
+    bounds: tuple[Bound, ...]
+
+
+class Tables:
+    """Tables of reachable amounts for hosts up to a size, made when first asked for.
+
+    One table serves every smaller room; there is one for each set of kinds and
+    of the numbers to which they are limited.
+
+    Parameters
+    ----------
+    demand : ndarray of int64, shape (T, R)
+    ranking : ndarray of int64
+        Indexes of R, one or two.
+    largest : ndarray of int64, shape (R,)
+        At least every room that will be asked about.
+    """
+
+    def __init__(self, demand: IntArray, ranking: IntArray, largest: IntArray) -> None:
+        self.grid = Grid.of(demand, ranking, largest)
+        #: resources that do not rank, only constrain: of those with a demand
+        self.others = tuple(
+            r for r in range(demand.shape[1]) if r not in self.grid.axes and demand[:, r].any()
+        )
+        self.demand = demand
+        self._takes: list[list[int]] = demand[:, list(self.others)].tolist()
+        self._order = sorted(range(len(demand)), key=lambda kind: (max(self._part(kind)), kind))
+        self._made: dict[tuple[int | None, ...], Reachable] = {}
+        self._layers: dict[tuple[int, ...], tuple[Layer, ...]] = {}
+
+    def _part(self, kind: int) -> tuple[float, float]:
+        (c, m), (of_c, of_m) = self.grid.demand[kind], self.grid.size
+        return c / (of_c + 1), m / (of_m + 1)
+
+    def table(self, most: IntArray, alone: IntArray, budget: Budget) -> Reachable | None:
+        """Return the table for so many VMs of each kind, None if the budget is spent.
+
+        ``alone``, shape (T,), is what the room in question holds of a kind by
+        itself: who may use that many is not limited.
+        """
+        bounds = tuple(
+            None if few >= fit else few
+            for few, fit in zip(most.tolist(), alone.tolist(), strict=True)
+        )
+        table = self._made.get(bounds)
+        if table is None:
+            kinds = [kind for kind in self._order if bounds[kind] != 0]
+            if not budget.spend(1 + Reachable.rows(kinds, self.grid.size) // _ROWS_A_UNIT):
+                return None
+            table = self._made[bounds] = Reachable(kinds, self.grid.demand, bounds, self.grid.size)
+        return table
+
+    def layers(self, table: Reachable) -> tuple[Layer, ...]:
+        """Return what a walk back through a table must know of each of its layers."""
+        layers = self._layers.get(table.kinds)
+        if layers is None:
+            least = {
+                (place, axis): _NO_RATE for place in range(len(self.others)) for axis in (0, 1)
+            }
+            made = []
+            for kind in table.kinds:
+                made.append(self._layer(kind, least))
+                for (place, axis), rate in least.items():
+                    if cells := self.grid.demand[kind][axis]:
+                        own = Fraction(self._takes[kind][place], cells)
+                        least[place, axis] = min(rate, own)
+            layers = self._layers[table.kinds] = tuple(made)
+        return layers
+
+    def _layer(self, kind: int, least: dict[tuple[int, int], Fraction]) -> Layer:
+        """Return a layer above others that take at least so much of each resource per cell."""
+        takes, cells = self._takes[kind], self.grid.demand[kind]
+        return Layer(
+            kind=kind,
+            cells=cells,
+            takes=tuple(takes),
+            caps=tuple((place, amount) for place, amount in enumerate(takes) if amount),
+            bounds=tuple(
+                (
+                    place,
+                    rate.numerator,
+                    rate.denominator,
+                    axis,
+                    takes[place] * rate.denominator - rate.numerator * cells[axis],
+                )
+                for (place, axis), rate in least.items()
+                # A rate of nothing bounds nothing; without kinds to come there is none.
+                if 0 < rate < _NO_RATE
+            ),
+        )

@@ -1,0 +1,170 @@
+"""The best combinations of VMs for one host: its strategies in the game.
+
+A host of 128 cores has more combinations of 20 kinds than could ever be
+listed. With one or two ranking resources a table says which amounts can be
+reached at all (`placement.fuga.combinations.reachable`): its states are visited from the best
+score down, and combinations are read off by walking back through the table, at
+random where there are many (`placement.fuga.combinations.reading`). With more
+ranking resources a bounded search takes its place
+(`placement.fuga.combinations.search`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from placement.fuga.combinations.reading import Reader
+from placement.fuga.combinations.search import search_combinations
+from placement.fuga.combinations.tables import Tables
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.budget import Budget
+
+#: Combinations found for each distinct question; hosts draw their strategies
+#: from them, so that hosts alike do not all choose alike.
+POOL: Final = 64
+#: A score so close to the best that is possible is the best.
+_SLACK: Final = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Combinations:
+    """The best combinations found for one question, best first."""
+
+    counts: IntArray  #: (K, T) VMs of each kind
+    score: FloatArray  #: (K,) minimum utilization over the ranking resources
+    cut: bool  #: could the limit have hidden a better one?
+
+
+def minimum_utilization(amounts: IntArray, free: IntArray, ranking: IntArray) -> FloatArray:
+    """Return min over ranking resources of ``amounts / free``, shape (K,).
+
+    Parameters
+    ----------
+    amounts : ndarray of int64, shape (K, R)
+        What each combination takes.
+    free : ndarray of int64, shape (R,)
+        Free vector of the host, above zero in every ranking resource.
+    ranking : ndarray of int64
+        Indexes of R.
+    """
+    score: FloatArray = (amounts[:, ranking] / free[ranking]).min(axis=1)
+    return score
+
+
+def top_combinations(
+    *,
+    free: IntArray,
+    room: IntArray,
+    demand: IntArray,
+    most: IntArray,
+    ranking: IntArray,
+    eta: int,
+    rng: np.random.Generator,
+    budget: Budget,
+    pool: int = POOL,
+    tables: Tables | None = None,
+) -> Combinations:
+    """Return the best combinations of one host by minimum utilization.
+
+    Parameters
+    ----------
+    free : ndarray of int64, shape (R,)
+        The host's free vector F(m); scores are fractions of it.
+    room : ndarray of int64, shape (R,)
+        What may be filled: at most ``free``, less under an overload threshold.
+    demand : ndarray of int64, shape (T, R)
+        One VM of each kind.
+    most : ndarray of int64, shape (T,)
+        VMs of each kind that may be used, 0 where the host is closed to it.
+    ranking : ndarray of int64
+        Indexes of R.
+    eta : int
+        How many best scores must be right.
+    rng : numpy.random.Generator
+        Which of many equals are kept.
+    budget : Budget
+        One unit for each combination evaluated, or for eight partial ones or
+        rows of tables, which are built all at once.
+    pool : int
+        Combinations to return if more than ``eta`` are equally good.
+    tables : Tables, optional
+        Shared by questions about the same demands; for no more than two
+        ranking resources.
+
+    Returns
+    -------
+    Combinations
+        At most ``max(pool, eta)``, none empty. Unless ``cut``, the ``eta`` best
+        scores are those of full enumeration.
+
+    Notes
+    -----
+    The strategies of a host are its ``eta`` combinations of highest minimum
+    utilization [1]_; that a table finds them without enumeration is derived.
+
+    References
+    ----------
+    .. [1] X. Xu, H. Yu, "A Game Theory Approach to Fair and Efficient Resource
+       Allocation in Cloud Computing", Mathematical Problems in Engineering, 2014.
+    """
+    alone = _fit(room, demand)
+    usable = np.minimum(alone, most)
+    kinds = np.flatnonzero(usable > 0)
+    counts, cut = np.zeros((0, len(demand)), dtype=np.int64), False
+    pool = max(pool, eta)
+    if len(kinds) == 0:
+        return Combinations(counts, np.zeros(0), cut)
+    if len(ranking) <= 2:
+        tables = tables or Tables(demand, ranking, room)
+        # What the table itself shows not to fit need not be told apart: more rooms share
+        # it. What another resource keeps out would make dead ends of most of its states.
+        in_table = (demand[:, ranking] <= room[ranking]).all(axis=1) & (demand > 0).any(axis=1)
+        limits = np.where(alone > 0, most, np.where(in_table, 0, 1))
+        table = tables.table(limits, np.maximum(alone, 1), budget)
+        if table is not None:
+            reader = Reader(
+                tables, table, free=free, room=room, most=usable, rng=rng, budget=budget
+            )
+            rows, cut = reader.best(eta, pool)
+            counts = np.array(rows, dtype=np.int64).reshape(-1, len(demand))
+        cut |= table is None or not tables.grid.exact
+        if cut:
+            score = minimum_utilization(counts @ demand, free, ranking)
+            cut = not _is_ceiling(np.sort(score)[::-1], eta, free, room, ranking)
+    if len(ranking) > 2 or cut:
+        found, _, cut = search_combinations(
+            free=free,
+            room=room,
+            demand=demand[kinds],
+            most=usable[kinds],
+            ranking=ranking,
+            eta=eta,
+            kept=pool,
+            rng=rng,
+            budget=budget,
+        )
+        more = np.zeros((len(found), len(demand)), dtype=np.int64)
+        more[:, kinds] = found
+        counts = np.unique(np.concatenate([counts, more]), axis=0)
+        counts = rng.permutation(counts)
+    score = minimum_utilization(counts @ demand, free, ranking)
+    best = np.argsort(-score, kind="stable")[:pool]
+    return Combinations(counts[best], score[best], bool(cut))
+
+
+def _fit(room: IntArray, demand: IntArray) -> IntArray:
+    """How many VMs of each kind the room holds by themselves."""
+    asked = demand > 0
+    fits = np.where(asked, room // np.maximum(demand, 1), np.iinfo(np.int64).max).min(axis=1)
+    return np.where(asked.any(axis=1), fits, 0).astype(np.int64)
+
+
+def _is_ceiling(
+    score: FloatArray, eta: int, free: IntArray, room: IntArray, ranking: IntArray
+) -> bool:
+    """Do the best scores, in falling order, leave nothing to be better?"""
+    ceiling = float((room[ranking] / free[ranking]).min())
+    return len(score) >= eta and float(score[eta - 1]) >= ceiling - _SLACK

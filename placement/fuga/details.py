@@ -1,0 +1,252 @@
+"""What a round of FUGA tells of itself: JSON values, hosts and requests by index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from placement.fuga.equilibrium import Solution
+from placement.fuga.game import Game, Move
+from placement.fuga.serving import fairness_of
+from placement.fuga.strategies import Counts, skewness
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.model import Snapshot
+from placement.round.vm_kinds import VmKinds
+
+#: Up to so many pairs of host and request, counts are listed for each request.
+_FEW_PAIRS: Final = 1_000_000
+#: Up to so many, each combination also tells what the others would take.
+_VERY_FEW_PAIRS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlayedGame:
+    """One game of the round, solved."""
+
+    game: Game
+    solution: Solution
+    handed_out: IntArray  #: (Q,) VMs of each request that it placed
+
+
+def details_of(
+    snapshot: Snapshot,
+    kinds: VmKinds,
+    *,
+    games: Sequence[PlayedGame],
+    gangs: IntArray,
+    after_games: IntArray,
+    final: IntArray,
+    targets: FloatArray,
+    alpha: float,
+    ranking: IntArray,
+    exchanges: int,
+    cuts: Sequence[str],
+) -> dict[str, Any]:
+    """Return `Allocation.details` of the policy.
+
+    ``gangs``, ``after_games`` and ``final`` are what was placed before the games,
+    after them, and in the end: rows of request, host, VMs, sorted.
+
+    Returns
+    -------
+    dict
+        ``order``
+            hosts in the order in which they act, first game first;
+        ``strategies``
+            host -> VMs of each request that it took in the games;
+        ``utilities``
+            host -> U(m) after the games;
+        ``weighed``
+            host -> the combinations weighed in the first game in which it took
+            VMs, when it chose last: ``counts`` by request as the others' choices
+            then had it (in large rounds all VMs of a kind under the kind's first
+            request), ``minimum_utilization`` of what was free before the game,
+            ``utility`` = ``fairness`` - ``skewness``, ``chosen``, ``game``; in
+            small rounds also ``others``, VMs by request that the other players
+            would then take;
+        ``gangs``
+            rows of request, host, VMs placed before the games to begin gangs;
+        ``phase``
+            rows of request, host, VMs from the games, VMs from what came before
+            and after;
+        ``targets``
+            fair target of each request in VMs;
+        ``games``
+            of each game how it was solved, with ``potential`` before and after
+            sweeps, and ``handed_out``, VMs by request;
+        ``potential``, ``sweeps``
+            of the last game, and of all together;
+        ``exchanges``
+            fair exchanges after the games;
+        ``cuts``
+            what the budget or a limit cut, empty if nothing.
+    """
+    order = list(dict.fromkeys(host for each in games for host in each.game.players.host.tolist()))
+    last = games[-1].solution if games else None
+    details: dict[str, Any] = {
+        "order": order,
+        "utilities": _utilities(
+            snapshot, order=order, taken=after_games, targets=targets, alpha=alpha, ranking=ranking
+        ),
+        "weighed": _weighed(snapshot, kinds, games),
+        "gangs": gangs.tolist(),
+        "phase": _phases(snapshot, gangs, after_games, final),
+        "targets": [float(target) for target in targets],
+        "games": [
+            {
+                "equilibrium": each.solution.equilibrium,
+                "players": len(each.game.players),
+                "vms": int(each.game.totals.sum()),
+                "handed_out": {
+                    str(request): int(each.handed_out[request])
+                    for request in np.flatnonzero(each.handed_out).tolist()
+                },
+                "potential": list(each.solution.potential),
+                "sweeps": each.solution.sweeps,
+            }
+            for each in games
+        ],
+        "potential": list(last.potential) if last else [],
+        "sweeps": sum(each.solution.sweeps for each in games),
+        "exchanges": exchanges,
+        "cuts": list(cuts),
+    }
+    if len(order) * len(snapshot.count) <= _FEW_PAIRS:
+        taken = np.zeros((len(snapshot.count), len(snapshot.free)), dtype=np.int64)
+        taken[after_games[:, 0], after_games[:, 1]] = after_games[:, 2]
+        taken[gangs[:, 0], gangs[:, 1]] -= gangs[:, 2]
+        details["strategies"] = {str(host): taken[:, host].tolist() for host in order}
+    return details
+
+
+def _phases(
+    snapshot: Snapshot, gangs: IntArray, after_games: IntArray, final: IntArray
+) -> list[list[int]]:
+    """Return rows of request, host, VMs of the games that stayed, VMs from before and after."""
+    from_game = _counts_at(snapshot, after_games, final) - _counts_at(snapshot, gangs, final)
+    game = np.minimum(final[:, 2], from_game)
+    rows: list[list[int]] = np.column_stack([final[:, :2], game, final[:, 2] - game]).tolist()
+    return rows
+
+
+def _counts_at(snapshot: Snapshot, rows: IntArray, wanted: IntArray) -> IntArray:
+    """Return the counts of sorted rows at other rows' requests and hosts, 0 where not there."""
+    hosts = len(snapshot.free)
+    there, asked = (each[:, 0] * hosts + each[:, 1] for each in (rows, wanted))
+    place = np.searchsorted(there, asked)
+    inside = place < len(there)
+    found = np.zeros(len(wanted), dtype=np.bool_)
+    found[inside] = there[place[inside]] == asked[inside]
+    counts = np.zeros(len(wanted), dtype=np.int64)
+    counts[found] = rows[place[found], 2]
+    return counts
+
+
+def _utilities(
+    snapshot: Snapshot,
+    *,
+    order: Sequence[int],
+    taken: IntArray,
+    targets: FloatArray,
+    alpha: float,
+    ranking: IntArray,
+) -> dict[str, float]:
+    tasks = np.zeros(len(snapshot.count), dtype=np.int64)
+    np.add.at(tasks, taken[:, 0], taken[:, 2])
+    used = snapshot.capacity - snapshot.after(taken).free
+    fairness = fairness_of(snapshot, tasks, targets, alpha)
+    players = np.array(order, dtype=np.int64)
+    skew = skewness(used[players][:, ranking], snapshot.capacity[players][:, ranking])
+    return {str(host): fairness - each for host, each in zip(order, skew.tolist(), strict=True)}
+
+
+def _weighed(
+    snapshot: Snapshot, kinds: VmKinds, games: Sequence[PlayedGame]
+) -> dict[str, list[dict[str, Any]]]:
+    weighed: dict[int, list[dict[str, Any]]] = {}
+    for number, each in enumerate(games, start=1):
+        game = each.game
+        pairs = len(game.players) * len(snapshot.count)
+        by_request = _ByRequest(game, kinds, in_order=pairs <= _FEW_PAIRS)
+        hosts = game.players.host.tolist()
+        for index, move in game.moves.items():
+            host = hosts[index]
+            if host not in weighed and any(move.taken):
+                weighed[host] = _combinations(
+                    by_request, move, number, tell_others=pairs <= _VERY_FEW_PAIRS
+                )
+    return {str(host): weighed[host] for host in sorted(weighed)}
+
+
+def _combinations(
+    by_request: _ByRequest, move: Move, number: int, *, tell_others: bool
+) -> list[dict[str, Any]]:
+    strategies = move.strategies
+    listed: list[dict[str, Any]] = [
+        {
+            "counts": by_request.counts(others, row),
+            "minimum_utilization": score,
+            "utility": fairness - skew,
+            "fairness": fairness,
+            "skewness": skew,
+            "chosen": False,
+            "game": number,
+        }
+        for row, score, skew, others, fairness in zip(
+            strategies.rows,
+            strategies.score,
+            strategies.skewness,
+            move.others,
+            move.fairness,
+            strict=True,
+        )
+    ]
+    listed[move.chosen]["chosen"] = True
+    if tell_others:
+        for told, row, others in zip(listed, strategies.rows, move.others, strict=True):
+            told["others"] = by_request.counts((0,) * len(row), others)
+    return listed
+
+
+class _ByRequest:
+    """Says who the VMs of each kind go to when so many have been served before.
+
+    What the order of service has no more of (a strategy not chosen may want
+    more than the others left) counts for the last request in it. In large
+    rounds, where the order is long, all VMs of a kind count for its first
+    request: of the same size, open to the same hosts.
+    """
+
+    def __init__(self, game: Game, kinds: VmKinds, *, in_order: bool) -> None:
+        self._serving = game.serving
+        self._in_order = in_order
+        first = np.full(len(kinds), len(kinds.of_request))
+        np.minimum.at(first, kinds.of_request, np.arange(len(kinds.of_request)))
+        self._first = [str(request) for request in first.tolist()]
+        self._known: dict[Counts, dict[str, int]] = {}
+
+    def counts(self, before: Counts, row: Counts) -> dict[str, int]:
+        """Return VMs by request for a combination, so many of each kind being served before."""
+        if not self._in_order:
+            known = self._known.get(row)
+            if known is None:
+                known = self._known[row] = {
+                    self._first[kind]: count for kind, count in enumerate(row) if count
+                }
+            return known
+        by_request: dict[int, int] = {}
+        for kind, count in enumerate(row):
+            if count:
+                served = self._serving.served(
+                    kind, min(before[kind], self._serving.most[kind] - 1), count
+                )
+                missing = count - sum(served.values())
+                if missing:
+                    last_in_line = int(self._serving.order[kind][-1])
+                    served[last_in_line] = served.get(last_in_line, 0) + missing
+                for request, n in served.items():
+                    by_request[request] = by_request.get(request, 0) + n
+        return {str(request): n for request, n in sorted(by_request.items())}

@@ -1,0 +1,201 @@
+"""The FUGA game: hosts as players, combinations as strategies, U(m) = v(A) - ske(m)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import gt
+from typing import Final
+
+import numpy as np
+
+from placement.fuga.players import Players
+from placement.fuga.serving import Serving
+from placement.fuga.strategies import Counts, Hands, Strategies, StrategySource, rescored, skewness
+from placement.round.arrays import FloatArray, IntArray
+
+#: A strategy that gains less than this is no better.
+UTILITY_TOLERANCE: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """What a player weighed when it chose last, and what it chose."""
+
+    player: int  #: place in `Game.players`
+    strategies: Strategies
+    others: list[Counts]  #: (K, T) VMs of each kind that the others take if it takes strategy k
+    fairness: list[float]  #: (K,) v(A) of each strategy
+    chosen: int
+
+    @property
+    def taken(self) -> Counts:
+        """VMs of each kind that it takes."""
+        return self.strategies.rows[self.chosen]
+
+    @property
+    def counts(self) -> IntArray:
+        """VMs of each kind that it takes, shape (T,)."""
+        return np.array(self.taken, dtype=np.int64)
+
+    @property
+    def utilities(self) -> FloatArray:
+        """U of each strategy, shape (K,)."""
+        utilities: FloatArray = np.array(self.fairness) - np.array(self.strategies.skewness)
+        return utilities
+
+    def utility(self, strategy: int) -> float:
+        """U of one strategy."""
+        return self.fairness[strategy] - self.strategies.skewness[strategy]
+
+
+@dataclass(slots=True, eq=False)
+class Game:
+    """Players in the order in which they act, and what they weigh.
+
+    Attributes
+    ----------
+    players : Players
+        In ascending order of the lowest minimum utilization among their
+        strategies; equals by host.
+    hands : Hands
+        The strategies of each with all VMs still there to take.
+    moves : dict
+        Player to its move; who has none takes nothing.
+    """
+
+    players: Players
+    hands: Hands
+    serving: Serving
+    source: StrategySource
+    demand: IntArray  #: (T, R)
+    ranking: IntArray
+    moves: dict[int, Move] = field(default_factory=dict)
+    #: strategies that were looked for again when VMs had run out
+    anew: dict[int, Strategies] = field(default_factory=dict)
+    _strategies: dict[int, Strategies] = field(default_factory=dict)
+    # Of the ranking resources, as plain numbers.
+    _demand: list[list[int]] = field(init=False)
+    _capacity: list[list[int]] = field(init=False)
+    _free: list[list[int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._demand = self.demand[:, self.ranking].tolist()
+        self._capacity = self.players.capacity[:, self.ranking].tolist()
+        self._free = self.players.free[:, self.ranking].tolist()
+
+    @classmethod
+    def of(
+        cls,
+        players: Players,
+        serving: Serving,
+        source: StrategySource,
+        demand: IntArray,
+        ranking: IntArray,
+    ) -> Game:
+        """Find everybody's strategies and set the order of play."""
+        found = source.of_all(players, serving.available)
+        order = np.lexsort((players.host, found.least_score()))
+        order = order[found.counts[order] > 0]
+        return cls(players.take(order), found.take(order), serving, source, demand, ranking)
+
+    def strategies(self, player: int) -> Strategies:
+        """Return what a player can choose from as long as the VMs are there."""
+        own = self._strategies.get(player)
+        if own is None:
+            own = self._strategies[player] = self.hands[player]
+        return own
+
+    @property
+    def taken(self) -> IntArray:
+        """VMs of each kind that each player takes, shape (P, T)."""
+        taken = np.zeros((len(self.players), len(self.demand)), dtype=np.int64)
+        if self.moves:
+            taken[list(self.moves)] = [move.taken for move in self.moves.values()]
+        return taken
+
+    @property
+    def totals(self) -> IntArray:
+        """VMs of each kind that are taken, shape (T,)."""
+        taken = [move.taken for move in self.moves.values() if any(move.taken)]
+        totals: IntArray = np.array(taken, np.int64).reshape(-1, len(self.demand)).sum(axis=0)
+        return totals
+
+    def skewness(self) -> FloatArray:
+        """Return ske(m) of all players as they have moved, shape (P,)."""
+        capacity = self.players.capacity[:, self.ranking]
+        skew = skewness(capacity - self.players.free[:, self.ranking], capacity)
+        for player, move in self.moves.items():
+            skew[player] = move.strategies.skewness[move.chosen]
+        return skew
+
+    def potential(self) -> float:
+        """Return v(A) minus everybody's skewness: what a better response raises as much as U."""
+        fairness = self.serving.fairness_of_one(self.totals.tolist())
+        return fairness - float(self.skewness().sum())
+
+    def move(self, player: int, totals: Counts) -> Move:
+        """Return a player's move; to take nothing where it has none and all take ``totals``."""
+        move = self.moves.get(player)
+        if move is None:
+            fairness = [self.serving.fairness_of_one(totals)]
+            move = Move(player, self._nothing(player), [totals], fairness, 0)
+        return move
+
+    def clipped(self, player: int, left: Sequence[int]) -> Strategies:
+        """Return a player's strategies clipped to the VMs that are left.
+
+        Where nothing of them is left, the one strategy of taking nothing.
+        """
+        own = self.strategies(player)
+        if not self.needs_more(player, left):
+            return own
+        # Plain numbers, also where the caller counts in an array.
+        most = [int(each) for each in left]
+        rows = [tuple(map(min, row, most)) for row in own.rows]
+        rows = [row for row in rows if any(row)]
+        if not rows:
+            return self._nothing(player)
+        return self._scored(player, rows)
+
+    def _nothing(self, player: int) -> Strategies:
+        return self._scored(player, [(0,) * len(self.demand)])
+
+    def _scored(self, player: int, rows: list[Counts]) -> Strategies:
+        return rescored(rows, self._demand, self._capacity[player], self._free[player])
+
+    def needs_more(self, player: int, left: Sequence[int]) -> bool:
+        """Would one of a player's strategies take more of a kind than is left?"""
+        return any(any(map(gt, row, left)) for row in self.strategies(player).rows)
+
+    def refresh(self, player: int, left: Sequence[int]) -> None:
+        """Look for strategies anew if the player's own need VMs that are not left."""
+        if self.needs_more(player, left):
+            found = self.source.strategies(self.players[player], np.array(left, dtype=np.int64))
+            if len(found) > 0:
+                self._strategies[player] = self.anew[player] = found
+
+    def weigh(
+        self, player: int, strategies: Strategies, others: Sequence[int] | Sequence[Counts]
+    ) -> Move:
+        """Return the best response to what the others take; of equals the earliest.
+
+        ``others`` is a row for each strategy where the others answer each
+        differently, one row where they do not.
+        """
+        rows: list[Counts]
+        if len(others) and isinstance(others[0], tuple):
+            rows = list(others)  # type: ignore[arg-type]  # rows, as the first one shows
+        else:
+            rows = [tuple(others)] * len(strategies)  # type: ignore[arg-type]  # one row
+        fairness = self.serving.fairness_of_each(strategies.rows, rows)
+        best = earliest_best(
+            [v - skew for v, skew in zip(fairness, strategies.skewness, strict=True)]
+        )
+        return Move(player, strategies, rows, fairness, best)
+
+
+def earliest_best(utilities: Sequence[float]) -> int:
+    """Return the first strategy that none beats by more than `UTILITY_TOLERANCE`."""
+    good = max(utilities) - UTILITY_TOLERANCE
+    return next(place for place, utility in enumerate(utilities) if utility >= good)

@@ -1,0 +1,246 @@
+"""FUGA: a game between hosts, fairness between tenants traded against even use of hosts.
+
+The steps of a round at scale, in order (derived; the paper has single games):
+targets, who is served (`serving`), top combinations (`combinations`), play
+(`game`, `equilibrium`), two phases, remainder by Best-Fit DRFH and fair
+exchange (`exchange`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from placement.errors import ParameterError
+from placement.fairness.targets import fair_targets, most_that_fit, quotas
+from placement.filling.draft import Draft
+from placement.filling.gangs import begin_covered, begin_next
+from placement.filling.in_turn import fill_by_best_fit
+from placement.filling.limits import limited, without_limits
+from placement.filling.overload import room_below
+from placement.fuga.details import PlayedGame, details_of
+from placement.fuga.equilibrium import solve
+from placement.fuga.exchange import exchange_unfair
+from placement.fuga.game import Game
+from placement.fuga.parameters import FugaParameters
+from placement.fuga.players import players_of
+from placement.fuga.serving import Serving
+from placement.fuga.strategies import (
+    GivenStrategies,
+    StrategySource,
+    TopCombinations,
+    given_by_kind,
+)
+from placement.round.arrays import IntArray
+from placement.round.budget import Budget
+from placement.round.model import Allocation, Snapshot
+from placement.round.vm_kinds import vm_kinds
+
+#: Resources that rank unless the parameters name others: CPU and memory.
+_RANKED_BY_DEFAULT: Final = 2
+#: How often, on average, a player can weigh its strategies before a budget that is
+#: nearly spent on searching is spent.
+_LOOKS: Final = 4
+
+
+class Fuga:
+    """The FUGA policy.
+
+    Parameters
+    ----------
+    parameters : FugaParameters, optional
+
+    References
+    ----------
+    X. Xu, H. Yu, "A Game Theory Approach to Fair and Efficient Resource
+    Allocation in Cloud Computing", Mathematical Problems in Engineering, 2014.
+    """
+
+    def __init__(self, parameters: FugaParameters | None = None) -> None:
+        self.parameters = parameters or FugaParameters()
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Decide the whole batch.
+
+        Equal combinations are put in random order by ``rng``. ``budget`` counts
+        combinations evaluated, in the search and in the game; at its end the
+        game stops where it is and Best-Fit DRFH places the rest.
+
+        Raises
+        ------
+        ParameterError
+            For parameters that this snapshot does not know, or an exact
+            equilibrium that is too large.
+        """
+        round_ = _Round(self.parameters, snapshot, rng, budget)
+        gangs = round_.place_before_the_games()
+        if self.parameters.quota:
+            round_.play(np.maximum(quotas(round_.targets) - round_.draft.given, 0))
+        round_.play(round_.draft.remaining)
+        after_games = round_.draft.rows
+        exchanges = round_.place_the_rest() if self.parameters.fallback else 0
+        return round_.draft.allocation(
+            work=budget.spent,
+            cut=bool(round_.cuts),
+            details=details_of(
+                snapshot,
+                round_.kinds,
+                games=round_.games,
+                gangs=gangs,
+                after_games=after_games,
+                final=round_.draft.rows,
+                targets=round_.targets,
+                alpha=self.parameters.alpha,
+                ranking=round_.ranking,
+                exchanges=exchanges,
+                cuts=round_.cuts,
+            ),
+        )
+
+
+class _Round:
+    """What the steps of one round share."""
+
+    def __init__(
+        self,
+        parameters: FugaParameters,
+        snapshot: Snapshot,
+        rng: np.random.Generator,
+        budget: Budget,
+    ) -> None:
+        self._parameters = parameters
+        self._budget = budget
+        self.snapshot = snapshot
+        self.draft = Draft(snapshot, room_below(snapshot, parameters.overload))
+        self.kinds = vm_kinds(snapshot)
+        self.ranking = ranking_resources(snapshot, parameters.ranking)
+        self.targets = fair_targets(snapshot, self.kinds)
+        # The game knows no limits: each would be a kind of its own that all hosts weigh.
+        self._limited = limited(snapshot)
+        self._played, self._played_kinds = without_limits(snapshot, self.kinds)
+        self.games: list[PlayedGame] = []
+        self.cuts: list[str] = []
+        demand = self._played_kinds.demand
+        self._search = TopCombinations(demand, self.ranking, parameters.eta, rng, budget)
+        self._source: StrategySource = self._search
+        if parameters.strategies is not None:
+            given = given_by_kind(snapshot, self.kinds, self.draft.room, parameters.strategies)
+            self._source = GivenStrategies(given, self._search, demand, self.ranking)
+
+    def place_before_the_games(self) -> IntArray:
+        """Place by Best-Fit what the games do not know; return these VMs.
+
+        The game knows single VMs: to it, what is left of a gang that has begun
+        is a request like others. Gangs that their fair target covers begin before
+        it, and VMs that limits bound are placed up to that target (derived).
+        """
+        if self.draft.not_begun.any():
+            begin_covered(self.draft, self._fill, self.targets)
+        if self._limited.any():
+            remaining = self.draft.remaining
+            others = remaining.copy()
+            due = np.maximum(quotas(self.targets) - self.draft.given, 0)
+            remaining[:] = np.where(self._limited, np.minimum(due, others), 0)
+            others -= remaining
+            self._fill()
+            remaining += others
+        return self.draft.rows
+
+    def _fill(self) -> None:
+        fill_by_best_fit(self.draft, self.kinds)
+
+    def play(self, offered: IntArray) -> None:
+        """Play one game for the VMs offered of each request, shape (Q,), and place them."""
+        draft = self.draft
+        offered = np.where(self._limited, 0, np.minimum(offered, draft.remaining))
+        offered = np.minimum(offered, most_that_fit(self.snapshot, draft.room, self.kinds))
+        if not offered.any():
+            return
+        counted = self.snapshot.counted
+        serving = Serving(
+            self._played,
+            self._played_kinds,
+            targets=self.targets,
+            offered=offered,
+            given=draft.given,
+            held=draft.held[:, :counted],
+            alpha=self._parameters.alpha,
+        )
+        players = players_of(
+            self._played,
+            self._played_kinds,
+            np.ascontiguousarray(draft.free[:, :counted]),
+            np.ascontiguousarray(draft.room[:, :counted]),
+            self.ranking,
+        )
+        cut_before = self._search.cut
+        self._search.keep(_LOOKS * self._parameters.eta * len(players))
+        demand = self._played_kinds.demand
+        game = Game.of(players, serving, self._source, demand, self.ranking)
+        if len(game.players):
+            solution = solve(
+                game,
+                equilibrium=self._parameters.equilibrium,
+                eta=self._parameters.eta,
+                most_sweeps=self._parameters.sweeps,
+                budget=self._budget,
+            )
+            before = draft.remaining.copy()
+            hand_out(game, draft)
+            self.games.append(PlayedGame(game, solution, before - draft.remaining))
+            if solution.cut is not None:
+                self.cuts.append(f"game {len(self.games)}: {solution.cut}")
+        if self._search.cut > cut_before:
+            self.cuts.append(f"combinations: {self._search.cut - cut_before} searches")
+
+    def place_the_rest(self) -> int:
+        """Fill by Best-Fit DRFH and exchange what is unfair; return how many exchanges.
+
+        Gangs that have not begun come after single VMs. Without quotas nothing is
+        exchanged: both bind the game to fair shares, and are left out together.
+        Every exchange and every VM more raises the sorted levels of the tenants
+        lexicographically, so this ends.
+        """
+        exchanged = 0
+        while True:
+            self._fill()
+            if begin_next(self.draft, self._fill):
+                continue
+            if not self._parameters.quota:
+                return exchanged
+            made, cut = exchange_unfair(self.draft, self.kinds, self._budget)
+            exchanged += len(made)
+            if cut:
+                self.cuts.append("exchange: budget")
+            if not made:
+                return exchanged
+
+
+def ranking_resources(snapshot: Snapshot, names: tuple[str, ...] | None) -> IntArray:
+    """Return the indexes of the resources that rank.
+
+    Raises
+    ------
+    ParameterError
+        For a name that the snapshot does not have.
+    """
+    if names is None:
+        return np.arange(min(_RANKED_BY_DEFAULT, snapshot.counted))
+    for name in names:
+        if name not in snapshot.resources:
+            raise ParameterError("ranking", name, f"one of {', '.join(snapshot.resources)}")
+    return np.array([snapshot.resources.index(name) for name in names], dtype=np.int64)
+
+
+def hand_out(game: Game, draft: Draft) -> None:
+    """Place the VMs that the players took: in order of requests, host by host."""
+    hosts = game.players.host
+    by_host = np.argsort(hosts)
+    taken, hosts = game.taken[by_host], hosts[by_host]
+    for kind in np.flatnonzero(taken.any(axis=0)).tolist():
+        on_host = np.repeat(hosts, taken[:, kind])
+        requests = np.sort(game.serving.order[kind][: len(on_host)])
+        starts = np.flatnonzero(np.diff(requests, prepend=-1) | np.diff(on_host, prepend=-1))
+        counts = np.diff(starts, append=len(on_host))
+        draft.put_all(np.stack([requests[starts], on_host[starts], counts], axis=1))

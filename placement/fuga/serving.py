@@ -1,0 +1,182 @@
+"""Who is served when the hosts take VMs of a kind, and how fair that is: v(A).
+
+Hosts choose how many VMs of each kind they take; a VM of a kind goes to the
+pending tenant of least dominant share per weight. That order is fixed when the
+game begins, so the fairness of any choice is a sum of table entries.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from placement.fairness.line import order_of_service
+from placement.fairness.shares import fractions_of_pool
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.model import Snapshot
+from placement.round.vm_kinds import VmKinds
+
+#: Lines longer than this are counted by numpy, which takes its time to start.
+_LONG_LINE: Final = 200
+
+
+def distances(
+    snapshot: Snapshot, tasks: FloatArray | IntArray, targets: FloatArray, alpha: float
+) -> FloatArray:
+    """Return how far each request is from its fair target, shape (Q,).
+
+    The terms ``sum_j |phi[i,j]/T_j - target[i,j]|^(alpha-1)`` of v(A), one for
+    each request i: ``tasks`` and ``targets``, both shape (Q,), are in VMs.
+    """
+    demand = fractions_of_pool(snapshot.demand, snapshot.pool)
+    of_one_vm: FloatArray = (demand ** (alpha - 1)).sum(axis=1)
+    away: FloatArray = np.abs(tasks - targets) ** (alpha - 1)
+    return away * of_one_vm
+
+
+def fairness_of(
+    snapshot: Snapshot, tasks: FloatArray | IntArray, targets: FloatArray, alpha: float
+) -> float:
+    """Return v(A) for requests that are given ``tasks`` VMs.
+
+    Notes
+    -----
+    ``v(A) = sgn(1-alpha) (sum_ij |phi[i,j]/T_j - d* g[i,j]|^(alpha-1))^(1/alpha)``
+    for alpha > 1, with the fair target in place of ``d* g`` and requests as the
+    users i: a user of the paper asks for one type (derived).
+    """
+    return -float(distances(snapshot, tasks, targets, alpha).sum() ** (1 / alpha))
+
+
+class Serving:
+    """The order of service of one game, and the fairness of serving so many.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    kinds : VmKinds
+    targets : ndarray of float64, shape (Q,)
+        Fair target of each request in VMs.
+    offered : ndarray of int64, shape (Q,)
+        VMs that this game may place.
+    given : ndarray of int64, shape (Q,)
+        VMs that an earlier game of the round has placed.
+    held : ndarray of int64, shape (N, R)
+        What each tenant holds, those VMs included.
+    alpha : float
+
+    Notes
+    -----
+    The order is that of progressive filling without regard to room: VMs sorted
+    by the level that their tenant has reached before them, equals by request.
+    Where a tenant asks for several kinds and room runs out for one of them, the
+    order for the others stays; the next game begins from true shares.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        kinds: VmKinds,
+        *,
+        targets: FloatArray,
+        offered: IntArray,
+        given: IntArray,
+        held: IntArray,
+        alpha: float,
+    ) -> None:
+        self._alpha = alpha
+        line = order_of_service(snapshot, offered, held)
+        of_kind = kinds.of_request[line]
+        #: requests in order of service, one entry for each VM, for each kind
+        self.order = [line[of_kind == kind] for kind in range(len(kinds))]
+        #: VMs of each kind that there are to serve
+        self.most = tuple(len(each) for each in self.order)
+        #: the same, shape (T,)
+        self.available = np.array(self.most, dtype=np.int64)
+        self._one_request = [bool(len(each) and (each == each[0]).all()) for each in self.order]
+        steps = _steps(snapshot, line, given, targets, alpha)
+        # Of each kind: by how much so many VMs change the sum of distances.
+        self._changes = [
+            np.concatenate([[0.0], np.cumsum(steps[of_kind == kind])]) for kind in range(len(kinds))
+        ]
+        # The same memory, read one number at a time.
+        self._views = [memoryview(each.data) for each in self._changes]
+        self._at_start = float(distances(snapshot, given, targets, alpha).sum())
+
+    def fairness(self, totals: IntArray) -> FloatArray:
+        """Return v(A) where so many VMs of each kind are served.
+
+        Parameters
+        ----------
+        totals : ndarray of int64, shape (..., T)
+
+        Returns
+        -------
+        ndarray of float64, shape (...)
+        """
+        return self.as_fairness(self.away(totals))
+
+    def away(self, totals: IntArray) -> FloatArray:
+        """Return the sum of distances from the targets, of which v(A) is the root."""
+        # Kind by kind, as `fairness_of_one` adds them: to the last bit the same.
+        change = np.zeros(totals.shape[:-1])
+        for kind, changes in enumerate(self._changes):
+            change += changes[totals[..., kind]]
+        away: FloatArray = np.maximum(self._at_start + change, 0.0)
+        return away
+
+    def as_fairness(self, away: FloatArray) -> FloatArray:
+        """Return v(A) for sums of distances."""
+        fairness: FloatArray = -(away ** (1 / self._alpha))
+        return fairness
+
+    def fairness_of_one(self, totals: Sequence[int]) -> float:
+        """Return v(A) where so many VMs of each kind are served, T numbers."""
+        change = 0.0
+        for view, number in zip(self._views, totals, strict=True):
+            change += view[number]
+        return -float(max(self._at_start + change, 0.0) ** (1 / self._alpha))
+
+    def fairness_of_each(
+        self, rows: Sequence[Sequence[int]], others: Sequence[Sequence[int]]
+    ) -> list[float]:
+        """Return v(A) of each strategy (K, T) beside what the others then take (K, T)."""
+        root, start, views = 1 / self._alpha, self._at_start, self._views
+        fairness = []
+        for row, taken in zip(rows, others, strict=True):
+            change = 0.0
+            for view, number, more in zip(views, row, taken, strict=True):
+                change += view[number + more]
+            fairness.append(-(max(start + change, 0.0) ** root))
+        return fairness
+
+    def served(self, kind: int, first: int, count: int) -> dict[int, int]:
+        """Return the requests that the VMs ``first`` to ``first + count`` of a kind go to."""
+        line = self.order[kind][first : first + count]
+        if self._one_request[kind]:
+            return {int(line[0]): len(line)} if len(line) else {}
+        if len(line) > _LONG_LINE:
+            requests, counts = np.unique(line, return_counts=True)
+            return dict(zip(requests.tolist(), counts.tolist(), strict=True))
+        return dict(sorted(Counter(line.tolist()).items()))
+
+
+def _steps(
+    snapshot: Snapshot, line: IntArray, given: IntArray, targets: FloatArray, alpha: float
+) -> FloatArray:
+    """Return by how much each VM in line changes the sum of distances, shape (V,)."""
+    nth = np.zeros(len(line), dtype=np.int64)
+    by_request = np.argsort(line, kind="stable")
+    starts = np.flatnonzero(np.diff(line[by_request], prepend=-1))
+    lengths = np.diff(np.append(starts, len(line)))
+    nth[by_request] = np.arange(len(line)) - np.repeat(starts, lengths)
+    demand = fractions_of_pool(snapshot.demand, snapshot.pool)
+    of_one_vm = (demand ** (alpha - 1)).sum(axis=1)
+    before = given[line] + nth - targets[line]
+    steps: FloatArray = of_one_vm[line] * (
+        np.abs(before + 1) ** (alpha - 1) - np.abs(before) ** (alpha - 1)
+    )
+    return steps

@@ -1,0 +1,431 @@
+"""Where the strategies of players come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+import numpy as np
+
+from placement.errors import ParameterError
+from placement.fuga.combinations.tables import Tables
+from placement.fuga.combinations.top import POOL, Combinations, top_combinations
+from placement.fuga.players import Player, Players
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.budget import Budget
+from placement.round.model import Snapshot
+from placement.round.vm_kinds import VmKinds
+
+#: For so many players like it strategies are drawn when one asks alone.
+_ASK_LATER: Final = 16
+
+#: Combinations that are found for all questions asked at once, beyond the least.
+_POOLS: Final = 2_000
+
+#: VMs of each kind.
+Counts: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Strategies:
+    """The combinations that a player weighs, in its order of preference among equals.
+
+    In plain lists: they are a handful, and weighed one player at a time.
+    """
+
+    rows: list[Counts]  #: (K, T) VMs of each kind
+    score: list[float]  #: (K,) minimum utilization
+    skewness: list[float]  #: (K,) ske(m) with what runs on the host already
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def counts(self) -> IntArray:
+        """VMs of each kind, shape (K, T)."""
+        return np.array(self.rows, dtype=np.int64)
+
+    def also(self, others: Strategies, which: int) -> Strategies:
+        """Return these strategies and, after them, one of others."""
+        return Strategies(
+            [*self.rows, others.rows[which]],
+            [*self.score, others.score[which]],
+            [*self.skewness, others.skewness[which]],
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Hands:
+    """The strategies of many players, drawn from pools that hosts alike share.
+
+    Most players are only ever looked at all together, so one's own lists are
+    made when it is its turn.
+    """
+
+    pools: list[Strategies]
+    pool: IntArray  #: (P,) of which each player draws, -1 for nothing at all
+    places: IntArray  #: (P, K) its strategies in that pool, -1 after the last
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    def __getitem__(self, player: int) -> Strategies:
+        if self.pool[player] < 0:
+            return Strategies([], [], [])
+        pool = self.pools[self.pool[player]]
+        places = [place for place in self.places[player].tolist() if place >= 0]
+        return Strategies(
+            [pool.rows[place] for place in places],
+            [pool.score[place] for place in places],
+            [pool.skewness[place] for place in places],
+        )
+
+    @property
+    def counts(self) -> IntArray:
+        """How many strategies each player has, shape (P,)."""
+        counts: IntArray = (self.places >= 0).sum(axis=1)
+        return counts
+
+    def least_score(self) -> FloatArray:
+        """Return the lowest score of each player's strategies, infinite for none, shape (P,)."""
+        scores = np.array([each for pool in self.pools for each in pool.score] or [np.inf])
+        own = np.where(self.places >= 0, scores[self.numbered()], np.inf)
+        least: FloatArray = own.min(axis=1, initial=np.inf)
+        return least
+
+    def numbered(self) -> IntArray:
+        """Return the strategies of each player as places in all pools, one after another.
+
+        Shape (P, K); of who has fewer, its first again.
+        """
+        starts = np.cumsum([0, *(len(pool) for pool in self.pools)])
+        own = np.where(self.places >= 0, self.places, self.places[:, :1])
+        numbered: IntArray = np.maximum(own + starts[self.pool][:, None], 0)
+        return numbered
+
+    def take(self, which: IntArray) -> Hands:
+        """Return those of some players, in that order."""
+        return Hands(self.pools, self.pool[which], self.places[which])
+
+
+class StrategySource(Protocol):
+    """Finds the strategies of a player when so many VMs of each kind are left."""
+
+    def strategies(self, player: Player, left: IntArray) -> Strategies:
+        """Return at least one strategy if any combination fits."""
+        ...
+
+    def of_all(self, players: Players, left: IntArray) -> Hands:
+        """Return the strategies of many players, asked at once."""
+        ...
+
+
+def skewness(used: IntArray, capacity: IntArray) -> FloatArray:
+    """Return ske(m) of hosts, shape (...).
+
+    Parameters
+    ----------
+    used : ndarray of int64, shape (..., J)
+        Of each ranking resource: what runs and what was chosen.
+    capacity : ndarray of int64, shape (..., J)
+
+    Notes
+    -----
+    ``ske(m) = sqrt(sum_j (u_j/mean(u) - 1)^2)`` over the ranking resources, with
+    ``u_j = (running_j + chosen_j) / C_j``; 0 for an unused host.
+    """
+    parts = used / capacity
+    mean = parts.mean(axis=-1, keepdims=True)
+    relative = np.divide(parts, mean, out=np.ones_like(parts), where=mean > 0)
+    skew: FloatArray = np.sqrt(((relative - 1) ** 2).sum(axis=-1))
+    return skew
+
+
+def with_scores(
+    player: Player, rows: Sequence[Counts], demand: IntArray, ranking: IntArray
+) -> Strategies:
+    """Return combinations (K, T) as strategies of a player."""
+    amounts = (np.array(rows, dtype=np.int64).reshape(-1, len(demand)) @ demand)[:, ranking]
+    capacity, free = player.capacity[ranking], player.free[ranking]
+    return Strategies(
+        list(rows),
+        (amounts / free).min(axis=1).tolist(),
+        skewness(capacity - free + amounts, capacity).tolist(),
+    )
+
+
+def rescored(
+    rows: list[Counts],
+    demand: Sequence[Sequence[int]],
+    capacity: Sequence[int],
+    free: Sequence[int],
+) -> Strategies:
+    """Return the same as `with_scores`, to the last bit, sooner for a few combinations.
+
+    ``demand`` (T, J), ``capacity`` (J,) and ``free`` (J,) are of the ranking resources.
+    """
+    scores, skews = [], []
+    each_resource = range(len(capacity))
+    for row in rows:
+        amounts = [0] * len(capacity)
+        for count, of_one in zip(row, demand, strict=True):
+            if count:
+                for resource in each_resource:
+                    amounts[resource] += count * of_one[resource]
+        parts, score = [], math.inf
+        for amount, whole, left in zip(amounts, capacity, free, strict=True):
+            score = min(score, amount / left)
+            parts.append((whole - left + amount) / whole)
+        mean = sum(parts) / len(parts)
+        away = [part / mean - 1 for part in parts] if mean > 0 else []
+        scores.append(score)
+        skews.append(math.sqrt(sum([each * each for each in away])))
+    return Strategies(rows, scores, skews)
+
+
+class TopCombinations:
+    """Strategies by search: the best combinations by minimum utilization.
+
+    Hosts that ask the same question, of equal capacity, free vector, room and
+    VMs that could be used, share its answer and draw from it.
+    """
+
+    def __init__(
+        self,
+        demand: IntArray,
+        ranking: IntArray,
+        eta: int,
+        rng: np.random.Generator,
+        budget: Budget,
+    ) -> None:
+        self._demand = demand
+        self._ranking = ranking
+        self._eta = eta
+        self._rng = rng
+        self._budget = budget
+        self._known: dict[bytes, Strategies] = {}
+        self._drawn: dict[tuple[bytes, Counts], list[Strategies]] = {}
+        self._tables: Tables | None = None
+        self._largest = np.zeros(0, dtype=np.int64)
+        self._kept = 0
+        self.cut = 0  #: questions whose answer was cut
+
+    def keep(self, units: int) -> None:
+        """Leave so many units of the budget, at most half of it, to the game itself."""
+        self._kept = 0 if self._budget.left is None else min(units, self._budget.left // 2)
+
+    def strategies(self, player: Player, left: IntArray) -> Strategies:
+        """Return the ``eta`` best combinations, equals in random order.
+
+        None once the budget is down to what is kept: the player does not play.
+        """
+        most = tuple(map(min, player.fits.tolist(), left.tolist()))
+        if not any(most):  # towards the end of a game that is nearly everybody
+            return Strategies([], [], [])
+        host = player.capacity.tobytes() + player.free.tobytes() + player.room.tobytes()
+        waiting = self._drawn.get((host, most))
+        if not waiting:
+            # Who asks alone, because VMs ran out, is followed by others like it.
+            alike = Players(
+                *(
+                    np.repeat(np.asarray(each)[None], _ASK_LATER, axis=0)
+                    for each in (
+                        player.host,
+                        player.capacity,
+                        player.free,
+                        player.room,
+                        player.fits,
+                    )
+                )
+            )
+            hands = self.of_all(alike, left)
+            waiting = self._drawn[host, most] = [hands[place] for place in range(_ASK_LATER)]
+        return waiting.pop()
+
+    def of_all(self, players: Players, left: IntArray) -> Hands:
+        """Return the strategies of many players when so many VMs of each kind are left."""
+        hands = Hands(
+            [],
+            np.full(len(players), -1, dtype=np.int64),
+            np.full((len(players), self._eta), -1, dtype=np.int64),
+        )
+        if not len(players):
+            return hands
+        self._make_tables(players.room.max(axis=0))
+        # What does not fit anyway must not tell questions apart.
+        asked = np.concatenate(
+            [players.capacity, players.free, players.room, np.minimum(players.fits, left)], axis=1
+        )
+        questions = asked.view(f"V{asked.shape[1] * asked.itemsize}").ravel().tolist()
+        who_asks: dict[bytes, list[int]] = {}
+        for place, question in enumerate(questions):
+            who_asks.setdefault(question, []).append(place)
+        # So many alternatives that hosts alike differ, in all no more than are of use.
+        enough = max(2 * self._eta, _POOLS // len(who_asks))
+        found: dict[bytes, tuple[int, Combinations]] = {}  # who asked, and the answer
+        of_pool: list[bytes] = []
+        for question, places in who_asks.items():
+            if question in self._known:
+                score = np.array(self._known[question].score)
+            else:
+                pool = min(POOL, self._eta * len(places), enough)
+                answer = self._search(players[places[0]], left, pool)
+                if answer is None:
+                    continue
+                found[question], score = (places[0], answer), answer.score
+            if len(score):
+                drawn = self._draw(score, len(places))
+                hands.pool[places] = len(of_pool)
+                hands.places[places, : drawn.shape[1]] = drawn
+                of_pool.append(question)
+        if found:
+            self._remember(found, players)
+        hands.pools.extend(self._known[question] for question in of_pool)
+        return hands
+
+    def _make_tables(self, largest: IntArray) -> None:
+        """See to tables that serve rooms up to the largest."""
+        if len(self._ranking) <= 2 and (self._tables is None or (largest > self._largest).any()):
+            self._largest = largest
+            self._tables = Tables(self._demand, self._ranking, largest)
+
+    def _search(self, player: Player, left: IntArray, pool: int) -> Combinations | None:
+        """Return the best combinations; None once the budget is down to what is kept."""
+        if self._budget.left is not None and self._budget.left <= self._kept:
+            self.cut += 1
+            return None
+        found = top_combinations(
+            free=player.free,
+            room=player.room,
+            demand=self._demand,
+            most=np.minimum(player.fits, left),
+            ranking=self._ranking,
+            eta=self._eta,
+            rng=self._rng,
+            budget=self._budget,
+            pool=pool,
+            tables=self._tables,
+        )
+        self.cut += found.cut
+        return found
+
+    def _remember(self, found: Mapping[bytes, tuple[int, Combinations]], players: Players) -> None:
+        """Keep answers as strategies of those who asked: all at once, they are many."""
+        counts = np.concatenate([answer.counts for _, answer in found.values()])
+        lengths = [len(answer.counts) for _, answer in found.values()]
+        who = np.repeat([place for place, _ in found.values()], lengths)
+        amounts = (counts @ self._demand)[:, self._ranking]
+        capacity = players.capacity[who][:, self._ranking]
+        running = capacity - players.free[who][:, self._ranking]
+        skew = skewness(running + amounts, capacity).tolist()
+        rows = [tuple(row) for row in counts.tolist()]
+        stops = np.cumsum(lengths).tolist()
+        for (question, (_, answer)), length, stop in zip(
+            found.items(), lengths, stops, strict=True
+        ):
+            own = slice(stop - length, stop)
+            self._known[question] = Strategies(rows[own], answer.score.tolist(), skew[own])
+
+    def _draw(self, score: FloatArray, number: int) -> IntArray:
+        """Return the places of the ``eta`` best for so many players, equals in random order."""
+        shuffled = self._rng.random((number, len(score)))
+        # Scores are sorted by, then the random numbers.
+        order = np.lexsort((shuffled, np.broadcast_to(-score, shuffled.shape)))
+        return np.asarray(order[:, : self._eta])
+
+
+class GivenStrategies:
+    """Strategies given for some hosts, for studies; the others search.
+
+    Parameters
+    ----------
+    given : mapping
+        Host to combinations, shape (K, T).
+    others : StrategySource
+    """
+
+    def __init__(
+        self,
+        given: Mapping[int, IntArray],
+        others: StrategySource,
+        demand: IntArray,
+        ranking: IntArray,
+    ) -> None:
+        self._given = given
+        self._others = others
+        self._demand = demand
+        self._ranking = ranking
+
+    def strategies(self, player: Player, left: IntArray) -> Strategies:
+        """Return what was given, clipped to what is left, without what does not fit any more."""
+        given = self._given.get(player.host)
+        if given is None:
+            return self._others.strategies(player, left)
+        clipped = np.minimum(given, left)
+        fits = (clipped @ self._demand <= player.room).all(axis=1) & clipped.any(axis=1)
+        rows = [tuple(row) for row in clipped[fits].tolist()]
+        return with_scores(player, rows, self._demand, self._ranking)
+
+    def of_all(self, players: Players, left: IntArray) -> Hands:
+        """Return the strategies of many players when so many VMs of each kind are left."""
+        is_given = np.isin(players.host, list(self._given))
+        searched = self._others.of_all(players.take(np.flatnonzero(~is_given)), left)
+        found = [
+            self.strategies(players[place], left) for place in np.flatnonzero(is_given).tolist()
+        ]
+        width = max([searched.places.shape[1], *(len(each) for each in found)])
+        hands = Hands(
+            [*searched.pools, *found],
+            np.full(len(players), -1, dtype=np.int64),
+            np.full((len(players), width), -1, dtype=np.int64),
+        )
+        hands.pool[~is_given] = searched.pool
+        hands.places[~is_given, : searched.places.shape[1]] = searched.places
+        for number, place in enumerate(np.flatnonzero(is_given).tolist()):
+            if len(found[number]):
+                hands.pool[place] = len(searched.pools) + number
+                hands.places[place, : len(found[number])] = np.arange(len(found[number]))
+        return hands
+
+
+def given_by_kind(
+    snapshot: Snapshot,
+    kinds: VmKinds,
+    room: IntArray,
+    strategies: Mapping[int, tuple[tuple[int, ...], ...]],
+) -> dict[int, IntArray]:
+    """Return given strategies, counts per request, as counts per kind.
+
+    Raises
+    ------
+    ParameterError
+        For a host or a request that does not exist, or a combination that the
+        host may not or cannot hold.
+    """
+    requests = len(snapshot.count)
+    read = {}
+    for host, rows in strategies.items():
+        if host >= len(snapshot.free):
+            raise ParameterError(f"strategies.{host}", host, f"a host below {len(snapshot.free)}")
+        by_kind = np.zeros((len(rows), len(kinds)), dtype=np.int64)
+        for number, row in enumerate(rows):
+            place = f"strategies.{host}[{number}]"
+            if len(row) != requests:
+                raise ParameterError(place, list(row), f"{requests} counts, one per request")
+            takes = [0] * len(snapshot.resources)
+            for request, count in enumerate(row):
+                if count and not snapshot.eligible[request, snapshot.host_class[host]]:
+                    raise ParameterError(place, list(row), f"no request closed to host {host}")
+                for resource, amount in enumerate(snapshot.demand[request].tolist()):
+                    takes[resource] += count * amount
+            if any(a > b for a, b in zip(takes, room[host].tolist(), strict=True)):
+                raise ParameterError(place, list(row), f"what fits in {room[host].tolist()}")
+            # In Python's integers: a count of something that takes nothing may be huge.
+            for request, count in enumerate(row):
+                by_kind[number, kinds.of_request[request]] += min(
+                    count, int(snapshot.count[request])
+                )
+        read[host] = by_kind
+    return read

@@ -1,0 +1,1 @@
+"""How good a decision is: fairness, what was possible, and what was short."""

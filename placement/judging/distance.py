@@ -1,0 +1,66 @@
+"""How far tenants are from their fair targets, as one number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement.fairness.shares import fractions_of_pool
+from placement.fairness.targets import fair_targets
+from placement.round.arrays import FloatArray
+from placement.round.model import Snapshot
+from placement.round.tenant_tree import TenantTree
+from placement.rules.allowances import within_all
+from placement.rules.in_tree import without_tree
+
+
+def target_holdings(snapshot: Snapshot) -> FloatArray:
+    """Return what it would be fair to hold after this round, in parts of the pool, (N, R).
+
+    What a tenant holds and its requests' fair targets (`fair_targets`) together.
+    Of a tree of tenants the weights count that stand for it; nobody's target is
+    beyond an allowance.
+    """
+    targets = fair_targets(without_tree(within_all(snapshot)))
+    holdings = fractions_of_pool(snapshot.held, snapshot.pool)
+    demand = fractions_of_pool(snapshot.demand, snapshot.pool)
+    np.add.at(holdings, snapshot.tenant, demand * targets[:, None])
+    return holdings
+
+
+def target_shares(snapshot: Snapshot) -> FloatArray:
+    """Return the dominant share that would be fair after this round, shape (N,).
+
+    Of the whole pool, and not weighted, as `shares_after` is not; see
+    `target_holdings`.
+    """
+    shares: FloatArray = target_holdings(snapshot).max(axis=1, initial=0.0)
+    return shares
+
+
+def shares_in_tree(tree: TenantTree, holdings: FloatArray) -> FloatArray:
+    """Return the dominant share of every node, (nodes,).
+
+    Parameters
+    ----------
+    holdings : ndarray of float64, shape (N, R)
+        Of every tenant, in parts of the pool; a group holds what its tenants do.
+    """
+    shares: FloatArray = tree.sums(holdings).max(axis=1, initial=0.0)
+    return shares
+
+
+def fair_distance(shares: FloatArray, targets: FloatArray) -> float | None:
+    """Return mean ``|share - target|`` per mean target, None where no target is above 0.
+
+    Parameters
+    ----------
+    shares, targets : ndarray of float64, shape (N,)
+        Dominant share of every tenant, and the one that would be fair.
+
+    Examples
+    --------
+    >>> fair_distance(np.array([0.5, 0.3]), np.array([0.4, 0.4]))
+    0.25
+    """
+    total = float(targets.sum())
+    return float(np.abs(shares - targets).sum()) / total if total > 0 else None

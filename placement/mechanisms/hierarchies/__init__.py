@@ -1,0 +1,1 @@
+"""Mechanisms for trees of tenants: H-DRF, MCH and their relatives."""

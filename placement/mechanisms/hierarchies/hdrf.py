@@ -1,0 +1,157 @@
+"""H-DRF and naive hierarchical DRF: whole tasks, one by one, down a tree of tenants."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from placement.mechanisms.errors import UnsupportedProblemError
+from placement.mechanisms.hierarchies.leaves import Leaves
+from placement.mechanisms.hierarchies.task_tree import TaskTree
+from placement.mechanisms.max_min.levels import levels_and_shares
+from placement.mechanisms.model import DivisibleProblem, Division
+from placement.round.arrays import FloatArray, IntArray
+
+#: Tasks that are handed out at most; each takes tens of microseconds.
+MOST_TASKS: Final = 2_000_000
+#: Of the pool: what rounding may add to a sum of tasks that fills it exactly.
+_ROUNDING: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Hdrf:
+    """Hierarchical DRF [1]_: the next task goes down the tree to the least share.
+
+    From the root to the child of least share per weight that is not blocked,
+    until a leaf is reached, which gets one task. A leaf's share is its dominant
+    share; how a group counts its children is told in `RescalingGroup`. A leaf
+    is blocked when its next task does not fit or it has none, a group when all
+    its children are.
+
+    References
+    ----------
+    .. [1] Bhattacharya et al., "Hierarchical Scheduling for Diverse Datacenter
+       Workloads", SoCC 2013.
+    """
+
+    def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
+        """Hand out whole tasks of the pool.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If a tenant's demand depends on the host, or if there is room for
+            more than `MOST_TASKS` tasks.
+        """
+        return _divide(problem, "hdrf", rescale=True)
+
+
+@dataclass(frozen=True, slots=True)
+class NaiveHdrf:
+    """As `Hdrf`, but a group simply counts all that its children hold [1]_.
+
+    A group one of whose jobs holds much of something that nobody else wants
+    then waits while others go on: jobs in it can starve.
+
+    References
+    ----------
+    .. [1] Bhattacharya et al., "Hierarchical Scheduling for Diverse Datacenter
+       Workloads", SoCC 2013.
+    """
+
+    def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
+        """Hand out whole tasks of the pool; see `Hdrf.divide`."""
+        return _divide(problem, "naive_hdrf", rescale=False)
+
+
+def _divide(problem: DivisibleProblem, mechanism: str, *, rescale: bool) -> Division:
+    leaves = Leaves.of(problem, mechanism)
+    _refuse_too_many(problem, leaves, mechanism)
+    tasks = hand_out(leaves, problem.count, rescale=rescale).astype(np.float64)
+    weight = leaves.tree.weight[np.array(leaves.tree.leaf, dtype=np.int64)]
+    told = levels_and_shares(problem, np.zeros(len(tasks)), tasks[:, None])
+    levels = np.array(told["dominant_shares"]) / weight
+    return Division(
+        tasks=tasks[:, None],
+        pooled=True,
+        details={**told, "levels": levels.tolist()},
+    )
+
+
+def hand_out(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntArray:
+    """Hand out whole tasks until every leaf is blocked.
+
+    Parameters
+    ----------
+    count : ndarray, shape (N,)
+        Tasks that each tenant wants; may be infinite.
+    rescale : bool
+        As H-DRF does; else as naive hierarchical DRF.
+
+    Returns
+    -------
+    ndarray of int64, shape (N,)
+    """
+    wanted = [int(each) if np.isfinite(each) else -1 for each in count.tolist()]
+    task = (leaves.shape * leaves.unit[:, None]).tolist()
+    asked = [[(r, part) for r, part in enumerate(each) if part > 0] for each in task]
+    free = (leaves.room + _ROUNDING).tolist()
+    given = [0] * len(wanted)
+    alive = leaves.active.tolist()
+    held = leaves.held.tolist()
+    tree = TaskTree(leaves.tree, leaves.held, leaves.active, rescale=rescale)
+    #: leaves by what a task takes of a resource: the largest is blocked first
+    largest = [
+        [
+            (-task[i][r], i)
+            for i in np.flatnonzero(leaves.active & (leaves.shape[:, r] > 0)).tolist()
+        ]
+        for r in range(len(free))
+    ]
+    for line in largest:
+        heapq.heapify(line)
+
+    def block_who_does_not_fit(resource: int) -> None:
+        line = largest[resource]
+        while line and -line[0][0] > free[resource]:
+            _, tenant = heapq.heappop(line)
+            if alive[tenant]:
+                alive[tenant] = False
+                tree.block(tenant)
+
+    for resource in range(len(free)):
+        block_who_does_not_fit(resource)
+    while (tenant := tree.next()) is not None:
+        given[tenant] = tasks = given[tenant] + 1
+        # From their number, not by adding up: a million roundings would show.
+        holds = [part + tasks * more for part, more in zip(held[tenant], task[tenant], strict=True)]
+        tree.move(tenant, holds)
+        if given[tenant] == wanted[tenant]:
+            alive[tenant] = False
+            tree.block(tenant)
+        for resource, part in asked[tenant]:
+            free[resource] -= part
+            block_who_does_not_fit(resource)
+    return np.array(given, dtype=np.int64)
+
+
+def _refuse_too_many(problem: DivisibleProblem, leaves: Leaves, mechanism: str) -> None:
+    """Raise where handing out one by one would not end in reasonable time."""
+    task = leaves.shape * leaves.unit[:, None]
+    alone = np.divide(leaves.room, task, out=np.full(task.shape, np.inf), where=task > 0)
+    most = np.where(leaves.active, np.minimum(alone.min(axis=1, initial=np.inf), problem.count), 0)
+    tasks = float(most.sum())
+    for r, free in enumerate(leaves.room.tolist()):
+        least = task[leaves.active, r].min(initial=np.inf)
+        if 0 < least < np.inf:
+            tasks = min(tasks, free / least)
+    if tasks > MOST_TASKS:
+        raise UnsupportedProblemError(
+            mechanism,
+            "demands",
+            f"it hands out whole tasks one by one, at most {MOST_TASKS:,}, "
+            f"and there is room for about {tasks:.3g}",
+        )

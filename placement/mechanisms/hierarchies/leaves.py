@@ -1,0 +1,45 @@
+"""The leaves of a tree of tenants as the mechanisms for one pool see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement.mechanisms.max_min.levels import shapes
+from placement.mechanisms.max_min.room import of_pool, refuse_speed
+from placement.mechanisms.model import DivisibleProblem
+from placement.round.arrays import BoolArray, FloatArray
+from placement.round.tenant_tree import TenantTree
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Leaves:
+    """Leaves that ask, in fractions of the pool."""
+
+    tree: TenantTree
+    shape: FloatArray  #: (N, R) normalised demand, the largest component 1
+    unit: FloatArray  #: (N,) mu: the dominant share of one task
+    held: FloatArray  #: (N, R)
+    room: FloatArray  #: (R,) what is free
+    active: BoolArray  #: (N,) asks for tasks, and the pool has what they demand
+
+    @classmethod
+    def of(cls, problem: DivisibleProblem, mechanism: str) -> Leaves:
+        """Look at a problem; without a tree all tenants are children of the root.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If a tenant's demand depends on the host.
+        """
+        refuse_speed(problem, mechanism)
+        pool = problem.pool
+        shape, unit = shapes(problem.demand, pool)
+        lacking = ((problem.demand > 0) & (pool <= 0)).any(axis=1)
+        return cls(
+            tree=TenantTree.flat(problem.weight) if problem.tree is None else problem.tree,
+            shape=shape,
+            unit=unit,
+            held=of_pool(problem.held, pool),
+            room=of_pool(problem.free.sum(axis=0), pool),
+            active=problem.eligible.any(axis=1) & ~lacking & (unit > 0) & (problem.count > 0),
+        )

@@ -1,0 +1,207 @@
+"""Staged MCH: the tree is made flat anew whenever a resource is used up or a job ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from placement.mechanisms.hierarchies.flattening import Flattening
+from placement.mechanisms.hierarchies.leaves import Leaves
+from placement.mechanisms.max_min.climbs import Climbs, Point
+from placement.mechanisms.max_min.levels import levels_and_shares
+from placement.mechanisms.max_min.rising import most_of_pool
+from placement.mechanisms.model import DivisibleProblem, Division
+from placement.round.arrays import BoolArray, FloatArray
+
+#: Of what a job wants, or of what is free: closer than this it is all of it.
+_ALL_BUT: Final = 1e-12
+#: Weights of every stage are told for small trees alone.
+_MOST_WEIGHTS_TOLD: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Stage:
+    """One stretch of the climb, with the weights that it had."""
+
+    weights: FloatArray  #: (N,) of the leaves that were active
+    active: BoolArray  #: (N,)
+    level: float  #: share per weight where it ended
+    used_up: BoolArray  #: (R,) what ended it; nothing: a job had all its tasks
+    stopped: BoolArray  #: (N,) who is not active any more
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class StagedFilling:
+    """How staged MCH fills a pool."""
+
+    amounts: FloatArray  #: (N,) given, in dominant shares of the tasks alone
+    weights: FloatArray  #: (N,) the last that each leaf rose by; 1 if it never did
+    claims: FloatArray  #: (N,) see `fill_in_stages`
+    stages: tuple[Stage, ...]
+
+
+def fill_in_stages(
+    leaves: Leaves,
+    wanted: FloatArray,
+    *,
+    counted: BoolArray | None = None,
+    at_once: float = 0.0,
+) -> StagedFilling:
+    """Raise the leaves stage by stage.
+
+    Parameters
+    ----------
+    leaves : Leaves
+    wanted : ndarray, shape (N,)
+        The most each leaf wants, in dominant shares of its tasks; may be infinite.
+    counted : ndarray of bool, shape (N,), optional
+        Leaves that count in the weights though they ask for nothing: those that
+        hold something.
+    at_once : float
+        The part of the active leaves that may have all their tasks before the
+        weights are computed anew: 0 is exact, more saves stages.
+
+    Returns
+    -------
+    StagedFilling
+        ``claims`` are the shares that a leaf's weight stood for: the largest
+        ``level * weight`` until it was frozen, or until the end if it had all
+        its tasks before. As weights of a flat pool they let everybody who was
+        frozen reach the same level together; and unlike the shares themselves
+        they do not grow with how much somebody asks for.
+
+    Notes
+    -----
+    Derived. In each stage every active leaf has its product weight over the
+    active leaves; the least share per weight rises first. When a resource is
+    used up, those who demand it are frozen; who has all its tasks stops too.
+    Then the weights are computed anew. Costs O(q) for each stage, and there are
+    at most q + R of them.
+    """
+    flattening = Flattening(leaves.tree, leaves.shape)
+    shape = leaves.shape
+    limit = np.where(leaves.active, np.minimum(wanted, 2.0 * most_of_pool(shape, leaves.room)), 0.0)
+    active = leaves.active & (limit > 0)
+    amounts = np.zeros(len(limit))
+    weights, claims = np.ones(len(limit)), np.zeros(len(limit))
+    frozen = np.zeros(len(limit), dtype=np.bool_)
+    stages: list[Stage] = []
+    present = np.zeros(len(limit), dtype=np.bool_) if counted is None else counted & ~active
+    while active.any():
+        stage_weights, _ = flattening.product_weights(active | present)
+        weights = np.where(active, stage_weights, weights)
+        climbs = Climbs(
+            leaves.held + amounts[:, None] * shape,
+            shape,
+            stage_weights,
+            np.where(active, limit - amounts, 0.0),
+        )
+        point, used_up = _next_stop(
+            climbs, shape, active, leaves.room, amounts @ shape, at_once=at_once
+        )
+        given = np.where(active, climbs.needs(point), 0.0)
+        amounts = amounts + given
+        level = climbs.level_at(point)
+        claims = np.where(frozen, claims, np.maximum(claims, level * weights))
+        starved = active & (shape[:, used_up] > 0).any(axis=1)
+        has_all = active & (limit - amounts <= _ALL_BUT * limit)
+        frozen |= starved & ~has_all
+        stopped = starved | has_all
+        stages.append(
+            Stage(
+                weights=stage_weights,
+                active=active,
+                level=level,
+                used_up=used_up,
+                stopped=stopped,
+            )
+        )
+        active = active & ~stopped
+    return StagedFilling(amounts=amounts, weights=weights, claims=claims, stages=tuple(stages))
+
+
+def _next_stop(
+    climbs: Climbs,
+    shape: FloatArray,
+    active: BoolArray,
+    room: FloatArray,
+    taken: FloatArray,
+    *,
+    at_once: float,
+) -> tuple[Point, BoolArray]:
+    """Return where the first resource is used up, or enough jobs have all their tasks.
+
+    Which resources are used up there comes second, shape (R,).
+    """
+    left = np.maximum(room - taken, 0.0)  # below 0 by rounding alone
+    contested = np.flatnonzero((shape[active] > 0).any(axis=0)).tolist()
+    nothing = np.zeros(len(active))
+    ends = {r: climbs.last_point(shape[:, r], float(left[r]), ~active, nothing) for r in contested}
+    full = climbs.full[active]
+    rank = min(int(at_once * len(full)), len(full) - 1)
+    done = climbs.after(float(np.partition(full, rank)[rank]))
+    stop = min(done, *ends.values())
+    now = taken + climbs.needs(stop) @ shape
+    used_up = np.zeros(len(room), dtype=np.bool_)
+    for r, end in ends.items():
+        # Resources that end together end one stage, whatever the rounding.
+        used_up[r] = (end == stop and stop < climbs.last) or now[r] >= room[r] * (1 - _ALL_BUT)
+    return stop, used_up
+
+
+@dataclass(frozen=True, slots=True)
+class MchStaged:
+    """Give every leaf its product weight over the leaves that are not blocked yet (derived).
+
+    Whenever a resource is used up or a job has all its tasks, the weights are
+    computed anew; the least share per weight rises first. See `fill_in_stages`.
+    """
+
+    def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
+        """Divide the pool.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If a tenant's demand depends on the host.
+        """
+        leaves = Leaves.of(problem, "mch_staged")
+        filling = fill_in_stages(leaves, wanted_shares(problem, leaves))
+        tasks = np.divide(
+            filling.amounts, leaves.unit, out=np.zeros(len(leaves.unit)), where=leaves.unit > 0
+        )
+        tasks = np.minimum(tasks, problem.count)
+        shares = (leaves.held + filling.amounts[:, None] * leaves.shape).max(axis=1, initial=0.0)
+        return Division(
+            tasks=tasks[:, None],
+            pooled=True,
+            details={
+                "weights": filling.weights.tolist(),
+                **levels_and_shares(problem, shares / filling.weights, tasks[:, None]),
+                "stages": _told(filling, problem.resources),
+            },
+        )
+
+
+def wanted_shares(problem: DivisibleProblem, leaves: Leaves) -> FloatArray:
+    """Return what each tenant asks for in dominant shares of its tasks, shape (N,)."""
+    wanted = np.full(len(leaves.unit), np.inf)
+    np.multiply(problem.count, leaves.unit, out=wanted, where=np.isfinite(problem.count))
+    return wanted
+
+
+def _told(filling: StagedFilling, resources: tuple[str, ...]) -> list[dict[str, Any]]:
+    cells = len(filling.stages) * len(filling.weights)
+    stages = []
+    for stage in filling.stages:
+        told: dict[str, Any] = {
+            "level": stage.level,
+            "used_up": [resources[r] for r in np.flatnonzero(stage.used_up).tolist()],
+            "stopped": np.flatnonzero(stage.stopped).tolist(),
+        }
+        if cells <= _MOST_WEIGHTS_TOLD:
+            told["weights"] = np.where(stage.active, stage.weights, 0.0).tolist()
+        stages.append(told)
+    return stages

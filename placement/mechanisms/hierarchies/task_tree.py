@@ -1,0 +1,272 @@
+"""Shares in a tree of tenants, kept in step while whole tasks are handed out."""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from placement.fairness.levels import in_steps
+from placement.mechanisms.hierarchies.vector_sum import VectorSum
+from placement.round.arrays import BoolArray, FloatArray
+from placement.round.tenant_tree import TenantTree
+
+
+class Group(Protocol):
+    """How an inner node sees its children, by their position."""
+
+    def least(self) -> int | None:
+        """Return the child of least share per weight that is not blocked."""
+        ...
+
+    def update(self, child: int, vector: Sequence[float], share: float) -> None:
+        """Take note of what a child holds now."""
+        ...
+
+    def block(self, child: int) -> None:
+        """Take note that nothing more can be given to a child."""
+        ...
+
+    def vector(self) -> Sequence[float]:
+        """Return what counts as held by the group, in fractions of the pool."""
+        ...
+
+
+class _Line:
+    """Children that are not blocked, by share per weight; equals in order of position.
+
+    Weights count relative to the largest, so that levels stay comparable through
+    the tolerance of shares whatever the unit of the weights.
+    """
+
+    def __init__(self, weights: Sequence[float]) -> None:
+        largest = max(weights, default=1.0)
+        self.weights = [weight / largest for weight in weights]
+        self.level = [0.0] * len(weights)
+        self.blocked = [False] * len(weights)
+        self._heap = [(0, child) for child in range(len(weights))]
+
+    def move(self, child: int, share: float) -> None:
+        self.level[child] = share / self.weights[child]
+        if not self.blocked[child]:
+            heapq.heappush(self._heap, (in_steps(self.level[child]), child))
+
+    def least(self) -> int | None:
+        """Return the first in line; entries that are out of date are dropped."""
+        while self._heap:
+            steps, child = self._heap[0]
+            if not self.blocked[child] and steps == in_steps(self.level[child]):
+                return child
+            heapq.heappop(self._heap)
+        return None
+
+
+class RescalingGroup:
+    """A group of H-DRF: it counts its children as if they stood at the least share.
+
+    With f the least share per weight among the children that are not blocked,
+    each of them counts scaled down to f, and a blocked one scaled to at most f;
+    without any such child all count as they are (derived). A child whose share
+    is ahead so cannot hold back its siblings' group, nor can one that is stuck.
+    """
+
+    def __init__(self, weights: Sequence[float], width: int) -> None:
+        self._line = _Line(weights)
+        self._width = width
+        #: of the children not blocked: weight * vector / share
+        self._directions = VectorSum(len(weights), width)
+        self._vectors: list[Sequence[float]] = [(0.0,) * width] * len(weights)
+        self._shares = [0.0] * len(weights)
+        self._blocked = _Blocked(width)
+
+    def least(self) -> int | None:
+        """Return the child of least share per weight that is not blocked."""
+        return self._line.least()
+
+    def update(self, child: int, vector: Sequence[float], share: float) -> None:
+        """Take note of what a child holds now."""
+        self._vectors[child] = vector
+        self._shares[child] = share
+        self._line.move(child, share)
+        self._directions.put(child, self._direction(child))
+
+    def _direction(self, child: int) -> Sequence[float]:
+        share = self._shares[child]
+        if share <= 0:
+            return (0.0,) * self._width
+        scale = self._line.weights[child] / share
+        return [amount * scale for amount in self._vectors[child]]
+
+    def block(self, child: int) -> None:
+        """Take note that nothing more can be given to a child; it does not change any more."""
+        self._line.blocked[child] = True
+        self._directions.put(child, (0.0,) * self._width)
+        self._blocked.add(self._line.level[child], self._vectors[child], self._direction(child))
+
+    def vector(self) -> Sequence[float]:
+        """Return what counts as held by the group, in fractions of the pool."""
+        least = self._line.least()
+        if least is None:
+            return self._blocked.up_to(math.inf)[0]
+        f = self._line.level[least]
+        below, above = self._blocked.up_to(f)
+        return [
+            f * (direction + over) + under
+            for direction, over, under in zip(self._directions.total, above, below, strict=True)
+        ]
+
+
+class _Blocked:
+    """Blocked children in order of level, with the sums of those below and above each."""
+
+    def __init__(self, width: int) -> None:
+        self._levels: list[float] = []
+        self._vectors = np.zeros((0, width))
+        self._directions = np.zeros((0, width))
+        self._sums: tuple[FloatArray, FloatArray] | None = None
+
+    def add(self, level: float, vector: Sequence[float], direction: Sequence[float]) -> None:
+        at = bisect.bisect_right(self._levels, level)
+        self._levels.insert(at, level)
+        self._vectors = np.insert(self._vectors, at, vector, axis=0)
+        self._directions = np.insert(self._directions, at, direction, axis=0)
+        self._sums = None
+
+    def up_to(self, level: float) -> tuple[list[float], list[float]]:
+        """Return the vectors of those at or below a level, and the directions above, summed."""
+        if self._sums is None:
+            nothing = np.zeros((1, self._vectors.shape[1]))
+            below = np.cumsum(self._vectors, axis=0)
+            above = np.cumsum(self._directions[::-1], axis=0)[::-1]
+            self._sums = np.vstack((nothing, below)), np.vstack((above, nothing))
+        at = bisect.bisect_right(self._levels, level)
+        return self._sums[0][at].tolist(), self._sums[1][at].tolist()
+
+
+class PlainGroup:
+    """A group of naive hierarchical DRF: it counts what its children hold."""
+
+    def __init__(self, weights: Sequence[float], width: int) -> None:
+        self._line = _Line(weights)
+        self._vectors = VectorSum(len(weights), width)
+
+    def least(self) -> int | None:
+        """Return the child of least share per weight that is not blocked."""
+        return self._line.least()
+
+    def update(self, child: int, vector: Sequence[float], share: float) -> None:
+        """Take note of what a child holds now."""
+        self._line.move(child, share)
+        self._vectors.put(child, vector)
+
+    def block(self, child: int) -> None:
+        """Take note that nothing more can be given to a child."""
+        self._line.blocked[child] = True
+
+    def vector(self) -> Sequence[float]:
+        """Return what is held by the group, in fractions of the pool."""
+        return self._vectors.total
+
+
+class TaskTree:
+    """Who is next, task by task, in a tree of tenants.
+
+    A task changes the nodes on the path of its leaf and no others, so it costs
+    O(depth) steps, each logarithmic in the number of siblings, where the plain
+    way costs O(q) for q leaves.
+
+    Parameters
+    ----------
+    tree : TenantTree
+    held : ndarray, shape (N, R)
+        What each tenant holds before, in fractions of the pool.
+    active : ndarray of bool, shape (N,)
+        The others are blocked from the start.
+    rescale : bool
+        H-DRF's groups; else naive ones.
+    """
+
+    def __init__(
+        self, tree: TenantTree, held: FloatArray, active: BoolArray, *, rescale: bool
+    ) -> None:
+        self._parent = tree.parent
+        self._children = tree.all_children()
+        self._place = [0] * len(tree.parent)
+        for children in self._children:
+            for place, child in enumerate(children):
+                self._place[child] = place
+        self._node = tree.leaf
+        self._tenant = {node: tenant for tenant, node in enumerate(tree.leaf)}
+        self._width = width = held.shape[1]
+        kind = RescalingGroup if rescale else PlainGroup
+        self._groups: list[Group | None] = [
+            kind([float(tree.weight[child]) for child in children], width)
+            if children or node == 0
+            else None
+            for node, children in enumerate(self._children)
+        ]
+        self._settle(held.tolist(), active.tolist())
+
+    def _settle(self, held: Sequence[Sequence[float]], active: Sequence[bool]) -> None:
+        """Bring every node to where what is held puts it, bottom-up."""
+        for node in range(len(self._parent) - 1, 0, -1):
+            parent = self._group(self._parent[node])
+            tenant = self._tenant.get(node)
+            vector: Sequence[float] = (
+                held[tenant] if tenant is not None else self._vector_of_group(node)
+            )
+            parent.update(self._place[node], vector, max(vector, default=0.0))
+            stuck = not active[tenant] if tenant is not None else self._least_in(node) is None
+            if stuck:
+                parent.block(self._place[node])
+
+    def _group(self, node: int) -> Group:
+        group = self._groups[node]
+        assert group is not None  # noqa: S101 an inner node has one
+        return group
+
+    def _vector_of_group(self, node: int) -> Sequence[float]:
+        group = self._groups[node]
+        return (0.0,) * self._width if group is None else group.vector()
+
+    def _least_in(self, node: int) -> int | None:
+        group = self._groups[node]
+        return None if group is None else group.least()
+
+    def next(self) -> int | None:
+        """Return the tenant whose task is next; None if all are blocked."""
+        node = 0
+        while node not in self._tenant:
+            place = self._least_in(node)
+            if place is None:
+                return None
+            node = self._children[node][place]
+        return self._tenant[node]
+
+    def move(self, tenant: int, vector: Sequence[float]) -> None:
+        """Take note of what a tenant holds now, in fractions of the pool."""
+        node = self._node[tenant]
+        while True:
+            group = self._group(self._parent[node])
+            group.update(self._place[node], vector, max(vector))
+            node = self._parent[node]
+            if node == 0:  # nobody asks for the root's vector
+                return
+            vector = group.vector()
+
+    def block(self, tenant: int) -> None:
+        """Give nothing more to a tenant."""
+        node = self._node[tenant]
+        self._group(self._parent[node]).block(self._place[node])
+        node = self._parent[node]
+        while node:
+            vector = self._group(node).vector()
+            above = self._group(self._parent[node])
+            above.update(self._place[node], vector, max(vector))
+            if self._group(node).least() is None:
+                above.block(self._place[node])
+            node = self._parent[node]

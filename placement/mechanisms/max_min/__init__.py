@@ -1,0 +1,1 @@
+"""Mechanisms of max-min fairness, by levels that rise together."""

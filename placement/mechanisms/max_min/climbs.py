@@ -1,0 +1,174 @@
+"""How much a tenant needs to stand at a level: the common coin of max-min mechanisms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.round.arrays import BoolArray, FloatArray
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Point:
+    """A place on the way up that all tenants share: past a breakpoint, part of the way on.
+
+    A level would not do: where tenants hold much already, all that is left to
+    divide can lie between two neighbouring floats.
+    """
+
+    place: int  #: of the breakpoint at or below
+    part: float  #: of the way to the next, within [0, 1)
+
+
+class Climbs:
+    """What each tenant needs at each point: non-decreasing, piecewise linear.
+
+    Amounts are the dominant shares of the tasks alone (tasks times mu). At
+    level L a tenant needs the amount g at which the largest of ``(intercept[r]
+    + g slope[r]) / weight`` over its demanded resources r is L, at most
+    ``limit``, and nothing below its ``start``, where what it holds has put it.
+
+    Tenants that hold much of what their tasks do not demand can take some tasks
+    before their level moves. They do so together, once everybody else has
+    reached their level: such a level has two breakpoints, before and after.
+
+    Parameters
+    ----------
+    intercept, slope : ndarray, shape (N, P)
+        Lines of the level times weight; a line of slope 0 is only a floor.
+    weight : ndarray, shape (N,)
+    limit : ndarray, shape (N,)
+        Finite: the amount of all tasks wanted, or more than there is room for.
+        0 takes the tenant out.
+    """
+
+    def __init__(
+        self, intercept: FloatArray, slope: FloatArray, weight: FloatArray, limit: FloatArray
+    ) -> None:
+        self.weight = weight
+        self.limit = limit
+        self._intercept = np.where(slope > 0, intercept, -np.inf)
+        self._slope = np.where(slope > 0, slope, 1.0)
+        self._floor = intercept.max(axis=1, initial=0.0)
+        self.start = self._floor / weight
+        #: what the tenant may take before its level moves
+        self._jump = np.where(limit > 0, np.minimum(self._reach(self._floor), limit), 0.0)
+        self.full = self.level_of(limit)  #: the level at which it has all it wants
+        self._levels, self._after = self._breakpoints()
+
+    def _reach(self, height: FloatArray) -> FloatArray:
+        reach = ((height[:, None] - self._intercept) / self._slope).min(axis=1, initial=np.inf)
+        least: FloatArray = np.maximum(reach, 0.0)
+        return least
+
+    def level_of(self, amount: FloatArray) -> FloatArray:
+        """Return each tenant's level once it has ``amount``, shape (N,)."""
+        lines = self._intercept + amount[:, None] * self._slope
+        level: FloatArray = np.maximum(lines.max(axis=1, initial=0.0), self._floor) / self.weight
+        return level
+
+    def _breakpoints(self) -> tuple[FloatArray, BoolArray]:
+        """Return the levels between which all needs are linear, and whether jumps are taken."""
+        live = self.limit > 0
+        # A jump that rounding made is none: its tenant's line starts at its floor.
+        # And all is one jump where it would not lift a level by a float's last digit.
+        flat = self.full <= self.start
+        jumps = live & ((self._jump > 1e-12 * self.limit) | flat)
+        self._jump = np.where(jumps, np.where(flat, self.limit, self._jump), 0.0)
+        kinks = [self.start[live], self.full[live]]
+        held = live & (self._floor > 0)
+        if held.any():
+            a, b, w = self._intercept[held], self._slope[held], self.weight[held]
+            for r in range(a.shape[1]):
+                for s in range(r):
+                    with np.errstate(divide="ignore", invalid="ignore"):
+                        crossing = (a[:, r] * b[:, s] - a[:, s] * b[:, r]) / (b[:, s] - b[:, r])
+                    crossing = crossing / w
+                    inside = np.isfinite(crossing)
+                    inside &= (crossing > self.start[held]) & (crossing < self.full[held])
+                    kinks.append(crossing[inside])
+        once = np.unique(np.concatenate(kinks))
+        twice = np.unique(self.start[jumps])
+        levels = np.concatenate([once, twice])
+        order = np.argsort(levels, kind="stable")
+        after = ~np.isin(once, twice)
+        return levels[order], np.concatenate([after, np.ones(len(twice), dtype=np.bool_)])[order]
+
+    @property
+    def first(self) -> Point:
+        """Where nobody has anything."""
+        return Point(0, 0.0)
+
+    @property
+    def last(self) -> Point:
+        """Where everybody has all it wants."""
+        return Point(max(len(self._levels) - 1, 0), 0.0)
+
+    def after(self, level: float) -> Point:
+        """Return the last breakpoint at ``level`` or below it."""
+        return Point(max(int(np.searchsorted(self._levels, level, side="right")) - 1, 0), 0.0)
+
+    def level_at(self, point: Point) -> float:
+        """Return the level of who rises at ``point``."""
+        if len(self._levels) == 0:
+            return 0.0
+        here = float(self._levels[point.place])
+        if point.part == 0.0:
+            return here
+        return here + point.part * (float(self._levels[point.place + 1]) - here)
+
+    def _needs_at(self, place: int) -> FloatArray:
+        level = self._levels[place]
+        above = np.minimum(self._reach(level * self.weight), self.limit)
+        above = np.where(level >= self.full, self.limit, np.maximum(above, self._jump))
+        here = np.where((self.start == level) & self._after[place], self._jump, 0.0)
+        needs: FloatArray = np.where(level > self.start, above, here)
+        return needs
+
+    def needs(self, point: Point) -> FloatArray:
+        """Return what each tenant needs at ``point``, shape (N,)."""
+        if len(self._levels) == 0:
+            return np.zeros(len(self.limit))
+        low = self._needs_at(point.place)
+        if point.part == 0.0:
+            return low
+        return low + point.part * (self._needs_at(point.place + 1) - low)
+
+    def complete(self, point: Point) -> BoolArray:
+        """Return who has all it wants at ``point``, shape (N,)."""
+        done: BoolArray = self.needs(point) >= self.limit
+        return done
+
+    def last_point(
+        self, price: FloatArray, budget: float, frozen: BoolArray, fixed: FloatArray
+    ) -> Point:
+        """Return the last point at which the needs cost no more than ``budget``.
+
+        Parameters
+        ----------
+        price : ndarray, shape (N,)
+            Per unit of amount, at least 0.
+        frozen, fixed : ndarray, shape (N,)
+            Who needs ``fixed`` at every point.
+        """
+        moving = np.flatnonzero(~frozen & (price > 0) & (self.limit > 0))
+        if len(moving) == 0:
+            return self.last
+        budget = budget - float(price[frozen] @ fixed[frozen])
+
+        def cost(place: int) -> float:
+            return float(price[moving] @ self._needs_at(place)[moving])
+
+        low, high = 0, self.last.place
+        if cost(high) <= budget:
+            return self.last
+        while high - low > 1:
+            middle = (low + high) // 2
+            if cost(middle) <= budget:
+                low = middle
+            else:
+                high = middle
+        paid, asked = cost(low), cost(high)
+        part = max((budget - paid) / (asked - paid), 0.0) if asked > paid else 0.0
+        return Point(low, part) if part < 1.0 else Point(high, 0.0)

@@ -1,0 +1,69 @@
+"""DRFH: one dominant share per tenant, taken of all servers together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.errors import SolverError
+from placement.mechanisms.max_min.levels import dominant_climbs, shapes
+from placement.mechanisms.max_min.lexmin import alone_on, lexicographic_max_min
+from placement.mechanisms.max_min.rising import fill_pool
+from placement.mechanisms.max_min.room import of_pool, refuse_speed, usable
+from placement.mechanisms.model import DivisibleProblem, Division
+
+
+@dataclass(frozen=True, slots=True)
+class Drfh:
+    """Dominant resource fairness on heterogeneous servers, exactly [1]_.
+
+    The level of a tenant is its global dominant share (of all servers
+    together, what it holds included) per weight, and the vector of levels is
+    lexicographically max-min over all divisions that fit the servers.
+
+    With positive demands and unlimited tasks this is the linear program (7)
+    of [1]_. Finite tasks: all rise together until one has all its tasks, which
+    then stays (Section V-A of [1]_). Zero demands: when capacity stops the
+    rise, only tenants are frozen that cannot rise while all others keep their
+    level (derived). Tenants restricted to some hosts: as C-DRFH.
+
+    References
+    ----------
+    .. [1] Wang, Li, Liang, "Dominant Resource Fairness in Cloud Computing
+       Systems with Heterogeneous Servers", INFOCOM 2014, Sections III-V.
+    """
+
+    def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
+        """Divide the servers.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If a tenant's demand depends on the host.
+        SolverError
+            If the solver fails, or the least level is above that of pooled DRF.
+        """
+        return max_min_dominant_shares(problem, "drfh")
+
+
+def max_min_dominant_shares(problem: DivisibleProblem, mechanism: str) -> Division:
+    """Divide so that dominant shares per weight are max-min, see `Drfh`."""
+    refuse_speed(problem, mechanism)
+    pool = problem.pool
+    shape, unit = shapes(problem.demand, pool)
+    room = of_pool(problem.free, pool)
+    able = usable(problem)
+    alone = alone_on(shape, able, problem.speed, room).sum(axis=1)
+    climbs = dominant_climbs(problem, shape, unit, alone)
+    filling = lexicographic_max_min(climbs, shape, able, problem.speed, room)
+    amounts = filling.amounts.sum(axis=1)
+    levels = climbs.level_of(amounts)
+
+    in_play = climbs.limit > 0
+    if in_play.any():
+        pooled = climbs.level_of(fill_pool(climbs, shape, room.sum(axis=0))[0])
+        least, most = levels[in_play].min(), pooled[in_play].min()
+        if least > most * (1 + 1e-9):
+            raise SolverError(mechanism, 0, f"least level {least} is above pooled DRF's {most}")
+    return filling.division(problem, unit, levels)

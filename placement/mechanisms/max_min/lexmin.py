@@ -1,0 +1,428 @@
+"""Lexicographic max-min over servers: linear programs from stop to stop.
+
+What tenants need at a point of the climb is known in closed form, so one linear
+program tells whether it fits, and if it does not, its prices tell an upper
+bound of the points that can: with a price for every resource of every server, a
+tenant's amount costs at least what its cheapest server charges, and all needs
+together may cost no more than all that is free. The highest point that passes
+is tried next (Newton's method on a piecewise linear function, so it ends).
+
+At the last point that fits the prices tell as well who is stopped: the tenants
+whose amount costs something. They can rise in no division that leaves the
+others what they have. They are frozen, and the others rise on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from placement.errors import SolverError
+from placement.mechanisms.max_min.climbs import Climbs, Point
+from placement.mechanisms.max_min.levels import levels_and_shares
+from placement.mechanisms.max_min.merging import Merged, merge
+from placement.mechanisms.max_min.rising import Ascent, Stop, told
+from placement.mechanisms.model import DivisibleProblem, Division
+from placement.round.arrays import BoolArray, FloatArray
+
+#: What the solver is asked for.
+SOLVER_TOLERANCE: Final = 1e-9
+#: A need met but for this part of it is met. Of needs below a thousandth of what
+#: a tenant could have alone, this part of that thousandth.
+_MET: Final = 1e-8
+#: What was given is asked for again but for this part of it.
+_GIVEN: Final = 1e-10
+#: An upper bound and an answer farther apart than this are a wrong answer.
+_WRONG: Final = 1e-6
+#: Needs below this part of what a tenant could have alone are met afterwards.
+_SMALL: Final = 1e-6
+#: What the solver takes for 0 in the matrix of a program.
+_UNSEEN: Final = 1e-9
+#: With more unknowns the interior point method (with crossover) beats the simplex.
+_MANY_COLUMNS: Final = 15_000
+#: Far more than any program takes that the solver does not go round in circles on.
+_LONGEST_S: Final = 300.0
+#: Linear programs for one stop; one to three are usual.
+_MOST_STEPS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Filling:
+    """A lexicographic max-min division, and how it came about."""
+
+    amounts: FloatArray  #: (N, K) in shares
+    stops: tuple[Stop, ...]
+    programs: int  #: linear programs solved
+    residual: float  #: the largest part of a need, or of a server, that the solver got wrong
+
+    def division(self, problem: DivisibleProblem, unit: FloatArray, levels: FloatArray) -> Division:
+        """Return it in tasks; ``unit`` (N,) is one task's share."""
+        tasks = np.divide(
+            self.amounts,
+            unit[:, None],
+            out=np.zeros_like(self.amounts),
+            where=unit[:, None] > 0,
+        )
+        totals = tasks.sum(axis=1)
+        # Rounding must not hand out more tasks than were asked for.
+        above = np.divide(
+            problem.count, totals, out=np.ones_like(totals), where=totals > problem.count
+        )
+        tasks = tasks * above[:, None]
+        return Division(
+            tasks=tasks,
+            details={
+                **levels_and_shares(problem, levels, tasks),
+                "rounds": told(self.stops, problem.resources, range(len(problem.hosts))),
+                "programs": self.programs,
+                "residual": self.residual,
+            },
+        )
+
+
+def alone_on(shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray) -> FloatArray:
+    """Return how much each tenant could have of each server alone, shape (N, K)."""
+    most = np.full(able.shape, np.inf)
+    for r in range(room.shape[1]):
+        asked = shape[:, r] > 0
+        most[asked] = np.minimum(most[asked], room[None, :, r] / shape[asked, r, None])
+    return np.where(able & np.isfinite(most), most * speed, 0.0)
+
+
+def lexicographic_max_min(
+    climbs: Climbs, shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray
+) -> Filling:
+    """Divide servers so that the vector of levels is lexicographically max-min.
+
+    Parameters
+    ----------
+    climbs : Climbs
+        What each tenant needs at each level, in shares.
+    shape : ndarray, shape (N, R)
+        What one unit of share takes of the pool.
+    able, speed : ndarray, shape (N, K)
+        Where tenants may run, and what divides their demand there.
+    room : ndarray, shape (K, R)
+        Free, in fractions of the pool.
+
+    Raises
+    ------
+    SolverError
+        If HiGHS finds no optimum, or one that its own prices contradict.
+
+    Notes
+    -----
+    The programs are in shares and fractions: unknowns are parts of what a
+    tenant could have of a server alone, and rows are divided by their right
+    hand sides. In units of tasks the duals of a large pool fall below the
+    tolerances of any solver, which then calls a far too small answer optimal.
+    """
+    merged = merge(shape, able, speed, room)
+    servers = _Servers(merged)
+    ascent = Ascent(climbs)
+    stops: list[Stop] = []
+    amounts, residual = np.zeros(merged.able.shape), 0.0
+    while ascent.live().any():
+        found = _next_stop(ascent, servers, amounts, residual)
+        amounts, residual = found.amounts, max(residual, found.gap)
+        stop = ascent.stop_at(
+            found.cut.point,
+            found.cut.stopped[merged.group],
+            (found.cut.prices > 0)[merged.kind],
+        )
+        stops.append(stop)
+        if ascent.live().any() and not stop.frozen.any() and not found.progress:
+            raise SolverError("lexicographic max-min", 0, "nobody rises and nobody is stopped")
+        servers.keep_cheapest(found.cut, amounts)
+    needs = ascent.needs(ascent.point)
+    amounts, off = servers.fitted(amounts, merged.sums(needs))
+    return Filling(
+        amounts=merged.spread(amounts, needs),
+        stops=tuple(stops),
+        programs=servers.programs,
+        residual=max(residual, off),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Cut:
+    """Prices, and the last point at which all needs cost no more than all that is free."""
+
+    prices: FloatArray  #: (V, R) per unit of the pool
+    cost: FloatArray  #: (G,) of one unit for each group where it is cheapest
+    point: Point
+    stopped: BoolArray  #: (G,) who cannot rise beyond
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Found:
+    cut: _Cut
+    amounts: FloatArray  #: (G, V)
+    gap: float
+    progress: bool  #: does the point lie above the one before?
+
+
+def _cut(
+    ascent: Ascent,
+    servers: _Servers,
+    prices: FloatArray,
+    seen: BoolArray,
+    climb: FloatArray | None = None,
+) -> _Cut:
+    """Return what prices tell; those of a program, in which ``climb`` rose, are not exact."""
+    cost = servers.cheapest(prices, seen)
+    budget = float((prices * servers.merged.room).sum())
+    point = ascent.last_point(cost[servers.merged.group], budget)
+    if point >= ascent.climbs.last:  # nothing that these prices are of is used up
+        cost, prices = np.zeros_like(cost), np.zeros_like(prices)
+    # Whoever is not stopped, though it should be, is at the next stop at the latest.
+    paying = cost if climb is None else cost * climb
+    stopped = paying > (0.0 if climb is None else 1e-7 * paying.sum())
+    return _Cut(prices=prices, cost=cost, point=point, stopped=stopped)
+
+
+def _next_stop(ascent: Ascent, servers: _Servers, amounts: FloatArray, residual: float) -> _Found:
+    """Find the highest point that fits, cutting down from the bounds of the pool.
+
+    ``amounts`` fit, and are what was found at the point where we stand.
+    """
+    merged = servers.merged
+    here = ascent.point
+    needed = merged.sums(ascent.needs(here))
+    given = amounts
+    lowest = _pool_cut(ascent, servers)
+    gap = residual
+    for _ in range(_MOST_STEPS):
+        climb = np.maximum(merged.sums(ascent.needs(lowest.point)) - needed, 0.0)
+        if not servers.moves(needed, climb):
+            break
+        seen = servers.seen(needed + climb)
+        base = np.minimum(needed, servers.sums(given, seen))
+        amounts, prices = servers.solve(base, climb, seen)
+        cut = _cut(ascent, servers, prices, seen, climb)
+        lower = cut.point < lowest.point
+        lowest = cut if lower else lowest
+        gap = servers.short_of(merged.sums(ascent.needs(lowest.point)), amounts)
+        if gap <= _MET + residual or not lower:
+            break
+    if gap > _WRONG:
+        raise SolverError("lexicographic max-min", 0, f"prices and amounts differ by {gap:.1e}")
+    return _Found(cut=lowest, amounts=amounts, gap=gap, progress=lowest.point > here)
+
+
+def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
+    """Return the lowest bound that needs no program."""
+    everything = servers.all_seen()
+    lowest = min(
+        (_cut(ascent, servers, prices, everything) for prices in servers.pool_prices()),
+        key=lambda cut: cut.point,
+    )
+    # Nobody can have more than everything that it may use.
+    while True:
+        excess = servers.excess(servers.merged.sums(ascent.needs(lowest.point)))
+        most = int(np.argmax(excess))
+        if excess[most] <= 1.0 + 1e-9:
+            return lowest
+        cut = _cut(ascent, servers, servers.prices_alone(most), everything)
+        if cut.point >= lowest.point:
+            return lowest
+        lowest = cut
+
+
+class _Servers:
+    """The columns of the programs: a group of tenants on a kind of servers."""
+
+    def __init__(self, merged: Merged) -> None:
+        self.merged = merged
+        self.programs = 0
+        most = alone_on(merged.shape, merged.able, merged.speed, merged.room)
+        self._alone: FloatArray = most.sum(axis=1)  # (G,) of a group without the others
+        self._group, self._kind = np.nonzero(most > 0)
+        self._most = most[self._group, self._kind]
+        speed = merged.speed[self._group, self._kind]
+        #: (columns, R) what one unit of a column takes of the pool
+        self._use: FloatArray = merged.shape[self._group] / speed[:, None]
+
+    def pool_prices(self) -> list[FloatArray]:
+        """Return a price of 1 for each resource by itself, the same on all servers."""
+        prices = []
+        for r in range(self.merged.room.shape[1]):
+            each = np.zeros_like(self.merged.room)
+            each[:, r] = 1.0
+            prices.append(each)
+        return prices
+
+    def prices_alone(self, group: int) -> FloatArray:
+        """Return prices at which a group's amount costs 1 wherever it may be."""
+        prices = np.zeros_like(self.merged.room)
+        for column in np.flatnonzero(self._group == group).tolist():
+            kind = self._kind[column]
+            taken = self._use[column] * self._most[column]
+            room = self.merged.room[kind]
+            stops = int(np.argmax(np.divide(taken, room, out=np.zeros_like(room), where=room > 0)))
+            prices[kind, stops] = 1.0 / self._use[column, stops]
+        return prices
+
+    def excess(self, needs: FloatArray) -> FloatArray:
+        """Return needs over what each group could have alone on its columns, shape (G,)."""
+        alone = np.zeros(len(needs))
+        np.add.at(alone, self._group, self._most)
+        excess: FloatArray = np.divide(needs, alone, out=np.zeros_like(needs), where=alone > 0)
+        return excess
+
+    def _charged(self, prices: FloatArray) -> FloatArray:
+        charged: FloatArray = (self._use * prices[self._kind]).sum(axis=1)
+        return charged
+
+    def all_seen(self) -> BoolArray:
+        """Return all columns, shape (columns,)."""
+        return np.ones(len(self._group), dtype=np.bool_)
+
+    def sums(self, amounts: FloatArray, seen: BoolArray) -> FloatArray:
+        """Return what each group has on seen columns, shape (G,)."""
+        sums: FloatArray = np.zeros(len(self._alone))
+        group, kind = self._group[seen], self._kind[seen]
+        np.add.at(sums, group, amounts[group, kind])
+        return sums
+
+    def within_room(self, amounts: FloatArray) -> tuple[FloatArray, float]:
+        """Scale down all that is on servers above their room; return by how much at most."""
+        room = self.merged.room
+        taken = (amounts / self.merged.speed).T @ self.merged.shape
+        over = np.divide(taken, room, out=np.zeros_like(taken), where=room > 0).max(axis=1)
+        over = np.maximum(over, 1.0)
+        return amounts / over, float(over.max(initial=1.0) - 1.0)
+
+    def seen(self, wanted: FloatArray) -> BoolArray:
+        """Return the columns that hold more of a need than the solver takes for 0."""
+        seen: BoolArray = self._most >= _UNSEEN * self._scale(wanted)[self._group]
+        return seen
+
+    def cheapest(self, prices: FloatArray, seen: BoolArray) -> FloatArray:
+        """Return what one unit costs each group on its cheapest seen column, shape (G,)."""
+        cost = np.full(len(self._alone), np.inf)
+        np.minimum.at(cost, self._group[seen], self._charged(prices)[seen])
+        return np.where(np.isfinite(cost), cost, 0.0)
+
+    def keep_cheapest(self, cut: _Cut, amounts: FloatArray) -> None:
+        """Drop the columns that no division as good as this one uses.
+
+        By complementary slackness everybody, frozen or not, stays on its
+        cheapest servers from now on. Where the solver's tolerance says
+        otherwise, what there is of ``amounts`` stays possible.
+        """
+        dearer = self._charged(cut.prices) - cut.cost[self._group]
+        cheap = dearer <= 1e-6 * cut.prices.max(initial=0.0)
+        kept = cheap | (amounts[self._group, self._kind] > 0)
+        self._group, self._kind = self._group[kept], self._kind[kept]
+        self._most, self._use = self._most[kept], self._use[kept]
+
+    def _scale(self, needs: FloatArray) -> FloatArray:
+        scale = np.maximum(needs, _SMALL * self._alone)
+        return np.where(scale > 0, scale, 1.0)
+
+    def moves(self, base: FloatArray, climb: FloatArray) -> bool:
+        """Return whether anybody needs more than at the base, but for rounding."""
+        return bool((climb / self._scale(base + climb) > 1e-12).any())
+
+    def short_of(self, needs: FloatArray, amounts: FloatArray) -> float:
+        """Return the largest part of a need that is not given, see `_MET`."""
+        missing = needs - amounts.sum(axis=1)
+        scale = np.maximum(needs, 1e-3 * self._alone)
+        parts = np.divide(missing, scale, out=np.zeros_like(needs), where=scale > 0)
+        return float(parts.max(initial=0.0))
+
+    def solve(
+        self, base: FloatArray, climb: FloatArray, seen: BoolArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Go as far as possible from ``base``, which fits, in the direction of ``climb``.
+
+        Returns
+        -------
+        amounts : ndarray, shape (G, V)
+        prices : ndarray, shape (V, R)
+            Of what is used up, per unit of the pool.
+        """
+        from scipy import optimize, sparse  # noqa: PLC0415 - slow to import, and only needed here
+
+        self.programs += 1
+        room = self.merged.room
+        group, kind, most = self._group[seen], self._kind[seen], self._most[seen]
+        columns, (kinds, resources) = len(group), room.shape
+        taken = self._use[seen] * most[:, None]
+        column, resource = np.nonzero(taken > 0)
+        scale = self._scale(base + climb)
+        climb = climb / scale
+        rising = np.flatnonzero(climb)
+        matrix = sparse.coo_matrix(
+            (
+                np.concatenate(
+                    [
+                        taken[column, resource] / room[kind[column], resource],
+                        -most / scale[group],
+                        climb[rising] / climb.max(),
+                    ]
+                ),
+                (
+                    np.concatenate(
+                        [
+                            kind[column] * resources + resource,
+                            kinds * resources + group,
+                            kinds * resources + rising,
+                        ]
+                    ),
+                    np.concatenate([column, np.arange(columns), np.full(len(rising), columns)]),
+                ),
+            ),
+            shape=(kinds * resources + len(base), columns + 1),
+        ).tocsr()
+        goal = np.zeros(columns + 1)
+        goal[-1] = -1.0
+        # Coefficients far apart can mislead one way of solving, hardly all of them.
+        methods = [("highs-ds", True), ("highs-ds", False), ("highs-ipm", True)]
+        if columns > _MANY_COLUMNS:
+            methods = [("highs-ipm", True), ("highs-ds", True)]
+        for method, presolve in methods:
+            result = optimize.linprog(
+                goal,
+                A_ub=matrix,
+                b_ub=np.concatenate([np.ones(kinds * resources), -base / scale * (1 - _GIVEN)]),
+                method=method,
+                options={
+                    "presolve": presolve,
+                    "maxiter": 20 * sum(matrix.shape) + 1000,
+                    "time_limit": _LONGEST_S,
+                    "primal_feasibility_tolerance": SOLVER_TOLERANCE,
+                    "dual_feasibility_tolerance": SOLVER_TOLERANCE,
+                },
+            )
+            if result.status == 0:
+                break
+        else:
+            raise SolverError("lexicographic max-min", int(result.status), str(result.message))
+        amounts = np.zeros(self.merged.able.shape)
+        amounts[group, kind] = np.maximum(result.x[:-1], 0.0) * most
+        amounts, _ = self.within_room(amounts)
+        paid = np.maximum(-result.ineqlin.marginals[: kinds * resources], 0.0)
+        paid[result.ineqlin.residual[: kinds * resources] > 1e-6] = 0.0
+        paid = paid.reshape(room.shape)
+        prices = np.divide(paid, room, out=np.zeros_like(paid), where=room > 0)
+        return amounts, prices
+
+    def fitted(self, amounts: FloatArray, needs: FloatArray) -> tuple[FloatArray, float]:
+        """Repair what the solver got wrong within its tolerance, and say how much that was.
+
+        Everybody gets what it needs exactly, before servers that would then be
+        above their room scale down all that is on them.
+        """
+        off = self.short_of(needs, amounts)
+        given = amounts.sum(axis=1)
+        factor = np.divide(needs, given, out=np.ones_like(needs), where=given > 0)
+        fitted = amounts * factor[:, None]
+        for group in np.flatnonzero((given <= 0) & (needs > 0)).tolist():
+            mine = np.flatnonzero(self._group == group)
+            fitted[group, self._kind[mine[np.argmax(self._most[mine])]]] = needs[group]
+        fitted, over = self.within_room(fitted)
+        return fitted, max(off, over)

@@ -1,0 +1,97 @@
+"""Tenants and classes that a linear program need not tell apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.round.arrays import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Merged:
+    """G groups of tenants of equal shape and V groups of classes, and their members.
+
+    Tenants whose demands are proportional, who may use the same classes at the
+    same speeds, can take each other's place: only the sum of what they need
+    matters, whatever their weights, counts and holdings. Classes whose free
+    vectors are proportional, which are open to the same tenants at the same
+    speeds, are as good as one of their sum.
+    """
+
+    group: IntArray  #: (N,) of each tenant
+    kind: IntArray  #: (K,) of each class
+    shape: FloatArray  #: (G, R)
+    able: BoolArray  #: (G, V)
+    speed: FloatArray  #: (G, V)
+    room: FloatArray  #: (V, R)
+    part: FloatArray  #: (K,) what part of its kind's room each class is
+
+    def sums(self, amounts: FloatArray) -> FloatArray:
+        """Return what each group's members need together, shape (G,)."""
+        sums: FloatArray = np.zeros(len(self.shape))
+        np.add.at(sums, self.group, amounts)
+        return sums
+
+    def spread(self, merged: FloatArray, amounts: FloatArray) -> FloatArray:
+        """Give each tenant and class its part of ``merged`` (G, V), shape (N, K)."""
+        sums = self.sums(amounts)[self.group]
+        mine = np.divide(amounts, sums, out=np.zeros_like(amounts), where=sums > 0)
+        spread: FloatArray = (mine[:, None] * merged[self.group])[:, self.kind] * self.part
+        return spread
+
+
+def merge(shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray) -> Merged:
+    """Merge tenants and classes.
+
+    Parameters
+    ----------
+    shape : ndarray, shape (N, R)
+        Normalised demands, the largest component 1.
+    able, speed : ndarray, shape (N, K)
+    room : ndarray, shape (K, R)
+        Free, in fractions of the pool.
+    """
+    largest = room.max(axis=1, initial=0.0)
+    direction = np.divide(
+        room, largest[:, None], out=np.zeros_like(room), where=largest[:, None] > 0
+    )
+    group, first = _alike(_significant(shape), able, speed)
+    kind, place = _alike(_significant(direction), able[first].T, speed[first].T)
+    kinds = len(place)
+    sizes = np.bincount(kind, weights=largest, minlength=kinds)[kind]
+    part = np.divide(largest, sizes, out=np.zeros_like(largest), where=sizes > 0)
+    merged_room = np.zeros((kinds, room.shape[1]))
+    np.add.at(merged_room, kind, room)
+    return Merged(
+        group=group,
+        kind=kind,
+        shape=shape[first],
+        able=able[np.ix_(first, place)],
+        speed=speed[np.ix_(first, place)],
+        room=merged_room,
+        part=part,
+    )
+
+
+def _alike(*keys: FloatArray | BoolArray) -> tuple[IntArray, IntArray]:
+    """Return the number of each row's kind, by first appearance, and each kind's first row."""
+    rows = np.ascontiguousarray(np.concatenate([key.astype(np.float64) for key in keys], axis=1))
+    numbers: dict[bytes, int] = {}
+    first: list[int] = []
+    of_row = np.zeros(len(rows), dtype=np.int64)
+    for place, row in enumerate(rows):
+        key = row.tobytes()
+        if key not in numbers:
+            numbers[key] = len(first)
+            first.append(place)
+        of_row[place] = numbers[key]
+    return of_row, np.array(first, dtype=np.int64)
+
+
+def _significant(values: FloatArray) -> FloatArray:
+    """Round to about twelve significant digits, so that rounding does not tell rows apart."""
+    mantissa, exponent = np.frexp(values)
+    rounded: FloatArray = np.ldexp(np.round(mantissa, 12), exponent)
+    return rounded

@@ -1,0 +1,122 @@
+"""How tenants rise together from stop to stop; water filling is the case of one pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from placement.mechanisms.max_min.climbs import Climbs, Point
+from placement.round.arrays import BoolArray, FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Stop:
+    """Where capacity stopped the climb, or everybody had all it wanted."""
+
+    level: float
+    frozen: BoolArray  #: (N,) who cannot rise beyond, though they want more
+    used_up: BoolArray  #: (K, R) what is used up and stops them; K is 1 for a pool
+
+
+class Ascent:
+    """Who stands where: frozen tenants stay, the others rise from point to point."""
+
+    def __init__(self, climbs: Climbs) -> None:
+        self.climbs = climbs
+        self.point = climbs.first
+        self.frozen = climbs.limit <= 0
+        self.fixed = np.zeros(len(climbs.limit))
+
+    def needs(self, point: Point) -> FloatArray:
+        """Return what everybody needs, those who are frozen as they were, shape (N,)."""
+        return np.where(self.frozen, self.fixed, self.climbs.needs(point))
+
+    def last_point(self, price: FloatArray, budget: float) -> Point:
+        """Return the last point that costs at most ``budget``, never below where we are."""
+        done = self.frozen | self.climbs.complete(self.point)
+        fixed = np.where(self.frozen, self.fixed, self.climbs.limit)
+        return max(self.climbs.last_point(price, budget, done, fixed), self.point)
+
+    def live(self) -> BoolArray:
+        """Return who is neither frozen nor has all it wants, shape (N,)."""
+        alive: BoolArray = ~self.frozen & ~self.climbs.complete(self.point)
+        return alive
+
+    def stop_at(self, point: Point, stopped: BoolArray, used_up: BoolArray) -> Stop:
+        """Go to ``point`` and freeze whom that stops, shape (N,)."""
+        needs = self.needs(point)
+        self.point = point
+        frozen = stopped & self.live()
+        self.fixed = np.where(frozen, needs, self.fixed)
+        self.frozen = self.frozen | frozen
+        return Stop(level=self.climbs.level_at(point), frozen=frozen, used_up=used_up)
+
+
+def fill_pool(climbs: Climbs, shape: FloatArray, room: FloatArray) -> tuple[FloatArray, list[Stop]]:
+    """Raise everybody together in one pool, by water filling.
+
+    Parameters
+    ----------
+    shape : ndarray, shape (N, R)
+        What one unit of amount takes of the pool.
+    room : ndarray, shape (R,)
+        Free, in fractions of the pool.
+
+    Returns
+    -------
+    amounts : ndarray, shape (N,)
+    stops : list of Stop
+        At most one for each resource, and the end.
+
+    Notes
+    -----
+    Between two resources that are used up nobody is frozen, only complete, so
+    what all need is known in closed form and the next stop is found by halving
+    among the breakpoints of the climbs instead of walking along them.
+    """
+    ascent = Ascent(climbs)
+    stops = []
+    while ascent.live().any():
+        wanted = np.flatnonzero((shape[ascent.live()] > 0).any(axis=0))
+        points = [ascent.last_point(shape[:, r], float(room[r])) for r in wanted.tolist()]
+        lowest = min(points)
+        taken = shape.T @ ascent.needs(lowest)
+        used_up = np.zeros((1, len(room)), dtype=np.bool_)
+        for r, point in zip(wanted.tolist(), points, strict=True):
+            # Resources that end together end at one stop, whatever the rounding.
+            ends = point == lowest or taken[r] >= room[r] * (1 - 1e-12)
+            used_up[0, r] = lowest < climbs.last and ends
+        stopped = (shape * used_up).max(axis=1, initial=0.0) > 0
+        stops.append(ascent.stop_at(lowest, stopped, used_up))
+    return ascent.needs(ascent.point), stops
+
+
+def most_of_pool(shape: FloatArray, room: FloatArray) -> FloatArray:
+    """Return how much each tenant could have alone in a pool, shape (N,)."""
+    asked = shape > 0
+    most = np.divide(room, shape, out=np.full(shape.shape, np.inf), where=asked)
+    least: FloatArray = most.min(axis=1, initial=np.inf)
+    return np.where(asked.any(axis=1), least, 0.0)
+
+
+def told(
+    stops: Sequence[Stop], resources: tuple[str, ...], classes: Sequence[int] | None
+) -> list[dict[str, Any]]:
+    """Return the stops as JSON values; without ``classes``, of one pool."""
+    rounds = []
+    for stop in stops:
+        pairs = [
+            resources[r] if classes is None else [classes[place], resources[r]]
+            for place, r in np.argwhere(stop.used_up).tolist()
+        ]
+        rounds.append(
+            {
+                "level": stop.level,
+                "used_up": pairs,
+                "frozen": np.flatnonzero(stop.frozen).tolist(),
+            }
+        )
+    return rounds

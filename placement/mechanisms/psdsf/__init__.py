@@ -1,0 +1,1 @@
+"""Per-server dominant-share fairness (Khamse-Ashari et al. 2017)."""

@@ -1,0 +1,162 @@
+"""PS-DSF: per-server dominant-share fairness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from placement.errors import ParameterError
+from placement.mechanisms.max_min.levels import levels_and_shares
+from placement.mechanisms.max_min.room import tasks_alone
+from placement.mechanisms.model import DivisibleProblem, Division
+from placement.mechanisms.psdsf.classes import merge_classes
+from placement.mechanisms.psdsf.pareto import raise_together
+from placement.mechanisms.psdsf.residual import theorem1_residual
+from placement.mechanisms.psdsf.servers import held_tasks
+from placement.mechanisms.psdsf.sweeps import PROCEDURES, Procedure, sweep_until_still
+from placement.round.arrays import FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Psdsf:
+    """Per-server dominant-share fairness [1]_.
+
+    ``gamma[i, l]`` is what tenant i could run if it had all of server l, and
+    ``s[i, l] = x_i / gamma[i, l]`` its virtual dominant share there, with its
+    tasks on *all* servers in x_i. Each server gives to the tenants of least
+    ``s[i, l] / w_i``; a division is PS-DSF when every tenant has a bottleneck on
+    every server that it may use (Theorem 1).
+
+    It suffices that a server knows the totals of its users, so servers can run
+    by themselves (`placement.mechanisms.psdsf.sweeps.distributed_steps`).
+
+    Notes
+    -----
+    What tenants hold counts in x_i (`held_tasks`), gamma is of capacity, and
+    what is divided is what is free (derived). Envy-free and with sharing
+    incentive where nothing is held and hosts are free; neither unique nor
+    Pareto optimal in general. On one server it is DRF.
+
+    Servers that are alike are merged (`merge_classes`).
+
+    References
+    ----------
+    .. [1] Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao, "Per-Server
+       Dominant-Share Fairness (PS-DSF): A Multi-Resource Fair Allocation
+       Mechanism for Heterogeneous Servers", 2016.
+    """
+
+    procedure: Procedure = "water_filling"  #: what a server does at its step
+    max_rounds: int | None = None  #: most sweeps over all servers; None: see `most_rounds`
+    tolerance: float = 1e-9  #: part of a tenant's tasks whose move counts as standing still
+    pareto: bool = False  #: afterwards give everybody as much more as there is
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Psdsf:
+        """Return the mechanism with parameters, checked; JSON values are welcome.
+
+        Raises
+        ------
+        ParameterError
+            Naming the parameter, what was found and what is allowed.
+        """
+        for name, value in given.items():
+            if name not in _READERS:
+                raise ParameterError(name, value, f"one of {', '.join(sorted(_READERS))}")
+        return cls(**{name: _READERS[name](name, value) for name, value in given.items()})
+
+    def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
+        """Divide the servers.
+
+        ``details`` tells ``residual``, the largest violation of Theorem 1
+        (`theorem1_residual`) before any Pareto step, whether the matrix stood
+        ``still``, and ``rounds``, ``moved`` and ``leaps`` of the sweeps.
+        ``levels`` are the least ``s[i, l] / w_i`` over the tenant's servers.
+
+        Raises
+        ------
+        SolverError
+            If the solver of the Pareto step fails.
+        """
+        merged = merge_classes(problem)
+        settled = sweep_until_still(
+            merged.problem,
+            procedure=self.procedure,
+            max_rounds=self.max_rounds or most_rounds(merged.problem),
+            tolerance=self.tolerance,
+        )
+        tasks = merged.spread(settled.tasks)
+        details: dict[str, Any] = {
+            "residual": theorem1_residual(problem, tasks),
+            "still": settled.moved <= self.tolerance,
+            "rounds": settled.rounds,
+            "moved": settled.moved,
+            "leaps": settled.leaps,
+        }
+        if self.pareto:
+            raised = raise_together(merged.problem, settled.tasks)
+            tasks = merged.spread(raised.tasks)
+            details["pareto_factor"] = raised.factor
+        return Division(
+            tasks=tasks,
+            details={
+                **levels_and_shares(problem, _least_levels(problem, tasks), tasks),
+                **details,
+            },
+        )
+
+
+def _least_levels(problem: DivisibleProblem, tasks: FloatArray) -> FloatArray:
+    best = tasks_alone(problem).max(axis=1, initial=0.0)
+    total = held_tasks(problem) + tasks.sum(axis=1)
+    levels: FloatArray = np.divide(
+        total, problem.weight * best, out=np.zeros(len(best)), where=best > 0
+    )
+    return levels
+
+
+def _procedure(name: str, value: Any) -> Procedure:
+    for known in PROCEDURES:
+        if value == known:
+            return known
+    raise ParameterError(name, value, " | ".join(PROCEDURES))
+
+
+def most_rounds(problem: DivisibleProblem) -> int:
+    """Return how many sweeps there are by default: 300,000 server steps, 30 to 3,000 sweeps."""
+    return min(max(300_000 // max(len(problem.hosts), 1), 30), 3_000)
+
+
+def _rounds(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
+        raise ParameterError(name, value, "null or a whole number from 1 to 1000000")
+    return value
+
+
+def _tolerance(name: str, value: Any) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not 0 <= value < 1:
+        raise ParameterError(name, value, "a number from 0, below 1")
+    return float(value)
+
+
+def _switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ParameterError(name, value, "true or false")
+    return value
+
+
+_READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "procedure": _procedure,
+    "max_rounds": _rounds,
+    "tolerance": _tolerance,
+    "pareto": _switch,
+}
+
+PARAMETERS: Final = frozenset(_READERS)

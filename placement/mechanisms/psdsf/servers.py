@@ -1,0 +1,80 @@
+"""What one server knows when it runs a step of PS-DSF."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from placement.mechanisms.max_min.room import of_pool, tasks_alone
+from placement.mechanisms.model import DivisibleProblem
+from placement.round.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Server:
+    """A class of hosts, and the n tenants who can have tasks on it.
+
+    The level of a tenant here is its virtual dominant share per weight: tasks
+    on all servers, per ``weight * gamma`` of this one. Tasks count what is held
+    (`held_tasks`).
+    """
+
+    place: int  #: its index of K
+    tenants: IntArray  #: (n,) indices of N
+    rate: FloatArray  #: (n,) tasks per unit of level: weight * gamma
+    use: FloatArray  #: (n, R) of the server's capacity, per unit of level
+    room: FloatArray  #: (R,) what may be divided, in fractions of the capacity
+    most: FloatArray  #: (n,) tasks wanted in all, with what is held; maybe infinite
+
+
+class ServerStep(Protocol):
+    """How a server divides anew what it has, given only totals.
+
+    Steps may remember their last answer to begin the next search there.
+    """
+
+    def __call__(self, server: Server, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
+        """Return the new tasks here, (n,), from those elsewhere (and held) and here."""
+        ...
+
+
+def held_tasks(problem: DivisibleProblem) -> FloatArray:
+    """Return what each tenant holds, counted in its tasks, shape (N,).
+
+    As many tasks as would hold as much of the demanded resource of which it
+    holds most, at speed 1: running VMs have resources, not tasks (derived).
+    """
+    asked = problem.demand > 0
+    tasks: FloatArray = np.divide(
+        problem.held, problem.demand, out=np.zeros(problem.held.shape), where=asked
+    ).max(axis=1, initial=0.0)
+    return tasks
+
+
+def servers_of(problem: DivisibleProblem) -> tuple[Server, ...]:
+    """Return the servers in order of the problem's classes.
+
+    ``gamma`` is of capacity, what is divided is ``free``; a tenant's demand on a
+    server follows from its speed there (effective capacities).
+    """
+    gamma = tasks_alone(problem)
+    most = held_tasks(problem) + problem.count
+    servers = []
+    for place, capacity in enumerate(problem.capacity):
+        tenants = np.flatnonzero(gamma[:, place] > 0)
+        alone = gamma[tenants, place] / problem.speed[tenants, place]
+        # Of the capacity when alone there: 1 in some resource, whatever the units.
+        part = of_pool(problem.demand[tenants] * alone[:, None], capacity)
+        servers.append(
+            Server(
+                place=place,
+                tenants=tenants,
+                rate=problem.weight[tenants] * gamma[tenants, place],
+                use=part * problem.weight[tenants, None],
+                room=of_pool(problem.free[place], capacity),
+                most=most[tenants],
+            )
+        )
+    return tuple(servers)

@@ -1,0 +1,134 @@
+"""Best-Fit in the order of H-DRF: whole VMs, down a tree of tenants."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import numpy as np
+
+from placement.fairness.shares import fractions_of_pool
+from placement.fairness.targets import fair_targets
+from placement.filling.buckets import FreeBuckets
+from placement.filling.draft import Draft
+from placement.filling.gangs import fill_with_gangs
+from placement.filling.overload import room_below
+from placement.mechanisms.hierarchies.task_tree import TaskTree
+from placement.round.arrays import IntArray
+from placement.round.budget import Budget
+from placement.round.model import Allocation, Snapshot
+from placement.round.tenant_tree import TenantTree
+from placement.round.vm_kinds import VmKinds, vm_kinds
+from placement.rules.in_tree import without_tree
+
+
+class BestFitHdrf:
+    """Each VM goes to the tenant whom H-DRF serves next, on the host of least H.
+
+    Parameters
+    ----------
+    overload : float
+        No host is filled above this part of its capacity in any resource.
+
+    Notes
+    -----
+    The order is that of H-DRF [1]_, see `placement.mechanisms.hierarchies.task_tree`; a
+    tenant takes its requests in order, and what fits nowhere leaves the round.
+    That it does shows when its turn comes, and only then is a tenant without
+    further requests blocked (derived). The host is that of Best-Fit DRFH [2]_.
+
+    References
+    ----------
+    .. [1] Bhattacharya et al., "Hierarchical Scheduling for Diverse Datacenter
+       Workloads", SoCC 2013.
+    .. [2] Wang, Li, Liang, INFOCOM 2014, Section V-B.
+    """
+
+    def __init__(self, *, overload: float = 1.0) -> None:
+        self._overload = overload
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Fill the hosts; nothing that fits below the threshold is left out."""
+        del rng, budget  # nothing is random, nothing is searched
+        tree = TenantTree.flat(snapshot.weight) if snapshot.tree is None else snapshot.tree
+        flat = without_tree(snapshot)  # for gangs: who is poorest, and what is fair
+        draft = Draft(flat, room_below(flat, self._overload))
+        kinds = vm_kinds(snapshot)
+        fill_with_gangs(draft, lambda: _fill(draft, tree, kinds), lambda: fair_targets(flat))
+        return draft.allocation()
+
+
+def _fill(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
+    """Place what remains in ``draft``, within its room."""
+    if not draft.remaining.any():
+        return
+    line = _Line(draft, tree, kinds)
+    snapshot = draft.snapshot
+    buckets = FreeBuckets(draft.room, snapshot.host_class, snapshot.pool, kinds)
+    placed = []
+    while True:
+        line.asked.clear()
+        hosts = buckets.fill(line.kinds())
+        placed += list(zip(line.asked, hosts, strict=False))
+        if len(line.asked) == len(hosts):
+            break
+        line.give_up(line.asked[-1])
+    if placed:
+        requests, taken = np.array(placed, dtype=np.int64).T
+        draft.put_all(np.stack([requests, taken, np.ones_like(requests)], axis=1))
+
+
+class _Line:
+    """Whose VM is next; whoever asks for the next one says that there was room for the last."""
+
+    def __init__(self, draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
+        snapshot = draft.snapshot
+        self.asked: list[int] = []  #: the request of each VM, the last one not placed yet
+        self._kind_of = kinds.of_request.tolist()
+        self._left = draft.remaining.tolist()
+        self._queues = _queues(draft.remaining, snapshot.tenant)
+        self._pool = [amount or 1 for amount in snapshot.pool.tolist()]  # 0: nobody holds any
+        self._demand = snapshot.demand.tolist()
+        self._held = draft.held.tolist()
+        active = np.zeros(len(self._held), dtype=np.bool_)
+        active[list(self._queues)] = True
+        held = fractions_of_pool(draft.held, snapshot.pool)
+        self._tree = TaskTree(tree, held, active, rescale=True)
+
+    def kinds(self) -> Iterator[int]:
+        """Yield the kind of each VM in turn."""
+        while (tenant := self._tree.next()) is not None:
+            request = self._queues[tenant][0]
+            self.asked.append(request)
+            yield self._kind_of[request]
+            self._take(tenant, request)
+
+    def _take(self, tenant: int, request: int) -> None:
+        held = [a + b for a, b in zip(self._held[tenant], self._demand[request], strict=True)]
+        self._held[tenant] = held
+        self._tree.move(tenant, [a / b for a, b in zip(held, self._pool, strict=True)])
+        self._left[request] -= 1
+        if self._left[request] == 0:
+            self._queues[tenant].popleft()
+            self._block_if_served(tenant)
+
+    def give_up(self, request: int) -> None:
+        """Let all VMs of this request's kind leave the round: they fit nowhere."""
+        full = self._kind_of[request]
+        for tenant, queue in self._queues.items():
+            waiting = [each for each in queue if self._kind_of[each] != full]
+            if len(waiting) < len(queue):
+                self._queues[tenant] = deque(waiting)
+                self._block_if_served(tenant)
+
+    def _block_if_served(self, tenant: int) -> None:
+        if not self._queues[tenant]:
+            self._tree.block(tenant)
+
+
+def _queues(remaining: IntArray, tenant: IntArray) -> dict[int, deque[int]]:
+    """Return each tenant's requests with VMs to place, in order."""
+    queues: dict[int, deque[int]] = {}
+    for request in np.flatnonzero(remaining).tolist():
+        queues.setdefault(int(tenant[request]), deque()).append(request)
+    return queues

@@ -1,0 +1,53 @@
+"""Pooled DRF packed onto hosts: fair counts first, wherever they fit, then the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.fairness.targets import fair_targets, quotas
+from placement.filling.draft import Draft
+from placement.filling.gangs import admit
+from placement.filling.in_order import fill_first_hosts
+from placement.filling.in_turn import fill_by_first_fit
+from placement.filling.overload import room_below
+from placement.round.budget import Budget
+from placement.round.model import Allocation, Snapshot
+from placement.round.vm_kinds import hosts_for, vm_kinds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrfPool:
+    """DRF as if all hosts were one, in whole VMs, packed by First-Fit (derived).
+
+    Notes
+    -----
+    Each request is offered the floor of its fair target (`fair_targets`), in
+    order of requests, on the first hosts where it fits. What remains, of that
+    and of all requests, is placed by First-Fit DRFH. A gang is offered its
+    floor where that is enough for all of it that must come at once.
+
+    References
+    ----------
+    The targets: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011.
+    """
+
+    overload: float = 1.0  #: no host is filled above this part of its capacity
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Fill the hosts; nothing that fits is left out."""
+        del rng, budget  # nothing is random, nothing is searched
+        draft = Draft(snapshot, room_below(snapshot, self.overload))
+        kinds = vm_kinds(snapshot)
+        offered = quotas(fair_targets(snapshot))
+        candidates = [np.flatnonzero(row) for row in hosts_for(snapshot, kinds)]
+        for request in np.flatnonzero(offered).tolist():
+            enough = offered[request] >= snapshot.min_count[request]
+            if enough and admit(draft, request):
+                kind = int(kinds.of_request[request])
+                candidates[kind] = fill_first_hosts(
+                    draft, request, int(offered[request]), candidates[kind]
+                )
+        fill_by_first_fit(draft, kinds)
+        return draft.allocation()

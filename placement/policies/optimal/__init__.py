@@ -1,0 +1,1 @@
+"""The exact placement, by an integer program."""

@@ -1,0 +1,385 @@
+"""The optimum: as much as any allocation could give out, proven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+import numpy as np
+
+from placement.errors import ParameterError
+from placement.fairness.targets import fair_targets, most_that_fit
+from placement.filling.buckets import FreeBuckets
+from placement.filling.draft import Draft
+from placement.filling.first_hosts import FirstHosts
+from placement.filling.gangs import admit, fill_with_gangs
+from placement.filling.in_turn import fill_by_best_fit
+from placement.filling.overload import read_overload, room_below
+from placement.policies.optimal.hosts import ByPattern, HostGroup, HostsModel, OneByOne, Together
+from placement.policies.optimal.integer_program import IntegerProgram, Solved
+from placement.policies.optimal.patterns import maximal_patterns
+from placement.policies.optimal.wishes import Given, WishColumns, Wishes, rows_of
+from placement.round.arrays import IntArray
+from placement.round.budget import Budget
+from placement.round.model import Allocation, Snapshot
+from placement.round.vm_kinds import VmKinds, vm_kinds, vms_that_fit
+
+Objective: TypeAlias = Literal["first_resource", "vms"]
+
+#: Largest program over classes of hosts; beyond, the problem is refused.
+MOST_COLUMNS: Final = 20_000
+#: Largest program in which hosts are exact; beyond, only its bound is known.
+MOST_EXACT_COLUMNS: Final = 4_000
+#: Most combinations of one host that are looked at before it counts one by one.
+MOST_PATTERNS: Final = 3_000
+#: Nodes of the search trees of one round, all together.
+MOST_NODES: Final = 3_000
+#: Nodes of one search among allocations that gain equally.
+MOST_TIE_NODES: Final = 100
+#: Most hosts × kinds.
+MOST_PAIRS: Final = 20_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimal:
+    """Maximise what is given out of the first resource, or the number of VMs.
+
+    Notes
+    -----
+    First the program over classes of hosts, each class as one large host: no
+    allocation gains more than its optimum. If its VMs can be packed on the
+    single hosts, that is the proof. If not, the program in which every class is
+    exact decides (`placement.policies.optimal.hosts` has both, and why).
+
+    Of allocations that gain equally the one of most VMs is taken (of most of
+    the first resource where VMs are the objective), so that nothing is left
+    out that fits; of requests for the same kind of VM those are served that
+    progressive filling would serve first. It is not fair between kinds: a
+    tenant of ungainly VMs may get nothing.
+
+    A long search among those is given up (``ties_settled``). The search for the
+    optimum is cut after `MOST_NODES` nodes or at the end of the budget; then the
+    best that was found counts, greedy answers among it, and ``details`` tell how
+    far it is from the bound. HiGHS works to 1e-6: where a VM counts more than a
+    million units, the optimum is proven to a millionth of the largest VM.
+    """
+
+    objective: Objective = "first_resource"
+    overload: float = 1.0  #: no host is filled above this part of its capacity
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Optimal:
+        """Return the policy with parameters, checked.
+
+        Raises
+        ------
+        ParameterError
+            Naming the parameter, what was found and what is allowed.
+        """
+        objective = given.get("objective", cls().objective)
+        if objective not in get_args(Objective):
+            raise ParameterError("objective", objective, " | ".join(get_args(Objective)))
+        return cls(
+            objective=cast("Objective", objective),
+            overload=read_overload("overload", given.get("overload", 1.0)),
+        )
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Decide the whole batch; ``budget`` counts combinations and nodes.
+
+        Raises
+        ------
+        ParameterError
+            If the program over classes of hosts has more than `MOST_COLUMNS`
+            unknowns.
+        """
+        del rng  # nothing is random
+        return _Search(self, snapshot, budget).run()
+
+
+class _Search:
+    """What the steps of one round share."""
+
+    def __init__(self, policy: Optimal, snapshot: Snapshot, budget: Budget) -> None:
+        self.snapshot, self.budget = snapshot, budget
+        self.kinds = vm_kinds(snapshot)
+        if len(self.kinds) * len(snapshot.free) > MOST_PAIRS:
+            raise _too_large(f"{len(self.kinds) * len(snapshot.free):,} hosts × kinds", MOST_PAIRS)
+        self.room = room_below(snapshot, policy.overload)
+        self.wishes = Wishes(
+            snapshot=snapshot,
+            kinds=self.kinds,
+            wanted=most_that_fit(snapshot, self.room, self.kinds),
+        )
+        of_first, vms = self.kinds.demand[:, 0].tolist(), [1] * len(self.kinds)
+        self.values: tuple[list[int], list[int]] = (
+            (of_first, vms) if policy.objective == "first_resource" else (vms, of_first)
+        )
+        self.objective = snapshot.resources[0] if self.values[1] is vms else "vms"
+        self.groups = _groups(snapshot, self.room, self.wishes)
+        self.nodes = 0
+        self.cuts: list[str] = []
+        self.exact_columns = 0
+        self.ties_settled = False
+        #: the least bound that was proven
+        self.bound = sum(
+            count * value
+            for count, value in zip(self.wishes.by_kind().tolist(), self.values[0], strict=True)
+        )
+
+    def run(self) -> Allocation:
+        columns = sum(len(group.kinds) for group in self.groups)
+        if columns > MOST_COLUMNS:
+            raise _too_large(f"{columns:,} pairs of host class and kind of VM", MOST_COLUMNS)
+        best = self._by_classes()
+        if not self._is_optimal(best):
+            best = max(best, self._exactly(), key=self.gain)
+        proven = self._is_optimal(best)
+        if not proven:
+            best = max(best, self._in_order(), self._in_turn(), key=self.gain)
+        self._fill_up(best)
+        proven = proven or self._is_optimal(best)
+        if proven:
+            self.cuts.clear()
+        return best.allocation(
+            work=self.budget.spent,
+            cut=bool(self.cuts),
+            details={
+                "objective": self.objective,
+                "value": self.gain(best),
+                "bound": self.bound,
+                "proven": proven,
+                "ties_settled": proven and self.ties_settled,
+                "nodes": self.nodes,
+                "exact_columns": self.exact_columns,
+                "cuts": list(self.cuts),
+            },
+        )
+
+    def gain(self, draft: Draft) -> int:
+        """Return what a draft gives out."""
+        value = self.values[0]
+        of_kind = self.kinds.of_request.tolist()
+        return sum(count * value[of_kind[q]] for q, count in enumerate(draft.given.tolist()))
+
+    def _is_optimal(self, draft: Draft) -> bool:
+        return bool(self.gain(draft) >= self.bound)
+
+    # ------------------------------------------------------------- programs
+
+    def _by_classes(self) -> Draft:
+        """Solve over classes of hosts, and pack what comes out."""
+        program = IntegerProgram()
+        models = [Together(program, group) for group in self.groups]
+        columns = WishColumns(program, self.wishes, (s for m in models for s in m.supply()))
+        values = self._maximise(program, columns)
+        if values is None:
+            return self._new_draft()
+        wanted = [[values[column] for column in model.columns] for model in models]
+        given = columns.read(values)
+        packed = [
+            self._draft_of(given, pack(self, wanted)) for pack in (_pack_first, _pack_by_shape)
+        ]
+        return max(packed, key=self.gain)
+
+    def _exactly(self) -> Draft:
+        """Solve with every host exact, as far as the limits allow."""
+        program = IntegerProgram()
+        models: list[HostsModel] = []
+        for group in self.groups:
+            patterns = self._patterns(group)
+            if patterns is None:
+                models.append(OneByOne(program, group))
+            else:
+                models.append(ByPattern(program, group, patterns))
+            if len(program) > MOST_EXACT_COLUMNS:
+                self.cuts.append(f"size: exact hosts need more than {MOST_EXACT_COLUMNS} unknowns")
+                return self._new_draft()
+        columns = WishColumns(program, self.wishes, (s for m in models for s in m.supply()))
+        self.exact_columns = len(program)
+        values = self._maximise(program, columns)
+        if values is None:
+            return self._new_draft()
+        on_hosts = self.nothing()
+        for model in models:
+            for host, counts in model.on_hosts(values):
+                on_hosts[host, list(counts)] = list(counts.values())
+        return self._draft_of(columns.read(values), self._within_room(on_hosts))
+
+    def _patterns(self, group: HostGroup) -> Sequence[tuple[int, ...]] | None:
+        left = self.budget.left
+        limit = MOST_PATTERNS if left is None else min(left, MOST_PATTERNS)
+        patterns, looked_at = maximal_patterns(group.room, group.demands, group.most, limit)
+        self.budget.spend(looked_at)
+        return patterns
+
+    def _maximise(self, program: IntegerProgram, columns: WishColumns) -> Sequence[int] | None:
+        """Maximise the objective, then what breaks its ties; None if no values were found."""
+        gains, ties = (columns.gains(len(program), value) for value in self.values)
+        values = self._search(program, gains)
+        if values is None:
+            return None
+        reached = sum(gain * value for gain, value in zip(gains, values, strict=True))
+        if any(gains):
+            unit = int(np.gcd.reduce(gains))
+            entries = [(column, gain / unit) for column, gain in enumerate(gains) if gain]
+            program.row(entries, least=float(reached // unit), most=float("inf"))
+        better = self._search_ties(program, ties)
+        if better is None:
+            return values
+        kept = sum(gain * value for gain, value in zip(gains, better, strict=True)) >= reached
+        return better if kept else values
+
+    def _search(self, program: IntegerProgram, gains: Sequence[int]) -> Sequence[int] | None:
+        """Maximise; what was proven bounds every allocation."""
+        most = self._nodes_left()
+        if most < 1:
+            self.cuts.append("nodes: none were left to solve a program")
+            return None
+        solved = program.solve(gains, most)
+        self.bound = min(self.bound, solved.bound)
+        if self._spend(solved, most) == most:
+            self.cuts.append("nodes: the search ended before the optimum was proven")
+        return solved.values
+
+    def _search_ties(self, program: IntegerProgram, gains: Sequence[int]) -> Sequence[int] | None:
+        most = min(self._nodes_left(), MOST_TIE_NODES)
+        if most < 1:
+            self.ties_settled = False
+            return None
+        solved = program.solve(gains, most)
+        self.ties_settled = self._spend(solved, most) < most
+        return solved.values
+
+    def _nodes_left(self) -> int:
+        left = MOST_NODES - self.nodes
+        return left if self.budget.left is None else min(left, self.budget.left)
+
+    def _spend(self, solved: Solved, most: int) -> int:
+        spent = min(max(1, solved.nodes), most)
+        self.nodes += spent
+        self.budget.spend(spent)
+        return spent
+
+    # ------------------------------------------------------------ allocations
+
+    def nothing(self) -> IntArray:
+        """Return no VMs on any host, shape (H, T)."""
+        return np.zeros((len(self.snapshot.free), len(self.kinds)), dtype=np.int64)
+
+    def _new_draft(self) -> Draft:
+        return Draft(self.snapshot, self.room)
+
+    def _draft_of(self, given: Given, on_hosts: IntArray) -> Draft:
+        draft = self._new_draft()
+        rows = rows_of(self.wishes, given, on_hosts)
+        for gang in np.unique(rows[:, 0][draft.not_begun[rows[:, 0]] > 0]).tolist():
+            draft.begin(gang)
+        draft.put_all(rows)
+        return draft
+
+    def _within_room(self, on_hosts: IntArray) -> IntArray:
+        """Take VMs off hosts that rounding to whole numbers has filled beyond their room."""
+        demand = self.kinds.demand
+        for host in np.flatnonzero((on_hosts @ demand > self.room).any(axis=1)).tolist():
+            for kind in np.argsort(self.values[0], kind="stable").tolist():
+                while on_hosts[host, kind] and (on_hosts[host] @ demand > self.room[host]).any():
+                    on_hosts[host, kind] -= 1
+        return on_hosts
+
+    def _in_order(self) -> Draft:
+        """Place requests in order, on the first hosts."""
+        draft = self._new_draft()
+        first = FirstHosts(self.room, self.snapshot.host_class, self.kinds)
+        for request in np.flatnonzero(self.wishes.wanted).tolist():
+            if admit(draft, request):
+                kind, wanted = int(self.kinds.of_request[request]), int(draft.remaining[request])
+                hosts = first.fill([kind] * min(wanted, int(self.wishes.wanted[request])))
+                rows = [(request, host, 1) for host in hosts]
+                draft.put_all(np.array(rows, dtype=np.int64).reshape(-1, 3))
+        return draft
+
+    def _in_turn(self) -> Draft:
+        draft = self._new_draft()
+        self._fill_up(draft)
+        return draft
+
+    def _fill_up(self, draft: Draft) -> None:
+        """Place what still fits: nothing where the optimum was found."""
+        fill_with_gangs(
+            draft,
+            lambda: fill_by_best_fit(draft, self.kinds),
+            lambda: fair_targets(self.snapshot),
+        )
+
+
+def _pack_first(search: _Search, wanted: Sequence[Sequence[int]]) -> IntArray:
+    """Pack each group's VMs on its hosts by First-Fit, the largest kinds first."""
+
+    def rule(room: IntArray, kinds: VmKinds) -> FirstHosts:
+        return FirstHosts(room, np.zeros(len(room), dtype=np.int64), kinds)
+
+    return _pack(search, wanted, rule)
+
+
+def _pack_by_shape(search: _Search, wanted: Sequence[Sequence[int]]) -> IntArray:
+    """Pack each group's VMs on its hosts by least H, the largest kinds first."""
+
+    def rule(room: IntArray, kinds: VmKinds) -> FreeBuckets:
+        of_class = np.zeros(len(room), dtype=np.int64)
+        return FreeBuckets(room, of_class, search.snapshot.pool, kinds)
+
+    return _pack(search, wanted, rule)
+
+
+def _pack(
+    search: _Search,
+    wanted: Sequence[Sequence[int]],
+    rule: Callable[[IntArray, VmKinds], FirstHosts | FreeBuckets],
+) -> IntArray:
+    on_hosts = search.nothing()
+    for group, counts in zip(search.groups, wanted, strict=True):
+        room = search.room[group.hosts]
+        kinds = VmKinds(
+            np.array(group.demands, dtype=np.int64),
+            np.ones((len(group.kinds), 1), dtype=np.bool_),
+            np.arange(len(group.kinds)),
+        )
+        packing = rule(room, kinds)
+        size = (kinds.demand / np.maximum(room[0], 1)).max(axis=1)
+        for kind in np.argsort(-size, kind="stable").tolist():
+            hosts = packing.fill([kind] * counts[kind])
+            np.add.at(on_hosts, (group.hosts[hosts], group.kinds[kind]), 1)
+    return on_hosts
+
+
+def _groups(snapshot: Snapshot, room: IntArray, wishes: Wishes) -> list[HostGroup]:
+    """Return the groups of hosts that are alike and hold something that is wanted."""
+    kinds, wanted = wishes.kinds, wishes.by_kind()
+    keys = np.concatenate([room, snapshot.host_class[:, None]], axis=1)
+    unique, of_group = np.unique(keys, axis=0, return_inverse=True)
+    of_group = of_group.reshape(-1)
+    fits = np.zeros((len(unique), len(kinds)), dtype=np.int64)
+    for kind in np.flatnonzero(wanted).tolist():
+        open_to = kinds.eligible[kind, unique[:, -1]]
+        fit = np.minimum(vms_that_fit(unique[:, :-1], kinds.demand[kind]), wanted[kind])
+        fits[:, kind] = np.where(open_to, fit, 0)
+    groups = []
+    for number in np.flatnonzero(fits.any(axis=1)).tolist():
+        inside = np.flatnonzero(fits[number]).tolist()
+        groups.append(
+            HostGroup(
+                hosts=np.flatnonzero(of_group == number).astype(np.int64),
+                room=tuple(unique[number, :-1].tolist()),
+                kinds=tuple(inside),
+                demands=tuple(map(tuple, kinds.demand[inside].tolist())),
+                most=tuple(fits[number, inside].tolist()),
+            )
+        )
+    # In order of their first hosts, so that the columns follow the hosts.
+    return sorted(groups, key=lambda group: int(group.hosts[0]))
+
+
+def _too_large(found: str, most: int) -> ParameterError:
+    return ParameterError("policy", f"optimal with {found}", f"at most {most:,} for optimal")

@@ -1,0 +1,112 @@
+"""PS-DSF in whole VMs: each VM to the tenant and host of least virtual dominant share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.fairness.targets import fair_targets
+from placement.filling.draft import Draft
+from placement.filling.gangs import fill_with_gangs
+from placement.filling.overload import room_below
+from placement.policies.task_levels import fill_by_tasks, tasks_alone_on
+from placement.round.arrays import IntArray
+from placement.round.budget import Budget
+from placement.round.model import Allocation, Snapshot
+from placement.round.vm_kinds import VmKinds, hosts_for, vm_kinds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PsdsfFit:
+    """One VM at a time to the pair (tenant, host) of least virtual dominant share.
+
+    Notes
+    -----
+    Derived from PS-DSF [1]_: of all pairs of a tenant and a host on which its
+    next VM fits, the one of least ``s[i, l] / w_i`` is served, ``s[i, l] = x_i /
+    gamma[i, l]`` with gamma of the host's whole capacity. Of equals the request
+    that stands first, then the first host.
+
+    Where x_i is above 0, the least pair of a tenant is the fitting host on which
+    it could run most if it were alone; its first VM goes to the first host that
+    holds it, as everything is equal then. For x_i of a tenant with several
+    requests, or with VMs that run already, see `fill_by_tasks`.
+
+    References
+    ----------
+    .. [1] Khamse-Ashari et al., "Per-Server Dominant-Share Fairness (PS-DSF)",
+       2016.
+    """
+
+    overload: float = 1.0  #: no host is filled above this part of its capacity
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Fill the hosts; nothing that fits is left out."""
+        del rng, budget  # nothing is random, nothing is searched
+        draft = Draft(snapshot, room_below(snapshot, self.overload))
+        kinds = vm_kinds(snapshot)
+        fill_with_gangs(
+            draft,
+            lambda: fill_by_tasks(draft, kinds, _LargestHosts(draft, kinds)),
+            lambda: fair_targets(snapshot),
+        )
+        return draft.allocation()
+
+
+class _LargestHosts:
+    """Two pointers for each kind, along the hosts by gamma and in order; none goes back.
+
+    Room only shrinks: a host that holds no VM of a kind never will again.
+    """
+
+    def __init__(self, draft: Draft, kinds: VmKinds) -> None:
+        snapshot = draft.snapshot
+        self._room: list[list[int]] = draft.room.tolist()
+        self._demand: list[list[int]] = kinds.demand.tolist()
+        self._gamma: list[list[float]] = []
+        self._in_order: list[_Pointer] = []
+        self._by_gamma: list[_Pointer] = []
+        counted = snapshot.counted
+        for demand, open_to in zip(kinds.demand, hosts_for(snapshot, kinds), strict=True):
+            gamma = tasks_alone_on(snapshot.capacity[:, :counted], demand[:counted])
+            hosts = np.flatnonzero(open_to & (gamma > 0) & (draft.room >= demand).all(axis=1))
+            self._gamma.append(gamma.tolist())
+            self._in_order.append(_Pointer(hosts))
+            self._by_gamma.append(_Pointer(hosts[np.argsort(-gamma[hosts], kind="stable")]))
+
+    def alone(self, kind: int, *, first: bool) -> float | None:
+        """Return gamma of the host that is next for the kind, None if none has room."""
+        host = self._host(kind, first=first)
+        return None if host is None else self._gamma[kind][host]
+
+    def take(self, kind: int, *, first: bool) -> int | None:
+        """Place one VM on the host that is next for the kind, if there is one."""
+        host = self._host(kind, first=first)
+        if host is None:
+            return None
+        room = self._room[host]
+        for resource, amount in enumerate(self._demand[kind]):
+            room[resource] -= amount
+        return host
+
+    def _host(self, kind: int, *, first: bool) -> int | None:
+        pointers = self._in_order if first else self._by_gamma
+        return pointers[kind].first_with(self._room, self._demand[kind])
+
+
+class _Pointer:
+    def __init__(self, hosts: IntArray) -> None:
+        self._hosts: list[int] = hosts.tolist()
+        self._at = 0
+
+    def first_with(self, room: Sequence[Sequence[int]], demand: Sequence[int]) -> int | None:
+        """Return the first host from here on that has room for ``demand``."""
+        hosts = self._hosts
+        while self._at < len(hosts):
+            host = hosts[self._at]
+            if all(a >= b for a, b in zip(room[host], demand, strict=True)):
+                return host
+            self._at += 1
+        return None

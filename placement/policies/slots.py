@@ -1,0 +1,184 @@
+"""Slots: hosts cut into equal slots, the tenant of fewest slots is next."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from placement.errors import ParameterError
+from placement.filling.draft import Draft
+from placement.filling.in_turn import fill_by_first_fit
+from placement.filling.overload import read_overload, room_below
+from placement.round.arrays import IntArray
+from placement.round.budget import Budget
+from placement.round.model import Allocation, LeftOut, Reason, Snapshot
+from placement.round.reasons import how_many_fit_of_each, still_needed_of_each
+from placement.round.vm_kinds import vm_kinds
+
+#: Into which the largest host may be cut.
+MOST_SLOTS: Final = 10_000
+#: Slots of a VM that no host can hold: more than hosts offer.
+_NEVER: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """The scheduler of slots that DRFH is measured against.
+
+    Notes
+    -----
+    One slot is ``1 / slots`` of the element-wise largest host. A host offers
+    ``floor(min_r capacity[r] / slot[r])`` slots [1]_. The tenant that holds
+    fewest slots per weight is next, of equals the one whose request stands
+    first.
+
+    Derived: a VM takes the least number of slots of one host that covers its
+    demand, on the first host that has them. What runs already takes the least
+    number of slots that covers what is in use of the host, and counts to its
+    tenant as the least number that covers what the tenant holds. So VMs that
+    have slots have room, since what is in use and what is new each stay within
+    their slots. A VM that has room but no slots is left out with that reason.
+
+    This is First-Fit DRFH on a cluster of one resource, the slot.
+
+    References
+    ----------
+    .. [1] Wang, Li, Liang, "Dominant Resource Fairness in Cloud Computing
+       Systems with Heterogeneous Servers", INFOCOM 2014, section VI.
+    """
+
+    slots: int = 14  #: in the largest host
+    overload: float = 1.0  #: no host is filled above this part of its capacity
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Slots:
+        """Return the policy with parameters, checked.
+
+        Raises
+        ------
+        ParameterError
+            Naming the parameter, what was found and what is allowed.
+        """
+        slots = given.get("slots", cls().slots)
+        if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= MOST_SLOTS:
+            raise ParameterError("slots", slots, f"a whole number from 1 to {MOST_SLOTS:,}")
+        return cls(slots=slots, overload=read_overload("overload", given.get("overload", 1.0)))
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Fill the slots; nothing is left out that still finds slots."""
+        del rng, budget  # nothing is random, nothing is searched
+        room = room_below(snapshot, self.overload)
+        cut = in_slots(snapshot, room, self.slots)
+        by_slots = Draft(cut)
+        fill_by_first_fit(by_slots, vm_kinds(cut))
+
+        draft = Draft(snapshot, room)
+        for gang in np.flatnonzero(draft.not_begun * by_slots.given).tolist():
+            draft.begin(gang)
+        draft.put_all(by_slots.rows)
+        return _with_reasons(draft, draft.allocation())
+
+
+def in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapshot:
+    """Return the cluster with slots as its one resource.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    room : ndarray of int64, shape (H, R)
+        What may be filled on each host.
+    slots : int
+        Of the element-wise largest host.
+
+    Returns
+    -------
+    Snapshot
+        ``capacity`` are the slots that hosts offer, ``free`` those that neither
+        what runs nor the overload threshold takes. Limits stay as they are.
+
+    Examples
+    --------
+    Servers (1, 1) and (.5, .25), in quarters, offer 14 and 3 slots; see the
+    golden tests.
+    """
+    counted = snapshot.counted
+    capacity, asked = snapshot.capacity[:, :counted], snapshot.demand[:, :counted]
+    largest = capacity.max(axis=0, initial=0).tolist()
+    in_use = capacity - snapshot.free[:, :counted]
+    offered = _whole_slots(capacity, largest, slots)
+    below = _whole_slots(in_use + room[:, :counted], largest, slots)
+    taken = _covering_slots(in_use, largest, slots)
+    demand = _covering_slots(asked, largest, slots)
+    missing = np.array(largest, dtype=np.int64) == 0
+    demand[(asked[:, missing] > 0).any(axis=1)] = _NEVER
+    held = _covering_slots(snapshot.held[:, :counted], largest, slots)
+
+    def beside(in_slots: IntArray, amounts: IntArray) -> IntArray:
+        return np.concatenate([in_slots[:, None], amounts[:, counted:]], axis=1)
+
+    return dataclasses.replace(
+        snapshot,
+        resources=("slots", *snapshot.resources[counted:]),
+        capacity=beside(offered, snapshot.capacity),
+        free=beside(np.maximum(below - taken, 0), snapshot.free),
+        demand=beside(demand, snapshot.demand),
+        held=beside(held, snapshot.held),
+    )
+
+
+def _whole_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntArray:
+    """Return how many slots there are within amounts, (X, R) to (X,)."""
+    # In Python's integers: amounts times slots may exceed int64.
+    return _of_each(
+        lambda row: min(
+            (a * slots // most for a, most in zip(row, largest, strict=True) if most), default=0
+        ),
+        amounts,
+    )
+
+
+def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntArray:
+    """Return the least number of slots that covers amounts, (X, R) to (X,).
+
+    Resources that no host offers apart.
+    """
+    return _of_each(
+        lambda row: max(
+            (
+                min(-(-a * slots // most), _NEVER)
+                for a, most in zip(row, largest, strict=True)
+                if most
+            ),
+            default=0,
+        ),
+        amounts,
+    )
+
+
+def _of_each(number: Callable[[list[int]], int], amounts: IntArray) -> IntArray:
+    """Return a number for each row, reckoned once for rows that are alike, (X, R) to (X,)."""
+    distinct, which = np.unique(amounts, axis=0, return_inverse=True)
+    numbers = np.array([number(row) for row in distinct.tolist()], dtype=np.int64)
+    return numbers[which.reshape(-1)]
+
+
+def _with_reasons(draft: Draft, allocation: Allocation) -> Allocation:
+    """Put the slots in the place of a reason that would tell of the overload threshold."""
+    above = np.array(
+        [each.request for each in allocation.left_out if each.reason is Reason.ABOVE_OVERLOAD],
+        dtype=np.int64,
+    )
+    fits = how_many_fit_of_each(draft.snapshot, above, draft.room)
+    needed = still_needed_of_each(draft.snapshot, above, draft.missing[above])
+    without_slots = set(above[fits >= needed].tolist())
+    left = tuple(
+        LeftOut(request=each.request, count=each.count, reason=Reason.NO_SLOTS)
+        if each.request in without_slots
+        else each
+        for each in allocation.left_out
+    )
+    return dataclasses.replace(allocation, left_out=left)

@@ -1,0 +1,106 @@
+"""Who is next where a level is of tasks, not of shares of the pool: a tenant and a kind of VM."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from placement.fairness.levels import in_steps, relative_weights
+from placement.fairness.targets import most_that_fit
+from placement.filling.draft import Draft
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.vm_kinds import VmKinds
+
+
+class TaskRule(Protocol):
+    """Chooses hosts for VMs, and says what a tenant could run if it were alone."""
+
+    def alone(self, kind: int, *, first: bool) -> float | None:
+        """Return the VMs of a kind that levels are taken of; None: none fits any more.
+
+        ``first`` says that the tenant holds nothing yet, so that it is level
+        with everybody everywhere. May not grow as hosts fill up.
+        """
+        ...
+
+    def take(self, kind: int, *, first: bool) -> int | None:
+        """Place one VM and return the host; None if it fits nowhere."""
+        ...
+
+
+def tasks_alone_on(capacity: IntArray, demand: IntArray) -> FloatArray:
+    """Return how many VMs of ``demand`` (R,) each host could run alone, divisible, shape (H,).
+
+    ``gamma = min over demanded r of capacity[r] / demand[r]``; 0 for a demand
+    of nothing.
+    """
+    asked = demand > 0
+    if not asked.any():
+        return np.zeros(len(capacity))
+    alone: FloatArray = (capacity[:, asked] / demand[asked]).min(axis=1)
+    return alone
+
+
+def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
+    """Place what remains in ``draft``, one VM at a time to the least level.
+
+    Notes
+    -----
+    The level of a tenant for a kind of VM is ``x / (w alone)``: x is what it
+    holds, in VMs of that kind, and ``alone`` what the rule says it could run.
+    With one request per tenant x is the number of its VMs. What it holds of
+    other kinds counts as the number of VMs of this kind that would hold as much
+    of the demanded resource of which it holds most (derived, as mechanisms
+    count what is held).
+
+    Levels only rise, so an entry at the head of the line that is still right
+    when it is looked at is the least. Equal levels go in order of requests.
+    """
+    snapshot = draft.snapshot
+    remaining = np.minimum(draft.remaining, most_that_fit(snapshot, draft.room, kinds)).tolist()
+    held: list[list[int]] = draft.held.tolist()
+    asked = [[(r, n) for r, n in enumerate(row) if n > 0] for row in kinds.demand.tolist()]
+    scale = relative_weights(snapshot.weight).tolist()
+    waiting: dict[tuple[int, int], deque[int]] = {}
+    for request in np.flatnonzero(np.array(remaining, dtype=np.int64)).tolist():
+        key = (int(snapshot.tenant[request]), int(kinds.of_request[request]))
+        waiting.setdefault(key, deque()).append(request)
+    line = [(-1.0, queue[0], tenant, kind) for (tenant, kind), queue in waiting.items()]
+    heapq.heapify(line)
+    served: list[int] = []
+    hosts: list[int] = []
+    while line:
+        level, request, tenant, kind = line[0]
+        tasks = _in_tasks(held[tenant], asked[kind])
+        alone = rule.alone(kind, first=tasks == 0)
+        if alone is None:
+            heapq.heappop(line)
+            continue
+        now = in_steps(tasks / alone / scale[tenant])
+        queue = waiting[tenant, kind]
+        if now != level or queue[0] != request:
+            heapq.heapreplace(line, (now, queue[0], tenant, kind))
+            continue
+        host = rule.take(kind, first=tasks == 0)
+        if host is None:  # and room only shrinks
+            heapq.heappop(line)
+            continue
+        served.append(request)
+        hosts.append(host)
+        for resource, amount in asked[kind]:
+            held[tenant][resource] += amount
+        remaining[request] -= 1
+        if remaining[request] == 0:
+            queue.popleft()
+            if not queue:
+                heapq.heappop(line)
+    if served:
+        draft.put_all(np.stack([served, hosts, np.ones(len(served), np.int64)], axis=1))
+
+
+def _in_tasks(held: Sequence[int], asked: Sequence[tuple[int, int]]) -> float:
+    return max((held[resource] / amount for resource, amount in asked), default=0.0)

@@ -1,0 +1,50 @@
+"""One decision as every round takes it: set aside, let the policy decide, join both."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from placement.round.budget import Budget
+from placement.round.model import Allocation, Policy, Snapshot
+from placement.round.set_aside import set_aside
+
+#: Decides when a policy cannot.
+FALLBACK: Final = "best_fit_drfh"
+#: Parameters of a policy that its fallback obeys, too.
+_FOR_EVERY_POLICY: Final = ("overload", "patience", "held_part")
+
+
+def decide(
+    snapshot: Snapshot, policy: Policy, *, seed: int, budget_units: int | None
+) -> Allocation:
+    """Set aside what can never fit, then run the policy.
+
+    Parameters
+    ----------
+    seed : int
+        Of the policy's random choices.
+    budget_units : int or None
+        See `Budget`.
+
+    Returns
+    -------
+    Allocation
+        The policy's own, with what was set aside among ``left_out``, which is in
+        order of request, count and reason.
+    """
+    possible, impossible = set_aside(snapshot)
+    allocation = policy.place(possible, np.random.default_rng(seed), Budget(budget_units))
+    left_out = sorted(
+        [*allocation.left_out, *impossible],
+        key=lambda left: (left.request, left.count, left.reason.value),
+    )
+    return dataclasses.replace(allocation, left_out=tuple(left_out))
+
+
+def fallback_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the fallback is told: those of a policy's parameters that speak of hosts."""
+    return {name: parameters[name] for name in parameters if name in _FOR_EVERY_POLICY}

@@ -1,0 +1,128 @@
+"""Who has waited too long below its fair share.
+
+Stateless: a snapshot says how long requests have waited, not how long below
+their share; who is below now and has waited that long counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from placement.errors import ParameterError
+from placement.fairness.levels import is_poorer, relative_weights
+from placement.fairness.shares import dominant_shares, fractions_of_pool
+from placement.filling.overload import as_fraction
+from placement.mechanisms.max_min.climbs import Climbs
+from placement.mechanisms.max_min.rising import fill_pool
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.model import Snapshot
+from placement.rules.in_tree import without_tree
+
+#: Rounds after which a request may have hosts held back for it.
+PATIENCE: Final = 12
+_MOST_PATIENCE: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """When hosts are held back, and how many."""
+
+    patience: int = PATIENCE  #: rounds that a request waits before; 0: nothing is held back
+    held_part: float = 0.1  #: of the open hosts, at most, but at least one
+    overload: float = 1.0  #: no host is filled above this part of its capacity
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Patience:
+        """Return those parameters among the given ones that are about patience, checked.
+
+        Raises
+        ------
+        ParameterError
+            Naming the parameter, what was found and what is allowed.
+        """
+        patience = given.get("patience", cls().patience)
+        if isinstance(patience, bool) or not isinstance(patience, int):
+            raise ParameterError("patience", patience, "a whole number, 0 or more")
+        if not 0 <= patience <= _MOST_PATIENCE:
+            raise ParameterError("patience", patience, f"a number from 0 to {_MOST_PATIENCE}")
+        part = given.get("held_part", cls().held_part)
+        if isinstance(part, bool) or not isinstance(part, int | float) or not 0 < part <= 1:
+            raise ParameterError("held_part", part, "a number above 0, at most 1")
+        return cls(patience=patience, held_part=part, overload=given.get("overload", 1.0))
+
+    def most_hosts(self, open_hosts: int) -> int:
+        """Return how many of the open hosts may be held back."""
+        return max(1, int(open_hosts * as_fraction(self.held_part)))
+
+
+#: The parameters that `Patience.of` reads besides ``overload``.
+PARAMETERS: Final = frozenset({"patience", "held_part"})
+
+
+def waiting_levels(age: IntArray, patience: int) -> IntArray:
+    """Return what of a request's age changes decisions: 0 while patient, then 1, 2, ...
+
+    Parameters
+    ----------
+    age : ndarray of int64, shape (Q,)
+        Rounds that each request has waited.
+    patience : int
+        0 for no limit.
+
+    Notes
+    -----
+    Level 1 from ``patience`` rounds on, level 2 from 8 times as many, level 3
+    from 64 times: at each level other hosts are looked at first, for longer, so
+    that a host whose VMs never end does not keep a request waiting for ever.
+    """
+    if patience == 0:
+        return np.zeros_like(age)
+    times = age // patience
+    return np.array([(each.bit_length() + 2) // 3 for each in times.tolist()], dtype=np.int64)
+
+
+def fair_shares(snapshot: Snapshot) -> FloatArray:
+    """Return the dominant shares that would be fair were nothing running yet, shape (N,).
+
+    Notes
+    -----
+    Weighted DRF by water filling on the whole pool. A tenant's demand is all
+    that it holds and asks for, as one divisible bundle: the share that a tenant
+    is due does not depend on who came first (derived).
+    """
+    pool = snapshot.pool
+    asked = np.zeros(snapshot.held.shape)
+    amounts = fractions_of_pool(snapshot.demand, pool) * snapshot.count[:, None]
+    np.add.at(asked, snapshot.tenant, amounts)
+    wish = fractions_of_pool(snapshot.held, pool) + asked
+    most = wish.max(axis=1, initial=0.0)
+    shape = np.divide(wish, most[:, None], out=np.zeros_like(wish), where=most[:, None] > 0)
+    nothing = np.zeros_like(shape)
+    climbs = Climbs(nothing, shape, relative_weights(snapshot.weight), most)
+    shares, _ = fill_pool(climbs, shape, (pool > 0).astype(np.float64))
+    return shares
+
+
+def starving(snapshot: Snapshot, patience: int) -> tuple[IntArray, FloatArray]:
+    """Return the requests that have waited too long, those waiting longest first.
+
+    Returns
+    -------
+    ndarray of int64
+        Requests of at least one VM and one level whose tenant holds less than
+        its fair share; of one level in order of creation.
+    ndarray of float64, shape (N,)
+        The fair shares; empty when nobody has waited that long.
+    """
+    levels = waiting_levels(snapshot.age, patience)
+    waits = (levels > 0) & (snapshot.count > 0) & snapshot.demand.any(axis=1)
+    if not waits.any():
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    fair = fair_shares(without_tree(snapshot))
+    below = is_poorer(dominant_shares(snapshot.held, snapshot.pool), fair)
+    requests = np.flatnonzero(waits & below[snapshot.tenant])
+    return requests[np.argsort(-levels[requests], kind="stable")].astype(np.int64), fair

@@ -1,0 +1,1 @@
+"""What `fuga solve` reads and answers."""

@@ -1,0 +1,215 @@
+"""From a policy's `Allocation` to the answer object of `fuga solve`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from placement.fairness.shares import dominant_shares
+from placement.round.arrays import IntArray
+from placement.round.model import Allocation
+from placement.solve.problem import WholeVmProblem
+from placement.solve.problem.tenant_trees import sums_over_groups
+
+#: Up to so many hosts the answer tells of each host without being asked to.
+FEW_HOSTS: Final = 64
+
+
+def whole_vm_answer(
+    policy: str,
+    whole: WholeVmProblem,
+    allocation: Allocation,
+    *,
+    seconds: float,
+    details: bool = False,
+) -> dict[str, Any]:
+    """Return what `fuga solve` prints, in JSON values.
+
+    Parameters
+    ----------
+    policy : str
+        The name under which the catalogue has it.
+    whole : WholeVmProblem
+        What the policy decided on.
+    allocation : Allocation
+        What it decided; feasible.
+    seconds : float
+        Spent inside the policy.
+    details : bool
+        Tell of each host even where there are more than `FEW_HOSTS`.
+
+    Returns
+    -------
+    dict
+        ``tasks`` are totals over a class of hosts. ``tenants[].dominant_share``
+        is unweighted, of the pool's capacity, from this answer and ``held``; a
+        group's is that of all tenants below it together.
+        ``utilization`` is the part of the pool that is in use after this
+        answer: ``(capacity - free + placed) / capacity``, 0 for a resource that
+        no host offers. ``left_out`` tells of finite counts only.
+    """
+    snapshot, problem = whole.snapshot, whole.problem
+    used = _used_by_tenants(whole, allocation)
+    holds = sums_over_groups(problem, whole.tenants, snapshot.held + used)
+    shares = dominant_shares(holds, snapshot.pool)
+    in_use = (snapshot.capacity - snapshot.free).sum(axis=0) + used.sum(axis=0)
+    placed_of = np.zeros(len(whole.tenants), dtype=np.int64)
+    np.add.at(placed_of, snapshot.tenant[allocation.placed[:, 0]], allocation.placed[:, 2])
+    placed_of = sums_over_groups(problem, whole.tenants, placed_of)
+    return {
+        "policy": policy,
+        "divisible": False,
+        "tasks": _tasks(whole, allocation),
+        "tenants": [
+            {"name": tenant.name, "tasks": int(tasks), "dominant_share": float(share)}
+            for tenant, tasks, share in zip(problem.tenants, placed_of, shares, strict=True)
+        ],
+        "utilization": {
+            name: float(taken / offered) if offered else 0.0
+            for name, taken, offered in zip(problem.resources, in_use, snapshot.pool, strict=True)
+        },
+        "left_out": [
+            {
+                "demand": problem.demands[each.request].name,
+                "count": each.count,
+                "reason": each.reason.value,
+            }
+            for each in sorted(allocation.left_out, key=lambda each: each.request)
+            if problem.demands[each.request].count is not None and each.count > 0
+        ],
+        "seconds": seconds,
+        "details": _details(whole, allocation, every_host=details),
+    }
+
+
+def _used_by_tenants(whole: WholeVmProblem, allocation: Allocation) -> IntArray:
+    """Return what each tenant received, (N, R)."""
+    snapshot = whole.snapshot
+    request, count = allocation.placed[:, 0], allocation.placed[:, 2]
+    used = np.zeros_like(snapshot.held)
+    np.add.at(used, snapshot.tenant[request], snapshot.demand[request] * count[:, np.newaxis])
+    return used
+
+
+def _tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[str, Any]]:
+    problem = whole.problem
+    totals: dict[tuple[int, int], int] = {}
+    for request, host, count in allocation.placed.tolist():
+        key = (request, int(whole.entry[host]))
+        totals[key] = totals.get(key, 0) + count
+    return [
+        {
+            "demand": problem.demands[request].name,
+            "host": problem.hosts[entry].name,
+            "tasks": count,
+        }
+        for (request, entry), count in sorted(totals.items())
+        if count > 0
+    ]
+
+
+# -------------------------------------------------------------------- details
+
+#: Parts of `Allocation.details` that tell of single hosts.
+_PER_HOST: Final = ("order", "strategies", "utilities", "weighed", "phase", "gangs")
+
+
+def _details(whole: WholeVmProblem, allocation: Allocation, *, every_host: bool) -> dict[str, Any]:
+    """Return the policy's details with names where it speaks of indices."""
+    details: dict[str, Any] = {"work": allocation.work, "cut": allocation.cut}
+    omitted = []
+    naming = _Naming(whole)
+    few = every_host or len(whole.entry) <= FEW_HOSTS
+    for key, value in allocation.details.items():
+        if key in _PER_HOST and not few:
+            omitted.append(key)
+            continue
+        name = naming.by_key.get(key)
+        details[key] = finite(value if name is None else name(value))
+    if omitted:
+        details["omitted"] = sorted(omitted)
+    return details
+
+
+def finite(value: Any) -> Any:
+    """Put null in place of NaN and the infinities, which JSON does not have."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {key: finite(each) for key, each in value.items()}
+        case list() | tuple():
+            return [finite(each) for each in value]
+        case _:
+            return value
+
+
+class _Naming:
+    """Puts names in place of the indices of hosts and requests, a function per key."""
+
+    def __init__(self, whole: WholeVmProblem) -> None:
+        self._hosts = whole.host_names()
+        self._demands = [demand.name for demand in whole.problem.demands]
+        self._tenants = [whole.problem.tenants[index].name for index in whole.tenants]
+        self.by_key: Mapping[str, Callable[[Any], Any]] = {
+            "order": self._order,
+            "strategies": self._by_host,
+            "utilities": self._by_host,
+            "weighed": self._weighed,
+            "phase": self._phase,
+            "gangs": self._gangs,
+            "games": self._games,
+            "targets": self._targets,
+            "tenant_weights": self._by_tenant,
+        }
+
+    def _order(self, hosts: Sequence[int]) -> list[str]:
+        return [self._hosts[host] for host in hosts]
+
+    def _by_host(self, values: Mapping[Any, Any]) -> dict[str, Any]:
+        return {self._hosts[int(host)]: value for host, value in values.items()}
+
+    def _weighed(self, combinations: Mapping[Any, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+        """Name the requests of what each host weighed, and of what the others took."""
+        return {
+            self._hosts[int(host)]: [
+                {
+                    key: self._counts(value) if key in ("counts", "others") else value
+                    for key, value in each.items()
+                }
+                for each in weighed
+            ]
+            for host, weighed in combinations.items()
+        }
+
+    def _phase(self, rows: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+        return [
+            {
+                "demand": self._demands[request],
+                "host": self._hosts[host],
+                "game": game,
+                "remainder": remainder,
+            }
+            for request, host, game, remainder in rows
+        ]
+
+    def _gangs(self, rows: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+        return [
+            {"demand": self._demands[request], "host": self._hosts[host], "vms": vms}
+            for request, host, vms in rows
+        ]
+
+    def _games(self, games: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{**game, "handed_out": self._counts(game["handed_out"])} for game in games]
+
+    def _targets(self, targets: Sequence[float]) -> dict[str, float]:
+        return dict(zip(self._demands, targets, strict=True))
+
+    def _by_tenant(self, values: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(self._tenants, values, strict=True))
+
+    def _counts(self, counts: Mapping[Any, int]) -> dict[str, int]:
+        return {self._demands[int(request)]: count for request, count in counts.items()}

@@ -1,0 +1,207 @@
+"""From a mechanism's `Division` to the answer object of `fuga solve`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from placement.mechanisms.model import DivisibleProblem, Division
+from placement.round.arrays import FloatArray
+from placement.round.model import Reason
+from placement.solve.answer import FEW_HOSTS, finite
+from placement.solve.problem.divisible import DividedProblem
+from placement.solve.problem.tenant_trees import sums_over_groups
+
+#: A dominant share of the pool below which nothing was given: a solver's noise.
+_NOTHING: Final = 1e-12
+#: The part of a count below which nothing is missing.
+_ALL_BUT: Final = 1e-9
+
+
+def division_answer(
+    name: str,
+    divided: DividedProblem,
+    division: Division,
+    *,
+    seconds: float,
+    details: bool = False,
+) -> dict[str, Any]:
+    """Return what `fuga solve` prints, in JSON values.
+
+    Parameters
+    ----------
+    name : str
+        Under which the catalogue has the mechanism.
+    divided : DividedProblem
+        What it divided.
+    division : Division
+        What it answered; feasible.
+    seconds : float
+        Spent inside the mechanism.
+    details : bool
+        Tell of each host even where there are more than `FEW_HOSTS` entries.
+
+    Returns
+    -------
+    dict
+        As `placement.solve.answer.whole_vm_answer`, with tasks that need not be whole.
+        ``host`` is null where the mechanism knows only one pool. A group's tasks
+        and share are those of all tenants below it.
+    """
+    problem, divisible = divided.problem, divided.divisible
+    tasks = np.maximum(division.tasks, 0.0)
+    used = _used_by_tenants(divisible, tasks)
+    pool = divisible.pool
+    in_use = (divisible.capacity - divisible.free).sum(axis=0) + used.sum(axis=0)
+    holds = sums_over_groups(problem, divided.tenants, divisible.held + used)
+    totals = sums_over_groups(problem, divided.tenants, tasks.sum(axis=1))
+    shares = _of_pool(holds, pool).max(axis=1, initial=0.0)
+    return {
+        "policy": name,
+        "divisible": True,
+        "tasks": _tasks(divided, tasks, pooled=division.pooled),
+        "tenants": [
+            {"name": tenant.name, "tasks": float(total), "dominant_share": float(share)}
+            for tenant, total, share in zip(problem.tenants, totals, shares, strict=True)
+        ],
+        "utilization": {
+            resource: float(part)
+            for resource, part in zip(problem.resources, _of_pool(in_use, pool), strict=True)
+        },
+        "left_out": _left_out(divided, tasks.sum(axis=1)),
+        "seconds": seconds,
+        "details": _details(divided, division, every_host=details),
+    }
+
+
+def _of_pool(amounts: FloatArray, pool: FloatArray) -> FloatArray:
+    return np.divide(amounts, pool, out=np.zeros(amounts.shape), where=pool > 0)
+
+
+def _used_by_tenants(divisible: DivisibleProblem, tasks: FloatArray) -> FloatArray:
+    """Return what each tenant received, (N, R); a fast host needs less for a task."""
+    work = tasks / divisible.speed if tasks.shape == divisible.speed.shape else tasks
+    used: FloatArray = work.sum(axis=1)[:, None] * divisible.demand
+    return used
+
+
+def _tasks(divided: DividedProblem, tasks: FloatArray, *, pooled: bool) -> list[dict[str, Any]]:
+    """Return what was given, in order of demand and host."""
+    divisible, problem = divided.divisible, divided.problem
+    one_task = _of_pool(divisible.demand, divisible.pool).max(axis=1, initial=0.0)
+    rows = []
+    for tenant, host in np.argwhere(tasks * one_task[:, None] > _NOTHING).tolist():
+        demand = divided.demand[tenant]
+        if demand is not None:
+            rows.append(
+                {
+                    "demand": problem.demands[demand].name,
+                    "host": None if pooled else problem.hosts[host].name,
+                    "tasks": float(tasks[tenant, host]),
+                }
+            )
+    return rows
+
+
+def _left_out(divided: DividedProblem, totals: FloatArray) -> list[dict[str, Any]]:
+    rows = []
+    for tenant, (index, total) in enumerate(zip(divided.demand, totals.tolist(), strict=True)):
+        demand = None if index is None else divided.problem.demands[index]
+        if demand is None or demand.count is None:
+            continue
+        missing = demand.count - total
+        if missing > _ALL_BUT * demand.count:
+            rows.append(
+                {
+                    "demand": demand.name,
+                    "count": missing,
+                    "reason": _reason(divided.divisible, tenant).value,
+                }
+            )
+    return rows
+
+
+def _reason(divisible: DivisibleProblem, tenant: int) -> Reason:
+    asked = divisible.demand[tenant] > 0
+    if not asked.any():
+        return Reason.NOTHING_ASKED
+    open_to = divisible.eligible[tenant]
+    if not open_to.any():
+        return Reason.NO_ELIGIBLE_HOST
+    if not (divisible.capacity[open_to][:, asked] > 0).all(axis=1).any():
+        return Reason.NO_HOST_LARGE_ENOUGH
+    return Reason.NO_ROOM
+
+
+# -------------------------------------------------------------------- details
+
+
+def _details(divided: DividedProblem, division: Division, *, every_host: bool) -> dict[str, Any]:
+    """Return the mechanism's details with names where it speaks of indices.
+
+    What is one value for each tenant, or one stop of the climb after another,
+    is recognised by its key and its form; anything else passes as it is.
+    """
+    naming = _Naming(divided)
+    few = every_host or len(divided.problem.hosts) <= FEW_HOSTS
+    details: dict[str, Any] = {}
+    omitted = []
+    for key, value in division.details.items():
+        if not few and naming.tells_of_hosts(value):
+            omitted.append(key)
+        else:
+            details[key] = finite(naming.named(key, value))
+    if omitted:
+        details["omitted"] = sorted(omitted)
+    return details
+
+
+class _Naming:
+    """Puts names in place of the indices of tenants and hosts."""
+
+    def __init__(self, divided: DividedProblem) -> None:
+        self._tenants = [divided.problem.tenants[index].name for index in divided.tenants]
+        self._hosts = [host.name for host in divided.problem.hosts]
+
+    def named(self, key: str, value: Any) -> Any:
+        match key, value:
+            case ("levels" | "dominant_shares" | "weights", list()):
+                return self._by_tenant(value)
+            case ("rounds" | "stages", [{}, *_]):
+                return self._stops(value)
+            case _:
+                return value
+
+    def tells_of_hosts(self, value: Any) -> bool:
+        """Say whether a value is a row for each tenant, with one entry for each host."""
+        match value:
+            case [list() as row, *_]:
+                return len(value) == len(self._tenants) and len(row) == len(self._hosts)
+            case _:
+                return False
+
+    def _by_tenant(self, values: Sequence[Any]) -> Any:
+        if len(values) != len(self._tenants):
+            return values
+        return dict(zip(self._tenants, values, strict=True))
+
+    def _stops(self, stops: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{key: self._of_stop(key, value) for key, value in stop.items()} for stop in stops]
+
+    def _of_stop(self, key: str, value: Any) -> Any:
+        match key:
+            case "frozen" | "stopped":
+                return [self._tenants[tenant] for tenant in value]
+            case "weights":
+                return {
+                    name: each for name, each in zip(self._tenants, value, strict=False) if each
+                }
+            case "used_up":
+                return [
+                    each if isinstance(each, str) else [self._hosts[each[0]], each[1]]
+                    for each in value
+                ]
+            case _:
+                return value

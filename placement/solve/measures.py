@@ -1,0 +1,76 @@
+"""What an operator judges an allocation by: shares, what is fair, and what could be in use."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from placement.errors import SolverError
+from placement.fairness.shares import fractions_of_pool
+from placement.judging.bound import allocation_bound
+from placement.judging.distance import fair_distance, target_holdings
+from placement.round.model import Allocation, Snapshot
+from placement.round.vm_kinds import vm_kinds
+from placement.solve.problem import WholeVmProblem
+from placement.solve.problem.tenant_trees import sums_over_groups
+
+#: Hosts' distinct free vectors × kinds of VM up to which the bound is told unasked.
+_MOST_PAIRS: Final = 50_000
+
+
+def measures(whole: WholeVmProblem, allocation: Allocation, *, always: bool) -> dict[str, Any]:
+    """Return measures of an allocation, in JSON values.
+
+    Parameters
+    ----------
+    always : bool
+        Tell the bound however long its linear programs take.
+
+    Returns
+    -------
+    dict
+        ``shares``: of each tenant and group the dominant share ``before`` and
+        ``after``, and the one that would be ``fair`` after (`target_holdings`).
+        ``fair_distance``: of the tenants that are no groups, see `fair_distance`;
+        null where nobody is due anything. ``utilization_bound``: of each
+        resource the part that could be in use at most, if no other counted
+        (`allocation_bound`); null where that was not computed.
+    """
+    snapshot, problem = whole.snapshot, whole.problem
+    holdings = {
+        "before": fractions_of_pool(snapshot.held, snapshot.pool),
+        "after": fractions_of_pool(snapshot.after(allocation.placed).held, snapshot.pool),
+        "fair": target_holdings(snapshot),
+    }
+    shares = {
+        when: sums_over_groups(problem, whole.tenants, each).max(axis=1, initial=0.0).tolist()
+        for when, each in holdings.items()
+    }
+    alone = {when: each.max(axis=1, initial=0.0) for when, each in holdings.items()}
+    return {
+        "shares": {
+            tenant.name: {when: each[index] for when, each in shares.items()}
+            for index, tenant in enumerate(problem.tenants)
+        },
+        "fair_distance": fair_distance(alone["after"], alone["fair"]),
+        "utilization_bound": _bounds(snapshot, always=always),
+    }
+
+
+def _bounds(snapshot: Snapshot, *, always: bool) -> dict[str, float | None]:
+    told: dict[str, float | None] = dict.fromkeys(snapshot.resources)
+    vectors = len(np.unique(snapshot.free, axis=0))
+    if not always and vectors * len(vm_kinds(snapshot)) > _MOST_PAIRS:
+        return told
+    in_use = (snapshot.capacity - snapshot.free).sum(axis=0)
+    for r, name in enumerate(snapshot.resources):
+        pool = int(snapshot.pool[r])
+        if pool == 0:
+            told[name] = 0.0
+            continue
+        try:
+            told[name] = min((int(in_use[r]) + allocation_bound(snapshot, r)) / pool, 1.0)
+        except SolverError:  # amounts too far apart for a bound: nothing is decided by it
+            continue
+    return told

@@ -1,0 +1,32 @@
+"""The problem file of `fuga solve`: JSON text, validated problem, snapshot."""
+
+from placement.solve.problem.divisible import DividedProblem, place_of, to_divisible
+from placement.solve.problem.faults import Fault, ProblemError
+from placement.solve.problem.jsontext import MOST_BYTES
+from placement.solve.problem.model import DemandEntry, HostEntry, Problem, TenantEntry
+from placement.solve.problem.parameters import mechanism_parameters, policy_parameters
+from placement.solve.problem.reading import MOST_SEED, read_problem
+from placement.solve.problem.spread import FAR_APART, Spread, widest_spread
+from placement.solve.problem.whole_vms import WholeVmProblem, to_whole_vms
+
+__all__ = [
+    "FAR_APART",
+    "MOST_BYTES",
+    "MOST_SEED",
+    "DemandEntry",
+    "DividedProblem",
+    "Fault",
+    "HostEntry",
+    "Problem",
+    "ProblemError",
+    "Spread",
+    "TenantEntry",
+    "WholeVmProblem",
+    "mechanism_parameters",
+    "place_of",
+    "policy_parameters",
+    "read_problem",
+    "to_divisible",
+    "to_whole_vms",
+    "widest_spread",
+]

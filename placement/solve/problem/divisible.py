@@ -1,0 +1,163 @@
+"""From a `Problem` to the `DivisibleProblem` that a mechanism divides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+import numpy as np
+
+from placement.mechanisms import MECHANISMS, DivisibleProblem, MechanismEntry
+from placement.mechanisms.errors import UnsupportedProblemError
+from placement.round.arrays import BoolArray, FloatArray
+from placement.solve.problem.faults import Faults, Place, place_text, quoted, refuse
+from placement.solve.problem.model import Amounts, DemandEntry, Problem
+from placement.solve.problem.tenant_trees import leaf_tenants, tree_of
+
+#: Tenants × entries of hosts: what a linear program has as unknowns.
+MOST_PAIRS: Final = 5_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class DividedProblem:
+    """A problem as mechanisms see it: one demand per tenant, hosts in classes."""
+
+    problem: Problem
+    divisible: DivisibleProblem
+    #: (N,) indices of `Problem.tenants`: leaves in the order of their demands, so
+    #: that among equals the tenant goes first whose demand stands first in the
+    #: file; those without a demand last
+    tenants: tuple[int, ...]
+    demand: tuple[int | None, ...]  #: (N,) indices of `Problem.demands`
+
+
+def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedProblem:
+    """Turn a problem into what the mechanism called ``name`` divides.
+
+    Every entry of hosts is a class; its ``count`` multiplies what it offers.
+
+    Raises
+    ------
+    ProblemError
+        If a tenant has several demands, for gangs, for a tree of tenants where
+        the mechanism takes none, or for more than the documented limit.
+    """
+    faults = Faults()
+    _refuse_what_it_cannot_take(problem, name, entry, faults)
+    demand_of = _demand_of_each(problem, faults)
+    faults.raise_if_any()
+
+    leaves = leaf_tenants(problem)
+    last = len(problem.demands)
+    order = tuple(sorted(leaves, key=lambda tenant: (demand_of.get(tenant, last), tenant)))
+    if len(order) * len(problem.hosts) > MOST_PAIRS:
+        refuse(
+            ("tenants",),
+            f"{len(order):,} tenants × {len(problem.hosts):,} entries of hosts "
+            f"must be at most {MOST_PAIRS:,}",
+        )
+    demands = [problem.demands[demand_of[each]] if each in demand_of else None for each in order]
+    hosts = np.array([host.count for host in problem.hosts], dtype=np.int64)
+    nothing: Amounts = (Decimal(0),) * len(problem.resources)
+    divisible = DivisibleProblem(
+        resources=problem.resources,
+        capacity=_floats([host.capacity for host in problem.hosts]) * hosts[:, None],
+        free=_floats([host.free for host in problem.hosts]) * hosts[:, None],
+        hosts=hosts,
+        demand=_floats([nothing if each is None else each.per_vm for each in demands]),
+        speed=_speed(demands, len(hosts)),
+        eligible=_eligible(problem, demands),
+        count=np.array([_count(each) for each in demands], dtype=np.float64),
+        weight=np.array([problem.tenants[each].weight for each in order]),
+        held=_floats([problem.tenants[each].held for each in order]),
+        tree=tree_of(problem, order),
+    )
+    return DividedProblem(
+        problem=problem,
+        divisible=divisible,
+        tenants=order,
+        demand=tuple(demand_of.get(tenant) for tenant in order),
+    )
+
+
+def place_of(error: UnsupportedProblemError, problem: Problem) -> str:
+    """Return the place in the file that a mechanism cannot use."""
+    places: dict[str, Place] = {}
+    for index, demand in reversed(list(enumerate(problem.demands))):
+        for host, speed in demand.speed.items():
+            if speed != 1.0:
+                places["speed"] = ("demands", index, "speed", problem.hosts[host].name)
+        if demand.count is not None:
+            places["count"] = ("demands", index, "count")
+    return place_text(places.get(error.field, (error.field,)))
+
+
+def _refuse_what_it_cannot_take(
+    problem: Problem, name: str, entry: MechanismEntry, faults: Faults
+) -> None:
+    for index, demand in enumerate(problem.demands):
+        if demand.min_count > 1:
+            faults.add(
+                ("demands", index, "min_count"),
+                f"gangs are for policies; a mechanism takes 0 or 1, found {demand.min_count}",
+            )
+    if not entry.reads_tree:
+        trees = ", ".join(known for known, each in MECHANISMS.items() if each.reads_tree)
+        for index, tenant in enumerate(problem.tenants):
+            if tenant.parent is not None:
+                faults.add(
+                    ("tenants", index, "parent"),
+                    f"{name} divides without a tree of tenants and takes null only; "
+                    f"trees are for {trees}, and for every policy",
+                )
+
+
+def _demand_of_each(problem: Problem, faults: Faults) -> dict[int, int]:
+    demand_of: dict[int, int] = {}
+    for index, demand in enumerate(problem.demands):
+        first = demand_of.setdefault(demand.tenant, index)
+        if first != index:
+            tenant = quoted(problem.tenants[demand.tenant].name)
+            faults.add(
+                ("demands", index, "tenant"),
+                f"mechanisms take one demand per tenant, and demands[{first}] is of {tenant} "
+                "already; policies take any number",
+            )
+    return demand_of
+
+
+def _floats(rows: Sequence[Amounts]) -> FloatArray:
+    return np.array([[float(amount) for amount in row] for row in rows], dtype=np.float64)
+
+
+def _count(demand: DemandEntry | None) -> float:
+    """Return the tasks wanted; unbounded for a tenant without a demand, which gets nothing."""
+    return np.inf if demand is None or demand.count is None else float(demand.count)
+
+
+def _speed(demands: Sequence[DemandEntry | None], hosts: int) -> FloatArray:
+    speed = np.ones((len(demands), hosts))
+    for row, demand in enumerate(demands):
+        for host, each in demand.speed.items() if demand else ():
+            speed[row, host] = each
+    return speed
+
+
+def _eligible(problem: Problem, demands: Sequence[DemandEntry | None]) -> BoolArray:
+    labelled: dict[frozenset[str], BoolArray] = {}
+    eligible = np.zeros((len(demands), len(problem.hosts)), dtype=np.bool_)
+    for row, demand in enumerate(demands):
+        if demand is None:
+            continue
+        if demand.requires not in labelled:
+            labelled[demand.requires] = np.array(
+                [demand.requires <= host.labels for host in problem.hosts], dtype=np.bool_
+            )
+        eligible[row] = labelled[demand.requires]
+        if demand.hosts is not None:
+            listed = np.zeros(len(problem.hosts), dtype=np.bool_)
+            listed[list(demand.hosts)] = True
+            eligible[row] &= listed
+    return eligible

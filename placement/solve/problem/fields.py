@@ -1,0 +1,196 @@
+"""Readers of single fields: a value of the file in, a checked value or a fault out.
+
+A reader that finds a fault notes it and returns None, so that the rest of the
+file is still looked at; nothing it returned is used once a fault was noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Final
+
+from placement.solve.problem.faults import Faults, Place, described, near_names, quoted
+from placement.solve.problem.jsontext import NotANumber, RepeatedKeys
+from placement.solve.problem.model import Amounts
+
+#: The least quantity above nothing and the largest, in whatever unit the file speaks.
+LEAST_QUANTITY: Final = Decimal("1e-9")
+MOST_QUANTITY: Final = 10**12
+#: VMs of one demand.
+MOST_COUNT: Final = 10**9
+LONGEST_NAME: Final = 200
+LEAST_RATIO, MOST_RATIO = Decimal("1e-9"), Decimal("1e9")
+
+
+class Entry:
+    """A JSON object whose keys are known; unknown and repeated ones are faults."""
+
+    def __init__(
+        self,
+        value: object,
+        place: Place,
+        faults: Faults,
+        *,
+        required: Sequence[str],
+        optional: Sequence[str],
+    ) -> None:
+        self.place = place
+        self._values: dict[str, object] = {}
+        if not isinstance(value, dict):
+            faults.add(place, f"must be an object, found {described(value)}")
+            return
+        self._values = value
+        known = (*required, *optional)
+        if isinstance(value, RepeatedKeys):
+            for key in value.repeated:
+                faults.add((*place, key), "this key stands more than once")
+        for key in value:
+            if key not in known:
+                faults.add((*place, key), f"unknown key{near_names(key, known)}")
+        for key in required:
+            if key not in value:
+                faults.add((*place, key), "is missing")
+
+    def has(self, key: str) -> bool:
+        """Say whether the key stands in the file."""
+        return key in self._values
+
+    def get(self, key: str) -> object:
+        """Return the key's value; ask `has` first."""
+        return self._values[key]
+
+    def at(self, key: str) -> Place:
+        """Return the place of the key's value."""
+        return (*self.place, key)
+
+
+def read_list(value: object, place: Place, faults: Faults, *, most: int) -> list[object]:
+    """Read a list that may not be empty; an empty one stands for a fault."""
+    if not isinstance(value, list):
+        faults.add(place, f"must be a list, found {described(value)}")
+        return []
+    if not value:
+        faults.add(place, "must not be empty")
+    if len(value) > most:
+        faults.add(place, f"must have at most {most:,} entries, found {len(value):,}")
+        return []
+    return value
+
+
+def read_name(value: object, place: Place, faults: Faults) -> str | None:
+    """Read a name: printable, so that it cannot disturb a terminal or a reader."""
+    if not isinstance(value, str):
+        faults.add(place, f"must be a name (a string), found {described(value)}")
+    elif not value:
+        faults.add(place, "must not be empty")
+    elif len(value) > LONGEST_NAME:
+        faults.add(place, f"must have at most {LONGEST_NAME} characters, found {len(value):,}")
+    elif not value.isprintable():
+        faults.add(place, f"must be of printable characters, found {quoted(value)}")
+    else:
+        return value
+    return None
+
+
+def read_names(value: object, place: Place, faults: Faults, *, most: int) -> list[str]:
+    """Read a list of names, none of them twice; it may be empty."""
+    if not isinstance(value, list):
+        faults.add(place, f"must be a list of names, found {described(value)}")
+        return []
+    if len(value) > most:
+        faults.add(place, f"must have at most {most:,} entries, found {len(value):,}")
+        return []
+    names: dict[str, None] = {}
+    for position, each in enumerate(value):
+        name = read_name(each, (*place, position), faults)
+        if name is None:
+            continue
+        if name in names:
+            faults.add((*place, position), f"stands twice: {quoted(name)}")
+        names[name] = None
+    return list(names)
+
+
+def read_quantity(value: object, place: Place, faults: Faults) -> Decimal | None:
+    """Read an amount of a resource, exactly."""
+    number = _number(value, place, faults)
+    if number is None:
+        return None
+    if number < 0:
+        faults.add(place, f"must be ≥ 0, found {number}")
+    elif number > MOST_QUANTITY:
+        faults.add(place, f"must be at most {MOST_QUANTITY:,}, found {number}")
+    elif 0 < number < LEAST_QUANTITY:
+        faults.add(place, f"must be 0 or at least 1e-9, found {number}")
+    else:
+        return number
+    return None
+
+
+def read_amounts(
+    value: object, place: Place, faults: Faults, resources: Sequence[str]
+) -> Amounts | None:
+    """Read one quantity per resource."""
+    if not isinstance(value, list):
+        faults.add(place, f"must be a list of numbers, found {described(value)}")
+        return None
+    if len(value) != len(resources):
+        names = ", ".join(map(quoted, resources[:8])) + (", ..." if len(resources) > 8 else "")
+        faults.add(
+            place,
+            f"must have {len(resources)} numbers, one per resource ({names}), found {len(value)}",
+        )
+        return None
+    amounts = [
+        read_quantity(each, (*place, position), faults) for position, each in enumerate(value)
+    ]
+    whole = [amount for amount in amounts if amount is not None]
+    return tuple(whole) if len(whole) == len(amounts) else None
+
+
+def read_count(value: object, place: Place, faults: Faults, *, least: int, most: int) -> int | None:
+    """Read a whole number; ``3.0`` is one, ``true`` is not."""
+    number = _number(value, place, faults)
+    if number is None:
+        return None
+    if not least <= number <= most:
+        allowed = f"must be a whole number from {least:,} to {most:,}"
+        faults.add(place, f"{allowed}, found {number}")
+    elif number != int(number):
+        faults.add(place, f"must be a whole number, found {number}")
+    else:
+        return int(number)
+    return None
+
+
+def read_ratio(value: object, place: Place, faults: Faults) -> float | None:
+    """Read a weight or a speed: a number above 0."""
+    number = _number(value, place, faults)
+    if number is None:
+        return None
+    if number <= 0:
+        faults.add(place, f"must be > 0, found {number}")
+    elif not LEAST_RATIO <= number <= MOST_RATIO:
+        faults.add(place, f"must be from 1e-9 to 1e9, found {number}")
+    else:
+        return float(number)
+    return None
+
+
+def resolve(
+    name: str, index: dict[str, int], kind: str, place: Place, faults: Faults
+) -> int | None:
+    """Return the index that a name stands for."""
+    found = index.get(name)
+    if found is None:
+        faults.add(place, f"no {kind} has the name {quoted(name)}{near_names(name, index)}")
+    return found
+
+
+def _number(value: object, place: Place, faults: Faults) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        allowed = "a finite number" if isinstance(value, NotANumber) else "a number"
+        faults.add(place, f"must be {allowed}, found {described(value)}")
+        return None
+    return Decimal(value)

@@ -1,0 +1,129 @@
+"""Strict JSON: bytes to plain values, numbers exact, nothing repaired.
+
+The standard library's scanner does the work; this module closes what it leaves
+open: duplicate keys, NaN and Infinity, numbers whose conversion would take
+minutes, nesting that ends the stack, and files too large to be meant.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Final, NoReturn
+
+from placement.solve.problem.faults import Fault, ProblemError
+
+#: The largest file that is read at all.
+MOST_BYTES: Final = 32 * 2**20
+#: Numbers and objects together; beyond, a file costs gigabytes once it is read.
+MOST_VALUES: Final = 3_000_000
+#: Longer numbers are not converted: int() takes time quadratic in their length.
+MOST_NUMBER_CHARACTERS: Final = 60
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_WORDING: Final = {
+    "Extra data": "the file goes on after the end of its JSON value",
+    "Expecting value": "expected a JSON value",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NotANumber:
+    """Stands where the file has a number that is none, or one out of all bounds."""
+
+    found: str
+
+    def __str__(self) -> str:
+        return self.found
+
+
+class RepeatedKeys(dict[str, object]):
+    """An object of the file in which keys stand more than once (the last one counts)."""
+
+    __slots__ = ("repeated",)
+
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
+        super().__init__(pairs)
+        times = Counter(key for key, _ in pairs)
+        self.repeated = tuple(key for key, found in times.items() if found > 1)
+
+
+def decode(data: bytes) -> object:
+    """Return the JSON value of a file: dict, list, str, bool, None, int, Decimal.
+
+    Raises
+    ------
+    ProblemError
+        With line and column where the syntax is broken, or with the limit that
+        the file exceeds.
+    """
+    if len(data) > MOST_BYTES:
+        _refuse("", f"is larger than {MOST_BYTES // 2**20} MiB, the most that is read")
+    text = _text_of(data)
+    if not text.strip(" \t\r\n"):
+        _refuse("", "is empty; expected one JSON object")
+    scanner = _Scanner()
+    try:
+        return json.loads(
+            text,
+            parse_int=scanner.integer,
+            parse_float=scanner.decimal,
+            parse_constant=NotANumber,
+            object_pairs_hook=scanner.object,
+        )
+    except json.JSONDecodeError as error:
+        wording = _WORDING.get(error.msg, error.msg[:1].lower() + error.msg[1:])
+        _refuse(f"line {error.lineno}, column {error.colno}", f"broken JSON: {wording}")
+    except RecursionError:
+        _refuse("", "is nested too deeply; a problem needs five levels")
+
+
+class _Scanner:
+    """The hooks of one reading, which share a count of values."""
+
+    def __init__(self) -> None:
+        self._values = 0
+
+    def integer(self, text: str) -> int | NotANumber:
+        self._count()
+        if len(text) > MOST_NUMBER_CHARACTERS:
+            return NotANumber(f"a number of {len(text):,} characters")
+        return int(text)
+
+    def decimal(self, text: str) -> Decimal | NotANumber:
+        self._count()
+        if len(text) > MOST_NUMBER_CHARACTERS:
+            return NotANumber(f"a number of {len(text):,} characters")
+        try:
+            return Decimal(text)
+        except InvalidOperation:  # an exponent of twenty digits
+            return NotANumber(text)
+
+    def object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
+        self._count()
+        plain = dict(pairs)
+        return plain if len(plain) == len(pairs) else RepeatedKeys(pairs)
+
+    def _count(self) -> None:
+        self._values += 1
+        if self._values > MOST_VALUES:
+            _refuse("", f"holds more than {MOST_VALUES:,} numbers and objects, the most allowed")
+
+
+def _text_of(data: bytes) -> str:
+    if data.startswith(_BYTE_ORDER_MARK):
+        data = data[len(_BYTE_ORDER_MARK) :]
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line = before.count(b"\n") + 1
+        column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8")) + 1
+        found = data[error.start]
+        _refuse(f"line {line}, column {column}", f"not UTF-8: found byte 0x{found:02x}")
+
+
+def _refuse(place: str, message: str) -> NoReturn:
+    raise ProblemError([Fault(place, message)])

@@ -1,0 +1,131 @@
+"""The ``parameters`` of a problem file: checked against the catalogue, names resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from placement.catalog.names import POLICIES, CatalogEntry, known_parameters
+from placement.errors import ParameterError
+from placement.mechanisms import MECHANISMS, MechanismEntry
+from placement.solve.problem.faults import Faults, Place, described, near_names, quoted
+from placement.solve.problem.fields import MOST_COUNT, resolve
+from placement.solve.problem.model import Problem
+from placement.solve.problem.whole_vms import WholeVmProblem
+
+_PLACE: Final[Place] = ("parameters",)
+
+
+def policy_parameters(whole: WholeVmProblem, entry: CatalogEntry) -> dict[str, object]:
+    """Return the parameters as policies take them: hosts by index.
+
+    One file serves several policies and mechanisms, so that a parameter of any
+    of ours is checked whoever decides, and whoever does not read it passes it
+    over.
+
+    Raises
+    ------
+    ProblemError
+        For a parameter that nothing reads, or a value that is not allowed.
+    """
+    faults = Faults()
+    given = dict(whole.problem.parameters)
+    if given.get("strategies") is not None:
+        given["strategies"] = _strategies(given["strategies"], whole, faults)
+    return _checked(given, whole.problem.resources, entry, faults)
+
+
+def mechanism_parameters(problem: Problem, entry: MechanismEntry) -> dict[str, object]:
+    """Return the parameters as mechanisms take them; see `policy_parameters`."""
+    faults = Faults()
+    given = dict(problem.parameters)
+    # What it may say of hosts, and of demands that only policies take, is theirs to check.
+    given.pop("strategies", None)
+    return _checked(given, problem.resources, entry, faults)
+
+
+def _checked(
+    given: dict[str, object],
+    resources: tuple[str, ...],
+    entry: CatalogEntry | MechanismEntry,
+    faults: Faults,
+) -> dict[str, object]:
+    if given.get("ranking") is not None:
+        _check_ranking(given["ranking"], resources, faults)
+    if given.get("resource") is not None:
+        _check_resource(given["resource"], (*_PLACE, "resource"), resources, faults)
+    faults.raise_if_any()
+    known = known_parameters(entry) | {"seed"}
+    readers: list[CatalogEntry | MechanismEntry] = [
+        entry,
+        *POLICIES.values(),
+        *MECHANISMS.values(),
+    ]
+    for name, value in given.items():
+        if name not in known:
+            hint = near_names(name, sorted(known))
+            faults.add((*_PLACE, name), f"no policy reads a parameter of that name{hint}")
+            continue
+        reader = next(each for each in readers if name in each.parameters)
+        try:
+            reader.make({name: value})
+        except ParameterError as error:
+            faults.add((*_PLACE, name), f"must be {error.allowed}, found {described(error.found)}")
+    faults.raise_if_any()
+    return given
+
+
+def _check_resource(name: object, place: Place, resources: tuple[str, ...], faults: Faults) -> None:
+    if isinstance(name, str) and name not in resources:
+        hint = near_names(name, resources)
+        faults.add(place, f"no resource has the name {quoted(name)}{hint}")
+
+
+def _check_ranking(value: object, resources: tuple[str, ...], faults: Faults) -> None:
+    for position, name in enumerate(value if isinstance(value, list) else ()):
+        _check_resource(name, (*_PLACE, "ranking", position), resources, faults)
+
+
+def _strategies(
+    value: object, whole: WholeVmProblem, faults: Faults
+) -> Mapping[int, list[list[int]]]:
+    """Read ``{host: [[count per demand], ...]}``; a class lends its list to all its hosts."""
+    place = (*_PLACE, "strategies")
+    if not isinstance(value, dict):
+        faults.add(place, f"must be an object of host names and lists, found {described(value)}")
+        return {}
+    names = whole.host_indices()
+    index = {name: number for number, name in enumerate(names)}
+    chosen: dict[int, list[list[int]]] = {}
+    for name, rows in value.items():
+        at = (*place, name)
+        known = resolve(name, index, "host", at, faults) is not None
+        if not isinstance(rows, list) or not rows:
+            faults.add(at, f"must be a list of combinations, found {described(rows)}")
+            continue
+        read = [
+            _combination(row, (*at, number), len(whole.problem.demands), faults)
+            for number, row in enumerate(rows)
+        ]
+        for host in names[name] if known else ():
+            if host in chosen:
+                faults.add(at, "gives strategies to a host that has them already")
+                break
+            chosen[host] = read
+    return chosen
+
+
+def _combination(row: object, place: Place, demands: int, faults: Faults) -> list[int]:
+    if not isinstance(row, list) or len(row) != demands:
+        faults.add(
+            place,
+            f"must have {demands} counts, one per demand in file order, found {described(row)}",
+        )
+        return []
+    for position, count in enumerate(row):
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_COUNT:
+            faults.add(
+                (*place, position),
+                f"must be a whole number from 0 to {MOST_COUNT:,}, found {described(count)}",
+            )
+    return row

@@ -1,0 +1,69 @@
+"""How far apart the amounts of a problem lie: what a solver's tolerances cannot bridge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from operator import itemgetter
+from typing import Final
+
+from placement.solve.problem.faults import Place, place_text
+from placement.solve.problem.model import Problem
+
+#: Amounts of one resource farther apart than this may be what stopped a solver.
+FAR_APART: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """The least and the largest amount of one resource above 0, and where they stand."""
+
+    resource: str
+    least: Decimal
+    least_at: Place
+    largest: Decimal
+    largest_at: Place
+
+    @property
+    def ratio(self) -> Decimal:
+        """Largest over least."""
+        return self.largest / self.least
+
+    def __str__(self) -> str:
+        return (
+            f"amounts of {self.resource!r} reach from {self.least.normalize():f} "
+            f"({place_text(self.least_at)}) to {self.largest.normalize():f} "
+            f"({place_text(self.largest_at)})"
+        )
+
+
+def widest_spread(problem: Problem) -> Spread | None:
+    """Return the spread of the resource whose amounts lie farthest apart; None without any.
+
+    What hosts offer counts as a class has it in all.
+    """
+    found = []
+    for r, name in enumerate(problem.resources):
+        amounts = [each for each in _amounts(problem, r) if each[0] > 0]
+        if amounts:
+            least, least_at = min(amounts, key=itemgetter(0))
+            largest, largest_at = max(amounts, key=itemgetter(0))
+            found.append(
+                Spread(
+                    resource=name,
+                    least=least,
+                    least_at=least_at,
+                    largest=largest,
+                    largest_at=largest_at,
+                )
+            )
+    return max(found, key=lambda spread: spread.ratio, default=None)
+
+
+def _amounts(problem: Problem, r: int) -> Iterator[tuple[Decimal, Place]]:
+    for h, host in enumerate(problem.hosts):
+        yield host.capacity[r] * host.count, ("hosts", h, "capacity", r)
+        yield host.free[r] * host.count, ("hosts", h, "free", r)
+    for q, demand in enumerate(problem.demands):
+        yield demand.per_vm[r], ("demands", q, "per_vm", r)

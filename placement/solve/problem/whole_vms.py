@@ -1,0 +1,308 @@
+"""From a `Problem` to the `Snapshot` that a policy decides on, host by host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+import numpy as np
+
+from placement.round.arrays import BoolArray, IntArray
+from placement.round.model import Snapshot
+from placement.solve.problem.faults import Faults, Place
+from placement.solve.problem.model import Amounts, Problem
+from placement.solve.problem.tenant_trees import leaf_tenants, tree_of
+from placement.solve.problem.units import grid_of, millionths
+
+#: What hosts offer, tenants hold and demands want of one resource, each in all,
+#: counted in the resource's grid: sums of several such totals stay within int64.
+MOST_TOTAL: Final = 10**18
+#: VMs that a problem may leave room for: policies place them one by one.
+MOST_VMS: Final = 2_000_000
+#: Numbers of one array (hosts × resources, demands × host classes, ...).
+MOST_CELLS: Final = 50_000_000
+#: Demands × hosts: policies look for room for each demand on each host.
+MOST_PAIRS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class WholeVmProblem:
+    """A problem as whole-VM policies see it: classes spread out, integers."""
+
+    problem: Problem
+    snapshot: Snapshot  #: hosts, tenants and demands in file order
+    entry: IntArray  #: (H,) index of `Problem.hosts` that each host belongs to
+    tenants: tuple[int, ...]  #: (N,) indices of `Problem.tenants`: those that are no groups
+
+    def host_names(self) -> tuple[str, ...]:
+        """Names of the hosts one by one, see `HostEntry.member_names`."""
+        return tuple(name for host in self.problem.hosts for name in host.member_names())
+
+    def host_indices(self) -> dict[str, tuple[int, ...]]:
+        """Return the hosts behind each name: an entry's, or a single member's of a class."""
+        indices: dict[str, tuple[int, ...]] = {}
+        start = 0
+        for host in self.problem.hosts:
+            members = range(start, start + host.count)
+            if host.count > 1:
+                for name, index in zip(host.member_names(), members, strict=True):
+                    indices[name] = (index,)
+            indices[host.name] = tuple(members)
+            start += host.count
+        return indices
+
+
+def to_whole_vms(problem: Problem) -> WholeVmProblem:
+    """Spread a problem out for the policies that place whole VMs.
+
+    Every resource is scaled to integers, exactly. A class of n hosts becomes n
+    hosts. A demand without a count gets the most VMs that the free capacity of
+    its eligible hosts, taken together, could hold, but no fewer than its
+    ``min_count``.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    WholeVmProblem
+
+    Raises
+    ------
+    ProblemError
+        If the problem asks for what only mechanisms know (speeds), or for more
+        than the documented limits.
+    """
+    faults = Faults()
+    _refuse_what_needs_more(problem, faults)
+    _refuse_ambiguous_members(problem, faults)
+    faults.raise_if_any()
+
+    entry_count = np.array([host.count for host in problem.hosts], dtype=np.int64)
+    entry = np.repeat(np.arange(len(problem.hosts)), entry_count)
+    if len(entry) * len(problem.resources) > MOST_CELLS:
+        faults.add(("hosts",), f"hosts × resources must be at most {MOST_CELLS:,}")
+    if len(entry) * len(problem.demands) > MOST_PAIRS:
+        faults.add(
+            ("demands",),
+            f"{len(problem.demands):,} demands × {len(entry):,} hosts "
+            f"must be at most {MOST_PAIRS:,}",
+        )
+    faults.raise_if_any()
+    tenants = leaf_tenants(problem)
+    row_of = {tenant: row for row, tenant in enumerate(tenants)}
+    columns = _Columns(problem, tenants, faults)
+    faults.raise_if_any()
+
+    entry_class, eligible = _classes(problem, faults)
+    class_free = np.zeros((eligible.shape[1], len(problem.resources)), dtype=np.int64)
+    np.add.at(class_free, entry_class, columns.free * entry_count[:, np.newaxis])
+    count = _counts(problem, columns.demand, class_free, eligible, faults)
+    faults.raise_if_any()
+    snapshot = Snapshot(
+        resources=problem.resources,
+        capacity=columns.capacity[entry],
+        free=columns.free[entry],
+        host_class=entry_class[entry],
+        eligible=eligible,
+        demand=columns.demand,
+        count=count,
+        min_count=np.array([demand.min_count for demand in problem.demands], dtype=np.int64),
+        tenant=np.array([row_of[demand.tenant] for demand in problem.demands], dtype=np.int64),
+        age=np.zeros(len(problem.demands), dtype=np.int64),
+        weight=np.array([problem.tenants[each].weight for each in tenants], dtype=np.float64),
+        held=columns.held,
+        tree=tree_of(problem, tenants),
+    )
+    return WholeVmProblem(problem=problem, snapshot=snapshot, entry=entry, tenants=tenants)
+
+
+def _refuse_what_needs_more(problem: Problem, faults: Faults) -> None:
+    for index, demand in enumerate(problem.demands):
+        for host, speed in demand.speed.items():
+            if speed != 1.0:
+                faults.add(
+                    ("demands", index, "speed", problem.hosts[host].name),
+                    "speeds are for mechanisms; a policy that places whole VMs takes 1 only, "
+                    f"found {speed:g}",
+                )
+    for place, amounts in _all_amounts(problem):
+        for position, amount in enumerate(amounts):
+            if millionths(amount) is None:
+                faults.add(
+                    (*place, position),
+                    "must have at most six decimal places for a policy that places whole VMs "
+                    f"(mechanisms take more), found {amount}",
+                )
+
+
+def _all_amounts(problem: Problem) -> Iterator[tuple[Place, Amounts]]:
+    for index, host in enumerate(problem.hosts):
+        yield ("hosts", index, "capacity"), host.capacity
+        if host.free is not host.capacity:  # given in the file
+            yield ("hosts", index, "free"), host.free
+    for index, tenant in enumerate(problem.tenants):
+        yield ("tenants", index, "held"), tenant.held
+    for index, demand in enumerate(problem.demands):
+        yield ("demands", index, "per_vm"), demand.per_vm
+
+
+def _refuse_ambiguous_members(problem: Problem, faults: Faults) -> None:
+    """Refuse a host called like the third host of a class."""
+    size = {host.name: host.count for host in problem.hosts}
+    for index, host in enumerate(problem.hosts):
+        base, mark, number = host.name.rpartition("#")
+        is_number = number.isascii() and number.isdigit() and not number.startswith("0")
+        if mark and is_number and len(number) < 9 and 1 < size.get(base, 0) >= int(number):
+            faults.add(
+                ("hosts", index, "name"), f"is also the name of a host of the class {base!r}"
+            )
+
+
+class _Columns:
+    """The integer arrays: (E, R) of hosts' entries, (N, R) held, (Q, R) demands."""
+
+    def __init__(self, problem: Problem, leaves: Sequence[int], faults: Faults) -> None:
+        hosts, demands = problem.hosts, problem.demands
+        tenants = [problem.tenants[leaf] for leaf in leaves]
+        shape = (len(hosts), len(problem.resources))
+        self.capacity = np.zeros(shape, dtype=np.int64)
+        self.free = np.zeros(shape, dtype=np.int64)
+        self.held = np.zeros((len(tenants), shape[1]), dtype=np.int64)
+        self.demand = np.zeros((len(demands), shape[1]), dtype=np.int64)
+        for r, name in enumerate(problem.resources):
+            capacity = [host.capacity[r] for host in hosts]
+            free = [host.free[r] for host in hosts]
+            held = [tenant.held[r] for tenant in tenants]
+            per_vm = [demand.per_vm[r] for demand in demands]
+            columns = [_in_millionths(values) for values in (capacity, free, held, per_vm)]
+            grid = grid_of(amount for column in columns for amount in column)
+            scaled = [[amount // grid for amount in column] for column in columns]
+            offered = sum(each * host.count for each, host in zip(scaled[0], hosts, strict=True))
+            wanted = sum(
+                each * (1 if demand.count is None else demand.count)
+                for each, demand in zip(scaled[3], demands, strict=True)
+            )
+            for where, total in (
+                ("hosts", offered),
+                ("tenants", sum(scaled[2])),
+                ("demands", wanted),
+            ):
+                if total > MOST_TOTAL:
+                    faults.add(
+                        (where,),
+                        f"add up to {total:.1e} of the smallest unit of {name!r} "
+                        f"that the file tells apart; at most {MOST_TOTAL:.0e} can be counted",
+                    )
+                    break
+            else:
+                self.capacity[:, r], self.free[:, r] = scaled[0], scaled[1]
+                self.held[:, r], self.demand[:, r] = scaled[2], scaled[3]
+
+
+def _in_millionths(amounts: Iterable[Decimal]) -> list[int]:
+    """Return amounts in millionths; `_refuse_what_needs_more` has seen to it that they are."""
+    return [whole for amount in amounts if (whole := millionths(amount)) is not None]
+
+
+def _classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray]:
+    """Return the class of each entry, (E,), and who may use which class, (Q, C).
+
+    Entries are of one class when they carry the same labels and stand in the
+    same `hosts` lists: no demand can then tell them apart.
+    """
+    lists: dict[tuple[int, ...], int] = {}
+    for demand in problem.demands:
+        if demand.hosts is not None:
+            lists.setdefault(demand.hosts, len(lists))
+    named_in: list[list[int]] = [[] for _ in problem.hosts]
+    for hosts, number in lists.items():
+        for host in hosts:
+            named_in[host].append(number)
+
+    classes: dict[tuple[frozenset[str], tuple[int, ...]], int] = {}
+    entry_class = np.array(
+        [
+            classes.setdefault((host.labels, tuple(named_in[index])), len(classes))
+            for index, host in enumerate(problem.hosts)
+        ],
+        dtype=np.int64,
+    )
+    if len(problem.demands) * len(classes) > MOST_CELLS:
+        faults.add(
+            ("demands",),
+            f"{len(problem.demands):,} demands × {len(classes):,} kinds of hosts that they "
+            f"tell apart must be at most {MOST_CELLS:,}",
+        )
+        faults.raise_if_any()
+
+    rows: dict[tuple[frozenset[str], int], BoolArray] = {}
+    eligible = np.ones((len(problem.demands), len(classes)), dtype=np.bool_)
+    for index, demand in enumerate(problem.demands):
+        number = -1 if demand.hosts is None else lists[demand.hosts]
+        key = (demand.requires, number)
+        if key not in rows:
+            rows[key] = np.array(
+                [
+                    demand.requires <= labels and (number < 0 or number in members)
+                    for labels, members in classes
+                ],
+                dtype=np.bool_,
+            )
+        eligible[index] = rows[key]
+    return entry_class, eligible
+
+
+def _counts(
+    problem: Problem,
+    demand: IntArray,
+    class_free: IntArray,
+    eligible: BoolArray,
+    faults: Faults,
+) -> IntArray:
+    """Return the VMs wanted of each demand, (Q,); bounded where the file says null."""
+    room = np.array(
+        [
+            _room(per_vm, class_free[may].sum(axis=0))
+            for per_vm, may in zip(demand, eligible, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    asked = np.array(
+        [
+            _unbounded(int(room[index]), each.min_count) if each.count is None else each.count
+            for index, each in enumerate(problem.demands)
+        ],
+        dtype=np.int64,
+    )
+    for resource, column in zip(problem.resources, demand.T, strict=True):
+        total = sum(int(n) * int(each) for n, each in zip(asked, column, strict=True))
+        if total > MOST_TOTAL:
+            faults.add(
+                ("demands",), f"want {total:.1e} of {resource!r} in all, too much to be counted"
+            )
+
+    placeable = int(np.minimum(asked, room).sum(dtype=np.float64))
+    for offered, least in zip(class_free.sum(axis=0), demand.min(axis=0), strict=True):
+        if least > 0:
+            placeable = min(placeable, int(offered // least))
+    if placeable > MOST_VMS:
+        faults.add(
+            ("demands",),
+            f"there is room for about {placeable:,} VMs; policies place at most {MOST_VMS:,}",
+        )
+    return asked
+
+
+def _unbounded(room: int, min_count: int) -> int:
+    """Return as many VMs as there is room for, no fewer than make a gang."""
+    return max(room, min_count) if min_count > 1 else room
+
+
+def _room(demand: IntArray, free: IntArray) -> int:
+    """Return how often a demand fits into a vector; 0 for one that demands nothing."""
+    asked = demand > 0
+    return int((free[asked] // demand[asked]).min()) if asked.any() else 0

@@ -1,0 +1,15 @@
+"""What others wrote, made harmless to look at: for terminals, logs and pages of every package."""
+
+from plain_text.meant import advice, listed, nearest
+from plain_text.shown import plain, plain_json, plain_lines, plain_yaml, shortened
+
+__all__ = [
+    "advice",
+    "listed",
+    "nearest",
+    "plain",
+    "plain_json",
+    "plain_lines",
+    "plain_yaml",
+    "shortened",
+]

@@ -1,0 +1,86 @@
+r"""Text of hosts, guests, tenants and strangers, at the edge where somebody looks at it.
+
+A terminal takes some characters for commands (C0 and C1 controls), others turn a line
+around (bidirectional controls), end it (line and paragraph separators), or are not seen
+at all (zero-width, tags, fillers). Here each becomes its escape, such as ``\x1b`` or
+``\u202e``: visible, and of one line. What is kept is kept as it was given.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: Unicode's default-ignorable letters and marks, and a blank: printable to Python, seen by nobody.
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_KEPT_IN_LINES: Final = frozenset("\n\t")
+
+
+def plain(text: str) -> str:
+    """Return it on one line, without a character that is not simply seen."""
+    if text.isprintable() and not _UNSEEN.search(text):
+        return text
+    return "".join(each if _is_seen(each) else _escape(each) for each in text)
+
+
+def plain_lines(text: str) -> str:
+    """Return it the same way, but with its lines and tabs."""
+    if text.isprintable() and not _UNSEEN.search(text):
+        return text
+    return "".join(
+        each if each in _KEPT_IN_LINES or _is_seen(each) else _escape(each) for each in text
+    )
+
+
+def plain_json(document: str) -> str:
+    """Return a JSON document that says the same and is harmless to look at.
+
+    Beyond ASCII there are only the characters of strings, which may be escaped.
+    """
+    return _plain_document(document, pairs=True)
+
+
+def plain_yaml(document: str) -> str:
+    """Return a YAML document, whose strings are quoted, the same way."""
+    return _plain_document(document, pairs=False)
+
+
+def _plain_document(document: str, *, pairs: bool) -> str:
+    if document.isascii() and "\x7f" not in document:
+        return document
+    return "".join(
+        each if each in _KEPT_IN_LINES or _is_seen(each) else _unicode_escape(each, pairs=pairs)
+        for each in document
+    )
+
+
+def shortened(text: str, most: int) -> str:
+    """Return the beginning of a text that is longer than ``most``, and how long it was."""
+    if len(text) <= most:
+        return text
+    ending = f"… ({len(text)} characters)"
+    return text[: max(0, most - len(ending))] + ending
+
+
+def _is_seen(character: str) -> bool:
+    return character.isprintable() and not _UNSEEN.match(character)
+
+
+def _escape(character: str) -> str:
+    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+    if named is not None:
+        return named
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else _unicode_escape(character, pairs=False)
+
+
+def _unicode_escape(character: str, *, pairs: bool) -> str:
+    code = ord(character)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    if not pairs:
+        return f"\\U{code:08x}"
+    above = code - 0x10000
+    return f"\\u{0xD800 + (above >> 10):04x}\\u{0xDC00 + (above & 0x3FF):04x}"

@@ -1,0 +1,1 @@
+"""What is on offer: resources, VM types, their limits and overheads."""

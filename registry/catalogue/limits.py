@@ -1,0 +1,26 @@
+"""Limits of VM types. They are no resources: nothing of them is counted, or shared out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from registry.errors import UnknownNameError
+from registry.ground.names import check_int
+
+#: What a VM may take of its host at most, and from where to where that can be set: less would
+#: not let a guest start, more is no limit to QEMU or the kernel.
+LIMITS: Final[Mapping[str, tuple[int, int]]] = {
+    "disk_iops": (10, 10_000_000),  #: reads and writes a second, of all its disks
+    "disk_mib_s": (1, 100_000),  #: MiB a second, of all its disks
+    "net_mbps": (1, 200_000),  #: Mbit a second of its card, each way
+}
+
+
+def check_limits(limits: Mapping[str, int]) -> dict[str, int]:
+    """Return the limits; every key must be a known one, within its bounds."""
+    for name, amount in limits.items():
+        if name not in LIMITS:
+            raise UnknownNameError(f"limits.{name}", "limit", name, known=tuple(LIMITS))
+        check_int(f"limits.{name}", amount, *LIMITS[name])
+    return dict(limits)

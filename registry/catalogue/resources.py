@@ -1,0 +1,102 @@
+"""Resources are data: three are built in, an operator may define more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlalchemy import Connection, func, insert, literal, select, update
+from sqlalchemy.exc import IntegrityError
+
+from registry.catalogue.limits import LIMITS
+from registry.errors import DuplicateError, InvalidError, NotFoundError
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.locks import lock_hosts, take_turns
+from registry.ground.names import MAX_AMOUNT, check_int, check_name, look_up
+from registry.ground.schema import hosts, inventories, resources
+from registry.journal.events import event_row, record
+from registry.records.catalogue import ResourceDef
+
+MAX_RESOURCES = 32
+#: What quotas call the number of VMs, beside the resources.
+VMS = "vms"
+#: Every host has an inventory of every resource: one of them is added at a time.
+INVENTORIES = "inventories"
+
+
+def resource_names(connection: Connection) -> tuple[str, ...]:
+    """Return the resource axis: names in order of position."""
+    return tuple(connection.scalars(select(resources.c.name).order_by(resources.c.position)))
+
+
+class Resources:
+    """The resource axis."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def all(self) -> tuple[ResourceDef, ...]:
+        """Return every resource, in order of position."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(resources).order_by(resources.c.position))
+            return tuple(ResourceDef(**row._mapping) for row in rows)
+
+    @retried
+    def set_overhead(self, name: str, amount: int, *, actor: str) -> ResourceDef:
+        """Set what each VM holds of a resource beyond its type; placed VMs keep what they hold."""
+        check_int("overhead_per_vm", amount, 0, MAX_AMOUNT)
+        which = resources.c.name == look_up("resource", name)
+        with self._database.write() as connection:
+            take_turns(connection, INVENTORIES)
+            row = connection.execute(select(resources).where(which)).one_or_none()
+            if row is None:
+                raise NotFoundError("resource", name)
+            before = ResourceDef(**row._mapping)
+            if before.overhead_per_vm == amount:
+                return before
+            connection.execute(update(resources).where(which).values(overhead_per_vm=amount))
+            # A round that is being decided counted with less: none of it may stand.
+            lock_hosts(connection, *connection.scalars(select(hosts.c.id)))
+            connection.execute(update(hosts).values(version=hosts.c.version + 1))
+            now = db_now(connection)
+            data = {"overhead_per_vm": amount, "before": before.overhead_per_vm}
+            record(
+                connection, [event_row(now, actor, "resource_changed", "resource", name, data=data)]
+            )
+            return replace(before, overhead_per_vm=amount)
+
+    @retried
+    def add(self, name: str, unit: str, *, actor: str) -> ResourceDef:
+        """Add a resource, last on the axis, with an inventory of none on every host."""
+        check_name("name", name)
+        if name == VMS:
+            raise InvalidError("name", name, "another name: quotas count VMs by this one")
+        if name in LIMITS:
+            raise InvalidError("name", name, "another name: VM types have a limit of this one")
+        if not (unit.isprintable() and 1 <= len(unit) <= 32):
+            raise InvalidError("unit", unit, "1 to 32 printable characters")
+        with self._database.write() as connection:
+            take_turns(connection, INVENTORIES)
+            count, last = connection.execute(
+                select(func.count(), func.max(resources.c.position)).select_from(resources)
+            ).one()
+            if count >= MAX_RESOURCES:
+                raise InvalidError("name", name, f"at most {MAX_RESOURCES} resources")
+            position = last + 1
+            try:
+                connection.execute(
+                    insert(resources).values(name=name, unit=unit, position=position)
+                )
+            except IntegrityError as error:
+                raise DuplicateError("resource", "name", name) from error
+            connection.execute(
+                insert(inventories).from_select(
+                    ["host_id", "resource"], select(hosts.c.id, literal(name))
+                )
+            )
+            now = db_now(connection)
+            data = {"unit": unit}
+            record(
+                connection, [event_row(now, actor, "resource_added", "resource", name, data=data)]
+            )
+        return ResourceDef(name=name, unit=unit, position=position)

@@ -1,0 +1,132 @@
+"""VM types: named resource vectors. They are immutable, and each has one revision so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, bindparam, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from registry.catalogue.limits import check_limits
+from registry.catalogue.resources import resource_names
+from registry.errors import DuplicateError, InvalidError, NotFoundError
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.names import check_amounts, check_name, look_up
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.ground.schema import resources, vm_type_resources, vm_types
+from registry.journal.events import event_row, record
+from registry.records.catalogue import VmType
+
+#: without these no domain can be built
+REQUIRED = ("vcpus", "memory_mib")
+
+_NEWEST: Final = (
+    select(vm_types.c.id)
+    .where(vm_types.c.name == bindparam("named"))
+    .order_by(vm_types.c.revision.desc())
+    .limit(1)
+)
+
+
+class VmTypes:
+    """Adds and reads VM types."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def add(
+        self,
+        name: str,
+        resources: Mapping[str, int],
+        *,
+        limits: Mapping[str, int] | None = None,
+        actor: str,
+    ) -> VmType:
+        """Add a type. What it does not name, it does not use; what it does not limit, it may."""
+        check_name("name", name)
+        bounds = check_limits(limits or {})
+        with self._database.write() as connection:
+            amounts = check_amounts("resources", resources, resource_names(connection))
+            for required in REQUIRED:
+                if amounts.get(required, 0) < 1:
+                    raise InvalidError(
+                        f"resources.{required}", amounts.get(required), "a whole number from 1"
+                    )
+            now, key = db_now(connection), uuid7()
+            try:
+                connection.execute(
+                    insert(vm_types).values(
+                        id=key, name=name, revision=1, created_at=now, limits=bounds
+                    )
+                )
+            except IntegrityError as error:
+                raise DuplicateError("VM type", "name", name) from error
+            rows = [
+                {"vm_type_id": key, "resource": resource, "amount": amount}
+                for resource, amount in amounts.items()
+                if amount > 0
+            ]
+            connection.execute(insert(vm_type_resources), rows)
+            data = amounts | bounds
+            record(connection, [event_row(now, actor, "vm_type_added", "vm_type", name, data=data)])
+            return get_vm_type(connection, name)
+
+    def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[VmType]:
+        """Return a page, by name."""
+        query = select(vm_types).order_by(vm_types.c.name).limit(check_limit(limit) + 1)
+        if cursor is not None:
+            (after,) = decode_cursor(cursor, str)
+            query = query.where(vm_types.c.name > after)
+        with self._database.read() as connection:
+            found = _with_resources(connection, connection.execute(query).all())
+        return page_of(found, limit, lambda vm_type: (vm_type.name,))
+
+    def all(self) -> tuple[VmType, ...]:
+        """Return every type, by name."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(vm_types).order_by(vm_types.c.name)).all()
+            return _with_resources(connection, rows)
+
+    def get(self, name: str) -> VmType:
+        """Return one, or raise `NotFoundError`."""
+        with self._database.read() as connection:
+            return get_vm_type(connection, name)
+
+
+def vm_type_id(connection: Connection, name: str) -> UUID:
+    """Return the id of the newest revision of a type, or raise `NotFoundError`."""
+    found: UUID | None = connection.scalar(_NEWEST, {"named": look_up("VM type", name)})
+    if found is None:
+        raise NotFoundError("VM type", name)
+    return found
+
+
+def get_vm_type(connection: Connection, name: str) -> VmType:
+    """Return the newest revision of a type, or raise `NotFoundError`."""
+    row = connection.execute(
+        select(vm_types)
+        .where(vm_types.c.name == look_up("VM type", name))
+        .order_by(vm_types.c.revision.desc())
+        .limit(1)
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError("VM type", name)
+    return _with_resources(connection, [row])[0]
+
+
+def _with_resources(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[VmType, ...]:
+    amounts: dict[Any, dict[str, int]] = {row.id: {} for row in rows}
+    query = (
+        select(vm_type_resources)
+        .join(resources, resources.c.name == vm_type_resources.c.resource)
+        .where(vm_type_resources.c.vm_type_id.in_(list(amounts)))
+        .order_by(resources.c.position)
+    )
+    for row in connection.execute(query):
+        amounts[row.vm_type_id][row.resource] = row.amount
+    return tuple(VmType(**row._mapping, resources=amounts[row.id]) for row in rows)

@@ -1,0 +1,1 @@
+"""Who reads or types on a console, and for how long."""

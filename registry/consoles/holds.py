@@ -1,0 +1,213 @@
+"""Typing on serial consoles, as workers do it: hold one on its host, pass on what goes each way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, delete, exists, insert, select
+
+from registry.consoles.states import change, end, locked
+from registry.errors import ClaimLostError
+from registry.ground.access import HOST_COLUMNS, to_access
+from registry.ground.claims import CONSOLES, is_claimed
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.schema import (
+    assignments,
+    console_inputs,
+    console_outputs,
+    console_sessions,
+    hosts,
+    tenants,
+    unreleased,
+    vms,
+)
+from registry.lifecycle import ConsoleEvent, ConsoleState
+from registry.records.hosts import HostAccess
+
+#: Of what a guest wrote and nobody read.
+MAX_UNREAD_BYTES: Final = 262_144
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleClaim:
+    """A worker's hold on a session."""
+
+    session_id: UUID
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleWork:
+    """Whose console a worker is to hold, and where."""
+
+    claim: ConsoleClaim
+    vm_id: UUID
+    force: bool
+    host: HostAccess
+
+
+class ConsoleHolds:
+    """What workers do with sessions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def claim(self, id: UUID, owner: str, lease_s: float) -> ConsoleWork | None:  # noqa: A002
+        """Claim a session; None: it is over, its VM on no host, or somebody is at it."""
+        with self._database.write() as connection:
+            row = locked(connection, console_sessions.c.id == id)
+            now = db_now(connection)
+            if row is None or row.state == ConsoleState.ENDED.value:
+                return None
+            if is_claimed(row, now):
+                return None
+            place: Any = connection.execute(
+                select(*HOST_COLUMNS)
+                .select_from(assignments)
+                .join(hosts, hosts.c.id == assignments.c.host_id)
+                .where(assignments.c.vm_id == row.vm_id, unreleased)
+            ).one_or_none()
+            if place is None:
+                end(connection, row, "the VM is on no host any more", actor=owner, now=now)
+                return None
+            if row.state == ConsoleState.ATTACHED.value:
+                change(
+                    connection, row, ConsoleEvent.LOST, "its worker is gone", actor=owner, now=now
+                )
+            epoch = row.epoch + 1
+            CONSOLES.take(connection, id, owner, lease_s, now=now, epoch=epoch)
+            return ConsoleWork(
+                claim=ConsoleClaim(session_id=id, epoch=epoch),
+                vm_id=row.vm_id,
+                # Whoever held it for this session before may not know yet that it is over.
+                force=row.forced or epoch > 1,
+                host=to_access(place),
+            )
+
+    def tenant(self, id: UUID) -> str | None:  # noqa: A002
+        """Return whose VM's console a session is for; None: it is over."""
+        query = (
+            select(tenants.c.name)
+            .select_from(console_sessions)
+            .join(vms, vms.c.id == console_sessions.c.vm_id)
+            .join(tenants, tenants.c.id == vms.c.tenant_id)
+            .where(console_sessions.c.id == id)
+            .where(console_sessions.c.state != ConsoleState.ENDED.value)
+        )
+        with self._database.read() as connection:
+            return connection.scalars(query).one_or_none()
+
+    @retried
+    def put_off(self, id: UUID, reason: str) -> None:  # noqa: A002
+        """Say why a session that waits goes on waiting."""
+        with self._database.write() as connection:
+            row = locked(
+                connection,
+                console_sessions.c.id == id,
+                console_sessions.c.state == ConsoleState.WAITING.value,
+            )
+            if row is not None and row.reason != reason:
+                CONSOLES.write(connection, id, reason=reason)
+
+    @retried
+    def attached(self, claim: ConsoleClaim) -> None:
+        """Write that the worker holds the console."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            change(
+                connection,
+                row,
+                ConsoleEvent.ATTACHED,
+                None,
+                actor=row.claim_owner,
+                now=db_now(connection),
+            )
+
+    def has_input(self, claim: ConsoleClaim) -> bool:
+        """Return whether something waits to be typed; `ClaimLostError` if that is not ours."""
+        typed = exists().where(console_inputs.c.session_id == claim.session_id)
+        with self._database.read() as connection:
+            row = connection.execute(
+                select(
+                    console_sessions.c.state, console_sessions.c.epoch, typed.label("typed")
+                ).where(console_sessions.c.id == claim.session_id)
+            ).one_or_none()
+        _check(claim, row)
+        return row is not None and bool(row.typed)
+
+    @retried
+    def take(self, claim: ConsoleClaim) -> bytes:
+        """Return what was typed, and forget it."""
+        with self._database.write() as connection:
+            _ours(connection, claim)
+            mine = console_inputs.c.session_id == claim.session_id
+            pieces = connection.scalars(
+                select(console_inputs.c.content).where(mine).order_by(console_inputs.c.number)
+            ).all()
+            connection.execute(delete(console_inputs).where(mine))
+        return b"".join(pieces)
+
+    @retried
+    def told(self, claim: ConsoleClaim, content: bytes) -> None:
+        """Write what the guest wrote; of what nobody reads the oldest is dropped."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            output_end = row.output_end + len(content)
+            connection.execute(
+                insert(console_outputs).values(
+                    session_id=row.id, start=row.output_end, content=content
+                )
+            )
+            connection.execute(
+                delete(console_outputs).where(
+                    console_outputs.c.session_id == row.id,
+                    console_outputs.c.start < output_end - MAX_UNREAD_BYTES,
+                )
+            )
+            CONSOLES.write(connection, row.id, output_end=output_end)
+
+    @retried
+    def keep(self, claim: ConsoleClaim, lease_s: float) -> None:
+        """Extend the claim; `ClaimLostError` if it is lost, or the session over."""
+        with self._database.write() as connection:
+            _ours(connection, claim)
+            CONSOLES.extend(connection, claim.session_id, lease_s)
+
+    @retried
+    def lost(self, claim: ConsoleClaim, reason: str | None) -> None:
+        """Give a session back: another worker may attach it again."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            now = db_now(connection)
+            change(
+                connection,
+                row,
+                ConsoleEvent.LOST,
+                reason,
+                actor=row.claim_owner,
+                now=now,
+                **CONSOLES.none,
+            )
+
+    @retried
+    def ended(self, claim: ConsoleClaim, reason: str) -> None:
+        """Write that the console is no more, and why."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            end(connection, row, reason, actor=row.claim_owner, now=db_now(connection))
+
+
+def _ours(connection: Connection, claim: ConsoleClaim) -> Row[Any]:
+    row: Row[Any] | None = locked(connection, console_sessions.c.id == claim.session_id)
+    return _check(claim, row)
+
+
+def _check(claim: ConsoleClaim, row: Row[Any] | None) -> Row[Any]:
+    if row is None or row.state == ConsoleState.ENDED.value or row.epoch != claim.epoch:
+        found = "it is over" if row is None or row.epoch == claim.epoch else "another has it"
+        raise ClaimLostError(f"console session {claim.session_id}", found)
+    return row

@@ -1,0 +1,125 @@
+"""Readings of serial consoles: a caller asks, a worker reads on the host, the caller takes it.
+
+The row is the question and then the answer. It lives for as long as its caller waits;
+what a caller left behind is deleted with a later question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import and_, delete, insert, select, update
+
+from registry.consoles.states import name_of_placed
+from registry.ground.access import HOST_COLUMNS, to_access
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.names import check_int
+from registry.ground.schema import assignments, console_reads, hosts, unreleased
+from registry.records.hosts import HostAccess
+
+MAX_CONSOLE_BYTES: Final = 65_536
+_KEPT_FOR: Final = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleQuestion:
+    """Whose console a worker is to read, and where."""
+
+    id: UUID
+    vm_id: UUID
+    max_bytes: int
+    after: int  #: bytes of the log that its caller has
+    host: HostAccess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleAnswer:
+    """What a worker read, or why it could not."""
+
+    content: bytes
+    end: int  #: of the log, up to which this is: the next ``after``
+    error: str | None
+
+
+class ConsoleReads:
+    """Questions and answers between the API and workers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def ask(self, vm_id: UUID, *, max_bytes: int = MAX_CONSOLE_BYTES, after: int = 0) -> UUID:
+        """Ask for the last bytes of a VM's console; `ConflictError` if it is on no host."""
+        check_int("max_bytes", max_bytes, 1, MAX_CONSOLE_BYTES)
+        check_int("after", after, 0, 2**63 - 1)
+        key = uuid7()
+        with self._database.write() as connection:
+            now = db_now(connection)
+            name_of_placed(connection, vm_id)
+            connection.execute(
+                delete(console_reads).where(console_reads.c.asked_at < now - _KEPT_FOR)
+            )
+            connection.execute(
+                insert(console_reads).values(
+                    id=key, vm_id=vm_id, max_bytes=max_bytes, after=after, asked_at=now
+                )
+            )
+        return key
+
+    def question(self, id: UUID) -> ConsoleQuestion | None:  # noqa: A002 - the contract's name
+        """Return what is to be read; None if nobody waits for it any more."""
+        query = (
+            select(console_reads, *HOST_COLUMNS)
+            .select_from(console_reads)
+            .join(assignments, and_(assignments.c.vm_id == console_reads.c.vm_id, unreleased))
+            .join(hosts, hosts.c.id == assignments.c.host_id)
+            .where(console_reads.c.id == id, console_reads.c.answered_at.is_(None))
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        return ConsoleQuestion(
+            id=row.id,
+            vm_id=row.vm_id,
+            max_bytes=row.max_bytes,
+            after=row.after,
+            host=to_access(row),
+        )
+
+    @retried
+    def answer(self, id: UUID, answer: ConsoleAnswer) -> None:  # noqa: A002
+        """Write what was read; the first answer counts."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(console_reads)
+                .where(console_reads.c.id == id, console_reads.c.answered_at.is_(None))
+                .values(
+                    content=answer.content,
+                    end_at=answer.end,
+                    error=answer.error,
+                    answered_at=db_now(connection),
+                )
+            )
+
+    def look(self, id: UUID) -> ConsoleAnswer | None:  # noqa: A002
+        """Return the answer, once there is one."""
+        query = select(console_reads).where(
+            console_reads.c.id == id, console_reads.c.answered_at.is_not(None)
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        return ConsoleAnswer(content=row.content or b"", end=row.end_at or 0, error=row.error)
+
+    @retried
+    def forget(self, id: UUID) -> None:  # noqa: A002
+        """Delete a question with its answer."""
+        with self._database.write() as connection:
+            connection.execute(delete(console_reads).where(console_reads.c.id == id))

@@ -1,0 +1,236 @@
+"""Typing on serial consoles, as callers do it: take hold of one, type, read, let go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, delete, func, insert, select
+
+from registry.consoles.states import (
+    SILENT_S,
+    ConsoleSession,
+    end,
+    forget_silent,
+    locked,
+    name_of_placed,
+    tenant_of,
+    to_session,
+)
+from registry.errors import ConflictError, InvalidError, NotFoundError
+from registry.ground.claims import CONSOLES, is_claimed
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.locks import lock_vms
+from registry.ground.schema import (
+    console_inputs,
+    console_outputs,
+    console_sessions,
+    vms,
+)
+from registry.journal.events import event_row, record
+from registry.lifecycle import ConsoleState
+
+#: In one call, and in all that no worker has taken.
+MAX_TYPED_BYTES: Final = 4096
+MAX_UNTAKEN_BYTES: Final = 65_536
+_RESEND_AFTER: Final = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleOutput:
+    """What a guest wrote since."""
+
+    session: ConsoleSession
+    start: int  #: beyond what was asked for: what lies between was dropped
+    content: bytes
+
+    @property
+    def end(self) -> int:
+        """Return the position up to which this is."""
+        return self.start + len(self.content)
+
+
+class ConsoleSessions:
+    """Sessions between callers and workers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def open(
+        self, vm_id: UUID, *, actor: str, force: bool, at_most: int | None = None
+    ) -> ConsoleSession:
+        """Take hold of a VM's console; ``force``: from whoever has it.
+
+        Raises
+        ------
+        ConflictError
+            If the VM is on no host, somebody has its console, or those of its tenant
+            of which ``at_most`` are in use at a time.
+        """
+        key = uuid7()
+        with self._database.write() as connection:
+            lock_vms(connection, vms.c.id == vm_id)
+            now = db_now(connection)
+            forget_silent(connection, now=now)
+            name = name_of_placed(connection, vm_id)
+            held = locked(
+                connection,
+                console_sessions.c.vm_id == vm_id,
+                console_sessions.c.state != ConsoleState.ENDED.value,
+            )
+            if held is not None and not force:
+                raise ConflictError(
+                    f"the console of VM {name} has been in use since"
+                    f" {held.opened_at:%Y-%m-%d %H:%M:%S} UTC; it is free {SILENT_S} s after its"
+                    " user is gone, and can be taken by force"
+                )
+            if held is None and at_most is not None:
+                _check_share(connection, vm_id, at_most)
+            if held is not None:
+                end(connection, held, "somebody else took the console", actor=actor, now=now)
+            connection.execute(
+                insert(console_sessions).values(
+                    id=key,
+                    vm_id=vm_id,
+                    state=ConsoleState.WAITING.value,
+                    forced=force,
+                    opened_at=now,
+                    heard_at=now,
+                    next_input=1,
+                    output_end=0,
+                    epoch=0,
+                )
+            )
+            opened = event_row(
+                now,
+                actor,
+                "console_opened",
+                "vm",
+                vm_id,
+                tenant=tenant_of(connection, vm_id),
+                data={"session": str(key), "forced": force},
+            )
+            record(connection, [opened])
+            return to_session(locked(connection, console_sessions.c.id == key))
+
+    @retried
+    def type(self, vm_id: UUID, id: UUID, number: int, content: bytes) -> ConsoleSession:  # noqa: A002
+        """Type something; a piece whose number was used already is the same one, come again."""
+        if not 1 <= len(content) <= MAX_TYPED_BYTES:
+            raise InvalidError("content", f"{len(content)} bytes", f"1 to {MAX_TYPED_BYTES} bytes")
+        with self._database.write() as connection:
+            row = _open_row(connection, vm_id, id)
+            if number > row.next_input:
+                raise ConflictError(f"piece {row.next_input} comes before piece {number}")
+            if number == row.next_input:
+                waiting: int = connection.execute(
+                    select(func.coalesce(func.sum(func.length(console_inputs.c.content)), 0)).where(
+                        console_inputs.c.session_id == id
+                    )
+                ).scalar_one()
+                if waiting + len(content) > MAX_UNTAKEN_BYTES:
+                    raise ConflictError(
+                        f"{waiting} bytes that were typed did not reach the guest yet, and no more"
+                        f" than {MAX_UNTAKEN_BYTES} are kept; try again in a moment"
+                    )
+                connection.execute(
+                    insert(console_inputs).values(session_id=id, number=number, content=content)
+                )
+            CONSOLES.write(
+                connection,
+                id,
+                heard_at=db_now(connection),
+                next_input=max(row.next_input, number + 1),
+            )
+            return to_session(locked(connection, console_sessions.c.id == id))
+
+    @retried
+    def heard(self, vm_id: UUID, id: UUID, *, after: int) -> bool:  # noqa: A002
+        """Note that its caller is there and has read so far; return whether no worker is."""
+        with self._database.write() as connection:
+            row = _row(connection, vm_id, id)
+            if row.state == ConsoleState.ENDED.value:
+                return False
+            now = db_now(connection)
+            outputs = console_outputs.c
+            connection.execute(
+                delete(console_outputs).where(
+                    outputs.session_id == id,
+                    outputs.start + func.length(outputs.content) <= after,
+                )
+            )
+            unserved = not is_claimed(row, now) and (
+                row.sent_at is None or row.sent_at <= now - _RESEND_AFTER
+            )
+            CONSOLES.write(connection, id, heard_at=now, **({"sent_at": now} if unserved else {}))
+        return unserved
+
+    def output(self, vm_id: UUID, id: UUID, *, after: int) -> ConsoleOutput:  # noqa: A002
+        """Return what the guest wrote after the first ``after`` bytes of this session."""
+        outputs = console_outputs.c
+        with self._database.read() as connection:
+            row = connection.execute(
+                select(console_sessions).where(
+                    console_sessions.c.id == id, console_sessions.c.vm_id == vm_id
+                )
+            ).one_or_none()
+            if row is None:
+                raise NotFoundError("console session", id)
+            pieces = connection.execute(
+                select(outputs.start, outputs.content)
+                .where(
+                    outputs.session_id == id,
+                    outputs.start + func.length(outputs.content) > after,
+                )
+                .order_by(outputs.start)
+            ).all()
+        content = b"".join(piece.content for piece in pieces)
+        begin = pieces[0].start if pieces else max(after, row.output_end)
+        skip = max(0, after - begin)
+        return ConsoleOutput(session=to_session(row), start=begin + skip, content=content[skip:])
+
+    @retried
+    def close(self, vm_id: UUID, id: UUID, *, actor: str) -> None:  # noqa: A002
+        """Let go of a console; it is over already: nothing."""
+        with self._database.write() as connection:
+            row = _row(connection, vm_id, id)
+            if row.state != ConsoleState.ENDED.value:
+                end(connection, row, "it was closed", actor=actor, now=db_now(connection))
+
+
+def _check_share(connection: Connection, vm_id: UUID, at_most: int) -> None:
+    owner = select(vms.c.tenant_id).where(vms.c.id == vm_id).scalar_subquery()
+    used = connection.scalars(
+        select(vms.c.name)
+        .join(console_sessions, console_sessions.c.vm_id == vms.c.id)
+        .where(vms.c.tenant_id == owner, console_sessions.c.state != ConsoleState.ENDED.value)
+        .order_by(console_sessions.c.opened_at)
+        .limit(at_most)
+    ).all()
+    if len(used) >= at_most:
+        raise ConflictError(
+            f"tenant {tenant_of(connection, vm_id)} has {len(used)} consoles in use, as many as"
+            f" a tenant may have at a time ({', '.join(used)}): let go of one (Ctrl-] in"
+            f" `fuga console`); one whose user is gone is free after {SILENT_S} s"
+        )
+
+
+def _row(connection: Connection, vm_id: UUID, key: UUID) -> Row[Any]:
+    row: Row[Any] | None = locked(
+        connection, console_sessions.c.id == key, console_sessions.c.vm_id == vm_id
+    )
+    if row is None:
+        raise NotFoundError("console session", key)
+    return row
+
+
+def _open_row(connection: Connection, vm_id: UUID, key: UUID) -> Row[Any]:
+    row = _row(connection, vm_id, key)
+    if row.state == ConsoleState.ENDED.value:
+        raise ConflictError(f"the console session is over: {row.reason}")
+    return row

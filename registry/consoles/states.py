@@ -1,0 +1,154 @@
+"""Sessions on serial consoles as rows: what their states are, and how they end.
+
+A session's row is the workers' message, claimed by lease. Its epoch rises with every claim: a
+worker that was too slow finds another one, and neither types nor tells any more. What is typed
+lies here until a worker takes it, which deletes it: a worker that dies then loses it, for nothing
+must be typed twice. What the guest writes lies here until it is read; of what nobody reads the
+oldest is dropped (the log on the host has it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select
+
+from registry.errors import ConflictError, NotFoundError
+from registry.ground.claims import CONSOLES
+from registry.ground.schema import (
+    assignments,
+    console_inputs,
+    console_outputs,
+    console_sessions,
+    tenants,
+    unreleased,
+    vms,
+)
+from registry.journal.events import event_row, record
+from registry.lifecycle import CONSOLE_TRANSITIONS, ConsoleEvent, ConsoleState, next_state
+
+#: A caller that was not heard of for so long is gone.
+SILENT_S: Final = 60
+#: So long one can learn why it is over.
+_KEPT_FOR: Final = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleSession:
+    """A caller's hold on a VM's console."""
+
+    id: UUID
+    vm: UUID
+    state: ConsoleState
+    reason: str | None  #: why it is over, or why it waits
+    next_input: int  #: number of the next piece to be typed
+
+
+def name_of_placed(connection: Connection, vm_id: UUID) -> str:
+    """Return the name of a VM that is on a host; `ConflictError` if it is on none."""
+    row = connection.execute(
+        select(vms.c.name, assignments.c.id)
+        .select_from(vms)
+        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .where(vms.c.id == vm_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError("VM", vm_id)
+    if row.id is None:
+        raise ConflictError(f"VM {row.name} is on no host, so it has no console")
+    name: str = row.name
+    return name
+
+
+def forget_silent(connection: Connection, *, now: datetime) -> None:
+    """End what was not heard of for a while, and forget what has been over for longer."""
+    silent = connection.scalars(
+        select(console_sessions.c.id)
+        .where(
+            console_sessions.c.heard_at < now - timedelta(seconds=SILENT_S),
+            console_sessions.c.state != ConsoleState.ENDED.value,
+        )
+        .order_by(console_sessions.c.id)
+    ).all()
+    for key in silent:
+        row = locked(
+            connection,
+            console_sessions.c.id == key,
+            console_sessions.c.heard_at < now - timedelta(seconds=SILENT_S),
+            console_sessions.c.state != ConsoleState.ENDED.value,
+        )
+        if row is not None:
+            reason = f"nobody was heard of for {SILENT_S} s"
+            end(connection, row, reason, actor="sweep", now=now)
+    over = and_(
+        console_sessions.c.heard_at < now - _KEPT_FOR,
+        console_sessions.c.state == ConsoleState.ENDED.value,
+    )
+    old = connection.scalars(select(console_sessions.c.id).where(over)).all()
+    if old:
+        connection.execute(delete(console_outputs).where(console_outputs.c.session_id.in_(old)))
+        connection.execute(delete(console_sessions).where(console_sessions.c.id.in_(old)))
+
+
+def locked(connection: Connection, *which: ColumnElement[bool]) -> Any:
+    """Return the session for which that holds, locked; None: there is none."""
+    return connection.execute(
+        select(console_sessions).where(*which).with_for_update()
+    ).one_or_none()
+
+
+def end(connection: Connection, row: Row[Any], reason: str, *, actor: str, now: datetime) -> None:
+    """End a session; what was typed and not passed on is forgotten."""
+    change(connection, row, ConsoleEvent.ENDED, reason, actor=actor, now=now, **CONSOLES.none)
+    connection.execute(delete(console_inputs).where(console_inputs.c.session_id == row.id))
+
+
+def change(
+    connection: Connection,
+    row: Row[Any],
+    event: ConsoleEvent,
+    reason: str | None,
+    *,
+    actor: str,
+    now: datetime,
+    **values: Any,
+) -> None:
+    """Write what became of a session, and the event with it."""
+    before = ConsoleState(row.state)
+    after = next_state(CONSOLE_TRANSITIONS, before, event)
+    CONSOLES.write(connection, row.id, state=after.value, reason=reason, **values)
+    history = event_row(
+        now,
+        actor,
+        "console_state",
+        "vm",
+        row.vm_id,
+        tenant=tenant_of(connection, row.vm_id),
+        change=(before, after),
+        event=event,
+        reason=reason,
+        data={"session": str(row.id)},
+    )
+    record(connection, [history])
+
+
+def tenant_of(connection: Connection, vm_id: UUID) -> str:
+    """Return the name of a VM's tenant."""
+    name: str = connection.execute(
+        select(tenants.c.name).join(vms, vms.c.tenant_id == tenants.c.id).where(vms.c.id == vm_id)
+    ).scalar_one()
+    return name
+
+
+def to_session(row: Any) -> ConsoleSession:
+    """Return the record of a row."""
+    return ConsoleSession(
+        id=row.id,
+        vm=row.vm_id,
+        state=ConsoleState(row.state),
+        reason=row.reason,
+        next_input=row.next_input,
+    )

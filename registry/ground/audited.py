@@ -1,0 +1,160 @@
+"""The call whose writes are audited: its row is written with the first of them.
+
+Whatever a call changes, a transaction writes. The first that it commits carries a row of
+the audit, so that nothing is changed that the audit does not know of; how the call ended
+is added to that row later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, insert
+
+from registry.ground.bulk import insert_returning
+from registry.ground.clock import UtcNow
+from registry.ground.schema import audit
+
+#: Status, route, subject.
+Ending = tuple[int | None, str | None, str | None]
+
+
+@dataclass(slots=True, kw_only=True)
+class AuditedCall:
+    """A call that may change something, as far as it is known yet."""
+
+    method: str
+    path: str
+    address: str
+    request_id: str = ""
+    token_id: UUID | None = None
+    token: str | None = None  #: None: nobody that is known
+    tenant: str | None = None  #: None: an operator, or nobody
+    route: str | None = None  #: the path's template
+    subject: str | None = None  #: id of what it is about
+    status: int | None = None  #: of the answer, where one is committed with the row
+    row: int | None = None  #: of the audit, once one is committed
+    written: int | None = None  #: of the audit, by the transaction under way
+    ending_written: Ending | None = None  #: with that row
+
+    def values(self) -> dict[str, Any]:
+        """Return what the audit keeps of it."""
+        return {
+            "request_id": self.request_id,
+            "token_id": self.token_id,
+            "token": self.token,
+            "tenant": self.tenant,
+            "address": self.address,
+            "method": self.method,
+            "path": self.path,
+            "route": self.route,
+            "subject": self.subject,
+            "status": self.status,
+        }
+
+    def ending(self, status: int | None) -> Ending:
+        """Return what is known at the end."""
+        return status, self.route, self.subject
+
+    def is_told(self, status: int | None) -> bool:
+        """Whether the row says already that the call ended like this."""
+        return self.row is not None and self.ending_written == self.ending(status)
+
+
+_INSERT: Final = insert(audit).values(at=UtcNow()).returning(audit.c.id)
+_call: ContextVar[AuditedCall | None] = ContextVar("call", default=None)
+
+
+@contextmanager
+def audited(call: AuditedCall) -> Iterator[None]:
+    """Audit what is written inside; once the call says whose it is."""
+    token = _call.set(call)
+    try:
+        yield
+    finally:
+        _call.reset(token)
+
+
+def forget_intent() -> None:
+    """Forget what a transaction that was taken back said of the call; another begins."""
+    call = _call.get()
+    if call is not None and call.row is None:
+        call.subject = call.status = None
+
+
+def write_intent(connection: Connection) -> None:
+    """Write the call's row in this transaction, unless one is committed already."""
+    call = _call.get()
+    if call is None or call.token is None or call.row is not None:
+        return
+    call.ending_written = call.ending(call.status)
+    call.written = connection.execute(_INSERT, call.values()).scalar_one()
+
+
+def current_call() -> AuditedCall | None:
+    """Return the call that is audited here, if one is."""
+    return _call.get()
+
+
+def intent_committed() -> None:
+    """Remember that the call's row is there to stay."""
+    call = _call.get()
+    if call is not None and call.row is None:
+        call.row = call.written
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the audit says of a call that wrote together with others, not committed yet."""
+
+    call: AuditedCall
+    subject: str
+    status: int | None
+    row: int | None  #: None: an earlier transaction of the call wrote it
+
+
+def write_intents(
+    connection: Connection,
+    calls: Sequence[tuple[AuditedCall, str, int | None]],
+    now: datetime,
+) -> Sequence[Told]:
+    """Write the rows of several calls, each with its subject and the status that is kept."""
+    rows = [
+        call.values() | {"at": now, "subject": subject, "status": status}
+        for call, subject, status in calls
+        if call.token is not None and call.row is None
+    ]
+    written = insert_returning(connection, audit, rows, ["id", "subject"])
+    of_subjects = {row.subject: row.id for row in written}
+    return [
+        Told(call, subject, status, of_subjects.get(subject)) for call, subject, status in calls
+    ]
+
+
+def note_committed(told: Sequence[Told]) -> None:
+    """Remember that the rows of these calls are there to stay."""
+    for each in told:
+        each.call.subject = each.subject
+        if each.row is not None:
+            each.call.row, each.call.status = each.row, each.status
+            each.call.ending_written = each.call.ending(each.status)
+
+
+def note_subject(subject_id: str) -> None:
+    """Tell what the call is about, if its path does not."""
+    call = _call.get()
+    if call is not None and call.subject is None:
+        call.subject = subject_id
+
+
+def note_status(status: int) -> None:
+    """Tell how the call will be answered, where the answer is kept by this transaction."""
+    call = _call.get()
+    if call is not None:
+        call.status = status

@@ -1,0 +1,89 @@
+"""What a name, a label and an amount may be: checked before anything reaches a table."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from registry.errors import InvalidError, NotFoundError, UnknownNameError
+
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
+_LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:/=-]{0,126}[A-Za-z0-9])?")
+#: times a ratio it still fits into 64 bits
+MAX_AMOUNT: Final = 1_000_000_000_000
+MAX_RATIO_THOUSANDTHS: Final = 1_000_000
+MAX_LABELS: Final = 64
+
+
+def check_name(field: str, name: str) -> str:
+    """Return the name, or raise `InvalidError`."""
+    if not _NAME.fullmatch(name):
+        allowed = "1 to 63 of a-z, 0-9, '.', '_', '-', first and last a letter or digit"
+        raise InvalidError(field, name, allowed)
+    return name
+
+
+def is_name(name: str) -> bool:
+    """Tell whether it can be a name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def look_up(kind: str, name: str) -> str:
+    """Return a name to look for; what cannot be a name is not found.
+
+    It never reaches a statement: text from a JSON body may hold what no
+    database can encode.
+    """
+    if not _NAME.fullmatch(name):
+        raise NotFoundError(kind, name)
+    return name
+
+
+def check_labels(field: str, labels: Iterable[str]) -> tuple[str, ...]:
+    """Return the labels in order, each once."""
+    found = tuple(sorted(set(labels)))
+    for label in found:
+        if not _LABEL.fullmatch(label):
+            raise InvalidError(field, label, "1 to 128 letters, digits and . _ : / = -")
+    if len(found) > MAX_LABELS:
+        raise InvalidError(field, len(found), f"at most {MAX_LABELS} labels")
+    return found
+
+
+def check_int(field: str, value: int, low: int, high: int) -> int:
+    """Return the number, if it is within its bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidError(field, value, f"a whole number from {low} to {high}")
+    return value
+
+
+def check_amounts(
+    field: str, amounts: Mapping[str, int], resources: Iterable[str], *, low: int = 0
+) -> dict[str, int]:
+    """Return the amounts; every key must be a known resource."""
+    known = tuple(resources)
+    for name, amount in amounts.items():
+        if name not in known:
+            raise UnknownNameError(f"{field}.{name}", "resource", name, known=known)
+        check_int(f"{field}.{name}", amount, low, MAX_AMOUNT)
+    return dict(amounts)
+
+
+def check_weight(weight: float) -> float:
+    """Return a tenant's weight, above zero: shares are divided by it."""
+    if not (math.isfinite(weight) and 1e-6 <= weight <= 1e6):
+        raise InvalidError("weight", weight, "a number from 0.000001 to 1000000")
+    return float(weight)
+
+
+MAX_TTL_S: Final = 10 * 365 * 86_400
+
+
+def expires_at(ttl_s: int | None, now: datetime) -> datetime | None:
+    """Return when a request ends that is given so long from now; None: never."""
+    if ttl_s is None:
+        return None
+    return now + timedelta(seconds=check_int("ttl_s", ttl_s, 1, MAX_TTL_S))

@@ -1,0 +1,69 @@
+"""Folders and files for their owner alone, whoever makes them first and whatever the umask."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from registry.errors import RegistryError
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+#: What SQLite keeps beside a database; it makes them with the database's mode.
+_BESIDE: Final = ("-wal", "-shm", "-journal")
+
+
+class NotOursError(RegistryError):
+    """Somebody else owns what would have to be ours alone."""
+
+    def __init__(self, path: Path, whose: str) -> None:
+        super().__init__(f"{path} {whose}")
+        self.path = path
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder that only its owner can enter, or tighten the one that is there.
+
+    Raises
+    ------
+    NotOursError
+        If another user owns it: what is in it could be anything, and be changed under us.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        found = folder.stat()
+        if found.st_uid != os.geteuid():
+            raise NotOursError(
+                folder,
+                f"belongs to user {found.st_uid}, and this process runs as {os.geteuid()}: run it"
+                " as that user, or let FUGA_STATE_DIR name a folder of its own",
+            ) from None
+        if stat.S_IMODE(found.st_mode) & _OTHERS:
+            folder.chmod(0o700)
+    return folder
+
+
+def private_database(file: Path) -> None:
+    """Make SQLite's file for its owner alone before SQLite makes it for all to read.
+
+    One that is there is tightened where it is ours; who let a group write keeps the group.
+    """
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        for each in (file, *(file.with_name(file.name + ending) for ending in _BESIDE)):
+            _tighten(each)
+
+
+def _tighten(file: Path) -> None:
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return
+    mode = stat.S_IMODE(found.st_mode)
+    keep = 0o660 if mode & stat.S_IWGRP else 0o600
+    if found.st_uid == os.geteuid() and mode & ~keep:
+        file.chmod(mode & keep)

@@ -1,0 +1,122 @@
+"""Does PostgreSQL answer? Told apart from a statement that takes long.
+
+A server that is stopped, or whose machine is cut off, leaves its clients waiting for good: its
+own time-outs stop with it, and where it is stopped its kernel goes on acknowledging what is
+sent, so that neither keepalives nor ``tcp_user_timeout`` end anything. So whoever waits longer
+than a few seconds has somebody else connect anew. If that hangs as well, all who wait are let go,
+and nobody begins to wait, until a connection comes about again. Where nobody can look, for want
+of threads, files or memory, nobody is refused, and the next who waits for long has it tried again.
+
+No statement is cut short that a server works on: of those the server's own time-outs are in charge.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from registry.errors import RegistryUnavailableError
+
+#: Of a wait before it is suspected, and of a connection before it counts as none.
+PATIENCE_S: Final = 5
+_PAUSE_S: Final = 1.0
+
+log: Final = structlog.get_logger(__name__)
+
+
+class ServerHangsError(RegistryUnavailableError):
+    """The database takes connections and does not answer them."""
+
+    def __init__(self) -> None:
+        super().__init__("the database hangs: it does not answer, and nobody waits for it")
+
+
+class Pulse:
+    """Whether a server answers, as far as this process knows; shared by its threads.
+
+    Parameters
+    ----------
+    answers : callable
+        Connects anew, and tells whether that came to anything within `PATIENCE_S`.
+    now : callable
+        A monotonic clock.
+    """
+
+    def __init__(
+        self, answers: Callable[[], bool], *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._answers = answers
+        self._now = now
+        self._lock = threading.Lock()
+        self._hangs = False
+        self._looking = False
+        self._answered_at = float("-inf")
+        self._not_before = float("-inf")  #: of a look, after one that could not be taken
+        self._closed = threading.Event()
+
+    def check(self) -> None:
+        """Raise `ServerHangsError` if the server is known to hang."""
+        if self._hangs:
+            raise ServerHangsError
+
+    def waited(self, since: float) -> None:
+        """Judge a wait that began at ``since``: `ServerHangsError` if it is in vain."""
+        self.check()
+        suspicious = max(since, self._answered_at) + PATIENCE_S
+        if self._now() >= suspicious:
+            self._look()
+
+    def missed(self) -> None:
+        """Note that a connection did not come about in time."""
+        with self._lock:
+            if not self._hangs:
+                log.warning("database_hangs")
+            self._hangs = True
+        self._look()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._closed.set()
+
+    def _look(self) -> None:
+        with self._lock:
+            if self._looking or self._closed.is_set() or self._now() < self._not_before:
+                return
+            self._looking = True
+        looker = threading.Thread(target=self._look_until_it_answers, name="pulse", daemon=True)
+        try:
+            looker.start()
+        except RuntimeError:  # the machine lets us have no more of them
+            self._end_look(answered=False)
+            log.warning("database_not_looked_at", error="no thread could be started")
+
+    def _look_until_it_answers(self) -> None:
+        answered = False
+        try:
+            while not self._answers():
+                with self._lock:
+                    if not self._hangs:
+                        log.warning("database_hangs")
+                    self._hangs = True
+                if self._closed.wait(_PAUSE_S):
+                    return
+            answered = True
+        except Exception:  # no file left, no memory: that says nothing of the server
+            log.exception("database_not_looked_at")
+        finally:
+            self._end_look(answered=answered)
+
+    def _end_look(self, *, answered: bool) -> None:
+        """Refuse nobody on the word of a look that nobody takes any more."""
+        with self._lock:
+            hung, self._hangs, self._looking = self._hangs, False, False
+            if answered:
+                self._answered_at = self._now()
+            else:
+                self._not_before = self._now() + _PAUSE_S
+        if hung and answered:
+            log.info("database_answers_again")

@@ -1,0 +1,41 @@
+"""What keeps the guests of a host from the host and from one another, as its libvirt tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import Connection, update
+
+from registry.ground.schema import hosts
+from registry.journal.events import event_row, record
+from registry.records.hosts import Host, HostReport
+
+UNCONFINED: Final = "none"
+
+
+def keep_confinement(
+    connection: Connection, host: Host, report: HostReport, *, now: datetime, actor: str
+) -> None:
+    """Write what a look told of it, and an event where a host confines its guests no more."""
+    model = report.security_model or host.security_model
+    kept = host.shares_kept if report.shares_kept is None else report.shares_kept
+    if (model, kept) == (host.security_model, host.shares_kept):
+        return
+    values = {"security_model": model, "shares_kept": kept}
+    connection.execute(update(hosts).where(hosts.c.id == host.id).values(**values))
+    if model == UNCONFINED and host.security_model != UNCONFINED:
+        data = {"name": host.name, "before": host.security_model}
+        record(connection, [event_row(now, actor, "host_unconfined", "host", host.id, data=data)])
+
+
+def warnings_of_confinement(model: str | None, shares_kept: bool | None) -> Iterator[str]:
+    """Say what an operator should know of it."""
+    if model == UNCONFINED:
+        yield (
+            "libvirt there has no security model (AppArmor, SELinux): a guest that takes its QEMU"
+            " over reaches the disks of all others"
+        )
+    if shares_kept is False:
+        yield "it has no cgroup of processors: busy ones are not shared out by vCPUs"

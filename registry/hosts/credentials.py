@@ -1,0 +1,164 @@
+"""What opens hosts: files that an operator lays down, a folder per credential.
+
+A host's row says which credential opens it, by name alone. Certificates and keys stay in
+the folder, on the machines of monitor and workers; they are read by libvirt, and neither
+they nor their paths are written, shown or logged.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from registry.errors import HostCredentialError
+from registry.hosts.certificates import end_of_validity
+from registry.hosts.uris import Opening, opening_of
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    private: bool = False
+
+
+#: Names that libvirt knows, and for SSH that of `ssh-keygen -f id`.
+FILES: Final[Mapping[Opening, tuple[_File, ...]]] = MappingProxyType(
+    {
+        Opening.TLS: (
+            _File("cacert.pem"),
+            _File("clientcert.pem"),
+            _File("clientkey.pem", private=True),
+        ),
+        Opening.SSH: (_File("id", private=True),),
+    }
+)
+_OTHERS_WRITE: Final = 0o022
+_OTHERS_ANYTHING: Final = 0o077
+_GROUP_READS: Final = 0o040
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialFiles:
+    """A credential whose files are in order."""
+
+    name: str
+    folder: Path = field(repr=False)
+    stamp: str  #: changes when a file does
+
+
+class HostCredentials:
+    """The folder of all credentials, as this machine sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def names(self) -> tuple[str, ...]:
+        """Return the credentials that lie here; none where there is no folder."""
+        try:
+            return tuple(sorted(each.name for each in self.folder.iterdir() if each.is_dir()))
+        except FileNotFoundError:
+            return ()
+
+    def find(self, uri: str, name: str | None) -> CredentialFiles | None:
+        """Return what opens the host at a URI that was let in; None: nothing of ours.
+
+        Raises
+        ------
+        HostCredentialError
+            If it is not there, or not as it has to be.
+        """
+        opening = opening_of(uri)
+        if opening is None or (name is None and opening is Opening.TLS):
+            return None
+        if name is None:
+            raise HostCredentialError(
+                "-", "SSH needs one: `fuga host set HOST --credential NAME` names it"
+            )
+        return self.check(name, opening)
+
+    def check(self, name: str, opening: Opening) -> CredentialFiles:
+        """Return the credential if its files are there and nobody else may read or change them."""
+        folder = self.folder / name
+        for each in (self.folder, folder):
+            _check_folder(name, each)
+        stamps = [_check_file(name, folder, file) for file in FILES[opening]]
+        return CredentialFiles(name=name, folder=folder, stamp=" ".join(stamps))
+
+    def openings(self, name: str) -> tuple[Opening, ...]:
+        """Return what a credential has any files for."""
+        folder = self.folder / name
+        return tuple(
+            opening
+            for opening, files in FILES.items()
+            if any((folder / file.name).exists() for file in files)
+        )
+
+    def end_of_validity(self, name: str) -> datetime:
+        """Return when a credential's certificates end.
+
+        Raises
+        ------
+        HostCredentialError
+            If they do not fit each other or their key.
+        """
+        folder = self.folder / name
+        try:
+            return end_of_validity(*(folder / file.name for file in FILES[Opening.TLS]))
+        except ssl.SSLCertVerificationError as error:
+            raise HostCredentialError(
+                name, f"clientcert.pem is not good for cacert.pem: {error.verify_message}"
+            ) from None
+        except ssl.SSLError as error:
+            raise HostCredentialError(
+                name,
+                "cacert.pem, clientcert.pem and clientkey.pem do not fit each other:"
+                f" {error.reason or 'one of them is no PEM file'}",
+            ) from None
+
+
+def _check_folder(name: str, folder: Path) -> None:
+    try:
+        mode = folder.stat().st_mode
+    except FileNotFoundError:
+        raise HostCredentialError(
+            name, "it is not in the folder of credentials here (FUGA_HOST_CREDENTIALS)"
+        ) from None
+    except OSError as error:
+        raise HostCredentialError(name, f"its folder cannot be read: {error.strerror}") from None
+    if mode & _OTHERS_WRITE:
+        raise HostCredentialError(
+            name, "its folder, or that of all credentials, can be written by others: chmod go-w"
+        )
+
+
+def _check_file(name: str, folder: Path, file: _File) -> str:
+    """Return what changes when the file does."""
+    path = folder / file.name
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise HostCredentialError(name, f"{file.name} is missing") from None
+    except OSError as error:
+        raise HostCredentialError(name, f"{file.name} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(found.st_mode) or found.st_size == 0:
+        raise HostCredentialError(name, f"{file.name} is empty, or no file")
+    if not os.access(path, os.R_OK):
+        raise HostCredentialError(name, f"{file.name} cannot be read by this process's user")
+    # A service's group may read what root gives it: root:fuga 0640.
+    ours = _GROUP_READS if found.st_uid == 0 else 0
+    forbidden = _OTHERS_ANYTHING & ~ours if file.private else _OTHERS_WRITE
+    if found.st_mode & forbidden:
+        verb = "read" if file.private else "changed"
+        raise HostCredentialError(
+            name,
+            f"{file.name} can be {verb} by others (mode {stat.S_IMODE(found.st_mode):04o}):"
+            f" chmod {'600' if file.private else 'go-w'}",
+        )
+    return f"{found.st_mtime_ns}/{found.st_ino}/{found.st_size}"

@@ -1,0 +1,270 @@
+"""How hosts differ from the ledger by the latest looks at them, and what an operator has done.
+
+Read anew from the looks and the ledger, by the functions that a look itself is judged by:
+what is shown is what was done about it, or what would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from registry.errors import ConflictError
+from registry.ground.bulk import chunks
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.locks import lock_hosts, lock_vms_on
+from registry.ground.schema import (
+    assignments,
+    hosts,
+    interfaces,
+    leftovers,
+    networks,
+    power_actions,
+    unreleased,
+    vms,
+)
+from registry.hosts.drift import Drift, find_drift, known_assignments, unknown_marks
+from registry.hosts.held import live_assignments
+from registry.hosts.reports import settled_before
+from registry.hosts.rows import host_id_of, host_of, with_inventories
+from registry.hosts.stored_reports import latest_report
+from registry.journal.events import event_row, record
+from registry.ledger.missing import clear_missing, is_rebuilt
+from registry.lifecycle import (
+    AssignmentState,
+    HostAdmin,
+    HostHealth,
+    PowerState,
+    VmDesired,
+    VmObserved,
+)
+from registry.reconciliation import DECIDED, Answer, Difference, LedgerVm, fate_of
+from registry.records.hosts import DomainReport, Host, HostDifference, HostReport
+
+_SILENT: Final = (HostHealth.UNREACHABLE, HostHealth.DOWN)
+
+
+class Differences:
+    """Compares hosts with the ledger, and takes an operator's word on what differs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(self, host: str | None = None) -> tuple[HostDifference, ...]:
+        """Return every difference, of one host or of all, by host; a dry run of their repair."""
+        query = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.name)
+        with self._database.read() as connection:
+            if host is not None:
+                query = select(hosts).where(hosts.c.id == host_id_of(connection, host))
+            rows = connection.execute(query).all()
+            return tuple(
+                difference
+                for each in with_inventories(connection, rows)
+                for difference in _differences(connection, each)
+            )
+
+    @retried
+    def repair(
+        self, host: str, difference: Difference, subject: str, *, actor: str
+    ) -> HostDifference:
+        """Do about a difference what is done on an operator's word alone.
+
+        Raises
+        ------
+        ConflictError
+            If there is no such difference (any more), or a word changes nothing about it.
+        """
+        with self._database.write() as connection:
+            key = host_id_of(connection, host)
+            lock_hosts(connection, key)
+            lock_vms_on(connection, key)
+            at = host_of(connection, key)
+            for found in _differences(connection, at):
+                if (found.difference, found.subject) == (difference, subject):
+                    break
+            else:
+                raise ConflictError(f"host {host} has no difference {difference} of {subject}")
+            if found.on_word is None:
+                raise ConflictError(
+                    f"{difference} of {subject} on host {host} needs no word: {found.action}"
+                )
+            now = db_now(connection)
+            data = {"name": host, "difference": difference.value, "subject": subject}
+            asked = event_row(now, actor, "repair_asked", "host", key, data=data)
+            record(connection, [asked])
+            if difference == Difference.VM_MISSING:
+                [row] = [
+                    row
+                    for row in live_assignments(connection, key)[key].values()
+                    if row.id == found.assignment_id
+                ]
+                clear_missing(connection, at, [row], now=now, actor=actor)
+            elif difference == Difference.ANOTHER_MACHINE:
+                taken = {"machine_uuid": at.found_machine_uuid, "found_machine_uuid": None}
+                connection.execute(update(hosts).where(hosts.c.id == key).values(**taken))
+            else:
+                if difference == Difference.WRONG_HOST:
+                    _check_it_runs_elsewhere(connection, found)
+                _have_removed(connection, at, found, now=now, actor=actor)
+            return found
+
+
+def _differences(connection: Connection, host: Host) -> Iterator[HostDifference]:
+    if host.found_machine_uuid is not None:
+        what = f"machine {host.found_machine_uuid} instead of {host.machine_uuid}"
+        yield _difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)
+        return
+    if host.health in _SILENT and host.returning_since is None:
+        yield _difference(host, Difference.SILENT, host.name, f"{host.health}: {host.last_error}")
+        return
+    report = latest_report(connection, host.id)
+    if report is None:
+        return
+    for each in host.inventories:
+        if each.committed > each.capacity:
+            what = f"{each.committed} {each.resource} are committed, {each.capacity} offered"
+            yield _difference(host, Difference.CAPACITY_SHRANK, each.resource, what)
+    live = live_assignments(connection, host.id)[host.id]
+    yield from _of_vms(connection, host, report, live)
+    known = known_assignments(connection, unknown_marks(report, live))
+    yield from _of_marks(host, report, find_drift(report, live, known))
+
+
+def _of_vms(
+    connection: Connection, host: Host, report: HostReport, live: Mapping[UUID, Row[Any]]
+) -> Iterator[HostDifference]:
+    domains = {each.assignment_id: each for each in report.domains}
+    starting = set(
+        connection.scalars(
+            select(power_actions.c.vm_id).where(power_actions.c.state == PowerState.STARTING.value)
+        )
+    )
+    to_filter = _to_filter(connection, report, live)
+    for row in live.values():
+        if row.state != AssignmentState.ACTIVE.value or not settled_before(row, report):
+            continue
+        vm = LedgerVm(
+            desired=VmDesired(row.desired),
+            observed=VmObserved(row.observed),
+            started_at=row.switched_at or row.activated_at,
+            being_started=row.vm_id in starting,
+        )
+        domain = domains.get(row.id)
+        fate = fate_of(vm, domain, report.started_at)
+        if fate is None and domain is not None and row.vm_id in to_filter:
+            fate = _unfiltered(domain)
+        if fate is None:
+            continue
+        state = "no domain" if domain is None else f"its domain is {domain.state}"
+        rebuilt = fate == Difference.VM_MISSING and is_rebuilt(host, row)
+        yield _difference(
+            host,
+            fate,
+            str(row.vm_id),
+            f"VM {row.vm_name} of {row.tenant}, wanted {row.desired}: {state}",
+            assignment_id=row.id,
+            rebuilt=rebuilt,
+        )
+
+
+def _unfiltered(domain: DomainReport) -> Difference | None:
+    runs_so = domain.filtered is False and domain.state != "stopped"
+    return Difference.VM_UNFILTERED if runs_so else None
+
+
+def _to_filter(connection: Connection, report: HostReport, live: Mapping[UUID, Any]) -> set[UUID]:
+    """Return the VMs whose networks are filtered, of those that are not."""
+    bare = {each.assignment_id for each in report.domains if each.filtered is False}
+    keys = [row.vm_id for key, row in live.items() if key in bare]
+    found: set[UUID] = set(keys)
+    for some in chunks(sorted(keys)):
+        query = (
+            select(interfaces.c.vm_id)
+            .join(networks, networks.c.id == interfaces.c.network_id)
+            .where(interfaces.c.vm_id.in_(some), networks.c.filtered.is_(False))
+        )
+        found.difference_update(connection.scalars(query))
+    return found
+
+
+def _of_marks(host: Host, report: HostReport, drift: Drift) -> Iterator[HostDifference]:
+    for domain in report.domains:
+        difference = drift.of_domains.get(domain.uuid)
+        if difference is not None:
+            yield _difference(
+                host,
+                difference,
+                domain.name,
+                f"domain {domain.name}, {domain.state}, {domain.vcpus} vcpus,"
+                f" {domain.memory_mib} memory_mib",
+                assignment_id=domain.assignment_id,
+                vm_uuid=domain.uuid,
+            )
+    for name, (difference, assignment_id) in drift.of_volumes.items():
+        yield _difference(host, difference, name, f"volume {name}", assignment_id=assignment_id)
+
+
+def _difference(
+    host: Host,
+    difference: Difference,
+    subject: str,
+    what: str,
+    *,
+    assignment_id: UUID | None = None,
+    vm_uuid: UUID | None = None,
+    rebuilt: bool = False,
+) -> HostDifference:
+    decided = DECIDED[difference]
+    asks = not rebuilt
+    return HostDifference(
+        host=host.name,
+        difference=difference,
+        subject=subject,
+        what=what,
+        answer=decided.answer if asks else Answer.REPAIR,
+        action=decided.action if asks else decided.on_word or decided.action,
+        why=decided.why,
+        on_word=decided.on_word if asks else None,
+        assignment_id=assignment_id,
+        vm_uuid=vm_uuid,
+    )
+
+
+def _check_it_runs_elsewhere(connection: Connection, found: HostDifference) -> None:
+    """Refuse to remove what may be the only one there is of a VM."""
+    query = (
+        select(hosts.c.name, vms.c.observed, hosts.c.health)
+        .select_from(assignments)
+        .join(vms, vms.c.id == assignments.c.vm_id)
+        .join(hosts, hosts.c.id == assignments.c.host_id)
+        .where(assignments.c.id == found.assignment_id, unreleased)
+    )
+    row = connection.execute(query).one()
+    if row.observed != VmObserved.RUNNING.value or row.health != HostHealth.UP.value:
+        raise ConflictError(
+            f"{found.subject} on host {found.host} may be the only one there is: on host"
+            f" {row.name}, which is {row.health}, the VM is {row.observed}"
+        )
+
+
+def _have_removed(
+    connection: Connection, host: Host, found: HostDifference, *, now: Any, actor: str
+) -> None:
+    kind = "domain" if found.vm_uuid is not None else "volume"
+    connection.execute(
+        insert(leftovers).values(
+            id=uuid7(),
+            host_id=host.id,
+            kind=kind,
+            name=found.subject,
+            vm_uuid=found.vm_uuid,
+            assignment_id=found.assignment_id,
+            asked_by=actor,
+            found_at=now,
+        )
+    )

@@ -1,0 +1,238 @@
+"""Where hosts drift from the ledger: domains of strangers, and leftovers of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Container, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, delete, exists, insert, select
+
+from registry.ground.bulk import chunks
+from registry.ground.ids import uuid7
+from registry.ground.schema import assignments, leftovers, strangers
+from registry.journal.events import event_row, record
+from registry.lifecycle import AssignmentState
+from registry.reconciliation import STRANGE, Difference, Known, whose
+from registry.records.hosts import DomainReport, Host, HostReport
+
+_VOLUME: Final = re.compile(
+    r"fuga-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:\.qcow2|-seed\.img)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """What one look found that no assignment of the host stands for."""
+
+    of_domains: Mapping[UUID, Difference]  #: by UUID
+    of_volumes: Mapping[str, tuple[Difference, UUID]]  #: by name, with the assignment
+    strangers: tuple[DomainReport, ...]  #: not ours to touch; they hold capacity
+    domains: tuple[DomainReport, ...]  #: leftovers: of assignments that are released
+    volumes: tuple[tuple[str, UUID], ...]  #: leftovers: name, assignment
+
+
+def assignment_of_volume(name: str) -> UUID | None:
+    """Return the assignment that a volume's name says it is of."""
+    match = _VOLUME.fullmatch(name)
+    return UUID(match[1]) if match else None
+
+
+def unknown_marks(report: HostReport, live: Container[UUID]) -> set[UUID]:
+    """Return the assignments that a look shows marks of and that are not live on the host."""
+    marks = {assignment_of_volume(name) for name in report.volumes}
+    marks |= {domain.assignment_id for domain in report.domains}
+    return {mark for mark in marks if mark is not None and mark not in live}
+
+
+def find_drift(report: HostReport, live: Container[UUID], known: Mapping[UUID, Known]) -> Drift:
+    """Tell strangers from leftovers; ``live`` are the host's unreleased assignments.
+
+    ``known`` is what `known_assignments` says of the marks of others.
+
+    Only what carries the mark of an assignment that this register center has
+    released is a leftover, to be removed. A mark that it does not know (another
+    fuga's, or of a time after the backup that was restored), or of an assignment
+    that lives on another host (an operator moved it), is a stranger's: nothing
+    that we are not sure of is destroyed. What was released after the look began
+    is neither: it may be gone by now.
+    """
+    volumes = {name: key for name in report.volumes if (key := assignment_of_volume(name))}
+    of_domains = {
+        domain.uuid: difference
+        for domain in report.domains
+        if (difference := whose(domain.assignment_id, live, known, report.started_at))
+    }
+    of_volumes = {
+        name: (difference, key)
+        for name, key in volumes.items()
+        if (difference := whose(key, live, known, report.started_at))
+    }
+    return Drift(
+        of_domains=of_domains,
+        of_volumes=of_volumes,
+        strangers=tuple(
+            domain for domain in report.domains if of_domains.get(domain.uuid) in STRANGE
+        ),
+        domains=tuple(
+            domain
+            for domain in report.domains
+            if domain.uuid in of_domains and of_domains[domain.uuid] not in STRANGE
+        ),
+        volumes=tuple(
+            (name, key) for name, (what, key) in of_volumes.items() if what not in STRANGE
+        ),
+    )
+
+
+def known_assignments(connection: Connection, keys: Collection[UUID]) -> dict[UUID, Known]:
+    """Return what is known of assignments; no entry: nothing."""
+    found: dict[UUID, Known] = {}
+    younger = assignments.alias("younger")
+    placed_anew = exists().where(
+        younger.c.vm_id == assignments.c.vm_id,
+        younger.c.generation > assignments.c.generation,
+        younger.c.state != AssignmentState.RELEASED.value,
+    )
+    for some in chunks(sorted(keys)):
+        query = select(
+            assignments.c.id,
+            assignments.c.state,
+            assignments.c.released_at,
+            placed_anew.label("placed_anew"),
+        )
+        for row in connection.execute(query.where(assignments.c.id.in_(some))):
+            released = row.state == AssignmentState.RELEASED.value
+            found[row.id] = Known(
+                released_at=row.released_at if released else None, placed_anew=row.placed_anew
+            )
+    return found
+
+
+def note_strangers(
+    connection: Connection,
+    host: Host,
+    drift: Drift,
+    known: Collection[UUID],
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Write an event for each stranger that is not known yet; what it holds is `foreign`."""
+    present = {domain.uuid: domain for domain in drift.strangers}
+    gone = [uuid for uuid in known if uuid not in present]
+    if gone:
+        connection.execute(
+            delete(strangers).where(
+                strangers.c.host_id == host.id, strangers.c.domain_uuid.in_(gone)
+            )
+        )
+    new = [domain for uuid, domain in present.items() if uuid not in known]
+    if not new:
+        return
+    connection.execute(
+        insert(strangers),
+        [
+            {
+                "host_id": host.id,
+                "domain_uuid": domain.uuid,
+                "name": domain.name,
+                "first_seen_at": now,
+            }
+            for domain in new
+        ],
+    )
+    history = [
+        event_row(
+            now,
+            actor,
+            "stranger_seen",
+            "host",
+            host.id,
+            data={
+                "name": host.name,
+                "domain": domain.name,
+                "uuid": str(domain.uuid),
+                "state": domain.state,
+                "vcpus": domain.vcpus,
+                "memory_mib": domain.memory_mib,
+                "disk_gib": domain.disk_gib,
+                "difference": drift.of_domains[domain.uuid].value,
+            },
+        )
+        for domain in new
+    ]
+    record(connection, history)
+
+
+def note_leftovers(
+    connection: Connection,
+    host: Host,
+    report: HostReport,
+    drift: Drift,
+    before: Iterable[Row[Any]],
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Keep `leftovers` (``before``) what this look found of ours and no assignment needs.
+
+    What an operator wants removed stays in it until it is gone.
+    """
+    found: dict[tuple[str, str], tuple[UUID | None, UUID]] = {}
+    states = {domain.name: domain.state for domain in drift.domains}
+    for domain in drift.domains:
+        assert domain.assignment_id is not None  # noqa: S101 - a leftover carries a mark
+        found["domain", domain.name] = (domain.uuid, domain.assignment_id)
+    for name, key in drift.volumes:
+        found["volume", name] = (None, key)
+    there = {("domain", domain.name) for domain in report.domains}
+    there |= {("volume", name) for name in report.volumes}
+    known = {}
+    gone = []
+    for row in before:
+        what = (row.kind, row.name)
+        known[what] = row.id
+        if what not in found and (row.asked_by is None or what not in there):
+            gone.append(row.id)
+    if gone:
+        connection.execute(delete(leftovers).where(leftovers.c.id.in_(gone)))
+    new = sorted(found.keys() - known.keys())
+    if not new:
+        return
+    connection.execute(
+        insert(leftovers),
+        [
+            {
+                "id": uuid7(),
+                "host_id": host.id,
+                "kind": kind,
+                "name": name,
+                "vm_uuid": found[kind, name][0],
+                "assignment_id": found[kind, name][1],
+                "found_at": now,
+            }
+            for kind, name in new
+        ],
+    )
+    history = [
+        event_row(
+            now,
+            actor,
+            "leftover_found",
+            "host",
+            host.id,
+            data={
+                "name": host.name,
+                "kind": kind,
+                "leftover": name,
+                "assignment": str(found[kind, name][1]),
+                "state": states.get(name) if kind == "domain" else None,
+            },
+        )
+        for kind, name in new
+    ]
+    record(connection, history)

@@ -1,0 +1,433 @@
+"""Hosts: registration, what the operator wants of them, and what they offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, func, insert, select, tuple_, update
+from sqlalchemy.exc import IntegrityError
+
+from registry.catalogue.resources import INVENTORIES, resource_names
+from registry.errors import (
+    AnotherMachineError,
+    ConflictError,
+    DuplicateError,
+    InvalidError,
+    NotFoundError,
+)
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.locks import lock_hosts, take_turns
+from registry.ground.names import (
+    check_amounts,
+    check_int,
+    check_labels,
+    check_name,
+)
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.ground.schema import assignments, hosts, inventories, unreleased
+from registry.hosts.fields import (
+    MAX_BUILDS,
+    Keep,
+    checked_amounts,
+    checked_fields,
+    checked_target,
+    checked_way_in,
+    inventory_rows,
+)
+from registry.hosts.missed_polls import record_misses
+from registry.hosts.ratios import ratios_by_label, refresh_ratios, write_label_ratios
+from registry.hosts.reports import record_reports
+from registry.hosts.rows import host_id_of, host_of, hosts_of, with_inventories
+from registry.hosts.stored_reports import latest_report, latest_reports
+from registry.hosts.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
+from registry.journal.events import event_row, record
+from registry.lifecycle import (
+    HOST_ADMIN_TRANSITIONS,
+    HostAdmin,
+    HostAdminEvent,
+    next_state,
+)
+from registry.records.hosts import Host, HostReport, Miss, MissPolicy, NewHost
+
+
+class Hosts:
+    """The hosts of the cluster."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def add(self, new: NewHost, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY) -> Host:
+        """Register a host; it is enrolling until the monitor reached it."""
+        check_name("name", new.name)
+        check_uri(new.uri, uri_policy)
+        values = checked_fields(new)
+        key = uuid7()
+        with self._database.write() as connection:
+            take_turns(connection, INVENTORIES)
+            names = resource_names(connection)
+            rows = inventory_rows(key, new, names)
+            taken = connection.execute(
+                select(hosts.c.name, hosts.c.uri).where(
+                    hosts.c.admin != HostAdmin.RETIRED.value,
+                    (hosts.c.name == new.name) | (hosts.c.uri == new.uri),
+                )
+            ).first()
+            if taken is not None:
+                field = "name" if taken.name == new.name else "uri"
+                raise DuplicateError("host", field, getattr(new, field))
+            now = db_now(connection)
+            try:
+                connection.execute(insert(hosts).values(id=key, created_at=now, **values))
+            except IntegrityError as error:
+                raise DuplicateError("host", "name or uri", new.name) from error
+            connection.execute(insert(inventories), rows)
+            refresh_ratios(connection, [key])
+            history = event_row(
+                now,
+                actor,
+                "host_added",
+                "host",
+                key,
+                change=(None, HostAdmin.ACTIVE),
+                data={"name": new.name, "uri": new.uri},
+            )
+            record(connection, [history])
+            return host_of(connection, key)
+
+    def list(
+        self,
+        *,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+        include_retired: bool = False,
+    ) -> Page[Host]:
+        """Return a page, by name."""
+        query = select(hosts).order_by(hosts.c.name, hosts.c.id).limit(check_limit(limit) + 1)
+        if not include_retired:
+            query = query.where(hosts.c.admin != HostAdmin.RETIRED.value)
+        if cursor is not None:
+            name, text = decode_cursor(cursor, str, str)
+            try:
+                last = UUID(hex=str(text))
+            except ValueError:
+                raise InvalidError("cursor", cursor, "a cursor of an earlier page") from None
+            query = query.where(tuple_(hosts.c.name, hosts.c.id) > (name, last))
+        with self._database.read() as connection:
+            found = with_inventories(connection, connection.execute(query).all())
+        return page_of(found, limit, lambda host: (host.name, host.id.hex))
+
+    def all(self) -> tuple[Host, ...]:
+        """Return every host that is not retired, by name."""
+        query = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.name)
+        with self._database.read() as connection:
+            return with_inventories(connection, connection.execute(query).all())
+
+    def get(self, name: str) -> Host:
+        """Return the host of that name (a retired one if no other has it)."""
+        with self._database.read() as connection:
+            return host_of(connection, host_id_of(connection, name))
+
+    @retried
+    def apply(
+        self, name: str, event: HostAdminEvent, *, actor: str, reason: str | None = None
+    ) -> Host:
+        """Change what the operator wants of a host.
+
+        Raises
+        ------
+        ConflictError
+            If it is to be retired and an assignment holds capacity there.
+        IllegalTransitionError
+            If the host is retired.
+        """
+        with self._database.write() as connection:
+            key = host_id_of(connection, name)
+            lock_hosts(connection, key)
+            row = connection.execute(select(hosts.c.admin).where(hosts.c.id == key)).one()
+            before = HostAdmin(row.admin)
+            after = next_state(HOST_ADMIN_TRANSITIONS, before, event)
+            if after != before:
+                if after == HostAdmin.RETIRED:
+                    _check_empty(connection, key, name)
+                connection.execute(update(hosts).where(hosts.c.id == key).values(admin=after.value))
+                history = event_row(
+                    db_now(connection),
+                    actor,
+                    "host_admin",
+                    "host",
+                    key,
+                    change=(before, after),
+                    event=event,
+                    reason=reason,
+                    data={"name": name},
+                )
+                record(connection, [history])
+            return host_of(connection, key)
+
+    @retried
+    def update(
+        self,
+        name: str,
+        *,
+        labels: Sequence[str] | None = None,
+        overrides: Mapping[str, int | None] | None = None,
+        reserved: Mapping[str, int] | None = None,
+        ratios: Mapping[str, int | None] | None = None,
+        max_builds: int | None = None,
+        fence_target: str | None = None,
+        credential: str | Keep | None = Keep.AS_IT_IS,
+        ssh_host_keys: Sequence[str] | None = None,
+        actor: str,
+    ) -> Host:
+        """Change what is given.
+
+        An override of None goes back to what was detected, a ratio of None to
+        what the host's labels say, a credential of None to that of the machine; an
+        empty fence target is none.
+        """
+        with self._database.write() as connection:
+            key = host_id_of(connection, name)
+            lock_hosts(connection, key)
+            before = host_of(connection, key)
+            if before.admin == HostAdmin.RETIRED:
+                raise ConflictError(f"host {name} is retired")
+            names = resource_names(connection)
+            values: dict[str, Any] = {}
+            if labels is not None:
+                values["labels"] = list(check_labels("labels", labels))
+            if max_builds is not None:
+                values["max_builds"] = check_int("max_builds", max_builds, 1, MAX_BUILDS)
+            if fence_target is not None:
+                values["fence_target"] = checked_target(fence_target or None)
+            if credential is not Keep.AS_IT_IS or ssh_host_keys is not None:
+                values |= checked_way_in(
+                    before.uri,
+                    before.credential if isinstance(credential, Keep) else credential,
+                    before.ssh_host_keys if ssh_host_keys is None else ssh_host_keys,
+                )
+            if values:
+                connection.execute(update(hosts).where(hosts.c.id == key).values(**values))
+            changes: dict[str, dict[str, int | None]] = {}
+            for field, column, amounts, low in (
+                ("overrides", "override", overrides or {}, 0),
+                ("reserved", "reserved", reserved or {}, 0),
+                ("ratios", "own_ratio_thousandths", ratios or {}, 1),
+            ):
+                cleared = [each for each, amount in amounts.items() if amount is None]
+                given = {each: amount for each, amount in amounts.items() if amount is not None}
+                check_amounts(field, dict.fromkeys(cleared, 0), names)
+                for each in cleared:
+                    changes.setdefault(each, {})[column] = None
+                for each, amount in checked_amounts(field, given, names, low).items():
+                    changes.setdefault(each, {})[column] = amount
+            for each, columns in sorted(changes.items()):
+                connection.execute(
+                    update(inventories)
+                    .where(inventories.c.host_id == key, inventories.c.resource == each)
+                    .values(**columns)
+                )
+            if labels is not None or ratios:
+                refresh_ratios(connection, [key])
+            after = host_of(connection, key)
+            if after != before:
+                now = db_now(connection)
+                data = {"name": name, **values, "inventories": changes}
+                history = [event_row(now, actor, "host_updated", "host", key, data=data)]
+                history += _shrunk_rows(now, actor, before, after)
+                record(connection, history)
+            return after
+
+    @retried
+    def move(
+        self, name: str, uri: str, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY
+    ) -> Host:
+        """Write down that the same host, with all that is on it, is reached at another URI."""
+        check_uri(uri, uri_policy)
+        with self._database.write() as connection:
+            key = host_id_of(connection, name)
+            lock_hosts(connection, key)
+            before = host_of(connection, key)
+            if before.admin == HostAdmin.RETIRED:
+                raise ConflictError(f"host {name} is retired")
+            way_in = checked_way_in(uri, before.credential, before.ssh_host_keys)
+            try:
+                connection.execute(update(hosts).where(hosts.c.id == key).values(uri=uri, **way_in))
+            except IntegrityError as error:
+                raise DuplicateError("host", "uri", uri) from error
+            after = host_of(connection, key)
+            if after != before:
+                data = {"name": name, "uri": uri, "before": before.uri}
+                now = db_now(connection)
+                record(connection, [event_row(now, actor, "host_updated", "host", key, data=data)])
+            return after
+
+    def label_ratios(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the default ratios of hosts by label and resource, in thousandths."""
+        with self._database.read() as connection:
+            return ratios_by_label(connection)
+
+    @retried
+    def set_label_ratios(
+        self, label: str, ratios: Mapping[str, int], *, actor: str
+    ) -> Mapping[str, int]:
+        """Let these be the ratios of hosts with a label that have none of their own; none: no more.
+
+        Of several labels of a host the most careful counts.
+        """
+        check_labels("label", [label])
+        with self._database.write() as connection:
+            take_turns(connection, INVENTORIES)
+            checked = checked_amounts("ratios", ratios, resource_names(connection), 1)
+            keys = connection.scalars(select(hosts.c.id)).all()
+            lock_hosts(connection, *keys)
+            every = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value)
+            query = every.order_by(hosts.c.name)
+            before = with_inventories(connection, connection.execute(query).all())
+            write_label_ratios(connection, label, checked)
+            refresh_ratios(connection, [host.id for host in before])
+            after = with_inventories(connection, connection.execute(query).all())
+            now = db_now(connection)
+            data = {"label": label, "ratios": checked}
+            history = [event_row(now, actor, "label_ratios_set", "cluster", "hosts", data=data)]
+            for old, new in zip(before, after, strict=True):
+                history += _shrunk_rows(now, actor, old, new)
+            record(connection, history)
+            return checked
+
+    def record_report(self, host_id: UUID, report: HostReport, *, actor: str = "monitor") -> Host:
+        """Write what the monitor saw on a host; see `reports.record_reports`.
+
+        Raises
+        ------
+        AnotherMachineError
+            If the machine that answered is another one, without anything of the host's.
+        NotFoundError
+            If there is no such host.
+        """
+        found = self.record_reports({host_id: report}, actor=actor)[host_id]
+        if isinstance(found, Host):
+            return found
+        raise found
+
+    @retried
+    def record_reports(
+        self, reports: Mapping[UUID, HostReport], *, actor: str = "monitor"
+    ) -> Mapping[UUID, Host | AnotherMachineError | NotFoundError]:
+        """Write what the monitor saw on hosts, in one transaction.
+
+        Of each the host as it is now, or why it was not believed; see `record_report`.
+        """
+        with self._database.write() as connection:
+            lock_hosts(connection, *reports)
+            before = hosts_of(connection, reports)
+            now = db_now(connection)
+            looks = [(host, reports[key]) for key, host in before.items()]
+            others = record_reports(connection, looks, now=now, actor=actor)
+            after = hosts_of(connection, before)
+            history = [
+                row for key in before for row in _shrunk_rows(now, actor, before[key], after[key])
+            ]
+            record(connection, history)
+        found: dict[UUID, Host | AnotherMachineError | NotFoundError] = {}
+        for key, report in reports.items():
+            if key not in after:
+                found[key] = NotFoundError("host", key)
+            elif key in others:
+                host = before[key]
+                found[key] = AnotherMachineError(host.name, host.machine_uuid, report.machine_uuid)
+            else:
+                found[key] = after[key]
+        return found
+
+    def record_miss(
+        self,
+        host_id: UUID,
+        error: str,
+        *,
+        unreachable_after: int,
+        down_after: int,
+        started_at: datetime | None = None,
+        apart_s: float = 0.0,
+        actor: str = "monitor",
+    ) -> Host:
+        """Write that a poll of a host, begun at ``started_at``, failed.
+
+        See `missed_polls.record_misses`.
+        """
+        policy = MissPolicy(
+            unreachable_after=unreachable_after, down_after=down_after, apart_s=apart_s
+        )
+        found = self.record_misses({host_id: Miss(error, started_at)}, policy, actor=actor)[host_id]
+        if isinstance(found, Host):
+            return found
+        raise found
+
+    @retried
+    def record_misses(
+        self, misses: Mapping[UUID, Miss], policy: MissPolicy, *, actor: str = "monitor"
+    ) -> Mapping[UUID, Host | NotFoundError]:
+        """Write that looks at hosts failed, in one transaction; see `missed_polls`.
+
+        Of each the host as it is now.
+        """
+        with self._database.write() as connection:
+            lock_hosts(connection, *misses)
+            now = db_now(connection)
+            found = [(host, misses[key]) for key, host in hosts_of(connection, misses).items()]
+            record_misses(connection, found, policy, now=now, actor=actor)
+            after = hosts_of(connection, misses)
+        return {key: after.get(key) or NotFoundError("host", key) for key in misses}
+
+    def latest_report(self, name: str) -> HostReport:
+        """Return what the monitor saw of a host last; `NotFoundError` if it never answered."""
+        host = self.get(name)
+        with self._database.read() as connection:
+            report = latest_report(connection, host.id)
+        if report is None:
+            raise NotFoundError("report of host", name)
+        return report
+
+    def latest_reports(self) -> Mapping[UUID, HostReport]:
+        """Return the latest report of every host that ever answered and is not retired."""
+        with self._database.read() as connection:
+            return latest_reports(connection)
+
+
+def _shrunk_rows(now: datetime, actor: str, before: Host, after: Host) -> list[dict[str, Any]]:
+    """Return an event for each resource whose capacity has just fallen below committed."""
+    return [
+        event_row(
+            now,
+            actor,
+            "capacity_below_committed",
+            "host",
+            after.id,
+            data={
+                "name": after.name,
+                "resource": new.resource,
+                "capacity": new.capacity,
+                "committed": new.committed,
+            },
+        )
+        for old, new in zip(before.inventories, after.inventories, strict=True)
+        if new.committed > new.capacity and not old.committed > old.capacity
+    ]
+
+
+def _check_empty(connection: Connection, key: UUID, name: str) -> None:
+    held = connection.execute(
+        select(func.count())
+        .select_from(assignments)
+        .where(assignments.c.host_id == key, unreleased)
+    ).scalar_one()
+    if held:
+        raise ConflictError(
+            f"host {name} cannot be retired: VMs that hold capacity there: {held};"
+            " drain it and delete them first"
+        )

@@ -1,0 +1,71 @@
+"""By which words a host can be recognised, and the secret that other names are made with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select
+
+from registry.ground.engine import Database
+from registry.ground.schema import host_reports, hosts, installation_secrets
+from registry.lifecycle import HostAdmin
+
+_NAMES = "names"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostIdentity:
+    """One host by all that it is called."""
+
+    name: str
+    uri: str
+    hostname: str | None  #: as the machine says; None: it never answered
+    retired: bool
+
+
+class HostIdentities:
+    """Reads what all hosts are called; the retired ones too, of whom old texts speak."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def secret(self) -> bytes:
+        """Return what tenants' names of hosts are made with. It is never told."""
+        query = select(installation_secrets.c.value).where(installation_secrets.c.name == _NAMES)
+        with self._database.read() as connection:
+            value: str = connection.scalars(query).one()
+        return bytes.fromhex(value)
+
+    def tally(self) -> tuple[int, int, datetime | None]:
+        """Return what is another as soon as a host was added or retired: cheap to ask."""
+        retired = hosts.c.admin == HostAdmin.RETIRED.value
+        query = select(
+            func.count(), func.count().filter(retired), func.max(hosts.c.created_at)
+        ).select_from(hosts)
+        with self._database.read() as connection:
+            every, gone, newest = connection.execute(query).one()
+        return every, gone, newest
+
+    def all(self) -> tuple[HostIdentity, ...]:
+        """Return every host that ever was, by name."""
+        query = (
+            select(
+                hosts.c.name,
+                hosts.c.uri,
+                hosts.c.admin,
+                host_reports.c.report["hostname"].as_string().label("hostname"),
+            )
+            .outerjoin(host_reports, host_reports.c.host_id == hosts.c.id)
+            .order_by(hosts.c.name, hosts.c.id)
+        )
+        with self._database.read() as connection:
+            return tuple(
+                HostIdentity(
+                    name=row.name,
+                    uri=row.uri,
+                    hostname=row.hostname,
+                    retired=row.admin == HostAdmin.RETIRED.value,
+                )
+                for row in connection.execute(query)
+            )

@@ -1,0 +1,60 @@
+"""The monitors there are: each holds a lease of its own, judged by the database's clock.
+
+Which monitor looks at which host is not written anywhere: every monitor works it out from
+those whose leases are live. Two that disagree for a moment both look, which harms nobody.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import delete, select, update
+
+from registry.ground.bulk import insert_if_absent
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.schema import monitors
+from registry.records.hosts import MonitorSeen
+
+#: For so long it is told of a monitor that ended without a word.
+_REMEMBERED: Final = timedelta(hours=1)
+
+
+class Monitors:
+    """Hears monitors, and tells who was heard when."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def beat(self, key: UUID, name: str, *, lease_s: float, watched: int, late: int) -> None:
+        """Write that a monitor lives, and take or extend its lease."""
+        with self._database.write() as connection:
+            now = db_now(connection)
+            told = {
+                "name": name,
+                "heard_at": now,
+                "lease_until": now + timedelta(seconds=lease_s),
+                "watched": watched,
+                "late": late,
+            }
+            if not insert_if_absent(connection, monitors, id=key, started_at=now, **told):
+                connection.execute(update(monitors).where(monitors.c.id == key).values(**told))
+            over = monitors.c.lease_until < now - _REMEMBERED
+            connection.execute(delete(monitors).where(over, monitors.c.id != key))
+
+    @retried
+    def leave(self, key: UUID) -> None:
+        """Forget a monitor that ends, so that others need not wait for its lease to run out."""
+        with self._database.write() as connection:
+            connection.execute(delete(monitors).where(monitors.c.id == key))
+
+    def all(self) -> tuple[MonitorSeen, ...]:
+        """Return every monitor that was heard within an hour, by name."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(monitors).order_by(monitors.c.name, monitors.c.id))
+            found = rows.all()
+            now = db_now(connection)
+        return tuple(MonitorSeen(**row._mapping, is_live=row.lease_until > now) for row in found)

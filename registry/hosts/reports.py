@@ -1,0 +1,315 @@
+"""What the monitor saw: hosts that answer, what is detected there, VMs gone missing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, update
+
+from registry.ground.bulk import update_rows
+from registry.ground.schema import hosts, inventories, vms
+from registry.hosts.confinement import keep_confinement
+from registry.hosts.drift import (
+    Drift,
+    find_drift,
+    known_assignments,
+    note_leftovers,
+    note_strangers,
+    unknown_marks,
+)
+from registry.hosts.health import change_health
+from registry.hosts.held import HostLedger, read_ledgers
+from registry.hosts.machines import is_same_machine
+from registry.hosts.silent_pools import note_pool, trouble
+from registry.hosts.stored_reports import keep_reports
+from registry.images.copies import disk_of_copies, note_missing
+from registry.journal.events import event_row, record
+from registry.ledger.fences import change_fence, is_being_fenced
+from registry.ledger.missing import clear_missing, is_rebuilt
+from registry.ledger.power import switch_again
+from registry.lifecycle import (
+    HOST_HEALTH_TRANSITIONS,
+    VM_OBSERVED_TRANSITIONS,
+    AssignmentState,
+    FenceEvent,
+    FenceState,
+    HostAdmin,
+    HostHealth,
+    HostHealthEvent,
+    VmDesired,
+    VmObserved,
+    VmObservedEvent,
+    next_state,
+)
+from registry.reconciliation import DECIDED, Difference, Known, LedgerVm, fate_of
+from registry.records.hosts import DomainReport, Host, HostReport
+
+#: A worker switches the VM to what its tenant wants.
+_SWITCHED: Final = (Difference.VM_LOST_POWER, Difference.VM_CRASHED, Difference.VM_RUNS)
+_BEING_FENCED: Final = "it answers, and is being fenced: it stays down until that is over"
+_SEEN: Final = {
+    "running": VmObservedEvent.SEEN_RUNNING,
+    "stopped": VmObservedEvent.SEEN_STOPPED,
+    "paused": VmObservedEvent.SEEN_PAUSED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look at a host that counts."""
+
+    host: Host
+    report: HostReport
+    ledger: HostLedger
+
+
+def record_reports(
+    connection: Connection,
+    looks: Sequence[tuple[Host, HostReport]],
+    *,
+    now: datetime,
+    actor: str,
+) -> set[UUID]:
+    """Write looks at hosts, which are locked, one of each. An older look changes nothing.
+
+    Returns at which hosts another machine answered in their place: nothing else is
+    written of these.
+    """
+    ledgers = read_ledgers(connection, [host.id for host, _ in looks])
+    counted, others = [], set()
+    for host, report in looks:
+        ledger = ledgers[host.id]
+        if not _counts(connection, host, report, ledger.fence, now):
+            continue
+        if is_same_machine(connection, host, report, ledger.live, now=now, actor=actor):
+            counted.append(_Look(host, report, ledger))
+            keep_confinement(connection, host, report, now=now, actor=actor)
+        else:
+            others.add(host.id)
+    _keep(connection, counted)
+    marks = set[UUID]()
+    for look in counted:
+        marks |= unknown_marks(look.report, look.ledger.live)
+    known = known_assignments(connection, marks)
+    for look in counted:
+        _compare(connection, look, known, now=now, actor=actor)
+    return others
+
+
+def _counts(
+    connection: Connection,
+    host: Host,
+    report: HostReport,
+    fence: Row[Any] | None,
+    now: datetime,
+) -> bool:
+    if host.admin == HostAdmin.RETIRED:
+        return False
+    if host.last_polled_at is not None and report.polled_at < host.last_polled_at:
+        return False
+    if is_being_fenced(fence, now):
+        _say(connection, host, _BEING_FENCED)  # nothing may begin there until it is over
+        return False
+    # What was released since it was fenced would be taken for nobody's leftover.
+    return fence is None or fence.fenced_at is None or report.started_at > fence.fenced_at
+
+
+def _keep(connection: Connection, looks: Sequence[_Look]) -> None:
+    """Write that the hosts answered, and what."""
+    update_rows(
+        connection,
+        hosts,
+        [
+            {
+                "id": look.host.id,
+                "last_polled_at": look.report.polled_at,
+                "last_error": trouble(look.host, look.report),
+                "missed_polls": 0,
+                "can_filter": look.report.can_filter,
+            }
+            for look in looks
+        ],
+    )
+    keep_reports(connection, {look.host.id: look.report for look in looks})
+
+
+def _compare(
+    connection: Connection,
+    look: _Look,
+    known: Mapping[UUID, Known],
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Write what follows from how the host differs from what the ledger has of it."""
+    host, report, ledger = look.host, look.report, look.ledger
+    drift = find_drift(report, ledger.live, known)
+    _take_back(connection, host, ledger.fence, drift, now=now, actor=actor)
+    _observe_vms(connection, host, report, ledger.live, now=now, actor=actor)
+    note_pool(connection, host, report, now=now, actor=actor)
+    foreign = _foreign_amounts(drift.strangers)
+    left = ledger.leftovers
+    if report.pool_silent_since is None:
+        note_missing(connection, host, report, ledger.copies, now=now, actor=actor)
+        foreign["disk_gib"] += disk_of_copies(ledger.copies)
+    else:  # nothing is known of volumes: what was, stays
+        del foreign["disk_gib"]
+        left = [row for row in left if row.kind != "volume"]
+    _write_inventories(connection, host, report, foreign)
+    note_strangers(connection, host, drift, ledger.strangers, now=now, actor=actor)
+    note_leftovers(connection, host, report, drift, left, now=now, actor=actor)
+
+
+def _say(connection: Connection, host: Host, error: str) -> None:
+    connection.execute(update(hosts).where(hosts.c.id == host.id).values(last_error=error))
+
+
+def _take_back(
+    connection: Connection,
+    host: Host,
+    fence: Row[Any] | None,
+    drift: Drift,
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Let a host that answers be up; one that was down only when it is clear of leftovers.
+
+    What was placed elsewhere meanwhile is gone from it before it may take VMs.
+    """
+    returns = host.health == HostHealth.DOWN and bool(drift.domains or drift.volumes)
+    if fence is not None and not (returns and fence.state == FenceState.FENCED.value):
+        change_fence(
+            connection,
+            fence,
+            FenceEvent.RETURNED,
+            host_id=host.id,
+            host_name=host.name,
+            now=now,
+            actor=actor,
+        )
+    if not returns:
+        if host.returning_since is not None:
+            connection.execute(
+                update(hosts).where(hosts.c.id == host.id).values(returning_since=None)
+            )
+        change_health(connection, host, HostHealthEvent.ANSWERED, None, now=now, actor=actor)
+        return
+    left = len(drift.domains) + len(drift.volumes)
+    _say(connection, host, f"it answers, and is cleared of {left} leftovers before it is up")
+    if host.returning_since is None:
+        connection.execute(update(hosts).where(hosts.c.id == host.id).values(returning_since=now))
+        health = next_state(HOST_HEALTH_TRANSITIONS, host.health, HostHealthEvent.RETURNED)
+        data = {"name": host.name, "leftovers": left}
+        history = event_row(
+            now,
+            actor,
+            "host_health",
+            "host",
+            host.id,
+            change=(host.health, health),
+            event=HostHealthEvent.RETURNED,
+            data=data,
+        )
+        record(connection, [history])
+
+
+def _write_inventories(
+    connection: Connection, host: Host, report: HostReport, foreign: Mapping[str, int]
+) -> None:
+    for each in sorted(host.inventories, key=lambda each: each.resource):
+        detected = report.detected.get(each.resource, each.detected)
+        held = foreign.get(each.resource, each.foreign if each.resource == "disk_gib" else 0)
+        if (detected, held) != (each.detected, each.foreign):
+            connection.execute(
+                update(inventories)
+                .where(inventories.c.host_id == host.id, inventories.c.resource == each.resource)
+                .values(detected=detected, foreign_amount=held)
+            )
+
+
+def _foreign_amounts(others: Collection[DomainReport]) -> dict[str, int]:
+    """Return what domains that are not ours hold: a stopped one only its disk."""
+    awake = [domain for domain in others if domain.state != "stopped"]
+    return {
+        "vcpus": sum(domain.vcpus for domain in awake),
+        "memory_mib": sum(domain.memory_mib for domain in awake),
+        "disk_gib": sum(domain.disk_gib for domain in others),
+    }
+
+
+def settled_before(row: Row[Any], report: HostReport) -> bool:
+    """Tell whether a look shows what became of an active VM: nobody switched it since it began."""
+    if row.switched_at is not None and row.switched_at >= report.started_at:
+        return False
+    return row.activated_at is not None and bool(row.activated_at < report.started_at)
+
+
+def _observe_vms(
+    connection: Connection,
+    host: Host,
+    report: HostReport,
+    live: Mapping[UUID, Any],
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    seen = {
+        domain.assignment_id: domain
+        for domain in report.domains
+        if domain.assignment_id is not None
+    }
+    history = []
+    to_switch: dict[VmDesired, list[UUID]] = {VmDesired.RUNNING: [], VmDesired.STOPPED: []}
+    to_clear = []
+    for row in live.values():
+        if row.state != AssignmentState.ACTIVE.value:
+            continue
+        domain = seen.get(row.id)
+        event = VmObservedEvent.MISSING if domain is None else _SEEN[domain.state]
+        settled = settled_before(row, report)
+        switched = row.switched_at is not None and row.switched_at >= report.started_at
+        # A worker knows better what it switched since; what was not seen to run may
+        # have been started after the look began.
+        if switched or (event != VmObservedEvent.SEEN_RUNNING and not settled):
+            continue
+        before = VmObserved(row.observed)
+        after = next_state(VM_OBSERVED_TRANSITIONS, before, event)
+        vm = LedgerVm(
+            desired=VmDesired(row.desired),
+            observed=before,
+            started_at=row.switched_at or row.activated_at,
+        )
+        fate = fate_of(vm, domain, report.started_at)
+        if fate == Difference.VM_MISSING and is_rebuilt(host, row):
+            to_clear.append(row)
+        if after == before:
+            continue
+        connection.execute(update(vms).where(vms.c.id == row.vm_id).values(observed=after.value))
+        if fate in _SWITCHED:
+            to_switch[vm.desired].append(row.vm_id)
+        missing = event == VmObservedEvent.MISSING
+        reason = None if fate is None else f"{DECIDED[fate].why}: {DECIDED[fate].action}"
+        history.append(
+            event_row(
+                now,
+                actor,
+                "vm_missing" if missing else "vm_observed",
+                "vm",
+                row.vm_id,
+                tenant=row.tenant,
+                change=(before, after),
+                event=event,
+                reason=f"host {host.name} knows no such domain" if missing else reason,
+                data={"host": host.name, "assignment": str(row.id)},
+            )
+        )
+    record(connection, history)
+    for desired, keys in to_switch.items():
+        if keys:
+            switch_again(connection, keys, desired, now=now)
+    clear_missing(connection, host, to_clear, now=now, actor=actor)

@@ -1,0 +1,148 @@
+"""Hosts as the tables have them: found by name or key, with inventories and fence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, select
+
+from registry.errors import NotFoundError
+from registry.ground.bulk import chunks
+from registry.ground.names import look_up
+from registry.ground.schema import hosts, inventories, resources
+from registry.hosts.confinement import warnings_of_confinement
+from registry.ledger.fences import fences_of
+from registry.lifecycle import HostAdmin, HostHealth
+from registry.records.hosts import Fence, Host, Inventory
+
+
+def with_inventories(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Host, ...]:
+    """Return host records for rows of the table."""
+    query = (
+        select(inventories, resources.c.position)
+        .select_from(inventories)
+        .join(resources, resources.c.name == inventories.c.resource)
+        .order_by(inventories.c.host_id, resources.c.position)
+    )
+    if len(rows) <= 500:
+        query = query.where(inventories.c.host_id.in_([row.id for row in rows]))
+    found: dict[UUID, list[Inventory]] = {row.id: [] for row in rows}
+    for each in connection.execute(query):
+        if each.host_id in found:
+            found[each.host_id].append(_to_inventory(each))
+    down = [row.id for row in rows if row.health == HostHealth.DOWN.value]
+    fences = fences_of(connection, down)
+    return tuple(_to_host(row, tuple(found[row.id]), fences.get(row.id)) for row in rows)
+
+
+def host_of(connection: Connection, key: UUID) -> Host:
+    """Return a host, or raise `NotFoundError`."""
+    row = connection.execute(select(hosts).where(hosts.c.id == key)).one_or_none()
+    if row is None:
+        raise NotFoundError("host", key)
+    return with_inventories(connection, [row])[0]
+
+
+def hosts_of(connection: Connection, keys: Iterable[UUID]) -> dict[UUID, Host]:
+    """Return those of the hosts that there are, in the order of their keys."""
+    found: dict[UUID, Host] = {}
+    for some in chunks(sorted(keys)):
+        query = select(hosts).where(hosts.c.id.in_(some)).order_by(hosts.c.id)
+        rows = connection.execute(query).all()
+        found |= {host.id: host for host in with_inventories(connection, rows)}
+    return found
+
+
+def host_id_of(connection: Connection, name: str) -> UUID:
+    """Return the id of the host of that name (a retired one if no other has it)."""
+    retired = hosts.c.admin == HostAdmin.RETIRED.value
+    query = (
+        select(hosts.c.id)
+        .where(hosts.c.name == look_up("host", name))
+        .order_by(retired, hosts.c.id.desc())
+    )
+    key = connection.scalars(query.limit(1)).one_or_none()
+    if key is None:
+        raise NotFoundError("host", name)
+    found: UUID = key
+    return found
+
+
+def _to_inventory(row: Row[Any]) -> Inventory:
+    return Inventory(
+        resource=row.resource,
+        detected=row.detected,
+        override=row.override,
+        reserved=row.reserved,
+        foreign=row.foreign_amount,
+        ratio_thousandths=row.ratio_thousandths,
+        own_ratio_thousandths=row.own_ratio_thousandths,
+        committed=row.committed,
+        capacity=row.capacity,
+    )
+
+
+def _to_host(row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None) -> Host:
+    return Host(
+        id=row.id,
+        name=row.name,
+        uri=row.uri,
+        credential=row.credential,
+        ssh_host_keys=tuple(row.ssh_host_keys),
+        admin=HostAdmin(row.admin),
+        health=HostHealth(row.health),
+        labels=tuple(row.labels),
+        version=row.version,
+        domain_type=row.domain_type,
+        pool=row.pool,
+        network=row.network,
+        base_volume=row.base_volume,
+        memory_backing_mib=row.memory_backing_mib,
+        max_builds=row.max_builds,
+        inventories=found,
+        last_polled_at=row.last_polled_at,
+        last_error=row.last_error,
+        missed_polls=row.missed_polls,
+        held_back_until=row.held_back_until,
+        created_at=row.created_at,
+        warnings=(
+            *_warnings(found),
+            *warnings_of_confinement(row.security_model, row.shares_kept),
+            *_unprotected(row),
+        ),
+        failed_builds=row.failed_builds,
+        fence_target=row.fence_target,
+        fence=fence,
+        returning_since=row.returning_since,
+        machine_uuid=row.machine_uuid,
+        found_machine_uuid=row.found_machine_uuid,
+        pool_silent_since=row.pool_silent_since,
+        security_model=row.security_model,
+        shares_kept=row.shares_kept,
+        can_filter=row.can_filter,
+    )
+
+
+def _warnings(found: tuple[Inventory, ...]) -> Iterator[str]:
+    for each in found:
+        if each.override is not None and each.detected is not None:
+            if each.override > each.detected:
+                yield (
+                    f"the override of {each.resource}, {each.override}, is above"
+                    f" what was detected, {each.detected}"
+                )
+        elif each.detected is not None and each.reserved >= each.detected > 0:
+            yield (
+                f"all {each.resource} are reserved, {each.reserved} of the {each.detected}"
+                " that were detected: nothing is left for VMs"
+            )
+
+
+def _unprotected(row: Row[Any]) -> Iterator[str]:
+    if row.can_filter is False:
+        yield (
+            "its libvirt has no network filters (nwfilter): no VM is built there, but on networks"
+            " that operators leave unfiltered"
+        )

@@ -1,0 +1,63 @@
+"""Hosts whose guests run and whose storage pool does not answer.
+
+Such a host is up: its VMs run, stop, start and speak. What needs the pool waits, and nothing
+is begun there; it is over as soon as the pool answers.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import Connection, update
+
+from registry.ground.schema import hosts
+from registry.hosts.missed_polls import withdraw_reserved
+from registry.images.holds import note_hosts_lost
+from registry.journal.events import event_row, record
+from registry.records.hosts import Host, HostReport
+
+#: Some pools take a while to look through.
+_SILENT_AFTER: Final = timedelta(seconds=10)
+#: It answered not longer ago than this before it was asked in vain.
+_BETWEEN_LOOKS: Final = timedelta(minutes=1)
+
+
+def note_pool(
+    connection: Connection, host: Host, report: HostReport, *, now: datetime, actor: str
+) -> None:
+    """Write that a host's pool fell silent, or answers again."""
+    since = silent_since(host, report)
+    if since == host.pool_silent_since:
+        return
+    changed = update(hosts).where(hosts.c.id == host.id).values(pool_silent_since=since)
+    kind, data = "pool_answers", {"name": host.name, "pool": host.pool}
+    if since is not None:
+        kind = "pool_silent"
+        changed = changed.values(version=hosts.c.version + 1)  # a round may be deciding
+        answered_at = since - _BETWEEN_LOOKS
+        note_hosts_lost(connection, {host.id: answered_at}, now=now, actor=actor)
+        why = f"the storage pool of host {host.name} does not answer"
+        withdraw_reserved(connection, {host.id: why}, now=now, actor=actor)
+    elif host.pool_silent_since is not None:
+        data["silent_since"] = host.pool_silent_since.isoformat()
+    connection.execute(changed)
+    record(connection, [event_row(now, actor, kind, "host", host.id, data=data)])
+
+
+def silent_since(host: Host, report: HostReport) -> datetime | None:
+    """Return since when a host's pool counts as silent after this look; None: it does not."""
+    asked_at = report.pool_silent_since
+    if asked_at is None:
+        return None
+    if host.pool_silent_since is not None:
+        return host.pool_silent_since
+    return asked_at if report.polled_at - asked_at >= _SILENT_AFTER else None
+
+
+def trouble(host: Host, report: HostReport) -> str | None:
+    """Say what is the matter with a host's pool."""
+    since = silent_since(host, report)
+    if since is None:
+        return None
+    return f"storage pool {host.pool!r} does not answer since {since:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,114 @@
+"""The latest report of each host, as it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, select
+
+from registry.ground.bulk import insert_rows, update_rows
+from registry.ground.schema import host_reports, hosts
+from registry.lifecycle import HostAdmin
+from registry.records.hosts import DomainReport, HostReport
+
+_DOMAIN_FIELDS: Final = tuple(field.name for field in fields(DomainReport))
+_REPORT_FIELDS: Final = tuple(field.name for field in fields(HostReport))
+
+
+def keep_reports(connection: Connection, reports: Mapping[UUID, HostReport]) -> None:
+    """Let these be the latest reports of hosts, which are locked."""
+    rows = [
+        {"host_id": key, "report": _to_json(report), "polled_at": report.polled_at}
+        for key, report in reports.items()
+    ]
+    query = select(host_reports.c.host_id).where(host_reports.c.host_id.in_(list(reports)))
+    there = set(connection.scalars(query)) if reports else set()
+    update_rows(
+        connection,
+        host_reports,
+        [row for row in rows if row["host_id"] in there],
+        keys=("host_id",),
+    )
+    insert_rows(connection, host_reports, [row for row in rows if row["host_id"] not in there])
+
+
+def latest_reports(connection: Connection) -> Mapping[UUID, HostReport]:
+    """Return the latest report by host."""
+    query = (
+        select(host_reports)
+        .join(hosts, hosts.c.id == host_reports.c.host_id)
+        .where(hosts.c.admin != HostAdmin.RETIRED.value)
+        .order_by(hosts.c.name)
+    )
+    return {row.host_id: _from_json(row.report) for row in connection.execute(query)}
+
+
+def latest_report(connection: Connection, host_id: UUID) -> HostReport | None:
+    """Return the latest report of one host; None if it never answered."""
+    query = select(host_reports.c.report).where(host_reports.c.host_id == host_id)
+    found = connection.scalars(query).one_or_none()
+    return _from_json(found) if found is not None else None
+
+
+def _to_json(report: HostReport) -> dict[str, Any]:
+    return {
+        "hostname": report.hostname,
+        "detected": dict(report.detected),
+        "cpu_busy_percent": report.cpu_busy_percent,
+        "memory_used_mib": report.memory_used_mib,
+        "disk_used_gib": report.disk_used_gib,
+        "domains": [
+            {
+                "uuid": str(domain.uuid),
+                "name": domain.name,
+                "state": domain.state,
+                "vcpus": domain.vcpus,
+                "memory_mib": domain.memory_mib,
+                "disk_gib": domain.disk_gib,
+                "assignment_id": str(domain.assignment_id) if domain.assignment_id else None,
+                "generation": domain.generation,
+                "cpu_time_ns": domain.cpu_time_ns,
+                "memory_used_mib": domain.memory_used_mib,
+                "off_reason": domain.off_reason,
+                "filtered": domain.filtered,
+            }
+            for domain in report.domains
+        ],
+        "volumes": list(report.volumes),
+        "started_at": report.started_at.isoformat(),
+        "polled_at": report.polled_at.isoformat(),
+        "took_ms": report.took_ms,
+        "machine_uuid": report.machine_uuid,
+        "largest_console_bytes": report.largest_console_bytes,
+        "pool_silent_since": (
+            report.pool_silent_since.isoformat() if report.pool_silent_since else None
+        ),
+        "security_model": report.security_model,
+        "shares_kept": report.shares_kept,
+        "can_filter": report.can_filter,
+    }
+
+
+def _from_json(stored: Mapping[str, Any]) -> HostReport:
+    """Read a report back; what a later version added to it is left out."""
+    domains = tuple(
+        DomainReport(
+            **{name: each[name] for name in _DOMAIN_FIELDS if name in each}
+            | {
+                "uuid": UUID(each["uuid"]),
+                "assignment_id": UUID(each["assignment_id"]) if each["assignment_id"] else None,
+            }
+        )
+        for each in stored["domains"]
+    )
+    times = {
+        key: datetime.fromisoformat(stored[key])
+        for key in ("started_at", "polled_at", "pool_silent_since")
+        if stored.get(key) is not None
+    }
+    kept = {name: stored[name] for name in _REPORT_FIELDS if name in stored}
+    return HostReport(**(kept | times | {"domains": domains, "volumes": tuple(stored["volumes"])}))

@@ -1,0 +1,129 @@
+"""Which libvirt URIs are let in: some parameters (``command=``, ``netcat=``) run programs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from registry.errors import UriRefusedError
+
+#: what libvirt hands to ssh or to a resolver: names and addresses, nothing that
+#: an option or a shell could be made of
+_HOST: Final = re.compile(
+    r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*"
+)
+_USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_PATH: Final = re.compile(r"(/[A-Za-z0-9._-]+)*/?")
+_LOCAL_TRANSPORTS: Final = frozenset({"", "unix"})
+MAX_LENGTH: Final = 1024
+
+
+class Opening(StrEnum):
+    """What opens a host: files of a credential."""
+
+    TLS = "tls"
+    SSH = "ssh"
+
+
+_OPENINGS: Final = {
+    "tls": Opening.TLS,
+    "ssh": Opening.SSH,
+    "libssh": Opening.SSH,
+    "libssh2": Opening.SSH,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UriPolicy:
+    """What an operator's URI may use."""
+
+    schemes: frozenset[str]
+    parameters: frozenset[str]
+
+
+#: of a libvirtd that listens on TCP without TLS
+OPEN_DANGER: Final = "whoever reaches the port is root on the host, and all can be read on the way"
+
+DEFAULT_URI_POLICY: Final = UriPolicy(
+    schemes=frozenset({"qemu+tls", "qemu+ssh", "qemu+libssh", "qemu+libssh2"}),
+    parameters=frozenset(),
+)
+
+
+def opening_of(uri: str) -> Opening | None:
+    """Return what opens a host at a URI that was let in; None: nothing of ours."""
+    return _OPENINGS.get(urlsplit(uri).scheme.partition("+")[2])
+
+
+def is_open(uri: str) -> bool:
+    """Tell whether a host at that URI lets in whoever reaches its port, as by TCP without TLS."""
+    return uri.partition(":")[0].endswith("+tcp")
+
+
+def check_uri(uri: str, policy: UriPolicy = DEFAULT_URI_POLICY) -> str:
+    """Return the URI, or raise `UriRefusedError` saying what is wrong with it."""
+    if len(uri) > MAX_LENGTH:
+        raise UriRefusedError(f"{uri[:64]}…", f"longer than {MAX_LENGTH} characters")
+    if any(ord(char) <= 0x20 or ord(char) >= 0x7F for char in uri):
+        # urlsplit would drop some of them silently, libvirt would not
+        raise UriRefusedError(uri, "spaces, control characters and non-ASCII are not allowed")
+    if any(char in uri for char in "\\\"'<>^`{|}"):
+        raise UriRefusedError(uri, "a character that no URI may hold unescaped")
+    try:
+        parts = urlsplit(uri)
+        port = parts.port
+    except ValueError as error:
+        raise UriRefusedError(uri, str(error)) from error
+    scheme = uri.partition(":")[0]
+    if scheme not in policy.schemes:
+        allowed = ", ".join(sorted(policy.schemes)) or "none"
+        why = f"scheme {scheme!r} is not allowed; allowed: {allowed}"
+        if is_open(uri):
+            why += f". Nobody is asked who they are there: {OPEN_DANGER}"
+        raise UriRefusedError(uri, why)
+    if "#" in uri:
+        raise UriRefusedError(uri, "it has a fragment")
+    if port == 0:
+        raise UriRefusedError(uri, "port 0")
+    _check_authority(uri, scheme, parts)
+    _check_path(uri, parts.path)
+    _check_query(uri, parts.query, policy)
+    return uri
+
+
+def _check_authority(uri: str, scheme: str, parts: SplitResult) -> None:
+    userinfo, at, _ = parts.netloc.rpartition("@")
+    if ":" in userinfo:
+        raise UriRefusedError(uri.replace(userinfo, "…"), "it carries a password")
+    if at and not _USER.fullmatch(userinfo):
+        raise UriRefusedError(uri, "the user name is not plain")
+    host = parts.hostname or ""
+    if host.startswith("-"):
+        raise UriRefusedError(uri, "the host starts with '-', which ssh takes for an option")
+    if host and not _HOST.fullmatch(host):
+        raise UriRefusedError(uri, "the host is neither a name nor an address")
+    remote = scheme.partition("+")[2] not in _LOCAL_TRANSPORTS
+    if remote and not host:
+        raise UriRefusedError(uri, "it names no host")
+
+
+def _check_path(uri: str, path: str) -> None:
+    if not _PATH.fullmatch(path) or ".." in path:
+        raise UriRefusedError(uri, "its path is not plain, as /system is")
+
+
+def _check_query(uri: str, query: str, policy: UriPolicy) -> None:
+    # libvirt splits at ';' as well as at '&'
+    for field in query.replace(";", "&").split("&") if query else ():
+        pairs = parse_qsl(field, keep_blank_values=True)
+        if not pairs:
+            raise UriRefusedError(uri, "an empty parameter")
+        for name, value in pairs:
+            if name not in policy.parameters:
+                allowed = ", ".join(sorted(policy.parameters)) or "none"
+                raise UriRefusedError(uri, f"parameter {name!r} is not allowed; allowed: {allowed}")
+            if any(ord(char) < 0x20 or ord(char) == 0x7F for char in value):
+                raise UriRefusedError(uri, f"a control character in parameter {name!r}")

@@ -1,0 +1,92 @@
+"""The hosts as monitors read them: all at first, then those that changed, then those in trouble.
+
+Whatever changes how a host is reached, or whether it is looked at at all, leaves an event of
+the host in the same transaction. So who reads on from where it read last misses no change,
+and reads nothing while there is none, however many hosts there are. Polls leave no events.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Column, Row, func, select
+
+from registry.ground.bulk import among, chunks
+from registry.ground.engine import Database
+from registry.ground.schema import events, hosts
+from registry.journal.events import settled_id
+from registry.lifecycle import HostAdmin, HostHealth
+from registry.records.hosts import HostsRead, WatchedHost
+
+_COLUMNS: Final[tuple[Column[Any], ...]] = (
+    hosts.c.id,
+    hosts.c.name,
+    hosts.c.uri,
+    hosts.c.pool,
+    hosts.c.credential,
+    hosts.c.ssh_host_keys,
+    hosts.c.health,
+)
+_IN_USE: Final = hosts.c.admin != HostAdmin.RETIRED.value
+
+
+class WatchedHosts:
+    """What monitors look at."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def all(self) -> HostsRead:
+        """Return every host that is not retired."""
+        cursor = self._newest()  # what changes from now on is read again
+        with self._database.read() as connection:
+            rows = connection.execute(select(*_COLUMNS).where(_IN_USE).order_by(hosts.c.name))
+            found = tuple(_to_watched(row) for row in rows)
+        return HostsRead(cursor=cursor, hosts=found, gone=frozenset())
+
+    def since(self, cursor: int) -> HostsRead:
+        """Return the hosts with events since an earlier read."""
+        newest = self._newest()
+        query = (
+            select(events.c.subject_id)
+            .where(events.c.id > cursor, events.c.id <= newest, events.c.subject_type == "host")
+            .distinct()
+        )
+        found: list[WatchedHost] = []
+        gone: set[UUID] = set()
+        with self._database.read() as connection:
+            keys = [UUID(key) for key in connection.scalars(query)]
+            for some in chunks(keys):
+                changed = select(*_COLUMNS).where(among(connection, hosts.c.id, some), _IN_USE)
+                seen = [_to_watched(row) for row in connection.execute(changed)]
+                gone |= set(some) - {host.id for host in seen}
+                found += seen
+        return HostsRead(cursor=newest, hosts=tuple(found), gone=frozenset(gone))
+
+    def in_trouble(self) -> frozenset[UUID]:
+        """Return the hosts whose latest look was missed."""
+        with self._database.read() as connection:
+            missed = select(hosts.c.id).where(hosts.c.missed_polls > 0, _IN_USE)
+            return frozenset(connection.scalars(missed))
+
+    def _newest(self) -> int:
+        """Return an event's id; no event up to it comes any more."""
+        settled = settled_id(self._database)
+        if settled is not None:
+            return settled
+        with self._database.read() as connection:
+            newest: int = connection.scalar(select(func.coalesce(func.max(events.c.id), 0))) or 0
+        return newest
+
+
+def _to_watched(row: Row[Any]) -> WatchedHost:
+    return WatchedHost(
+        id=row.id,
+        name=row.name,
+        uri=row.uri,
+        pool=row.pool,
+        credential=row.credential,
+        ssh_host_keys=tuple(row.ssh_host_keys),
+        health=HostHealth(row.health),
+    )

@@ -1,0 +1,1 @@
+"""What disks rest on: images, their files, and their copies on hosts."""

@@ -1,0 +1,116 @@
+"""Copies of images on hosts: their rows, and how one changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, select
+
+from registry.ground.access import HOST_COLUMNS
+from registry.ground.claims import COPIES
+from registry.ground.schema import hosts, image_copies
+from registry.images.on_hosts import COUNTED
+from registry.journal.events import event_row, record
+from registry.lifecycle import COPY_TRANSITIONS, CopyEvent, CopyState, next_state
+from registry.records.hosts import Host, HostReport
+
+
+def copy_rows(connection: Connection, host_ids: Collection[UUID]) -> Sequence[Row[Any]]:
+    """Lock the copies on hosts, and return them."""
+    there = COPY_ROWS.where(image_copies.c.host_id.in_(host_ids)).order_by(image_copies.c.id)
+    return connection.execute(there).all()
+
+
+def disk_of_copies(copies: Iterable[Row[Any]]) -> int:
+    """Return what these copies take of a host's disk, in GiB."""
+    return sum(row.disk_gib for row in copies if row.counted)
+
+
+def note_missing(
+    connection: Connection,
+    host: Host,
+    report: HostReport,
+    copies: Iterable[Row[Any]],
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Want copies anew whose volumes a look at the host did not find.
+
+    The name that went missing is forgotten and no attempt uses it again: should
+    the pool come back with it, VMs that rest on it are not disturbed.
+    """
+    there = set(report.volumes)
+    for row in copies:
+        known = row.state == CopyState.PRESENT.value and row.present_at < report.started_at
+        if known and row.volume not in there:
+            change_copy(
+                connection,
+                row,
+                CopyEvent.MISSING,
+                now=now,
+                actor=actor,
+                reason=f"pool {host.pool} has no volume {row.volume}",
+                volume=None,
+                present_at=None,
+                uploaded_bytes=0,
+                sent_at=None,
+            )
+
+
+COPY_ROWS: Final = (
+    select(
+        image_copies,
+        image_copies.c.state.in_(COUNTED).label("counted"),
+        *(column for column in HOST_COLUMNS if column.key != "host_id"),
+    )
+    .select_from(image_copies)
+    .join(hosts, hosts.c.id == image_copies.c.host_id)
+    .with_for_update(of=image_copies, key_share=True)
+)
+
+
+def change_copy(
+    connection: Connection,
+    row: Row[Any],
+    event: CopyEvent,
+    *,
+    now: datetime,
+    actor: str | None = None,
+    reason: str | None = None,
+    **values: Any,
+) -> None:
+    """Take a copy to its next state and its claim from whoever had it."""
+    after = next_state(COPY_TRANSITIONS, CopyState(row.state), event)
+    COPIES.give_back(connection, row.id, state=after.value, **values)
+    record_copy(
+        connection, row, after, event, now=now, actor=actor or row.claim_owner, reason=reason
+    )
+
+
+def record_copy(
+    connection: Connection,
+    row: Row[Any],
+    after: CopyState,
+    event: CopyEvent,
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None,
+) -> None:
+    """Write into the journal that a copy has changed."""
+    history = event_row(
+        now,
+        actor,
+        "image_copy_state",
+        "image",
+        row.image_id,
+        change=(CopyState(row.state), after),
+        event=event,
+        reason=reason,
+        data={"host": row.host_name},
+    )
+    record(connection, [history])

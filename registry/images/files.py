@@ -1,0 +1,118 @@
+"""The folder of images held against the register center: files of no image, images of no file.
+
+A file is there before its image is, and goes after it: a process that is killed in
+between leaves one of no image. Those of images that were removed are deleted by the
+next API that starts, all of them by `fuga doctor --repair`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from registry.errors import NotFoundError
+from registry.ground.pages import MAX_LIMIT
+from registry.images.images import Images
+from registry.images.store import PART, ImageStore, image_of
+from registry.lifecycle import ImageState
+from registry.records.images import Image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFinding:
+    """One file, or one image, that is not as it should be."""
+
+    message: str
+    stray: Path | None = None  #: a file of no image, which nobody is adding
+
+
+def check_image_files(
+    images: Images, store: ImageStore, *, hashes: bool = False
+) -> Iterator[FileFinding]:
+    """Yield what is wrong; with ``hashes`` every file is read to its end."""
+    for path, why, _ in _strays(images, store):
+        yield FileFinding(message=f"{path}: {why}", stray=path)
+    for image in _all(images):
+        if image.state is ImageState.READY:
+            wrong = _wrong(image, store.path(image.id, image.format), hashes=hashes)
+            if wrong is not None:
+                yield FileFinding(message=f"image {image.reference}: {wrong}")
+
+
+def remove_strays(images: Images, store: ImageStore) -> list[FileFinding]:
+    """Delete the files of no image, and return them. Safe beside those who add images."""
+    return [_removed(path, why) for path, why, _ in _strays(images, store)]
+
+
+def remove_files_of_removed(images: Images, store: ImageStore) -> list[FileFinding]:
+    """Delete the files that the register center knows to be no more needed, and those in part.
+
+    Files that it knows nothing of stay: it may be another's, or older than they are.
+    """
+    return [_removed(path, why) for path, why, known in _strays(images, store) if known]
+
+
+def _removed(path: Path, why: str) -> FileFinding:
+    path.unlink(missing_ok=True)
+    return FileFinding(message=f"{path}: {why}", stray=path)
+
+
+def _strays(images: Images, store: ImageStore) -> Iterator[tuple[Path, str, bool]]:
+    """Yield files of no image, why, and whether the register center knows of them.
+
+    Each is held until the next is asked for. Who adds an image lets go of its file after
+    its row is written, so what is read while the file is held is the last word.
+    """
+    for path in store.files():
+        with store.held(path) as mine:
+            if mine and (found := _why_stray(images, path)) is not None:
+                yield path, *found
+
+
+def _why_stray(images: Images, path: Path) -> tuple[str, bool] | None:
+    key = image_of(path)
+    assert key is not None  # noqa: S101 - the store lists files of images alone
+    if path.suffix == PART:
+        return "it was received in part, and nobody goes on", True
+    image = _find(images, key)
+    if image is None:
+        return "no image has this file", False
+    if image.state in (ImageState.REMOVED, ImageState.FAILED):
+        return f"its image {image.reference} is {image.state}", True
+    return None if path.suffix == f".{image.format}" else (f"{image.reference} has another", False)
+
+
+def _wrong(image: Image, path: Path, *, hashes: bool) -> str | None:
+    try:
+        size = path.stat().st_size
+        if size != image.size_bytes:
+            return f"{path} has {size} bytes, it should have {image.size_bytes}"
+        if not hashes:
+            return None
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return f"{path} is not there; add the same content again, and it is back"
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
+    return None if found == image.sha256 else f"the SHA-256 of {path} is {found}, not its own"
+
+
+def _find(images: Images, key: UUID) -> Image | None:
+    try:
+        return images.by_id(key)
+    except NotFoundError:
+        return None
+
+
+def _all(images: Images) -> Iterator[Image]:
+    cursor = None
+    while True:
+        page = images.list(limit=MAX_LIMIT, cursor=cursor)
+        yield from page.items
+        if page.next is None:
+            return
+        cursor = page.next

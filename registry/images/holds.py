@@ -1,0 +1,248 @@
+"""Images held back because hosts stop answering while they are brought there.
+
+Like a request that no host survives, an image that none survives must not go round the
+cluster. It is on trial until one host has it whole: so long a few hosts at a time get it.
+Where several stop answering with it on its way, or just come, it is held: it goes to no
+host and no VM of it is placed until an operator releases it. A host that dies for another
+reason has mostly company that has nothing of the image, and an image in wide use has hosts
+that bear it: neither is held for that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
+
+from registry.ground.bulk import chunks
+from registry.ground.schema import (
+    assignments,
+    hosts,
+    image_copies,
+    images,
+    request_images,
+    requests,
+    vms,
+)
+from registry.journal.events import event_row, record
+from registry.lifecycle import FINISHED, OUT_OF_REACH, AssignmentState, CopyState, HostAdmin
+from registry.records.images import Image
+
+IMAGE_HELD: Final = "image_held"
+#: So many hosts get an image at a time that none has whole yet, and so many may be lost with it.
+HOSTS_AT_STAKE: Final = 2
+#: Hosts lost with it weigh as long as this, ...
+_TOGETHER: Final = timedelta(hours=1)
+#: ... and those lost without it, at the same time, as long as that.
+_AT_ONCE: Final = timedelta(minutes=10)
+#: So many hosts that bear it, for each that is lost, say that it is not to blame.
+_BEARING: Final = 3
+_NAMED: Final = 5
+
+#: It was begun and did not end well. What was not begun has no volume.
+_BEGUN: Final = and_(
+    image_copies.c.state.in_((CopyState.ABSENT.value, CopyState.UPLOADING.value)),
+    image_copies.c.volume.is_not(None),
+)
+#: It, or its pool, does not answer now.
+_SILENT: Final = or_(hosts.c.missed_polls > 0, hosts.c.pool_silent_since.is_not(None))
+
+
+def may_try(connection: Connection, image: Image, host_id: UUID, now: datetime) -> bool:
+    """Tell whether an image may be brought to one more host now."""
+    if image.held_at is not None:
+        return False
+    there = select(image_copies.c.id).where(
+        image_copies.c.image_id == image.id,
+        image_copies.c.state == CopyState.PRESENT.value,
+        image_copies.c.host_lost_at.is_(None),
+    )
+    if connection.execute(there.limit(1)).first() is not None:
+        return True
+    # Two who ask at the same time would not see each other.
+    mine = select(images.c.held_at).where(images.c.id == image.id).with_for_update(key_share=True)
+    if connection.scalars(mine).one() is not None:
+        return False
+    under_way = (
+        select(func.count())
+        .select_from(image_copies)
+        .join(hosts, hosts.c.id == image_copies.c.host_id)
+        .where(
+            image_copies.c.image_id == image.id,
+            image_copies.c.host_id != host_id,
+            # One that never comes back, or is removed, must not be in the way for ever.
+            hosts.c.admin != HostAdmin.RETIRED.value,
+            or_(image_copies.c.claim_until > now, and_(_BEGUN, _SILENT, _weighs(now))),
+        )
+    )
+    return connection.execute(under_way).scalar_one() < HOSTS_AT_STAKE
+
+
+def note_hosts_lost(
+    connection: Connection,
+    lost: Mapping[UUID, datetime | None],
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Note with which images hosts, which are locked, or their pools stopped answering.
+
+    Those that are to blame are held. What came after a host answered last, as is told of
+    each, counts. Images are locked in the order of their keys, whatever hosts have them.
+    """
+    hosts_with: defaultdict[UUID, list[UUID]] = defaultdict(list)
+    for host_id, answered_at in lost.items():
+        for image_id in _at_stake(connection, host_id, answered_at):
+            hosts_with[image_id].append(host_id)
+    for image_id in sorted(hosts_with):
+        for some in chunks(hosts_with[image_id]):
+            connection.execute(
+                update(image_copies)
+                .where(image_copies.c.host_id.in_(some), image_copies.c.image_id == image_id)
+                .values(host_lost_at=now)
+            )
+        _judge(connection, image_id, now=now, actor=actor)
+
+
+def release(connection: Connection, image: Image, *, now: datetime, actor: str) -> None:
+    """Let an image, which is locked, be brought to hosts again; what was counted is forgotten."""
+    connection.execute(
+        update(images).where(images.c.id == image.id).values(held_at=None, held_reason=None)
+    )
+    connection.execute(
+        update(image_copies)
+        .where(image_copies.c.image_id == image.id, image_copies.c.host_lost_at.is_not(None))
+        .values(host_lost_at=None)
+    )
+    data = {"image": image.reference}
+    record(
+        connection,
+        [event_row(now, actor, "image_released", "image", image.id, reason=None, data=data)],
+    )
+
+
+def is_not_held(image_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition: an image may be brought to hosts."""
+    held = select(images.c.id).where(images.c.id == image_id, images.c.held_at.is_not(None))
+    return ~held.correlate_except(images).exists()
+
+
+def held_for(connection: Connection) -> dict[UUID, str]:
+    """Return the unfinished requests whose image is held, each with its image."""
+    query = (
+        select(request_images.c.request_id, images.c.name, images.c.revision)
+        .join(images, images.c.id == request_images.c.image_id)
+        .join(requests, requests.c.id == request_images.c.request_id)
+        .where(
+            images.c.held_at.is_not(None),
+            requests.c.state.not_in([state.value for state in FINISHED]),
+        )
+    )
+    return {row.request_id: f"{row.name}:{row.revision}" for row in connection.execute(query)}
+
+
+def _weighs(now: datetime) -> ColumnElement[bool]:
+    lost_at = image_copies.c.host_lost_at
+    return or_(lost_at.is_(None), lost_at >= now - _TOGETHER)
+
+
+def _at_stake(connection: Connection, host_id: UUID, answered_at: datetime | None) -> set[UUID]:
+    """Return the images that were on their way to a host, or came since it last answered.
+
+    Or the first VM of which was being built there.
+    """
+    since = _BEGUN
+    if answered_at is not None:
+        came = and_(
+            image_copies.c.state == CopyState.PRESENT.value,
+            image_copies.c.present_at >= answered_at,
+        )
+        since = or_(_BEGUN, came)
+    copies = select(image_copies.c.image_id).where(image_copies.c.host_id == host_id, since)
+    built = (
+        select(request_images.c.image_id)
+        .select_from(assignments)
+        .join(vms, vms.c.id == assignments.c.vm_id)
+        .join(request_images, request_images.c.request_id == vms.c.request_id)
+    )
+    creating = built.where(
+        assignments.c.host_id == host_id, assignments.c.state == AssignmentState.CREATING.value
+    )
+    ran = built.where(
+        assignments.c.host_id == host_id, assignments.c.state == AssignmentState.ACTIVE.value
+    )
+    first = set(connection.scalars(creating)) - set(connection.scalars(ran))
+    return {*connection.scalars(copies), *first}
+
+
+def _judge(connection: Connection, image_id: UUID, *, now: datetime, actor: str) -> None:
+    row = connection.execute(
+        select(images).where(images.c.id == image_id).with_for_update(key_share=True)
+    ).one()
+    if row.held_at is not None:
+        return
+    lost = _lost_with_it(connection, image_id, now)
+    if len(lost) < HOSTS_AT_STAKE or _bear_it(connection, image_id) >= _BEARING * len(lost):
+        return
+    if _lost_without_it(connection, lost, now) > len(lost):
+        return
+    names = ", ".join(list(lost.values())[:_NAMED])
+    more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+    reason = (
+        f"{len(lost)} hosts, or their pools, stopped answering while it was brought to them:"
+        f" {names}{more}"
+    )
+    connection.execute(
+        update(images).where(images.c.id == image_id).values(held_at=now, held_reason=reason)
+    )
+    data = {"image": f"{row.name}:{row.revision}"}
+    record(
+        connection,
+        [event_row(now, actor, "image_held", "image", image_id, reason=reason, data=data)],
+    )
+
+
+def _lost_with_it(connection: Connection, image_id: UUID, now: datetime) -> dict[UUID, str]:
+    """Return the hosts that stopped answering with it, and their names."""
+    query = (
+        select(hosts.c.id, hosts.c.name)
+        .join(image_copies, image_copies.c.host_id == hosts.c.id)
+        .where(image_copies.c.image_id == image_id, image_copies.c.host_lost_at >= now - _TOGETHER)
+        .order_by(hosts.c.name)
+    )
+    return {row.id: row.name for row in connection.execute(query)}
+
+
+def _bear_it(connection: Connection, image_id: UUID) -> int:
+    """Count the hosts that have it and answered since."""
+    query = (
+        select(func.count())
+        .select_from(image_copies)
+        .join(hosts, hosts.c.id == image_copies.c.host_id)
+        .where(
+            image_copies.c.image_id == image_id,
+            image_copies.c.state == CopyState.PRESENT.value,
+            image_copies.c.host_lost_at.is_(None),
+            image_copies.c.present_at < hosts.c.last_polled_at,
+            hosts.c.health.not_in(OUT_OF_REACH),
+            hosts.c.pool_silent_since.is_(None),
+        )
+    )
+    return connection.execute(query).scalar_one()
+
+
+def _lost_without_it(connection: Connection, lost: Collection[UUID], now: datetime) -> int:
+    """Count the other hosts that answered a while ago and do not now: also those still up."""
+    lately = now - _AT_ONCE
+    query = select(func.count()).where(
+        or_(
+            and_(hosts.c.missed_polls > 0, hosts.c.last_polled_at >= lately),
+            hosts.c.pool_silent_since >= lately,
+        ),
+        hosts.c.id.not_in(lost),
+    )
+    return connection.execute(query).scalar_one()

@@ -1,0 +1,448 @@
+"""Images: what VMs' disks rest on. They are immutable; another content is another revision."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, Select, func, insert, select, tuple_, update
+
+from registry.errors import ConflictError, InvalidError, NotFoundError
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.locks import take_turns
+from registry.ground.names import MAX_AMOUNT, check_int, check_name
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.ground.schema import hosts, image_copies, images, request_images, requests, vms
+from registry.images.holds import release
+from registry.journal.events import event_row, record
+from registry.lifecycle import (
+    COPY_TRANSITIONS,
+    FINISHED,
+    IMAGE_TRANSITIONS,
+    CopyEvent,
+    CopyState,
+    HostAdmin,
+    ImageEvent,
+    ImageState,
+    next_state,
+)
+from registry.records.catalogue import VmType
+from registry.records.images import Image, ImageCopy, NewImage
+
+GIB: Final = 1 << 30
+MAX_REVISION: Final = 2**31 - 1
+_REFERENCE: Final = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)(:(?P<revision>[0-9]{1,9}))?")
+_COLUMNS: Final = tuple(images.c[name] for name in Image.__dataclass_fields__)
+
+
+class Images:
+    """Adds, reads and removes images."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def add(
+        self,
+        new: NewImage,
+        *,
+        id: UUID,  # noqa: A002 - the contract's name
+        sha256: str,
+        size_bytes: int,
+        virtual_size_bytes: int,
+        source: str,
+        actor: str,
+        opened: bool = True,
+        signed_by: str | None = None,
+    ) -> Image:
+        """Register an image whose content lies in the store under ``id``, whole and checked.
+
+        Where no QEMU was there to see whether it can be ``opened``, a worker looks
+        at it first, like at one that it fetches.
+
+        Where the newest revision of that name is the very same, that one is
+        returned and nothing is made: whoever lost the answer may ask again.
+        """
+        check_int("size_bytes", size_bytes, 1, 2**62)
+        check_int("virtual_size_bytes", virtual_size_bytes, 1, 2**62)
+        with self._database.write() as connection:
+            newest = _begin(connection, new)
+            if newest is not None and _is_same(newest, new, sha256):
+                return _signed(connection, newest, signed_by)
+            return _insert(
+                connection,
+                new,
+                newest,
+                actor=actor,
+                id=id,
+                state=(ImageState.READY if opened else ImageState.IMPORTING).value,
+                sha256=sha256,
+                size_bytes=size_bytes,
+                received_bytes=size_bytes,
+                virtual_size_bytes=virtual_size_bytes,
+                source=source,
+                signed_by=signed_by,
+            )
+
+    @retried
+    def fetch(
+        self, new: NewImage, *, url: str, sha256: str, actor: str, signature: str | None = None
+    ) -> Image:
+        """Register an image that a worker is to fetch. The URL was checked.
+
+        Where the newest revision of that name is the very same, or on its way,
+        that one is returned and nothing is made.
+        """
+        with self._database.write() as connection:
+            newest = _begin(connection, new)
+            if newest is not None and _is_same(newest, new, sha256):
+                return newest
+            return _insert(
+                connection,
+                new,
+                newest,
+                actor=actor,
+                id=uuid7(),
+                state=ImageState.IMPORTING.value,
+                sha256=sha256,
+                source=url,
+                signature=signature,
+            )
+
+    def by_id(self, image_id: UUID) -> Image:
+        """Return an image, removed or not."""
+        with self._database.read() as connection:
+            return _get(connection, image_id)
+
+    def is_removed(self, image_id: UUID) -> bool:
+        """Tell whether an image is off offer."""
+        with self._database.read() as connection:
+            return _get(connection, image_id).state == ImageState.REMOVED
+
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        include_removed: bool = False,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Image]:
+        """Return a page, by name and revision."""
+        query = select(*_COLUMNS).order_by(images.c.name, images.c.revision)
+        query = query.limit(check_limit(limit) + 1)
+        if name is not None:
+            query = query.where(images.c.name == name)
+        if not include_removed:
+            query = query.where(images.c.state != ImageState.REMOVED.value)
+        if cursor is not None:
+            after = decode_cursor(cursor, str, int)
+            query = query.where(tuple_(images.c.name, images.c.revision) > after)
+        with self._database.read() as connection:
+            found = [to_image(row) for row in connection.execute(query)]
+        return page_of(found, limit, lambda image: (image.name, image.revision))
+
+    def get(self, reference: str) -> Image:
+        """Return the revision that a reference names; none named: the newest that is ready."""
+        with self._database.read() as connection:
+            return find_image(connection, reference)
+
+    def copies(self, reference: str) -> tuple[ImageCopy, ...]:
+        """Return an image's copies on hosts that are not retired, by host."""
+        with self._database.read() as connection:
+            image = find_image(connection, reference)
+            query = (
+                select(image_copies, hosts.c.name.label("host"))
+                .join(hosts, hosts.c.id == image_copies.c.host_id)
+                .where(
+                    image_copies.c.image_id == image.id, hosts.c.admin != HostAdmin.RETIRED.value
+                )
+                .order_by(hosts.c.name)
+            )
+            return tuple(_to_copy(row, image) for row in connection.execute(query))
+
+    @retried
+    def remove(self, reference: str, *, actor: str) -> Image:
+        """Take an image off offer, and its copies off the hosts. Twice is no error.
+
+        Raises
+        ------
+        ConflictError
+            If a VM rests on it, or a request of it has not been placed.
+        """
+        with self._database.write() as connection:
+            image = find_image(connection, reference, removed=True)
+            # Whoever asks for VMs of it holds this row as well: one of us sees the other.
+            connection.execute(
+                select(images.c.id).where(images.c.id == image.id).with_for_update(key_share=True)
+            )
+            image = _get(connection, image.id)
+            if image.state == ImageState.REMOVED:
+                return image
+            _check_unused(connection, image)
+            now = db_now(connection)
+            after = next_state(IMAGE_TRANSITIONS, image.state, ImageEvent.REMOVED)
+            connection.execute(
+                update(images)
+                .where(images.c.id == image.id)
+                .values(state=after.value, removed_at=now, claim_token=None, claim_until=None)
+            )
+            history = [
+                event_row(
+                    now,
+                    actor,
+                    "image_state",
+                    "image",
+                    image.id,
+                    change=(image.state, after),
+                    event=ImageEvent.REMOVED,
+                    data={"image": image.reference},
+                )
+            ]
+            history += _release_copies(connection, image, now, actor)
+            record(connection, history)
+            return _get(connection, image.id)
+
+    @retried
+    def release(self, reference: str, *, actor: str) -> Image:
+        """Let an image that is held be brought to hosts again. One that is not held stays so."""
+        with self._database.write() as connection:
+            key = find_image(connection, reference).id
+            connection.execute(
+                select(images.c.id).where(images.c.id == key).with_for_update(key_share=True)
+            )
+            image = _get(connection, key)
+            if image.held_at is None:
+                return image
+            release(connection, image, now=db_now(connection), actor=actor)
+            return _get(connection, key)
+
+
+def find_image(connection: Connection, reference: str, *, removed: bool = False) -> Image:
+    """Return the image that a reference names, or raise `NotFoundError`.
+
+    Without a revision it is the newest that is ready, or the newest if none is.
+    A revision that was removed is found (with ``removed``) when it is named, and
+    when nothing of that name is left.
+    """
+    match = _REFERENCE.fullmatch(reference) if len(reference) <= 80 else None
+    if match is None:
+        raise NotFoundError("image", reference)
+    gone = images.c.state == ImageState.REMOVED.value
+    ready = images.c.state == ImageState.READY.value
+    query = select(*_COLUMNS).where(images.c.name == match["name"])
+    if match["revision"] is not None:
+        query = query.where(images.c.revision == min(int(match["revision"]), MAX_REVISION))
+    if not removed:
+        query = query.where(~gone)
+    best = query.order_by(gone, ready.desc(), images.c.revision.desc()).limit(1)
+    row = connection.execute(best).one_or_none()
+    if row is None:
+        raise NotFoundError("image", reference)
+    return to_image(row)
+
+
+def image_for(connection: Connection, reference: str, vm_type: VmType) -> Image:
+    """Return the image that a request names, kept from being removed until we are done.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    InvalidError
+        If its content is not here, or it does not fit into a VM of that type.
+    """
+    key = find_image(connection, reference).id
+    connection.execute(select(images.c.id).where(images.c.id == key).with_for_update(read=True))
+    image = _get(connection, key)
+    if image.state == ImageState.REMOVED:
+        raise NotFoundError("image", reference)
+    if image.state != ImageState.READY or image.virtual_size_bytes is None:
+        raise InvalidError(
+            "image", f"{image.reference}, which is {image.state}", "an image that is ready"
+        )
+    disk_gib = vm_type.resources.get("disk_gib", 0)
+    if image.virtual_size_bytes > disk_gib * GIB:
+        raise InvalidError(
+            "image",
+            f"{image.reference}, whose disk has {_gib(image.virtual_size_bytes)} GiB",
+            f"an image of at most {disk_gib} GiB, the disk of VM type {vm_type.name}",
+        )
+    memory_mib = vm_type.resources.get("memory_mib", 0)
+    if image.min_memory_mib > memory_mib:
+        raise InvalidError(
+            "image",
+            f"{image.reference}, which needs {image.min_memory_mib} MiB of memory",
+            f"an image that {memory_mib} MiB suffice for, the memory of VM type {vm_type.name}",
+        )
+    return image
+
+
+def to_image(row: Row[Any]) -> Image:
+    """Return the record for a row with the table's columns."""
+    known = row._mapping
+    return Image(
+        **{name: known[name] for name in Image.__dataclass_fields__ if name != "state"},
+        state=ImageState(row.state),
+    )
+
+
+def disk_gib_of(size_bytes: int) -> int:
+    """Return what a file takes of a host's disk, in whole GiB."""
+    return -(-size_bytes // GIB)
+
+
+def _gib(size_bytes: int) -> str:
+    """Say a size in GiB, never less than it is."""
+    return f"{-(-size_bytes * 100 // GIB) / 100:g}"
+
+
+def _begin(connection: Connection, new: NewImage) -> Image | None:
+    """Check what was said, wait for others who add, return the newest revision of that name."""
+    check_name("name", new.name)
+    check_int("min_memory_mib", new.min_memory_mib, 0, MAX_AMOUNT)
+    take_turns(connection, "images")
+    row = connection.execute(
+        select(*_COLUMNS)
+        .where(images.c.name == new.name)
+        .order_by(images.c.revision.desc())
+        .limit(1)
+    ).one_or_none()
+    return to_image(row) if row is not None else None
+
+
+def _is_same(image: Image, new: NewImage, sha256: str) -> bool:
+    return image.state in (ImageState.READY, ImageState.IMPORTING) and (
+        image.sha256,
+        image.format,
+        image.seed_kind,
+        image.min_memory_mib,
+    ) == (sha256, new.format, new.seed_kind, new.min_memory_mib)
+
+
+def _signed(connection: Connection, image: Image, signed_by: str | None) -> Image:
+    """Note who signed an image that was here unsigned."""
+    if signed_by is None or image.signed_by is not None:
+        return image
+    connection.execute(update(images).where(images.c.id == image.id).values(signed_by=signed_by))
+    return _get(connection, image.id)
+
+
+def _insert(
+    connection: Connection, new: NewImage, newest: Image | None, *, actor: str, **values: Any
+) -> Image:
+    now = db_now(connection)
+    revision = check_int("revision", newest.revision + 1 if newest else 1, 1, MAX_REVISION)
+    connection.execute(
+        insert(images).values(
+            name=new.name,
+            revision=revision,
+            format=new.format,
+            seed_kind=new.seed_kind,
+            min_memory_mib=new.min_memory_mib,
+            created_at=now,
+            **values,
+        )
+    )
+    image = _get(connection, values["id"])
+    history = event_row(
+        now,
+        actor,
+        "image_added",
+        "image",
+        image.id,
+        change=(None, image.state),
+        data={
+            "image": image.reference,
+            "sha256": image.sha256,
+            "source": image.source,
+            "signed_by": image.signed_by,
+        },
+    )
+    record(connection, [history])
+    return image
+
+
+def _get(connection: Connection, key: UUID) -> Image:
+    row = connection.execute(select(*_COLUMNS).where(images.c.id == key)).one_or_none()
+    if row is None:
+        raise NotFoundError("image", key)
+    return to_image(row)
+
+
+def _check_unused(connection: Connection, image: Image) -> None:
+    finished = [state.value for state in FINISHED]
+    of_it = (
+        select(func.count())
+        .select_from(requests)
+        .join(request_images, request_images.c.request_id == requests.c.id)
+        .where(request_images.c.image_id == image.id)
+    )
+    standing: Select[Any] = of_it.join(vms, vms.c.request_id == requests.c.id).where(
+        vms.c.deleted_at.is_(None)
+    )
+    resting = connection.execute(standing).scalar_one()
+    asking = connection.execute(of_it.where(requests.c.state.not_in(finished))).scalar_one()
+    if resting or asking:
+        raise ConflictError(
+            f"image {image.reference} cannot be removed: VMs that rest on it: {resting}, unfinished"
+            f" requests for it: {asking}; delete them first"
+        )
+
+
+def _release_copies(
+    connection: Connection, image: Image, now: Any, actor: str
+) -> list[dict[str, Any]]:
+    """Mark the copies to be removed by workers; return an event for each."""
+    history = []
+    rows = connection.execute(
+        select(image_copies, hosts.c.name.label("host"))
+        .join(hosts, hosts.c.id == image_copies.c.host_id)
+        .where(image_copies.c.image_id == image.id)
+        .order_by(image_copies.c.host_id)
+        .with_for_update(of=image_copies, key_share=True)
+    ).all()
+    for row in rows:
+        before = CopyState(row.state)
+        after = next_state(COPY_TRANSITIONS, before, CopyEvent.IMAGE_REMOVED)
+        history.append(
+            event_row(
+                now,
+                actor,
+                "image_copy_state",
+                "image",
+                image.id,
+                change=(before, after),
+                event=CopyEvent.IMAGE_REMOVED,
+                data={"image": image.reference, "host": row.host},
+            )
+        )
+    connection.execute(
+        update(image_copies)
+        .where(image_copies.c.id.in_([row.id for row in rows]))
+        .values(
+            state=CopyState.REMOVING.value,
+            claim_token=None,
+            claim_owner=None,
+            claim_until=None,
+            sent_at=None,
+        )
+    )
+    return history
+
+
+def _to_copy(row: Row[Any], image: Image) -> ImageCopy:
+    return ImageCopy(
+        id=row.id,
+        host=row.host,
+        image=image.reference,
+        state=CopyState(row.state),
+        disk_gib=row.disk_gib,
+        uploaded_bytes=row.uploaded_bytes,
+        size_bytes=image.size_bytes or 0,
+        attempts=row.attempts,
+        last_error=row.last_error,
+        present_at=row.present_at,
+    )

@@ -1,0 +1,176 @@
+"""What rounds and builds ask of images on hosts: wanted once, counted as disk in use.
+
+A copy is wanted from the commit of the first VM of its image on a host. Builds of VMs
+that wait for a copy are not sent to workers at all, so they hold no thread and no claim.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, and_, case, select, update
+
+from registry.ground.bulk import chunks, insert_if_absent
+from registry.ground.ids import uuid7
+from registry.ground.schema import image_copies, images, inventories, request_images
+from registry.images.images import disk_gib_of, to_image
+from registry.journal.events import event_row, record
+from registry.lifecycle import COPY_TRANSITIONS, CopyEvent, CopyState, next_state
+from registry.records.images import BuildImage
+
+_DISK: Final = "disk_gib"
+#: Of the disk they are counted on nothing is left by the others.
+COUNTED: Final = tuple(state.value for state in CopyState if state != CopyState.FAILED)
+
+
+def without_room(
+    connection: Connection,
+    chosen: Sequence[tuple[Any, UUID]],
+    amounts: Mapping[UUID, Mapping[str, int]],
+) -> set[tuple[UUID, UUID]]:
+    """Return which (image, host) pairs a round may not bring about: their host's disk is too full.
+
+    A copy takes disk beside the VMs that rest on it. Policies do not count it,
+    since most hosts have it already; so it is checked here, with the hosts locked.
+    """
+    missing = _not_counted(connection, _pairs(chosen))
+    if not missing:
+        return set()
+    planned: defaultdict[UUID, int] = defaultdict(int)
+    for vm, host_id in chosen:
+        planned[host_id] += amounts[vm.vm_type_id].get(_DISK, 0)
+    extra: defaultdict[UUID, int] = defaultdict(int)
+    for (_, host_id), gib in missing.items():
+        extra[host_id] += gib
+    full = set()
+    for some in chunks(sorted(extra)):
+        query = select(inventories).where(
+            inventories.c.host_id.in_(some), inventories.c.resource == _DISK
+        )
+        for row in connection.execute(query):
+            offered = (row.override if row.override is not None else row.detected) or 0
+            offered -= row.reserved + row.foreign_amount + extra[row.host_id]
+            capacity = max(0, offered * row.ratio_thousandths // 1000)
+            if row.committed + planned[row.host_id] > capacity:
+                full.add(row.host_id)
+    return {(image_id, host_id) for image_id, host_id in missing if host_id in full}
+
+
+def want_copies(
+    connection: Connection, chosen: Sequence[tuple[Any, UUID]], *, now: datetime, actor: str
+) -> None:
+    """Have the images of these (VM, host) pairs brought to their hosts, unless they are there."""
+    history: list[dict[str, Any]] = []
+    missing = _not_counted(connection, _pairs(chosen))
+    for (image_id, host_id), gib in sorted(missing.items(), key=lambda each: each[0][::-1]):
+        made = insert_if_absent(
+            connection,
+            image_copies,
+            id=uuid7(),
+            host_id=host_id,
+            image_id=image_id,
+            state=CopyState.ABSENT.value,
+            disk_gib=gib,
+            created_at=now,
+        )
+        before: CopyState | None = None
+        if not made:
+            before = CopyState.FAILED
+            connection.execute(
+                update(image_copies)
+                .where(image_copies.c.host_id == host_id, image_copies.c.image_id == image_id)
+                .values(
+                    state=next_state(COPY_TRANSITIONS, before, CopyEvent.WANTED).value,
+                    interruptions=0,
+                    sent_at=None,
+                )
+            )
+        count_disk(connection, host_id, gib)
+        history.append(
+            event_row(
+                now,
+                actor,
+                "image_copy_state",
+                "image",
+                image_id,
+                change=(before, CopyState.ABSENT),
+                event=CopyEvent.WANTED,
+                data={"host": str(host_id)},
+            )
+        )
+    record(connection, history)
+
+
+def lacks_image(host_id: ColumnElement[Any], request_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition: the request has an image that is not on the host."""
+    # Two levels down nothing is correlated unasked: a copy on any host would do.
+    there = (
+        select(image_copies.c.id)
+        .where(
+            image_copies.c.image_id == request_images.c.image_id,
+            image_copies.c.host_id == host_id,
+            image_copies.c.state == CopyState.PRESENT.value,
+        )
+        .correlate_except(image_copies)
+    )
+    return (
+        select(request_images.c.request_id)
+        .where(request_images.c.request_id == request_id, ~there.exists())
+        .exists()
+    )
+
+
+def image_on_host(connection: Connection, request_id: UUID, host_id: UUID) -> BuildImage | None:
+    """Return the image of a request as it lies on a host; None: it has none."""
+    row = connection.execute(
+        select(images, image_copies.c.volume)
+        .join(request_images, request_images.c.image_id == images.c.id)
+        .join(
+            image_copies,
+            and_(image_copies.c.image_id == images.c.id, image_copies.c.host_id == host_id),
+        )
+        .where(request_images.c.request_id == request_id)
+    ).one_or_none()
+    if row is None:
+        return None
+    return BuildImage(
+        reference=to_image(row).reference,
+        format=row.format,
+        seed_kind=row.seed_kind,
+        volume=row.volume,
+    )
+
+
+def count_disk(connection: Connection, host_id: UUID, gib: int) -> None:
+    """Have a host offer so much less disk for VMs; `reports` sets the same sum anew."""
+    amount = inventories.c.foreign_amount + gib
+    connection.execute(
+        update(inventories)
+        .where(inventories.c.host_id == host_id, inventories.c.resource == _DISK)
+        .values(foreign_amount=case((amount > 0, amount), else_=0))
+    )
+
+
+def _pairs(chosen: Iterable[tuple[Any, UUID]]) -> set[tuple[UUID, UUID]]:
+    return {(vm.image_id, host_id) for vm, host_id in chosen if vm.image_id is not None}
+
+
+def _not_counted(
+    connection: Connection, pairs: Collection[tuple[UUID, UUID]]
+) -> dict[tuple[UUID, UUID], int]:
+    """Return those pairs whose copy takes no disk yet, and what it will take."""
+    missing = set(pairs)
+    for some in chunks(sorted({host_id for _, host_id in pairs})):
+        query = select(image_copies.c.image_id, image_copies.c.host_id).where(
+            image_copies.c.host_id.in_(some), image_copies.c.state.in_(COUNTED)
+        )
+        missing -= {(row.image_id, row.host_id) for row in connection.execute(query)}
+    sizes: dict[UUID, int] = {}
+    for some in chunks(sorted({image_id for image_id, _ in missing})):
+        known = select(images.c.id, images.c.size_bytes).where(images.c.id.in_(some))
+        sizes |= {row.id: disk_gib_of(row.size_bytes) for row in connection.execute(known)}
+    return {(image_id, host_id): sizes[image_id] for image_id, host_id in missing}

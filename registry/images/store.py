@@ -1,0 +1,307 @@
+"""The folder in which images lie, each once; workers bring them to hosts from there.
+
+A file becomes an image by a rename, when all of it is here and was checked. What a
+process that was killed left half received is cleared away by the next who receives.
+Whoever receives a file holds it (flock) until its row is written: a file of no image
+that nobody holds is one that a killed process left.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+from uuid import UUID, uuid4
+
+from registry.errors import ImageRefusedError, ImageStoreError, ImageTooLargeError
+from registry.images.header import judged_head, virtual_size_of
+from registry.images.qemu_img import check_opens
+from registry.images.signatures import ImageKey, check_signature
+from registry.records.images import ImageFormat
+
+PART: Final = ".part"
+#: A file that nobody wrote to for so long is nobody's.
+_STALE_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What is known of a file once it is in the store."""
+
+    sha256: str
+    size_bytes: int
+    virtual_size_bytes: int
+    opened: bool  #: False: no QEMU is on this machine to say whether it opens
+    signed_by: str | None
+
+
+class ImageStore:
+    """Images by id. Several processes may use one folder, also over a shared file system.
+
+    Where ``keys`` are given, an image is signed by one of them or it is refused.
+    """
+
+    def __init__(self, folder: Path, *, max_bytes: int, keys: Sequence[ImageKey] = ()) -> None:
+        self.folder = folder
+        self.max_bytes = max_bytes
+        self.keys = keys
+
+    def path(self, image_id: UUID, image_format: ImageFormat) -> Path:
+        """Return where an image lies, or would."""
+        return self.folder / f"{image_id}.{image_format}"
+
+    @contextmanager
+    def receive(
+        self, image_id: UUID, image_format: ImageFormat, signature: bytes | None = None
+    ) -> Iterator[Incoming]:
+        """Hand out a file to write to; unless `Incoming.keep` is called nothing stays of it.
+
+        Others take it for one that is being added until the block ends: the register
+        center is told inside.
+
+        Raises
+        ------
+        ImageStoreError
+            If the folder cannot be written to.
+        ImageRefusedError
+            If a signature is missing, or there is one that nobody can judge.
+        """
+        self._expect_signature(signature)
+        path = self.path(image_id, image_format)
+        part = path.with_name(f"{path.name}.{uuid4().hex}{PART}")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._clear_stale()
+            file = part.open("x+b")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise ImageStoreError(self.folder, _said(error)) from error
+        try:
+            with file:
+                yield Incoming(
+                    file,
+                    part,
+                    path,
+                    image_format=image_format,
+                    max_bytes=self.max_bytes,
+                    keys=self.keys,
+                    signature=signature,
+                )
+        finally:
+            part.unlink(missing_ok=True)
+
+    def examine(self, image_id: UUID, image_format: ImageFormat, sha256: str) -> Stored | None:
+        """Look at a file that is in its place, where nobody could before; None: it is not there.
+
+        Raises
+        ------
+        ImageRefusedError
+            If it is not what was said, or must not become an image.
+        ImageStoreError
+            If it cannot be read.
+        """
+        try:
+            with self.path(image_id, image_format).open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+                size_bytes = file.tell()
+                _expect_digest(found, sha256, size_bytes)
+                return Stored(
+                    sha256=found,
+                    size_bytes=size_bytes,
+                    virtual_size_bytes=virtual_size_of(file, image_format),
+                    opened=image_format != "qcow2" or check_opens(file),
+                    signed_by=None,
+                )
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ImageStoreError(self.folder, _said(error)) from error
+
+    def head(self, image_id: UUID, image_format: ImageFormat) -> bytes:
+        """Return how an image's file begins, judged once more: a host looks at that first.
+
+        Raises
+        ------
+        ImageRefusedError
+            If it must not be brought to any host: an older release took it, or it changed.
+        ImageStoreError
+            If it cannot be read.
+        """
+        path = self.path(image_id, image_format)
+        try:
+            with path.open("rb") as file:
+                return judged_head(file, image_format)
+        except OSError as error:
+            raise ImageStoreError(path, _said(error)) from error
+
+    def _expect_signature(self, signature: bytes | None) -> None:
+        if self.keys and signature is None:
+            trusted = ", ".join(map(str, self.keys))
+            raise ImageRefusedError(
+                f"it is not signed, and images here are: by one of {trusted} (FUGA_IMAGE_KEYS)"
+            )
+        if signature is not None and not self.keys:
+            raise ImageRefusedError(
+                "it has a signature, and no key is trusted here that could tell whether it is"
+                " good: FUGA_IMAGE_KEYS is empty"
+            )
+
+    def put_in_place(self, image_id: UUID, of: UUID, image_format: ImageFormat) -> None:
+        """Have a file be that of another image, whose content is the very same."""
+        try:
+            self.path(image_id, image_format).replace(self.path(of, image_format))
+        except OSError as error:
+            raise ImageStoreError(self.folder, _said(error)) from error
+
+    def discard(self, image_id: UUID, image_format: ImageFormat) -> None:
+        """Delete an image's file; it may be gone. Whoever reads it reads it to its end."""
+        with suppress(OSError):
+            self.path(image_id, image_format).unlink(missing_ok=True)
+
+    def files(self) -> list[Path]:
+        """Return every file of an image, whole or not; none without a folder."""
+        try:
+            found = sorted(self.folder.iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise ImageStoreError(self.folder, _said(error)) from error
+        return [path for path in found if image_of(path) is not None]
+
+    @contextmanager
+    def held(self, path: Path) -> Iterator[bool]:
+        """Hold a file that nobody adds; False: somebody may be adding it, or it is gone."""
+        with ExitStack() as stack:
+            try:
+                # To write: over a shared file system nobody else may hold it alone.
+                file = stack.enter_context(path.open("r+b"))
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                mine = path.suffix != PART or _is_stale(path)
+            except OSError:
+                mine = False
+            yield mine
+
+    def _clear_stale(self) -> None:
+        for part in self.folder.glob(f"*{PART}"):
+            with suppress(OSError):
+                if _is_stale(part):
+                    part.unlink()
+
+
+class Incoming:
+    """A file on its way into the store."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        part: Path,
+        path: Path,
+        *,
+        image_format: ImageFormat,
+        max_bytes: int,
+        keys: Sequence[ImageKey],
+        signature: bytes | None,
+    ) -> None:
+        self._file = file
+        self._part = part
+        self._path = path
+        self._format = image_format
+        self._max_bytes = max_bytes
+        self._keys = keys
+        self._signature = signature
+        self._digest = hashlib.sha256()
+        self._signed_digest = hashlib.blake2b() if signature is not None else None
+        self.size_bytes = 0
+
+    def write(self, piece: bytes) -> None:
+        """Append. Raises `ImageTooLargeError`, or `ImageStoreError` if the disk is full."""
+        self.size_bytes += len(piece)
+        if self.size_bytes > self._max_bytes:
+            raise ImageTooLargeError(self._max_bytes)
+        self._digest.update(piece)
+        if self._signed_digest is not None:
+            self._signed_digest.update(piece)
+        try:
+            self._file.write(piece)
+        except OSError as error:
+            raise ImageStoreError(self._part.parent, _said(error)) from error
+
+    def keep(self, sha256: str | None) -> Stored:
+        """Check what came and put it in its place, for good.
+
+        Raises
+        ------
+        ImageRefusedError
+            If its hash is not the one given, its signature not good, or it must not
+            become an image.
+        """
+        found = self._digest.hexdigest()
+        if sha256 is not None:
+            _expect_digest(found, sha256, self.size_bytes)
+        signed_by = self._signer()
+        try:
+            self._file.flush()
+            virtual_size_bytes = virtual_size_of(self._file, self._format)
+            opened = self._format != "qcow2" or check_opens(self._file)
+            os.fsync(self._file.fileno())
+            self._part.rename(self._path)
+            _sync_folder(self._path.parent)
+        except OSError as error:
+            raise ImageStoreError(self._path.parent, _said(error)) from error
+        return Stored(
+            sha256=found,
+            size_bytes=self.size_bytes,
+            virtual_size_bytes=virtual_size_bytes,
+            opened=opened,
+            signed_by=signed_by,
+        )
+
+    def _signer(self) -> str | None:
+        if self._signature is None or self._signed_digest is None:
+            return None
+        return check_signature(
+            self._keys,
+            self._signature,
+            sha256=self._digest.digest(),
+            blake2b=self._signed_digest.digest(),
+        )
+
+
+def _expect_digest(found: str, sha256: str, size_bytes: int) -> None:
+    if found != sha256:
+        raise ImageRefusedError(
+            f"its SHA-256 is {found} over {size_bytes} bytes, expected was {sha256}"
+        )
+
+
+def image_of(path: Path) -> UUID | None:
+    """Return whose file it is by its name; None: no image's."""
+    try:
+        return UUID(path.name.partition(".")[0])
+    except ValueError:
+        return None
+
+
+def _is_stale(part: Path) -> bool:
+    return part.stat().st_mtime < time.time() - _STALE_S
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _said(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return "its disk is full"
+    return error.strerror or str(error)

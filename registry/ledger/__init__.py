@@ -1,0 +1,1 @@
+"""What becomes of VMs and their assignments, and what is freed when one ends."""

@@ -1,0 +1,94 @@
+"""Which VMs a round may place: found by what it places of them, however many wait besides.
+
+The conditions that `ix_vms_request_id_unplaced` names are written as literals, so that
+both databases can prove that it serves a query.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Row,
+    Uuid,
+    and_,
+    bindparam,
+    column,
+    func,
+    literal_column,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from registry.ground.bulk import chunks
+from registry.ground.schema import assignments, unreleased, vms
+from registry.lifecycle import VmDesired
+
+#: Wanted, and not there: of these a VM either waits or is being built.
+ABSENT: Final = and_(
+    vms.c.observed == literal_column("'absent'"), vms.c.desired != literal_column("'deleted'")
+)
+_RUNNING: Final = vms.c.desired == VmDesired.RUNNING.value
+_PLACE: Final = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, unreleased)
+#: Looked up VM by VM, as they come: a join would begin with the places of all of them.
+_WITHOUT_PLACE: Final = and_(ABSENT, _PLACE.correlate(vms).scalar_subquery().is_(None))
+
+
+def waiting_vms() -> ColumnElement[bool]:
+    """Return the condition for a VM that a round may place.
+
+    Wanted running, absent, and no assignment of it holds capacity: a failed
+    build that is not proven absent must not run twice.
+    """
+    return and_(ABSENT, _RUNNING, ~_PLACE.exists())
+
+
+def oldest_waiting(connection: Connection, wanted: Mapping[UUID, int]) -> list[UUID]:
+    """Return of each request at most so many VMs that wait, its oldest."""
+    return [row.id for row in _oldest(connection, wanted, and_(_WITHOUT_PLACE, _RUNNING))]
+
+
+def count_waiting(connection: Connection, at_most: Mapping[UUID, int]) -> Mapping[UUID, int]:
+    """Return how many VMs of each request wait; none is counted further than told."""
+    rows = _oldest(connection, at_most, and_(_WITHOUT_PLACE, _RUNNING))
+    return Counter(row.request_id for row in rows)
+
+
+def which_wait(connection: Connection, request_ids: Collection[UUID]) -> set[UUID]:
+    """Return which of these requests have a VM that a round may place."""
+    return set(count_waiting(connection, dict.fromkeys(request_ids, 1)))
+
+
+def which_lack_places(connection: Connection, request_ids: Collection[UUID]) -> set[UUID]:
+    """Return which of these requests want a VM, to run or to be off, that has no place."""
+    rows = _oldest(connection, dict.fromkeys(request_ids, 1), _WITHOUT_PLACE)
+    return {row.request_id for row in rows}
+
+
+def _oldest(
+    connection: Connection, numbers: Mapping[UUID, int], condition: ColumnElement[bool]
+) -> Iterator[Row[UUID, UUID]]:
+    """Yield the oldest VMs for which a condition holds, of each request at most so many."""
+    which = select(vms.c.id, vms.c.request_id).where(condition).order_by(vms.c.id)
+    keys = sorted(numbers)
+    if connection.dialect.name == "sqlite":
+        for key in keys:
+            of_one = which.where(vms.c.request_id == key).limit(numbers[key])
+            yield from connection.execute(of_one).all()
+        return
+    asked = func.unnest(
+        bindparam("keys", type_=ARRAY(Uuid)), bindparam("numbers", type_=ARRAY(Integer))
+    ).table_valued(column("request_id", Uuid), column("number", Integer), name="asked")
+    asked = asked.render_derived()
+    first = which.where(vms.c.request_id == asked.c.request_id).limit(asked.c.number).lateral()
+    query: Any = select(first.c.id, first.c.request_id).select_from(asked.join(first, true()))
+    for some in chunks(keys):
+        given = {"keys": list(some), "numbers": [numbers[key] for key in some]}
+        yield from connection.execute(query, given).all()

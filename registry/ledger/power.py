@@ -1,0 +1,276 @@
+"""Stop, start and reboot: what a tenant asks of VMs, kept until a worker has done it.
+
+What is asked and not done is a row of `power_actions`, the workers' message. Whoever
+changes such a row, or whether it is there, holds the lock of its VM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, update
+
+from registry.errors import ConflictError
+from registry.ground.bulk import chunks
+from registry.ground.locks import lock_vms
+from registry.ground.names import check_int
+from registry.ground.schema import assignments, power_actions, tenants, unreleased, vms
+from registry.journal.events import event_row, record
+from registry.ledger.progress import recompute
+from registry.lifecycle import (
+    POWER_TRANSITIONS,
+    VM_DESIRED_TRANSITIONS,
+    AssignmentState,
+    PowerEvent,
+    PowerState,
+    VmDesired,
+    VmDesiredEvent,
+    VmObserved,
+    next_state,
+)
+
+#: How long a guest that was told to shut down is given.
+SHUTDOWN_TIMEOUT_S: Final = 60
+MAX_TIMEOUT_S: Final = 3600
+
+_ASKED: Final[Mapping[VmDesiredEvent, PowerEvent]] = MappingProxyType(
+    {
+        VmDesiredEvent.STOP: PowerEvent.STOP,
+        VmDesiredEvent.START: PowerEvent.START,
+        VmDesiredEvent.REBOOT: PowerEvent.REBOOT,
+    }
+)
+#: In these there is, or will be, a domain to switch.
+_BUILT: Final = (AssignmentState.ACTIVE.value,)
+_BUILDING: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
+
+
+def power_rows(which: ColumnElement[bool]) -> Any:
+    """Return a query: VMs, what is asked of their power, and their unreleased assignment."""
+    return (
+        select(
+            vms.c.id,
+            vms.c.name,
+            vms.c.desired,
+            vms.c.observed,
+            vms.c.request_id,
+            tenants.c.name.label("tenant"),
+            assignments.c.state.label("assignment_state"),
+            power_actions.c.state,
+            power_actions.c.timeout_s,
+            power_actions.c.force_at,
+        )
+        .select_from(vms)
+        .join(tenants, tenants.c.id == vms.c.tenant_id)
+        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .outerjoin(power_actions, power_actions.c.vm_id == vms.c.id)
+        .where(which)
+        .order_by(vms.c.id)
+    )
+
+
+def ask_one(
+    connection: Connection,
+    vm_id: UUID,
+    event: VmDesiredEvent,
+    *,
+    timeout_s: int,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Ask it of one VM; `ConflictError` where it makes no sense."""
+    lock_vms(connection, vms.c.id == vm_id)
+    row = connection.execute(power_rows(vms.c.id == vm_id)).one()
+    if row.desired == VmDesired.DELETED.value:
+        raise ConflictError(f"VM {row.name} is deleted")
+    if event == VmDesiredEvent.REBOOT and not _can_reboot(row):
+        why = (
+            "it is stopped: start it"
+            if row.desired == VmDesired.STOPPED.value
+            else "it does not run yet"
+        )
+        raise ConflictError(f"VM {row.name} cannot be rebooted: {why}")
+    _ask(connection, [row], event, timeout_s=timeout_s, now=now, actor=actor)
+
+
+def ask_all(
+    connection: Connection,
+    request_id: UUID,
+    event: VmDesiredEvent,
+    *,
+    timeout_s: int,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Ask it of every VM of a request of which it can be asked."""
+    which = and_(vms.c.request_id == request_id, vms.c.desired != VmDesired.DELETED.value)
+    lock_vms(connection, which)
+    rows = connection.execute(power_rows(which)).all()
+    if event == VmDesiredEvent.REBOOT:
+        running = [row for row in rows if _can_reboot(row)]
+        if not running:
+            stopped = any(row.desired == VmDesired.STOPPED.value for row in rows)
+            why = "those that were built are stopped: start it" if stopped else "none runs yet"
+            raise ConflictError(f"no VM of this request can be rebooted: {why}")
+        rows = running
+    _ask(connection, rows, event, timeout_s=timeout_s, now=now, actor=actor)
+
+
+def _can_reboot(row: Row[Any]) -> bool:
+    return (
+        row.desired == VmDesired.RUNNING.value
+        and row.assignment_state in _BUILT
+        and row.observed != VmObserved.ABSENT.value
+    )
+
+
+def _ask(
+    connection: Connection,
+    rows: Collection[Row[Any]],
+    event: VmDesiredEvent,
+    *,
+    timeout_s: int,
+    now: datetime,
+    actor: str,
+) -> None:
+    check_int("timeout_s", timeout_s, 0, MAX_TIMEOUT_S)
+    history: list[dict[str, Any]] = []
+    changed: dict[VmDesired, list[UUID]] = {}
+    for row in rows:
+        before = VmDesired(row.desired)
+        after = next_state(VM_DESIRED_TRANSITIONS, before, event)
+        if after != before:
+            changed.setdefault(after, []).append(row.id)
+            history.append(
+                event_row(
+                    now,
+                    actor,
+                    "vm_desired",
+                    "vm",
+                    row.id,
+                    tenant=row.tenant,
+                    change=(before, after),
+                    event=event,
+                )
+            )
+        if _is_for_a_worker(row, event):
+            history += _write(
+                connection, row, _ASKED[event], timeout_s=timeout_s, now=now, actor=actor
+            )
+    for desired, keys in changed.items():
+        for some in chunks(keys):
+            connection.execute(update(vms).where(vms.c.id.in_(some)).values(desired=desired.value))
+    record(connection, history)
+    recompute(connection, {row.request_id for row in rows}, now=now, actor=actor)
+
+
+def _is_for_a_worker(row: Row[Any], event: VmDesiredEvent) -> bool:
+    """A VM without a domain is only wanted otherwise; a build that is under way is awaited."""
+    if row.assignment_state in _BUILT:
+        return True
+    if row.assignment_state in _BUILDING:
+        return row.state is not None or event == VmDesiredEvent.STOP
+    return False
+
+
+def _write(
+    connection: Connection,
+    row: Row[Any],
+    event: PowerEvent,
+    *,
+    timeout_s: int,
+    now: datetime,
+    actor: str,
+) -> list[dict[str, Any]]:
+    """Write a VM's row after a wish; a shorter timeout than before counts from now on."""
+    before = PowerState(row.state) if row.state is not None else PowerState.IDLE
+    after = next_state(POWER_TRANSITIONS, before, event)
+    values: dict[str, Any] = {"state": after.value, "timeout_s": timeout_s, "due_at": now}
+    if row.state is None:
+        connection.execute(
+            insert(power_actions).values(vm_id=row.id, asked_by=actor, asked_at=now, **values)
+        )
+    else:
+        if event == PowerEvent.START:
+            values["timeout_s"] = row.timeout_s
+        elif row.force_at is not None:
+            values["force_at"] = min(row.force_at, now + timedelta(seconds=timeout_s))
+        if after in (PowerState.STOPPING, PowerState.STARTING, PowerState.REBOOTING):
+            values |= {"force_at": None, "signalled_at": None}
+        connection.execute(
+            update(power_actions)
+            .where(power_actions.c.vm_id == row.id)
+            .values(attempts=0, sent_at=None, **values)
+        )
+    return [power_event(row, before, after, event, now=now, actor=actor)]
+
+
+def power_event(
+    row: Row[Any],
+    before: PowerState,
+    after: PowerState,
+    event: PowerEvent,
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None = None,
+) -> dict[str, Any]:
+    """Return the event of one step of a VM's power; ``row`` names VM and tenant."""
+    return event_row(
+        now,
+        actor,
+        "vm_power",
+        "vm",
+        row.id,
+        tenant=row.tenant,
+        change=(before, after),
+        event=event,
+        reason=reason,
+    )
+
+
+def switch_again(
+    connection: Connection, keys: Collection[UUID], desired: VmDesired, *, now: datetime
+) -> None:
+    """Have VMs be as their tenant wants them, after they were seen to be otherwise."""
+    which = and_(
+        vms.c.id.in_(list(keys)),
+        vms.c.desired == desired.value,
+        power_actions.c.vm_id.is_(None),
+    )
+    event = PowerEvent.START if desired == VmDesired.RUNNING else PowerEvent.STOP
+    history: list[dict[str, Any]] = []
+    for row in connection.execute(power_rows(which)).all():
+        history += _write(
+            connection,
+            row,
+            event,
+            timeout_s=SHUTDOWN_TIMEOUT_S,
+            now=now,
+            actor="monitor",
+        )
+    record(connection, history)
+
+
+def drop_power(
+    connection: Connection, keys: Collection[UUID], *, now: datetime, actor: str
+) -> None:
+    """Forget what is asked of VMs that are deleted, or have no place any more."""
+    history: list[dict[str, Any]] = []
+    for some in chunks(sorted(keys)):
+        which = and_(vms.c.id.in_(some), power_actions.c.vm_id.is_not(None))
+        rows = connection.execute(power_rows(which)).all()
+        for row in rows:
+            before = PowerState(row.state)
+            after = next_state(POWER_TRANSITIONS, before, PowerEvent.DROPPED)
+            history.append(
+                power_event(row, before, after, PowerEvent.DROPPED, now=now, actor=actor)
+            )
+        if rows:
+            gone = [row.id for row in rows]
+            connection.execute(delete(power_actions).where(power_actions.c.vm_id.in_(gone)))
+    record(connection, history)

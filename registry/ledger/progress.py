@@ -1,0 +1,248 @@
+"""A request's state follows from its VMs: one function looks and writes what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, select, update
+
+from registry.ground.bulk import among, chunks, update_rows
+from registry.ground.schema import (
+    assignments,
+    hosts,
+    request_access,
+    requests,
+    tenants,
+    unreleased,
+    vms,
+)
+from registry.journal.events import event_row, record
+from registry.ledger.known_states import IS_UNKNOWN, RUNS
+from registry.ledger.placeable import which_lack_places, which_wait
+from registry.lifecycle import (
+    FINISHED,
+    REQUEST_TRANSITIONS,
+    RequestEvent,
+    RequestState,
+    VmDesired,
+    VmObserved,
+    next_state,
+)
+
+_WANTED = vms.c.desired != VmDesired.DELETED.value
+_HELD = assignments.c.id.is_not(None)
+
+
+def _count(condition: Any) -> Any:
+    return func.sum(case((condition, 1), else_=0))
+
+
+def tally(which: ColumnElement[bool] | None = None) -> Select[Any]:
+    """Return a query: what became of the VMs of requests, a row each; ``which`` VMs (all)."""
+    query = (
+        select(
+            vms.c.request_id,
+            _count(_WANTED).label("wanted"),
+            _count(and_(_WANTED, _HELD)).label("placed"),
+            _count(_HELD).label("held"),
+            func.max(vms.c.generation).label("ever"),
+            _count(
+                and_(
+                    vms.c.desired == VmDesired.RUNNING.value,
+                    vms.c.observed == VmObserved.ABSENT.value,
+                    assignments.c.id.is_(None),
+                )
+            ).label("waiting"),
+        )
+        .select_from(vms)
+        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .group_by(vms.c.request_id)
+    )
+    if which is not None:
+        query = query.where(which)
+    return query
+
+
+def counts_told(which: ColumnElement[bool]) -> Select[Any]:
+    """Return a query: what requests say of their VMs, a row each; ``which`` VMs."""
+    return (
+        select(
+            vms.c.request_id,
+            _count(_HELD).label("held"),
+            _count(RUNS).label("running"),
+            _count(IS_UNKNOWN).label("unknown"),
+        )
+        .select_from(vms)
+        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
+        .where(which)
+        .group_by(vms.c.request_id)
+    )
+
+
+def request_event(row: Row[Any]) -> RequestEvent | None:
+    """Return what a row of `tally` means for its request; None: it is still going."""
+    if row.wanted == 0:
+        if row.held:
+            return None
+        return RequestEvent.ALL_GONE if row.ever else RequestEvent.CANCELLED
+    if row.placed == row.wanted:
+        return RequestEvent.ALL_PLACED
+    return RequestEvent.PART_PLACED if row.placed else RequestEvent.NONE_PLACED
+
+
+def recompute(
+    connection: Connection,
+    request_ids: Iterable[UUID],
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None = None,
+    event: RequestEvent | None = None,
+) -> None:
+    """Bring the states of these requests up to date, with an event for each change.
+
+    ``event`` is what happens to them; None: what a look at their VMs finds.
+
+    A request of which nothing waits any more loses its reason for waiting, and
+    begins anew to wait should one of its VMs be lost.
+    """
+    found: list[_Found] = []
+    for some in chunks(sorted(set(request_ids))):
+        states = _locked(connection, some)
+        found += [
+            _Found(
+                request=states[row.request_id],
+                happened=event or request_event(row),
+                wanted=row.wanted,
+                placed=row.placed,
+                waits=row.waiting > 0,
+            )
+            for row in connection.execute(tally(among(connection, vms.c.request_id, some)))
+        ]
+    _write(connection, found, now=now, actor=actor, reason=reason)
+
+
+def recompute_placed(
+    connection: Connection,
+    placed: Mapping[UUID, int],
+    *,
+    now: datetime,
+    actor: str,
+    reason: str,
+) -> None:
+    """Do what `recompute` does for requests of which so many more VMs have got a place just now.
+
+    Without a look at all their VMs: some are placed, so all that is left to find out is
+    whether others are not.
+    """
+    found: list[_Found] = []
+    for some in chunks(sorted(placed)):
+        states = _locked(connection, some)
+        lacking = which_lack_places(connection, some)
+        waiting = which_wait(connection, some)
+        for key, request in states.items():
+            partly = key in lacking
+            before = placed[key] if request.state == RequestState.PENDING.value else None
+            found.append(
+                _Found(
+                    request=request,
+                    happened=RequestEvent.PART_PLACED if partly else RequestEvent.ALL_PLACED,
+                    wanted=request.asked,
+                    placed=before if partly else request.asked,
+                    waits=key in waiting,
+                )
+            )
+    _write(connection, found, now=now, actor=actor, reason=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What became of a request, which is locked."""
+
+    request: Row[Any]
+    happened: RequestEvent | None
+    wanted: int
+    placed: int | None  #: None: nobody counted, as its state does not change
+    waits: bool
+
+
+def _locked(connection: Connection, some: Collection[UUID]) -> dict[UUID, Row[Any]]:
+    """Lock requests in the order of their keys, and return what they are."""
+    query: Select[Any] = (
+        select(
+            requests.c.id,
+            requests.c.state,
+            requests.c.waiting,
+            requests.c.count.label("asked"),
+            tenants.c.name,
+        )
+        .select_from(requests)
+        .join(tenants, tenants.c.id == requests.c.tenant_id)
+        .where(among(connection, requests.c.id, some))
+        .order_by(requests.c.id)
+        .with_for_update(of=requests, key_share=True)
+    )
+    return {row.id: row for row in connection.execute(query)}
+
+
+def _write(
+    connection: Connection,
+    found: Iterable[_Found],
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None,
+) -> None:
+    changes: list[dict[str, Any]] = []
+    history: list[dict[str, Any]] = []
+    settled: list[UUID] = []
+    for each in found:
+        request = each.request
+        if not each.waits and request.waiting is not None:
+            settled.append(request.id)
+        before = RequestState(request.state)
+        if each.happened is None or before in FINISHED:
+            continue
+        after = next_state(REQUEST_TRANSITIONS, before, each.happened)
+        if after == before:
+            continue
+        changes.append({"id": request.id, "state": after.value, "updated_at": now})
+        history.append(
+            event_row(
+                now,
+                actor,
+                "request_state",
+                "request",
+                request.id,
+                tenant=request.name,
+                change=(before, after),
+                event=each.happened,
+                reason=reason,
+                data={"wanted": each.wanted, "placed": each.placed},
+            )
+        )
+    for some in chunks(settled):
+        connection.execute(
+            update(requests)
+            .where(among(connection, requests.c.id, some))
+            .values(waiting=None, rounds_waited=0)
+        )
+    if changes:
+        update_rows(connection, requests, changes)
+        record(connection, history)
+        forget_user_data(connection, (each["id"] for each in changes if each["state"] in FINISHED))
+
+
+def forget_user_data(connection: Connection, request_ids: Iterable[UUID]) -> None:
+    """Delete the user-data of requests that are over; size and hash stay on record."""
+    for some in chunks(sorted(request_ids)):
+        connection.execute(
+            update(request_access)
+            .where(request_access.c.request_id.in_(some))
+            .values(user_data=None)
+        )

@@ -1,0 +1,273 @@
+"""What makes a VM known on its network: its MAC address, and an address of the subnet.
+
+A VM has its MAC from the beginning and for ever, rebuilt or not. Its address it gets
+with its first place, in the transaction that places it, and keeps until it is proven gone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, update
+
+from registry.ground.bulk import among, chunks, insert_returning, update_rows
+from registry.ground.locks import has_one_writer
+from registry.ground.schema import (
+    hosts,
+    interfaces,
+    network_addresses,
+    network_hosts,
+    networks,
+    request_networks,
+    vms,
+)
+from registry.records.networks import CardRules, GuestNetwork, NetworkLimit, NetworkSource
+from registry.records.requests import Waiting
+from registry.records.rounds import RequestView
+from registry.subnets import parse_subnet, prefix_length, reachable, shown
+
+NO_ADDRESS: Final = "no_address"
+NO_NETWORK: Final = "network_missing"
+
+
+def give_macs(
+    connection: Connection, vm_ids: Sequence[UUID], network_id: UUID | None = None
+) -> None:
+    """Give new VMs their interfaces, each with a MAC address that no other VM ever had."""
+    for some in chunks(vm_ids):
+        missing = list(some)
+        while missing:
+            rows = [
+                {"vm_id": vm_id, "mac": _random_mac(), "network_id": network_id}
+                for vm_id in missing
+            ]
+            fresh = insert_returning(
+                connection, interfaces, rows, ["vm_id"], unless_there=True, unique=["mac"]
+            )
+            given = {row.vm_id for row in fresh}
+            missing = [vm_id for vm_id in missing if vm_id not in given]
+
+
+def give_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[UUID]:
+    """Give these VMs addresses where their network has a subnet; return those that got none."""
+    with_subnets = connection.scalars(select(networks.c.id).where(networks.c.cidr.is_not(None)))
+    if not with_subnets.all():
+        return frozenset()
+    wanting: defaultdict[UUID, list[UUID]] = defaultdict(list)
+    for some in chunks(list(vm_ids)):
+        query = (
+            select(interfaces.c.vm_id, interfaces.c.network_id)
+            .join(networks, networks.c.id == interfaces.c.network_id)
+            .outerjoin(network_addresses, network_addresses.c.vm_id == interfaces.c.vm_id)
+            .where(
+                among(connection, interfaces.c.vm_id, some),
+                networks.c.cidr.is_not(None),
+                network_addresses.c.address.is_(None),
+            )
+            .order_by(interfaces.c.network_id, interfaces.c.vm_id)
+        )
+        for row in connection.execute(query):
+            wanting[row.network_id].append(row.vm_id)
+    without: set[UUID] = set()
+    for network_id, waiting in wanting.items():
+        free = (
+            select(network_addresses.c.address)
+            .where(
+                network_addresses.c.network_id == network_id, network_addresses.c.vm_id.is_(None)
+            )
+            .order_by(network_addresses.c.address)
+            .limit(len(waiting))
+        )
+        if not has_one_writer(connection):
+            free = free.with_for_update(skip_locked=True)
+        found = connection.scalars(free).all()
+        given = [
+            {"network_id": network_id, "address": address, "vm_id": vm_id}
+            for vm_id, address in zip(waiting, found, strict=False)
+        ]
+        update_rows(connection, network_addresses, given, keys=("network_id", "address"))
+        without.update(waiting[len(found) :])
+    return frozenset(without)
+
+
+def free_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> None:
+    """Give back the addresses of VMs that are gone, or were not placed after all."""
+    for some in chunks(list(vm_ids)):
+        connection.execute(
+            update(network_addresses)
+            .where(among(connection, network_addresses.c.vm_id, some))
+            .values(vm_id=None)
+        )
+
+
+def limits(
+    connection: Connection,
+    request_ids: Collection[UUID],
+    all_hosts: Collection[UUID],
+    *,
+    waits: ColumnElement[bool],
+) -> dict[UUID, NetworkLimit]:
+    """Return what the networks of these requests allow; ``waits`` is true of VMs that wait."""
+    asked: dict[UUID, Row[Any]] = {}
+    for some in chunks(sorted(request_ids)):
+        query = (
+            select(request_networks.c.request_id, networks)
+            .join(networks, networks.c.id == request_networks.c.network_id)
+            .where(among(connection, request_networks.c.request_id, some))
+        )
+        asked |= {row.request_id: row for row in connection.execute(query)}
+    keys = sorted({row.id for row in asked.values()})
+    mapped: defaultdict[UUID, set[UUID]] = defaultdict(set)
+    for row in connection.execute(
+        select(network_hosts.c.network_id, network_hosts.c.host_id).where(
+            network_hosts.c.network_id.in_(keys)
+        )
+    ):
+        mapped[row.network_id].add(row.host_id)
+    free = Counter(
+        {
+            row.network_id: row.free
+            for row in connection.execute(
+                select(network_addresses.c.network_id, func.count().label("free"))
+                .where(
+                    network_addresses.c.network_id.in_(keys), network_addresses.c.vm_id.is_(None)
+                )
+                .group_by(network_addresses.c.network_id)
+            )
+        }
+    )
+    held = _held(connection, asked, waits)
+    everywhere = frozenset(all_hosts)
+    return {
+        request_id: NetworkLimit(
+            network=row.name,
+            without=frozenset() if row.source is not None else everywhere - mapped[row.id],
+            left=None if row.cidr is None else free[row.id] + held[request_id],
+        )
+        for request_id, row in asked.items()
+    }
+
+
+def within(view: RequestView, limit: NetworkLimit, everywhere: Sequence[UUID]) -> RequestView:
+    """Return a request as its network lets it be placed now, with what it is short of."""
+    view = replace(view, network=limit)
+    detail: dict[str, Any] = {"network": limit.network}
+    if limit.left is not None and limit.left < view.count:
+        detail |= {"addresses_left": limit.left}
+        short = Waiting(count=view.count - limit.left, reason=NO_ADDRESS, detail=detail)
+        if limit.left < view.min_count:
+            short = replace(short, count=view.count)
+            return replace(view, avoid=tuple(everywhere), short=short, shut_out=True)
+        view = replace(view, count=limit.left, short=short)
+    if limit.without:
+        avoid = tuple(sorted({*view.avoid, *limit.without}))
+        view = replace(view, avoid=avoid)
+        if limit.without.issuperset(everywhere):
+            short = Waiting(count=view.count, reason=NO_NETWORK, detail=detail)
+            view = replace(view, short=short, shut_out=True)
+    return view
+
+
+def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwork | None:
+    """Return how a VM is attached on a host; None: the host does not have its network.
+
+    A host's own network is everybody's: who is on it reaches no other VM there.
+    """
+    row = connection.execute(
+        select(
+            interfaces.c.mac,
+            networks,
+            network_hosts.c.kind.label("kind_there"),
+            network_hosts.c.source.label("source_there"),
+            hosts.c.network.label("own"),
+            network_addresses.c.address,
+        )
+        .select_from(hosts)
+        .outerjoin(interfaces, interfaces.c.vm_id == vm_id)
+        .outerjoin(networks, networks.c.id == interfaces.c.network_id)
+        .outerjoin(
+            network_hosts,
+            and_(
+                network_hosts.c.network_id == networks.c.id,
+                network_hosts.c.host_id == hosts.c.id,
+            ),
+        )
+        .outerjoin(network_addresses, network_addresses.c.vm_id == interfaces.c.vm_id)
+        .where(hosts.c.id == host_id)
+    ).one()
+    if row.id is None:
+        return GuestNetwork(mac=row.mac, kind="network", source=row.own)
+    source = _source(row)
+    if source is None:
+        return None
+    subnet = parse_subnet(row.cidr, row.gateway, row.dns, row.excluded)
+    return GuestNetwork(
+        mac=row.mac,
+        kind=source.kind,
+        source=source.name,
+        address=(
+            f"{shown(row.address)}/{prefix_length(row.cidr)}" if row.address is not None else None
+        ),
+        gateway=subnet.gateway if subnet is not None else None,
+        dns=subnet.dns if subnet is not None else (),
+        card=_card_rules(row),
+    )
+
+
+def card_of(connection: Connection, vm_id: UUID) -> CardRules:
+    """Return what a VM's card may do, wherever it is."""
+    query: Select[Any] = (
+        select(networks, network_addresses.c.address)
+        .select_from(vms)
+        .outerjoin(interfaces, interfaces.c.vm_id == vms.c.id)
+        .outerjoin(networks, networks.c.id == interfaces.c.network_id)
+        .outerjoin(network_addresses, network_addresses.c.vm_id == vms.c.id)
+        .where(vms.c.id == vm_id)
+    )
+    row = connection.execute(query).one()
+    return _card_rules(row) if row.id is not None else CardRules()
+
+
+def _held(
+    connection: Connection, request_ids: Collection[UUID], waits: ColumnElement[bool]
+) -> Counter[UUID]:
+    """Return how many VMs that wait have an address from an earlier place, by request."""
+    held: Counter[UUID] = Counter()
+    for some in chunks(sorted(request_ids)):
+        query = (
+            select(vms.c.request_id, func.count().label("held"))
+            .join(network_addresses, network_addresses.c.vm_id == vms.c.id)
+            .where(among(connection, vms.c.request_id, some), waits)
+            .group_by(vms.c.request_id)
+        )
+        held.update({row.request_id: row.held for row in connection.execute(query)})
+    return held
+
+
+def _card_rules(row: Row[Any]) -> CardRules:
+    rules = CardRules(
+        isolated=row.isolated,
+        filtered=row.filtered,
+        address=shown(row.address) if row.address is not None else None,
+    )
+    subnet = parse_subnet(row.cidr, row.gateway, row.dns, row.excluded)
+    reaches = reachable(subnet) if subnet is not None and row.isolated else None
+    if subnet is None or reaches is None or rules.address is None:
+        return rules
+    return replace(rules, subnet=subnet.cidr, reaches=reaches)
+
+
+def _source(row: Row[Any]) -> NetworkSource | None:
+    if row.source_there is not None:
+        return NetworkSource(kind=row.kind_there, name=row.source_there)
+    return NetworkSource(kind=row.kind, name=row.source) if row.source is not None else None
+
+
+def _random_mac() -> str:
+    """Return a locally administered unicast address: 40 random bits."""
+    return ":".join(f"{byte:02x}" for byte in (0x02, *secrets.token_bytes(5)))

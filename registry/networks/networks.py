@@ -1,0 +1,426 @@
+"""Networks: a name for what each host calls it, and the addresses that VMs get there.
+
+A request that names no network gets that of each host's own settings.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
+from registry.ground.bulk import chunks
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.locks import lock_hosts, take_turns
+from registry.ground.names import check_name, look_up
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.ground.schema import (
+    hosts,
+    interfaces,
+    network_addresses,
+    network_hosts,
+    network_offers,
+    networks,
+    request_networks,
+    requests,
+    vms,
+)
+from registry.journal.events import event_row, record
+from registry.lifecycle import FINISHED, HostAdmin
+from registry.networks.offers import may_use, read_offers, set_offers, set_owner, there_for
+from registry.networks.stray import free_stray_addresses
+from registry.records.networks import Network, NetworkSource
+from registry.subnets import Subnet, check_subnet, parse_subnet, usable
+
+MAX_SOURCE_LENGTH: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """To whom a network is offered: these tenants and groups, or all (None)."""
+
+    to: Sequence[str] | None
+
+
+class Networks:
+    """Adds, reads, maps and removes networks."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def add(
+        self,
+        name: str,
+        *,
+        default: NetworkSource | None = None,
+        hosts: Mapping[str, NetworkSource] | None = None,
+        subnet: Subnet | None = None,
+        tenant: str | None = None,
+        offered_to: Sequence[str] | None = None,
+        isolated: bool | None = None,
+        filtered: bool = True,
+        actor: str,
+    ) -> Network:
+        """Add a network, with a row for each address that its subnet offers.
+
+        Parameters
+        ----------
+        tenant : str, optional
+            The tenant or group whose it is, and that alone sees and uses it.
+        offered_to : sequence of str, optional
+            Tenants and groups that may use it where it is nobody's; None: all.
+        isolated : bool, optional
+            Whether its VMs are kept from each other; by default where tenants share it.
+        """
+        check_name("name", name)
+        if default is None and not hosts:
+            raise InvalidError("default", None, "a source for all hosts, or one for each in hosts")
+        for field, source in _sources(default, hosts or {}):
+            _check_source(field, source)
+        if tenant is not None and offered_to is not None:
+            raise InvalidError("offered_to", list(offered_to), "none for a network that is owned")
+        subnet = check_subnet(subnet) if subnet is not None else None
+        key = uuid7()
+        with self._database.write() as connection:
+            now = db_now(connection)
+            try:
+                connection.execute(
+                    insert(networks).values(
+                        id=key,
+                        name=name,
+                        kind=default.kind if default is not None else None,
+                        source=default.name if default is not None else None,
+                        cidr=subnet.cidr if subnet is not None else None,
+                        gateway=subnet.gateway if subnet is not None else None,
+                        dns=list(subnet.dns) if subnet is not None else [],
+                        excluded=list(subnet.excluded) if subnet is not None else [],
+                        created_at=now,
+                        offered_to_all=tenant is None and offered_to is None,
+                        isolated=tenant is None if isolated is None else isolated,
+                        filtered=filtered,
+                    )
+                )
+            except IntegrityError as error:
+                raise DuplicateError("network", "name", name) from error
+            if tenant is not None:
+                set_owner(connection, key, tenant)
+            elif offered_to is not None:
+                set_offers(connection, key, offered_to)
+            _map(connection, key, dict(hosts or {}))
+            offered = list(usable(subnet)) if subnet is not None else []
+            for some in chunks(offered):
+                rows = [{"network_id": key, "address": number} for number in some]
+                connection.execute(insert(network_addresses), rows)
+            data = {
+                "name": name,
+                "cidr": subnet.cidr if subnet is not None else None,
+                "tenant": tenant,
+                "filtered": filtered,
+            }
+            record(connection, [event_row(now, actor, "network_added", "network", key, data=data)])
+            return _get(connection, name)
+
+    @retried
+    def free_stray_addresses(self, *, actor: str) -> tuple[str, ...]:
+        """Free the addresses of VMs that do not need them; return a sentence on each."""
+        with self._database.write() as connection:
+            return tuple(free_stray_addresses(connection, actor=actor))
+
+    def list(
+        self, *, tenant: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> Page[Network]:
+        """Return a page, by name; of what is there for a tenant, if one is named."""
+        query = select(networks).order_by(networks.c.name).limit(check_limit(limit) + 1)
+        if cursor is not None:
+            (after,) = decode_cursor(cursor, str)
+            query = query.where(networks.c.name > after)
+        with self._database.read() as connection:
+            there = there_for(connection, tenant)
+            if there is not None:
+                query = query.where(there)
+            found = _read(connection, connection.execute(query).all())
+        return page_of(found, limit, lambda network: (network.name,))
+
+    def get(self, name: str, *, tenant: str | None = None) -> Network:
+        """Return one, or raise `NotFoundError`; for a tenant, also if it is not there for it."""
+        with self._database.read() as connection:
+            return _get(connection, name, there_for(connection, tenant))
+
+    @retried
+    def change(
+        self,
+        name: str,
+        *,
+        hosts: Mapping[str, NetworkSource | None] | None = None,
+        offers: Offers | None = None,
+        isolated: bool | None = None,
+        filtered: bool | None = None,
+        actor: str,
+    ) -> Network:
+        """Say what hosts call a network (None: as the default says), who may use it, and how.
+
+        What runs stays as it is: a VM's card is made anew when it is started.
+        """
+        hosts = hosts or {}
+        for host, source in hosts.items():
+            if source is not None:
+                _check_source(f"hosts.{host}", source)
+        with self._database.write() as connection:
+            key = network_id(connection, name)
+            take_turns(connection, f"network {key}")
+            now = db_now(connection)
+            history = []
+            if hosts:
+                _map(connection, key, hosts)
+                data: dict[str, Any] = {"name": name, "hosts": sorted(hosts)}
+                history.append(event_row(now, actor, "network_mapped", "network", key, data=data))
+            before = _get(connection, name)
+            _set(connection, key, before, offers, isolated=isolated, filtered=filtered)
+            after = _get(connection, name)
+            said = {
+                field: getattr(after, field)
+                for field in ("offered_to", "isolated", "filtered")
+                if getattr(after, field) != getattr(before, field)
+            }
+            if said:
+                data = {"name": name, **said}
+                history.append(event_row(now, actor, "network_changed", "network", key, data=data))
+            record(connection, history)
+            return after
+
+    @retried
+    def remove(self, name: str, *, actor: str) -> Network:
+        """Remove a network that no live request or VM uses."""
+        with self._database.write() as connection:
+            key = network_id(connection, name)
+            take_turns(connection, f"network {key}")
+            gone = _get(connection, name)
+            used = _users(connection, key)
+            if used:
+                raise ConflictError(
+                    f"network {name} is used by {used} requests and VMs: delete them first"
+                )
+            # What is over keeps its record, without the network.
+            connection.execute(delete(request_networks).where(request_networks.c.network_id == key))
+            connection.execute(
+                update(interfaces).where(interfaces.c.network_id == key).values(network_id=None)
+            )
+            for table in (network_addresses, network_hosts, network_offers):
+                connection.execute(delete(table).where(table.c.network_id == key))
+            connection.execute(delete(networks).where(networks.c.id == key))
+            now = db_now(connection)
+            data = {"name": name}
+            record(
+                connection, [event_row(now, actor, "network_removed", "network", key, data=data)]
+            )
+            return gone
+
+
+def network_id(connection: Connection, name: str) -> UUID:
+    """Return a network's id, or raise `NotFoundError`."""
+    query = select(networks.c.id).where(networks.c.name == look_up("network", name))
+    found: UUID | None = connection.scalar(query)
+    if found is None:
+        raise NotFoundError("network", name)
+    return found
+
+
+def put_on_network(connection: Connection, request_id: UUID, name: str, owner: UUID) -> UUID:
+    """Write that the VMs of a request are on a network, which thereby cannot be removed.
+
+    A network that is not there for the tenant is as one that does not exist.
+    """
+    key = network_id(connection, name)
+    take_turns(connection, f"network {key}")
+    # Still there, now that nobody can remove it.
+    there = networks.c.name == name, may_use(connection, owner)
+    found: UUID | None = connection.scalar(select(networks.c.id).where(*there))
+    if found is None:
+        raise NotFoundError("network", name)
+    key = found
+    connection.execute(insert(request_networks).values(request_id=request_id, network_id=key))
+    return key
+
+
+def check_still_offered(connection: Connection, request_id: UUID, owner: UUID) -> None:
+    """Refuse more VMs of a request whose network is not there for its tenant any more.
+
+    Raises
+    ------
+    ConflictError
+        If it was offered to others meanwhile, or its tenant moved.
+    """
+    asked = select(networks.c.id, networks.c.name).join(
+        request_networks, request_networks.c.network_id == networks.c.id
+    )
+    found = connection.execute(asked.where(request_networks.c.request_id == request_id)).first()
+    if found is None:
+        return
+    take_turns(connection, f"network {found.id}")
+    there = networks.c.id == found.id, may_use(connection, owner)
+    if connection.scalar(select(networks.c.id).where(*there)) is None:
+        raise ConflictError(
+            f"network {found.name} is not offered to this tenant any more: what is on it stays, and"
+            " no more VMs come there; ask for them on another network"
+        )
+
+
+def networks_of(connection: Connection, request_ids: Iterable[UUID]) -> dict[UUID, str]:
+    """Return the names of the networks that requests asked for."""
+    found: dict[UUID, str] = {}
+    for some in chunks(sorted(request_ids)):
+        query = (
+            select(request_networks.c.request_id, networks.c.name)
+            .join(networks, networks.c.id == request_networks.c.network_id)
+            .where(request_networks.c.request_id.in_(some))
+        )
+        found |= {row.request_id: row.name for row in connection.execute(query)}
+    return found
+
+
+def _sources(
+    default: NetworkSource | None, mapped: Mapping[str, NetworkSource]
+) -> Sequence[tuple[str, NetworkSource]]:
+    named = [(f"hosts.{host}", source) for host, source in mapped.items()]
+    return named if default is None else [("default", default), *named]
+
+
+def _check_source(field: str, source: NetworkSource) -> None:
+    if source.kind not in ("network", "bridge"):
+        raise InvalidError(f"{field}.kind", source.kind, "network or bridge")
+    if not (source.name.isprintable() and 1 <= len(source.name) <= MAX_SOURCE_LENGTH):
+        raise InvalidError(f"{field}.name", source.name, "the name of a network or bridge there")
+
+
+def _map(connection: Connection, key: UUID, wanted: Mapping[str, NetworkSource | None]) -> None:
+    """Write what hosts call a network, and that a placement there may not hold any more."""
+    known = {
+        row.name: row.id
+        for row in connection.execute(
+            select(hosts.c.name, hosts.c.id).where(
+                hosts.c.name.in_(sorted(look_up("host", name) for name in wanted)),
+                hosts.c.admin != HostAdmin.RETIRED.value,
+            )
+        )
+    }
+    for name in wanted:
+        if name not in known:
+            raise NotFoundError("host", name)
+    lock_hosts(connection, *known.values())
+    for name, source in wanted.items():
+        there = (
+            network_hosts.c.network_id == key,
+            network_hosts.c.host_id == known[name],
+        )
+        connection.execute(delete(network_hosts).where(*there))
+        if source is not None:
+            connection.execute(
+                insert(network_hosts).values(
+                    network_id=key, host_id=known[name], kind=source.kind, source=source.name
+                )
+            )
+    for some in chunks(sorted(known.values())):
+        connection.execute(
+            update(hosts).where(hosts.c.id.in_(some)).values(version=hosts.c.version + 1)
+        )
+
+
+def _users(connection: Connection, key: UUID) -> int:
+    finished = [state.value for state in FINISHED]
+    asked = (
+        select(func.count())
+        .select_from(request_networks)
+        .join(requests, requests.c.id == request_networks.c.request_id)
+        .where(request_networks.c.network_id == key, requests.c.state.not_in(finished))
+    )
+    present = (
+        select(func.count())
+        .select_from(interfaces)
+        .join(vms, vms.c.id == interfaces.c.vm_id)
+        .where(interfaces.c.network_id == key, vms.c.deleted_at.is_(None))
+    )
+    return connection.execute(asked).scalar_one() + connection.execute(present).scalar_one()
+
+
+def _set(
+    connection: Connection,
+    key: UUID,
+    before: Network,
+    offers: Offers | None,
+    *,
+    isolated: bool | None,
+    filtered: bool | None,
+) -> None:
+    values: dict[str, Any] = {}
+    if offers is not None:
+        if before.tenant is not None:
+            allowed = f"no change: {before.name} is {before.tenant}'s alone"
+            raise InvalidError("offers", "another", allowed)
+        values["offered_to_all"] = offers.to is None
+        set_offers(connection, key, offers.to or ())
+    said = {"isolated": isolated, "filtered": filtered}
+    values |= {field: value for field, value in said.items() if value is not None}
+    if values:
+        connection.execute(update(networks).where(networks.c.id == key).values(**values))
+
+
+def _get(connection: Connection, name: str, there: ColumnElement[bool] | None = None) -> Network:
+    query = select(networks).where(networks.c.name == look_up("network", name))
+    if there is not None:
+        query = query.where(there)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise NotFoundError("network", name)
+    return _read(connection, [row])[0]
+
+
+def _read(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Network, ...]:
+    keys = [row.id for row in rows]
+    mapped: defaultdict[UUID, dict[str, NetworkSource]] = defaultdict(dict)
+    query = (
+        select(network_hosts, hosts.c.name)
+        .join(hosts, hosts.c.id == network_hosts.c.host_id)
+        .where(network_hosts.c.network_id.in_(keys), hosts.c.admin != HostAdmin.RETIRED.value)
+        .order_by(hosts.c.name)
+    )
+    for row in connection.execute(query):
+        mapped[row.network_id][row.name] = NetworkSource(kind=row.kind, name=row.source)
+    counted = {
+        row.network_id: row
+        for row in connection.execute(
+            select(
+                network_addresses.c.network_id,
+                func.count().label("offered"),
+                func.count(network_addresses.c.vm_id).label("used"),
+            )
+            .where(network_addresses.c.network_id.in_(keys))
+            .group_by(network_addresses.c.network_id)
+        )
+    }
+    owners, offers = read_offers(connection, keys)
+    return tuple(
+        Network(
+            name=row.name,
+            default=(
+                NetworkSource(kind=row.kind, name=row.source) if row.source is not None else None
+            ),
+            hosts=mapped[row.id],
+            subnet=parse_subnet(row.cidr, row.gateway, row.dns, row.excluded),
+            addresses=counted[row.id].offered if row.id in counted else 0,
+            addresses_used=counted[row.id].used if row.id in counted else 0,
+            tenant=owners.get(row.id),
+            offered_to=(None if row.offered_to_all or row.id in owners else offers.get(row.id, ())),
+            isolated=row.isolated,
+            filtered=row.filtered,
+        )
+        for row in rows
+    )

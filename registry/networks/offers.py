@@ -1,0 +1,92 @@
+"""Who may use a network: everybody, those to whom operators offer it, or its owner alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, delete, exists, insert, or_, select
+
+from registry.errors import InvalidError, UnknownNameError
+from registry.ground.names import look_up
+from registry.ground.schema import network_offers, networks, tenants
+from registry.tenancy.tree import path_of
+
+MAX_OFFERS: Final = 1_000
+
+
+def may_use(connection: Connection, tenant_id: UUID) -> ColumnElement[bool]:
+    """Return the condition that a network is there for a tenant.
+
+    What is offered to a group is offered to all below it.
+    """
+    path = path_of(connection, tenant_id)
+    offered = exists().where(
+        network_offers.c.network_id == networks.c.id, network_offers.c.tenant_id.in_(path)
+    )
+    return or_(networks.c.offered_to_all, offered)
+
+
+def there_for(connection: Connection, tenant: str | None) -> ColumnElement[bool] | None:
+    """Return the same for a tenant's name; None for operators, for whom all are there."""
+    if tenant is None:
+        return None
+    query = select(tenants.c.id).where(tenants.c.name == tenant, tenants.c.removed_at.is_(None))
+    key = connection.scalar(query)
+    return networks.c.offered_to_all if key is None else may_use(connection, key)
+
+
+def set_owner(connection: Connection, network_id: UUID, name: str) -> None:
+    """Let a new network be one tenant's or group's."""
+    [key] = _tenant_ids(connection, "tenant", [name])
+    row = {"network_id": network_id, "tenant_id": key, "owns": True}
+    connection.execute(insert(network_offers).values(row))
+
+
+def set_offers(connection: Connection, network_id: UUID, names: Sequence[str]) -> None:
+    """Let these be all to whom a network is offered."""
+    if len(names) > MAX_OFFERS:
+        raise InvalidError("offered_to", len(names), f"at most {MAX_OFFERS} tenants and groups")
+    keys = _tenant_ids(connection, "offered_to", names)
+    connection.execute(delete(network_offers).where(network_offers.c.network_id == network_id))
+    if keys:
+        rows = [{"network_id": network_id, "tenant_id": key, "owns": False} for key in keys]
+        connection.execute(insert(network_offers), rows)
+
+
+def read_offers(
+    connection: Connection, network_ids: Collection[UUID]
+) -> tuple[Mapping[UUID, str], Mapping[UUID, tuple[str, ...]]]:
+    """Return the owners of networks, and to whom others are offered, by name."""
+    owners: dict[UUID, str] = {}
+    offers: defaultdict[UUID, list[str]] = defaultdict(list)
+    query = (
+        select(network_offers.c.network_id, network_offers.c.owns, tenants.c.name)
+        .join(tenants, tenants.c.id == network_offers.c.tenant_id)
+        .where(network_offers.c.network_id.in_(network_ids))
+        .order_by(tenants.c.name)
+    )
+    for row in connection.execute(query):
+        if row.owns:
+            owners[row.network_id] = row.name
+        else:
+            offers[row.network_id].append(row.name)
+    return owners, {key: tuple(names) for key, names in offers.items()}
+
+
+def _tenant_ids(connection: Connection, field: str, names: Sequence[str]) -> list[UUID]:
+    wanted = sorted({look_up("tenant", name) for name in names})
+    query = (
+        select(tenants.c.id, tenants.c.name)
+        .where(tenants.c.name.in_(wanted), tenants.c.removed_at.is_(None))
+        .order_by(tenants.c.id)
+        # Nobody removes a tenant while a network is given to it.
+        .with_for_update(key_share=True)
+    )
+    found = {row.name: row.id for row in connection.execute(query)}
+    for name in wanted:
+        if name not in found:
+            raise UnknownNameError(field, "tenant or group", name)
+    return list(found.values())

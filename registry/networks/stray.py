@@ -1,0 +1,95 @@
+"""Addresses that are where no VM needs them, and VMs that lack theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, Select, and_, or_, select, update
+
+from registry.ground.clock import db_now
+from registry.ground.schema import (
+    assignments,
+    interfaces,
+    network_addresses,
+    networks,
+    unreleased,
+    vms,
+)
+from registry.journal.events import event_row, record
+from registry.subnets import shown
+
+
+def check_addresses(connection: Connection) -> Iterator[str]:
+    """Yield what is wrong with addresses, a sentence each."""
+    for stray in connection.execute(_STRAY):
+        yield f"{_told(stray)}; `fuga doctor --repair` frees it"
+    lacking = (
+        select(vms.c.name, vms.c.id, networks.c.name.label("network"))
+        .join(interfaces, interfaces.c.vm_id == vms.c.id)
+        .join(networks, networks.c.id == interfaces.c.network_id)
+        .join(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .outerjoin(network_addresses, network_addresses.c.vm_id == vms.c.id)
+        .where(networks.c.cidr.is_not(None), network_addresses.c.address.is_(None))
+        .order_by(vms.c.id)
+    )
+    for row in connection.execute(lacking):
+        yield f"VM {row.name} ({row.id}) has a place and no address of network {row.network}"
+
+
+def free_stray_addresses(connection: Connection, *, actor: str) -> list[str]:
+    """Free what `check_addresses` calls stray; return a sentence on each."""
+    # The rows of addresses alone: whoever places VMs takes free ones only.
+    rows = connection.execute(_STRAY.with_for_update(of=network_addresses)).all()
+    for row in rows:
+        connection.execute(
+            update(network_addresses)
+            .where(
+                network_addresses.c.network_id == row.network_id,
+                network_addresses.c.address == row.address,
+            )
+            .values(vm_id=None)
+        )
+    told = [_told(row) for row in rows]
+    now = db_now(connection)
+    history = [
+        event_row(now, actor, "stray_address_freed", "vm", row.vm_id, reason=sentence)
+        for row, sentence in zip(rows, told, strict=True)
+    ]
+    record(connection, history)
+    return told
+
+
+_STRAY: Final[Select[Any]] = (
+    select(
+        network_addresses.c.network_id,
+        network_addresses.c.address,
+        network_addresses.c.vm_id,
+        networks.c.name.label("network"),
+        vms.c.name,
+        vms.c.deleted_at,
+        vms.c.generation,
+    )
+    .join(networks, networks.c.id == network_addresses.c.network_id)
+    .join(vms, vms.c.id == network_addresses.c.vm_id)
+    .join(interfaces, interfaces.c.vm_id == vms.c.id)
+    .where(
+        or_(
+            vms.c.deleted_at.is_not(None),
+            vms.c.generation == 0,  # an address comes with the first place
+            interfaces.c.network_id.is_(None),
+            interfaces.c.network_id != network_addresses.c.network_id,
+        )
+    )
+    .order_by(network_addresses.c.network_id, network_addresses.c.address)
+)
+
+
+def _told(row: Row[Any]) -> str:
+    why = "is of another network"
+    if row.deleted_at is not None:
+        why = "is gone"
+    elif not row.generation:
+        why = "never had a place"
+    address = shown(row.address)
+    return f"address {address} of network {row.network} is that of VM {row.name}, which {why}"

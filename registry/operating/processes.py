@@ -1,0 +1,97 @@
+"""Which processes live: each says so every few seconds, and what it lacks.
+
+A row is judged by its age alone, so a process that was killed, frozen or cut off needs
+no word of anybody to be late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import Connection, delete, select, update
+
+from registry.ground.bulk import insert_if_absent
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.schema import processes
+from registry.records.operating import HeardProcess
+
+BEAT_S: Final = 5.0
+#: Six beats: a machine under load is not a dead one.
+LATE_S: Final = 30.0
+#: Whoever is silent for longer is gone for good, with its machine.
+_KEPT: Final = timedelta(days=1)
+
+
+class Processes:
+    """Takes what processes say of themselves."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def begin(
+        self, kind: str, name: str, machine: str, pid: int, *, lives: Callable[[int], bool]
+    ) -> None:
+        """Note a process that starts, and forget those of its kind that ended on its machine.
+
+        Parameters
+        ----------
+        lives : Callable[[int], bool]
+            Whether a process of that id is on this machine: one that is frozen is.
+        """
+        with self._database.write() as connection:
+            now = db_now(connection)
+            alike = (processes.c.kind == kind) & (processes.c.machine == machine)
+            before = connection.execute(select(processes.c.name, processes.c.pid).where(alike))
+            ended = [row.name for row in before if row.pid == pid or not lives(row.pid)]
+            connection.execute(
+                delete(processes).where(
+                    ((processes.c.kind == kind) & processes.c.name.in_(ended))
+                    | (processes.c.heard_at < now - _KEPT)
+                )
+            )
+            insert_if_absent(
+                connection,
+                processes,
+                kind=kind,
+                name=name,
+                machine=machine,
+                pid=pid,
+                started_at=now,
+                heard_at=now,
+                trouble="it starts",
+            )
+
+    @retried
+    def beat(self, kind: str, name: str, trouble: str | None) -> bool:
+        """Note that a process lives; False if it is not known (any more)."""
+        with self._database.write() as connection:
+            changed = connection.execute(
+                update(processes)
+                .where(processes.c.kind == kind, processes.c.name == name)
+                .values(heard_at=db_now(connection), trouble=trouble)
+            ).rowcount
+            return bool(changed)
+
+    @retried
+    def end(self, kind: str, name: str) -> None:
+        """Forget a process that ends as it should."""
+        with self._database.write() as connection:
+            connection.execute(
+                delete(processes).where(processes.c.kind == kind, processes.c.name == name)
+            )
+
+
+def heard_processes(connection: Connection) -> tuple[HeardProcess, ...]:
+    """Return all that are known, those of a kind together."""
+    columns = (processes.c[name] for name in HeardProcess.__dataclass_fields__)
+    query = select(*columns).order_by(processes.c.kind, processes.c.name)
+    return tuple(HeardProcess(**row._mapping) for row in connection.execute(query))
+
+
+def is_late(process: HeardProcess, now: datetime) -> bool:
+    """Tell whether a process is silent for too long."""
+    return (now - process.heard_at).total_seconds() > LATE_S

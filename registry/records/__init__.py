@@ -1,0 +1,1 @@
+"""What leaves the register center: frozen values; nothing loads lazily behind a caller."""

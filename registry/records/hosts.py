@@ -1,0 +1,238 @@
+"""Hosts, what is found on them, and how one is reached: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from registry.lifecycle import (
+    FenceState,
+    HostAdmin,
+    HostHealth,
+)
+from registry.reconciliation import Answer, Difference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What one host offers of one resource."""
+
+    resource: str
+    detected: int | None  #: by the monitor
+    override: int | None  #: the operator's word, instead
+    reserved: int
+    foreign: int  #: held by what no assignment stands for: others' domains, copies of images
+    ratio_thousandths: int  #: over-commit in force; 1000 is none
+    own_ratio_thousandths: int | None  #: the host's own; None: that of its labels, if any
+    committed: int  #: the sum over unreleased assignments, kept by triggers
+    capacity: int  #: max(0, (override or detected − reserved − foreign) × ratio)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """How far it has come that a host which is down is proven to be off."""
+
+    state: FenceState
+    asked_by: str
+    asked_at: datetime
+    attempts: int  #: that failed
+    last_error: str | None
+    again_at: datetime | None  #: when it is tried again at the earliest
+    fenced_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceOrder:
+    """A host that a worker is to fence, and its claim on that."""
+
+    host_id: UUID
+    host: str
+    target: str  #: what the operator's command is told
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A physical machine running libvirt."""
+
+    id: UUID
+    name: str
+    uri: str
+    credential: str | None  #: name of the files that open it, which are not kept here
+    ssh_host_keys: tuple[str, ...]  #: public keys, of which it must show one
+    admin: HostAdmin
+    health: HostHealth
+    labels: tuple[str, ...]
+    version: int  #: raised by whatever can invalidate a placement here
+    domain_type: str
+    pool: str
+    network: str
+    base_volume: str | None
+    memory_backing_mib: int | None
+    max_builds: int
+    inventories: tuple[Inventory, ...]  #: in the order of the resource axis
+    last_polled_at: datetime | None
+    last_error: str | None
+    missed_polls: int
+    held_back_until: datetime | None  #: no VMs until then: builds failed here
+    created_at: datetime
+    warnings: tuple[str, ...] = ()  #: what of its settings is doubtful
+    failed_builds: int = 0  #: in a row; one that succeeds clears it
+    fence_target: str | None = None  #: what the fencing command is told
+    fence: Fence | None = None  #: while it is down, and asked to be proven off
+    returning_since: datetime | None = None  #: it answers, and is not yet clear of leftovers
+    machine_uuid: str | None = None  #: of the machine, as its libvirt tells it
+    found_machine_uuid: str | None = None  #: of another one that answers in its place
+    pool_silent_since: datetime | None = None  #: it gets no VMs while its pool does not answer
+    security_model: str | None = None  #: what confines its guests: apparmor, selinux or none
+    shares_kept: bool | None = None  #: whether busy processors are shared out by vCPUs
+    can_filter: bool | None = None  #: what guests send; None: not told, or nothing to filter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewHost:
+    """A host to register. Amounts and ratios are by resource name."""
+
+    name: str
+    uri: str
+    credential: str | None = None
+    ssh_host_keys: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    overrides: Mapping[str, int] = field(default_factory=dict)
+    reserved: Mapping[str, int] = field(default_factory=dict)
+    ratios: Mapping[str, int] = field(default_factory=dict)  #: in thousandths
+    domain_type: str = "kvm"
+    pool: str = "default"
+    network: str = "default"
+    base_volume: str | None = None
+    memory_backing_mib: int | None = None
+    max_builds: int = 2
+    fence_target: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainReport:
+    """One domain as the monitor saw it. Without an ``assignment_id`` it is a stranger."""
+
+    uuid: UUID
+    name: str
+    state: str  #: running, paused or stopped
+    vcpus: int
+    memory_mib: int
+    disk_gib: int
+    assignment_id: UUID | None = None
+    generation: int | None = None
+    cpu_time_ns: int | None = None
+    memory_used_mib: int | None = None
+    off_reason: str | None = None  #: of a stopped one: guest, hand, crash or host
+    filtered: bool | None = None  #: its cards have a filter of ours; None: not told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReport:
+    """One look at a host. Consumption is None where the driver does not tell."""
+
+    hostname: str
+    detected: Mapping[str, int]
+    cpu_busy_percent: float | None
+    memory_used_mib: int | None
+    disk_used_gib: int | None
+    domains: tuple[DomainReport, ...]
+    volumes: tuple[str, ...]  #: names, of the host's pool
+    started_at: datetime
+    polled_at: datetime
+    took_ms: int
+    machine_uuid: str | None = None
+    pool_silent_since: datetime | None = None  #: asked in vain: its volumes are not known
+    security_model: str | None = None
+    shares_kept: bool | None = None
+    can_filter: bool | None = None  #: what guests send; None: not told
+    largest_console_bytes: int = 0  #: of the logs of consoles that somebody read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDifference:
+    """One thing in which a host differs from the ledger, and what is done about it."""
+
+    host: str
+    difference: Difference
+    subject: str  #: a VM's id, or the name of a domain, volume, resource or machine
+    what: str
+    answer: Answer
+    action: str
+    why: str
+    on_word: str | None  #: what is done if an operator says so
+    assignment_id: UUID | None = None
+    vm_uuid: UUID | None = None  #: of a domain
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A look at a host that failed."""
+
+    error: str
+    started_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissPolicy:
+    """What misses come to."""
+
+    unreachable_after: int
+    down_after: int
+    apart_s: float = 0.0  #: of looks that began nearer to each other one is counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorSeen:
+    """A monitor as the register center heard of it last."""
+
+    id: UUID
+    name: str  #: its machine and process
+    started_at: datetime
+    heard_at: datetime
+    lease_until: datetime
+    is_live: bool  #: its lease has not run out
+    watched: int  #: hosts that it looks at
+    late: int  #: of these, whose look is overdue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedHost:
+    """What a monitor needs to know of a host."""
+
+    id: UUID
+    name: str
+    uri: str
+    pool: str
+    credential: str | None
+    ssh_host_keys: tuple[str, ...]
+    health: HostHealth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostsRead:
+    """Hosts that are not retired, all or those that changed, and which have gone since."""
+
+    cursor: int  #: the next read goes on from here
+    hosts: tuple[WatchedHost, ...]
+    gone: frozenset[UUID]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAccess:
+    """What a worker must know of a host."""
+
+    id: UUID
+    name: str
+    uri: str
+    domain_type: str
+    pool: str
+    network: str
+    base_volume: str | None
+    memory_backing_mib: int | None
+    credential: str | None = None
+    ssh_host_keys: tuple[str, ...] = ()
+    pool_silent: bool = False  #: only what needs no storage can be done there

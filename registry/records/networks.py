@@ -1,0 +1,69 @@
+"""Networks, and the cards of guests: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from registry.subnets import Subnet
+
+SourceKind = Literal["network", "bridge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSource:
+    """What a host calls a network: a network of its libvirt, or a bridge."""
+
+    kind: SourceKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """A network that VMs may be put on."""
+
+    name: str
+    default: NetworkSource | None  #: of hosts that `hosts` does not name; None: not there
+    hosts: Mapping[str, NetworkSource]
+    subnet: Subnet | None  #: None: addresses come from elsewhere (DHCP)
+    addresses: int  #: that may be given to VMs
+    addresses_used: int
+    tenant: str | None = None  #: whose it is; None: the operators'
+    offered_to: tuple[str, ...] | None = None  #: tenants and groups; None: to all
+    isolated: bool = False  #: its VMs do not reach each other
+    filtered: bool = True  #: its VMs speak from their own MAC and address alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardRules:
+    """What the host of a VM lets its network card do."""
+
+    isolated: bool = True  #: it does not reach the VMs of its network
+    filtered: bool = True  #: it speaks from its own MAC and address alone
+    address: str | None = None  #: None: what DHCP gives it
+    subnet: str | None = None  #: of which it reaches, if it is isolated, `reaches` alone
+    reaches: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestNetwork:
+    """How a VM is attached on its host, and what its guest is told of its network."""
+
+    mac: str | None  #: None: of a VM from before MACs were kept; libvirt makes one up
+    kind: SourceKind
+    source: str  #: on its host
+    address: str | None = None  #: with the length of the prefix; None: it asks by DHCP
+    gateway: str | None = None
+    dns: tuple[str, ...] = ()
+    card: CardRules = CardRules()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkLimit:
+    """How far a request's network lets its VMs be placed."""
+
+    network: str
+    without: frozenset[UUID]  #: hosts that do not have it
+    left: int | None  #: VMs that have or can get an address; None: it gives none

@@ -1,0 +1,42 @@
+"""Whether anybody decides, builds and looks at hosts: frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from registry.records.rounds import Lease, SlotLoopStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeardProcess:
+    """A process that said it lives: when it did last, and what it lacked then."""
+
+    kind: str  #: control, monitor or worker
+    name: str
+    started_at: datetime
+    heard_at: datetime
+    trouble: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostsHeard:
+    """How many active hosts there are and are up, and when the quietest of these was heard."""
+
+    active: int
+    up: int
+    longest_silent_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Liveness:
+    """What tells whether anybody decides, builds and looks at hosts, read at one time."""
+
+    now: datetime
+    lease: Lease | None
+    slot_loop: SlotLoopStatus
+    last_round: int | None
+    last_round_at: datetime | None  #: start of its slot
+    processes: tuple[HeardProcess, ...]
+    hosts: HostsHeard
+    oldest_reserved_at: datetime | None  #: of what is placed and no worker began to build

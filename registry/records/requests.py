@@ -1,0 +1,163 @@
+"""Requests, their VMs, and what is asked of both: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from registry.lifecycle import (
+    AssignmentState,
+    CopyState,
+    PowerState,
+    RequestState,
+    VmDesired,
+    VmObserved,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserData:
+    """What is told of a request's user-data, which may hold secrets."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestAccess:
+    """What the guest of a VM is to learn so that its tenant can log in."""
+
+    ssh_keys: tuple[str, ...]
+    user_data: bytes | None = field(repr=False)  #: never to be logged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why VMs of a request wait. ``round`` and ``since`` are filled in by the store."""
+
+    count: int
+    reason: str
+    round: int | None = None
+    since: datetime | None = None  #: when the request began to wait
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipRule:
+    """A request's VMs belong to a group of its tenant's."""
+
+    group: str
+    soft: bool = False  #: only as far as there is room for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Where VMs of a request may be, beside the labels and hosts that it requires."""
+
+    forbids: tuple[str, ...] = ()  #: labels that a host must not carry
+    prefers: tuple[str, ...] = ()  #: hosts with all of these labels are taken first
+    zone: str | None = None
+    anti_affinity: MembershipRule | None = None  #: one VM of the group on a host at most
+    affinity: MembershipRule | None = None  #: all VMs of the group on one host
+    spread: str | None = None  #: ``zone``: as many VMs in each zone as in any other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A tenant asking for ``count`` VMs of one type."""
+
+    id: UUID
+    name: str
+    tenant: str
+    vm_type: str
+    count: int
+    min_count: int
+    requires: tuple[str, ...]
+    hosts: tuple[str, ...] | None
+    state: RequestState
+    waiting: Waiting | None
+    vms_placed: int  #: with an assignment that is not released
+    vms_running: int  #: on hosts that answer
+    created_at: datetime
+    updated_at: datetime
+    vms_unknown: int = 0  #: seen on hosts that do not answer any more
+    labels: Mapping[str, str] = field(default_factory=dict)  #: the tenant's own words
+    expires_at: datetime | None = None  #: it ends by itself then; None: never
+    image: str | None = None  #: reference of the image; None: whatever its hosts name
+    network: str | None = None  #: None: that of each host's own settings
+    ssh_keys: tuple[str, ...] = ()  #: fingerprints of the keys that came with it
+    user_data: UserData | None = None
+    hostname: str | None = None  #: of its only VM, or numbered; None: its VMs' names
+    rules: Rules = Rules()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    """What is asked of a VM's power and not done yet."""
+
+    state: PowerState
+    asked_by: str
+    asked_at: datetime
+    timeout_s: int  #: given to a guest that is told to shut down; 0: it is not told
+    force_at: datetime | None  #: when it is forced; None: it was not told yet
+    waits_for: str | None  #: what keeps workers from it
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageWait:
+    """An image that is not yet on the host where a VM is to be built."""
+
+    image: str  #: its reference
+    state: CopyState
+    uploaded_bytes: int
+    size_bytes: int
+    held: bool = False  #: it is brought to no host until an operator releases it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vm:
+    """One virtual machine. Host, assignment and round are of its unreleased assignment."""
+
+    id: UUID
+    name: str
+    request_id: UUID
+    tenant: str
+    vm_type: str
+    host: str | None
+    desired: VmDesired
+    observed: VmObserved
+    assignment_id: UUID | None
+    assignment_state: AssignmentState | None
+    round: int | None
+    generation: int  #: of the latest assignment; 0: never placed
+    last_error: str | None
+    power: Power | None = None  #: None: nothing is asked
+    labels: Mapping[str, str] = field(default_factory=dict)  #: the tenant's own words
+    created_at: datetime
+    deleted_at: datetime | None  #: deleted and gone
+    network: str | None = None  #: None: that of its host's own settings
+    mac: str | None = None
+    address: str | None = None  #: from the network's subnet
+    hostname: str | None = None  #: what its guest calls itself; None: as the VM is called
+    waits_for_image: ImageWait | None = None  #: None: it is there, or the VM has no image or host
+    #: Since when its host is not heard: ``observed`` is what was seen last. None: its host answers.
+    unknown_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmGroup:
+    """VMs of a tenant that keep apart or together."""
+
+    id: UUID
+    name: str
+    tenant: str
+    rule: Literal["anti_affinity", "affinity"]
+    soft: bool  #: only as far as there is room
+    requests: tuple[str, ...]  #: names of its members that are not over
+    vms: int  #: of its members, placed or not
+    hosts: Mapping[str, int]  #: how many of them have their place where
+    created_at: datetime

@@ -1,0 +1,286 @@
+"""What a round sees, decides and leaves: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from registry.errors import RoundPurgedError
+from registry.lifecycle import (
+    SlotLoopState,
+)
+from registry.records.networks import NetworkLimit
+from registry.records.requests import Rules, Waiting
+
+DecidedBy = Literal["policy", "fallback"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A right to act alone until it expires, by the database's clock."""
+
+    name: str
+    holder: str
+    epoch: int
+    expires_at: datetime
+    held_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLoopStatus:
+    """Whether slots are decided, and who said so."""
+
+    state: SlotLoopState
+    reason: str | None
+    changed_by: str | None
+    changed_at: datetime | None  #: None: never paused yet
+    last_slot_at: datetime | None = None  #: start of the last slot that was decided
+    slot_length_s: float | None = None  #: of that slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """A host as a round sees it."""
+
+    id: UUID
+    name: str
+    version: int
+    accepts: bool  #: active, up and not held back, and its pool answers
+    labels: tuple[str, ...]
+    capacity: tuple[int, ...]
+    committed: tuple[int, ...]
+    held_back_until: datetime | None = None  #: failed builds alone keep VMs from it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantView:
+    """A tenant as a round sees it."""
+
+    id: UUID
+    name: str
+    weight: float
+    held: tuple[int, ...]  #: by every unreleased assignment
+    parent_id: UUID | None = None  #: the group that it is part of
+    vms: int = 0  #: with an unreleased assignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A group of tenants as a round sees it."""
+
+    id: UUID
+    name: str
+    weight: float
+    parent_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaView:
+    """One quota as a round sees it."""
+
+    owner_id: UUID  #: a tenant, or a group with all below it
+    owner: str
+    resource: str  #: "vms" is the number of VMs
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """What every tenant holds of the pool, in one consistent read."""
+
+    resources: tuple[str, ...]
+    pool: tuple[int, ...]  #: capacity of all hosts that are not retired
+    tenants: tuple[TenantView, ...]  #: by creation
+    groups: tuple[GroupView, ...]  #: by creation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadView:
+    """How the VMs of a request are spread over zones."""
+
+    most: int  #: VMs in one zone
+    placed: tuple[tuple[str, int], ...]  #: each zone, and the VMs there, by name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmGroupView:
+    """VMs that keep apart or together, as a round sees them."""
+
+    id: UUID
+    name: str
+    apart: bool
+    hard: bool
+    requests: tuple[UUID, ...]  #: members with VMs to place
+    hosts: tuple[UUID, ...]  #: on which VMs of it hold capacity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestView:
+    """A request with VMs to place."""
+
+    id: UUID
+    name: str
+    tenant_id: UUID
+    vm_type: str
+    demand: tuple[int, ...]  #: of one VM
+    count: int  #: VMs wanted, absent, and without an unreleased assignment
+    min_count: int
+    requires: tuple[str, ...]
+    hosts: tuple[str, ...] | None
+    avoid: tuple[UUID, ...]  #: hosts closed to it: of `failed_on`, and what its network closes
+    age: int  #: rounds in which it waited
+    created_at: datetime
+    short: Waiting | None = None  #: of those that wait for an address or their network
+    rules: Rules = field(default_factory=Rules)
+    spread: SpreadView | None = None  #: of a request that is spread over zones
+    failed_on: tuple[UUID, ...] = ()  #: hosts where its builds failed, or its image had no room
+    network: NetworkLimit | None = None
+    shut_out: bool = False  #: its network lets none of its VMs be placed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """The cluster in one consistent read."""
+
+    epoch: int
+    now: datetime
+    resources: tuple[str, ...]
+    hosts: tuple[HostView, ...]  #: by name; all that are not retired
+    tenants: tuple[TenantView, ...]  #: by creation; those who may ask
+    requests: tuple[RequestView, ...]  #: by creation
+    groups: tuple[GroupView, ...] = ()  #: by creation
+    vm_groups: tuple[VmGroupView, ...] = ()  #: of the requests, by creation
+    quotas: tuple[QuotaView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityView:
+    """The hosts as they are, for VMs of one type."""
+
+    resources: tuple[str, ...]
+    demand: tuple[int, ...]  #: of one VM
+    hosts: tuple[HostView, ...]  #: by name; all that are not retired
+    apart_from: tuple[UUID, ...]  #: hosts that hold VMs of the group that keeps apart
+    together_with: tuple[UUID, ...]  #: hosts that hold VMs of the group that keeps together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """So many VMs of a request on a host."""
+
+    request_id: UUID
+    host_id: UUID
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCommit:
+    """A round's decision and its record, for one transaction."""
+
+    holder: str
+    epoch: int
+    slot_start_at: datetime
+    slot_length_s: float
+    policy: str
+    decided_by: DecidedBy
+    fallback_reason: str | None
+    parameters: Mapping[str, Any]
+    seed: int
+    engine_version: str
+    budget_units: int | None
+    work: int
+    cut: bool
+    inputs: bytes
+    inputs_digest: str
+    outcome: Mapping[str, Any]
+    shares: Sequence[Mapping[str, Any]]
+    bound: float | None
+    #: mean |share - fair target| of the tenants per mean target
+    fair_distance: float | None
+    timings: Mapping[str, float]
+    placements: tuple[Placement, ...]
+    host_versions: Mapping[UUID, int]
+    waiting: Mapping[UUID, Waiting]
+    group_shares: Sequence[Mapping[str, Any]] = ()  #: of the groups of tenants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedRound:
+    """What of a round came to be."""
+
+    number: int
+    #: by request: what its VMs got
+    assignments: Mapping[UUID, tuple[UUID, ...]]
+    #: their host moved, their VMs were deleted, or their group is elsewhere by now
+    dropped: tuple[Placement, ...]
+
+    @property
+    def assignment_ids(self) -> tuple[UUID, ...]:
+        """All assignments, in the order of their requests."""
+        return tuple(key for keys in self.assignments.values() for key in keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSummary:
+    """A round in a list."""
+
+    number: int
+    slot_start_at: datetime
+    slot_length_s: float
+    policy: str
+    decided_by: DecidedBy
+    fallback_reason: str | None
+    placed: int
+    left_out: int
+    dropped: int
+    cut: bool
+    work: int
+    shares: tuple[Mapping[str, Any], ...]
+    bound: float | None
+    #: mean |share - fair target| of the tenants per mean target
+    fair_distance: float | None
+    timings: Mapping[str, float]
+    engine_version: str
+    seed: int
+    inputs_digest: str
+    created_at: datetime
+    group_shares: tuple[Mapping[str, Any], ...] = ()  #: of the groups of tenants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatestRound:
+    """What the next round has to know of the one before."""
+
+    number: int
+    slot_start_at: datetime
+    placed: int
+    left_out: int
+    dropped: int
+    cut: bool
+    inputs_digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDecision:
+    """What a round was decided on, and what was decided."""
+
+    inputs: bytes
+    outcome: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRecord(RoundSummary):
+    """A round with its parameters and, while they are kept, all that a replay needs."""
+
+    parameters: Mapping[str, Any]
+    budget_units: int | None
+    stored: StoredDecision | None  #: None: purged
+
+    def decision(self) -> StoredDecision:
+        """Return what a replay needs, or raise `RoundPurgedError`."""
+        if self.stored is None:
+            raise RoundPurgedError(self.number, self.created_at)
+        return self.stored

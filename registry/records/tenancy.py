@@ -1,0 +1,82 @@
+"""Tenants, their groups, quotas, keys and tokens: frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+Role = Literal["operator", "tenant"]
+
+
+#: What becomes of a request above a quota: it is refused, or accepted and waits.
+OverQuota = Literal["refuse", "wait"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """A party whose share is accounted, or a group of such parties."""
+
+    id: UUID
+    name: str
+    weight: float  #: against its siblings
+    parent: str | None  #: the group that it is part of
+    is_group: bool  #: asks for nothing itself: its tenants do
+    created_at: datetime
+    removed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveTo:
+    """Where a tenant or group is moved in the tree."""
+
+    parent: str | None  #: None: no group, the top
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SshKey:
+    """A public key of a tenant: it opens every VM built for that tenant from now on."""
+
+    id: UUID
+    tenant: str
+    name: str
+    public_key: str
+    fingerprint: str  #: as `ssh-keygen -l` prints it
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaUse:
+    """How much of one thing may be had at most, and how much of it is."""
+
+    tenant: str  #: whose quota: a tenant's own, or that of a group above it
+    resource: str  #: "vms" is the number of VMs
+    limit: int
+    asked: int  #: by all VMs that are wanted
+    held: int  #: by all assignments that are not released
+    by_default: bool = False  #: given to new tenants; nobody has set it since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """What a tenant or group may have at most, by its own limits and those of groups above."""
+
+    tenant: str
+    over_quota: OverQuota | None  #: its own word; None: as the nearest group above says
+    limits: tuple[QuotaUse, ...]  #: its own first, then the groups' upwards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """Who may call the API. The secret itself is nowhere."""
+
+    id: UUID
+    name: str
+    role: Role
+    tenant: str | None
+    read_only: bool = False
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None
+    last_used_at: datetime | None = None  #: to the hour

@@ -1,0 +1,149 @@
+"""What workers have in hand: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+from uuid import UUID
+
+from registry.lifecycle import (
+    AssignmentState,
+    PowerState,
+)
+from registry.records.hosts import HostAccess
+from registry.records.images import BuildImage, Image
+from registry.records.networks import CardRules, GuestNetwork
+from registry.records.requests import GuestAccess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A lease on an assignment. Whoever takes it over gets another token."""
+
+    assignment_id: UUID
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """A VM to create, or one whose creation has to be finished."""
+
+    claim: Claim
+    state: AssignmentState  #: creating; active: only the resume is missing
+    vm_id: UUID
+    request_id: UUID
+    vm_name: str
+    tenant: str
+    generation: int
+    round: int
+    resources: Mapping[str, int]
+    host: HostAccess
+    access: GuestAccess
+    network: GuestNetwork | None  #: None: its host does not have it any more
+    failed_before: int  #: attempts of this assignment that failed
+    image: BuildImage | None = None  #: None: the host's own base volume, if it names one
+    limits: Mapping[str, int] = field(default_factory=dict)  #: of its type
+    hostname: str | None = None  #: None: made from the VM's name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """A VM to remove, or a failed build to prove absent."""
+
+    claim: Claim
+    vm_id: UUID
+    generation: int
+    quarantined: bool
+    host: HostAccess
+    request_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportClaim:
+    """A lease on an image that is fetched. Whoever takes it over gets another token."""
+
+    image_id: UUID
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """An image to fetch."""
+
+    claim: ImportClaim
+    image: Image  #: whose size is known: its content was sent, and is to be checked
+    url: str
+    signature: str | None  #: None: it lies beside the image, if there is one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyClaim:
+    """A lease on an image's copy. Whoever takes it over gets another token."""
+
+    copy_id: UUID
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """An image to bring to a host."""
+
+    claim: CopyClaim
+    image: Image
+    host: HostAccess
+    volume: str  #: to upload to: no other attempt writes there
+    left_volume: str | None  #: what an attempt that did not end may have left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRemoval:
+    """A copy whose image was removed."""
+
+    claim: CopyClaim
+    image: str
+    host: HostAccess
+    volume: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerClaim:
+    """A lease on what is asked of a VM's power."""
+
+    vm_id: UUID
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerStep:
+    """The next step towards what is asked of a VM's power."""
+
+    claim: PowerClaim
+    state: PowerState
+    assignment_id: UUID
+    generation: int
+    host: HostAccess
+    overdue: bool  #: the guest is not asked any more
+    to_signal: bool  #: it is to be told, for the first time or again
+    card: CardRules  #: of the VM, when it is started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A task that nobody works on: its name and the id that it carries."""
+
+    task: str
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A domain or volume of ours that no assignment stands for."""
+
+    id: UUID
+    host: HostAccess
+    kind: Literal["domain", "volume"]
+    vm_uuid: UUID | None
+    name: str
+    assignment_id: UUID | None
+    asked: bool = False  #: by an operator, whatever the ledger knows of it

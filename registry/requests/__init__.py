@@ -1,0 +1,1 @@
+"""What tenants ask for: requests, their VMs and groups, and the rules that they state."""

@@ -1,0 +1,133 @@
+"""Requests that are to end by themselves, by the database's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
+
+from registry.errors import ConflictError
+from registry.ground.locks import lock_vms
+from registry.ground.names import expires_at
+from registry.ground.schema import requests, vms
+from registry.journal.events import event_row, record
+from registry.ledger.deletion import delete_vms
+from registry.lifecycle import FINISHED, RequestEvent, VmDesired
+from registry.records.requests import Request
+
+#: VMs in one transaction; the rest follows at the next look.
+AT_ONCE: Final = 500
+_REQUESTS_AT_ONCE: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """VMs that end together: requests with all that is left of them, and parts of one more."""
+
+    whole: frozenset[UUID]
+    parts: Mapping[UUID, UUID]  #: requests by VM
+
+    def __bool__(self) -> bool:
+        return bool(self.whole or self.parts)
+
+
+def extend(
+    connection: Connection, request: Request, ttl_s: int | None, *, now: datetime, actor: str
+) -> None:
+    """Let a request end so long from now, or never; its end must not have begun before.
+
+    The end of a large one takes a while: to keep what is left of it would be to give its
+    tenant fewer VMs than were asked for, without a word.
+    """
+    ends = expires_at(ttl_s, now)
+    # Whoever ends it holds these, so its end has either begun by now, or sees the new time.
+    lock_vms(connection, vms.c.request_id == request.id)
+    since = connection.scalars(
+        select(requests.c.ending_since).where(requests.c.id == request.id)
+    ).one_or_none()
+    if since is not None:
+        raise ConflictError(
+            f"request {request.name} cannot be extended: its time was over, and since"
+            f" {since:%Y-%m-%d %H:%M:%S} UTC its VMs are being deleted"
+        )
+    live = and_(
+        requests.c.id == request.id,
+        requests.c.state.not_in([state.value for state in FINISHED]),
+    )
+    changed = connection.execute(
+        update(requests).where(live).values(expires_at=ends, updated_at=now)
+    ).rowcount
+    if not changed:
+        raise ConflictError(f"request {request.name} is over")
+    history = event_row(
+        now,
+        actor,
+        "request_extended",
+        "request",
+        request.id,
+        tenant=request.tenant,
+        data={"expires_at": None if ends is None else ends.isoformat()},
+    )
+    record(connection, [history])
+
+
+def expired(connection: Connection, now: datetime, at_once: int) -> Piece:
+    """Return some VMs that nobody deleted, of requests whose time is over."""
+    left = vms.c.desired != VmDesired.DELETED.value
+    wanted = select(vms.c.id).where(vms.c.request_id == requests.c.id, left).exists()
+    query = select(requests.c.id).where(_over(now), wanted).order_by(requests.c.id)
+    over = connection.scalars(query.limit(_REQUESTS_AT_ONCE)).all()
+    of_these = (
+        select(vms.c.id, vms.c.request_id)
+        .where(vms.c.request_id.in_(over), left)
+        .order_by(vms.c.request_id, vms.c.id)
+        .limit(at_once + 1)
+    )
+    rows = connection.execute(of_these).all()
+    cut = {row.request_id for row in rows[at_once:]}
+    found = rows[:at_once]
+    return Piece(
+        whole=frozenset(row.request_id for row in found) - cut,
+        parts={row.id: row.request_id for row in found if row.request_id in cut},
+    )
+
+
+def _over(now: datetime) -> ColumnElement[bool]:
+    return and_(
+        requests.c.expires_at <= now,
+        requests.c.state.not_in([state.value for state in FINISHED]),
+    )
+
+
+def expire(connection: Connection, piece: Piece, *, now: datetime, actor: str) -> tuple[UUID, ...]:
+    """Delete these VMs, if their requests' time is still over; return the requests that ended."""
+    asked = {*piece.whole, *piece.parts.values()}
+    lock_vms(connection, or_(vms.c.request_id.in_(piece.whole), vms.c.id.in_(piece.parts)))
+    still = connection.scalars(
+        select(requests.c.id).where(_over(now), requests.c.id.in_(asked)).order_by(requests.c.id)
+    ).all()
+    reason = "its time is over"
+    parts = [key for key, request_id in piece.parts.items() if request_id in still]
+    if parts:
+        delete_vms(connection, vms.c.id.in_(parts), now=now, actor=actor, reason=reason)
+        begun = requests.c.id.in_({piece.parts[key] for key in parts})
+        connection.execute(
+            update(requests)
+            .where(begun, requests.c.ending_since.is_(None))
+            .values(ending_since=now)
+        )
+    ended = tuple(key for key in still if key in piece.whole)
+    if ended:
+        delete_vms(
+            connection,
+            vms.c.request_id.in_(ended),
+            now=now,
+            actor=actor,
+            request_event=RequestEvent.EXPIRED,
+            reason=reason,
+        )
+    return ended

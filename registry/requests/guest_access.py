@@ -1,0 +1,98 @@
+"""What lets a tenant into its guests: keys and user-data, from the request to the build.
+
+User-data may hold passwords. It is read for a build and by nothing else; whoever asks
+learns its size and its hash. When its request is over, it is deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, select
+
+from registry.errors import InvalidError
+from registry.ground.bulk import chunks, insert_rows
+from registry.ground.schema import request_access, ssh_keys
+from registry.records.requests import GuestAccess, UserData
+from registry.tenancy.public_keys import check_public_keys, fingerprint
+
+MAX_USER_DATA_BYTES: Final = 65536
+
+#: What is told of a request: fingerprints, and of its user-data size and hash.
+Told = tuple[tuple[str, ...], UserData | None]
+NOTHING: Final[Told] = ((), None)
+
+
+def check_access(keys: Sequence[str], user_data: bytes | None) -> GuestAccess:
+    """Return what came with a request, or raise `InvalidError`."""
+    if user_data is not None and len(user_data) > MAX_USER_DATA_BYTES:
+        raise InvalidError(
+            "user_data", f"{len(user_data)} bytes", f"at most {MAX_USER_DATA_BYTES} bytes"
+        )
+    return GuestAccess(
+        ssh_keys=tuple(check_public_keys("ssh_keys", keys)), user_data=user_data or None
+    )
+
+
+def keep_access(connection: Connection, request_id: UUID, access: GuestAccess) -> None:
+    """Store what came with a request."""
+    insert_rows(connection, request_access, access_rows(request_id, access))
+
+
+def access_rows(request_id: UUID, access: GuestAccess) -> Sequence[dict[str, Any]]:
+    """Return what of a request's access is stored, if anything came with it."""
+    if not access.ssh_keys and access.user_data is None:
+        return ()
+    content = access.user_data or b""
+    row = {
+        "request_id": request_id,
+        "ssh_keys": list(access.ssh_keys),
+        "user_data": access.user_data,
+        "user_data_bytes": len(content),
+        "user_data_sha256": hashlib.sha256(content).hexdigest(),
+    }
+    return (row,)
+
+
+def told(access: GuestAccess) -> Told:
+    """Return what may be told of what came with a request."""
+    keys = tuple(fingerprint(key) for key in access.ssh_keys)
+    if access.user_data is None:
+        return keys, None
+    sha256 = hashlib.sha256(access.user_data).hexdigest()
+    return keys, UserData(bytes=len(access.user_data), sha256=sha256)
+
+
+def told_access(connection: Connection, request_ids: Iterable[UUID]) -> Mapping[UUID, Told]:
+    """Return what may be told, for those requests that came with something."""
+    columns = [column for column in request_access.c if column.key != "user_data"]
+    found: dict[UUID, Told] = {}
+    for some in chunks(sorted(request_ids)):
+        query = select(*columns).where(request_access.c.request_id.in_(some))
+        for row in connection.execute(query):
+            data = UserData(bytes=row.user_data_bytes, sha256=row.user_data_sha256)
+            keys = tuple(fingerprint(key) for key in row.ssh_keys)
+            found[row.request_id] = (keys, data if data.bytes else None)
+    return found
+
+
+def access_of(connection: Connection, request_id: UUID, tenant_id: UUID) -> GuestAccess:
+    """Return what a build needs: the tenant's keys of now, and what came with the request."""
+    own = connection.scalars(
+        select(ssh_keys.c.public_key)
+        .where(ssh_keys.c.tenant_id == tenant_id)
+        .order_by(ssh_keys.c.id)
+    ).all()
+    row = connection.execute(
+        select(request_access.c.ssh_keys, request_access.c.user_data).where(
+            request_access.c.request_id == request_id
+        )
+    ).one_or_none()
+    with_request = row.ssh_keys if row is not None else []
+    return GuestAccess(
+        ssh_keys=tuple(dict.fromkeys([*own, *with_request])),
+        user_data=row.user_data if row is not None else None,
+    )

@@ -1,0 +1,252 @@
+"""Making a request: what is asked is checked, and then written with its VMs.
+
+Each question to the database is time that the tenant's lock is held, and a part of
+what an accepted request costs. So nothing is asked whose answer is known: no names are
+looked up for a request that got its name here, and what is returned is what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from registry.catalogue.vm_types import get_vm_type, vm_type_id
+from registry.errors import DuplicateError, InvalidError, NotFoundError
+from registry.ground.audited import AuditedCall
+from registry.ground.ids import uuid7
+from registry.ground.names import check_int, check_labels, check_name, expires_at, look_up
+from registry.ground.schema import hosts, request_images, requests
+from registry.images.images import image_for
+from registry.journal.events import event_row, record
+from registry.lifecycle import HostAdmin, RequestState
+from registry.networks.networks import put_on_network
+from registry.records.images import Image
+from registry.records.journal import IdempotencyKey, StoredAnswer
+from registry.records.requests import GuestAccess, Request, Rules
+from registry.records.tenancy import OverQuota
+from registry.requests.guest_access import check_access, keep_access, told
+from registry.requests.hostnames import check_hostname
+from registry.requests.own_labels import check_own_labels
+from registry.requests.rules import check_rules, join_groups
+from registry.requests.vm_names import check_free, insert_vms, numbered_names
+from registry.tenancy.quotas import check_quota
+from registry.tenancy.tree import asker_id
+
+MAX_COUNT: Final = 10_000
+MAX_HOSTS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a tenant asks for, right as far as that can be told without the database."""
+
+    tenant: str
+    vm_type: str
+    count: int
+    min_count: int
+    name: str | None
+    requires: tuple[str, ...]
+    hosts: Sequence[str] | None
+    labels: Mapping[str, str]
+    ttl_s: int | None
+    image: str | None
+    network: str | None
+    access: GuestAccess
+    hostname: str | None
+    rules: Rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Asking:
+    """One call that asks for VMs: what, who, and how the call is done once and told of.
+
+    Parameters
+    ----------
+    over_quota : OverQuota
+        Counts where no tenant or group says otherwise.
+    idempotency : IdempotencyKey, optional
+        Lets this be done once; whoever comes with the same key meanwhile waits.
+        If it made a request whose answer was not kept, that one is returned.
+    answered : callable, optional
+        Says how the caller will be answered, which is kept with the key.
+    call : AuditedCall, optional
+        Gets its row of the audit where several are accepted together.
+    """
+
+    asked: Asked
+    actor: str
+    over_quota: OverQuota = "refuse"
+    idempotency: IdempotencyKey | None = None
+    answered: Callable[[Request], StoredAnswer] | None = None
+    call: AuditedCall | None = None
+
+
+def check_asked(
+    *,
+    tenant: str,
+    vm_type: str,
+    count: int,
+    min_count: int = 1,
+    name: str | None = None,
+    requires: Sequence[str] = (),
+    hosts: Sequence[str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    ttl_s: int | None = None,
+    image: str | None = None,
+    network: str | None = None,
+    ssh_keys: Sequence[str] = (),
+    user_data: bytes | None = None,
+    hostname: str | None = None,
+    rules: Rules | None = None,
+) -> Asked:
+    """Return what is asked, or raise `InvalidError`.
+
+    After ``ttl_s`` the request ends by itself.
+    """
+    return Asked(
+        tenant=tenant,
+        vm_type=vm_type,
+        count=check_int("count", count, 1, MAX_COUNT),
+        min_count=check_int("min_count", min_count, 1, count),
+        requires=check_labels("requires", requires),
+        hosts=hosts,
+        labels=check_own_labels(labels or {}),
+        ttl_s=ttl_s,
+        image=image,
+        network=network,
+        access=check_access(ssh_keys, user_data),
+        rules=check_rules(rules or Rules(), count),
+        hostname=check_hostname("hostname", hostname) if hostname is not None else None,
+        name=check_name("name", name) if name is not None else None,
+    )
+
+
+def make_request(
+    connection: Connection, asked: Asked, *, now: datetime, over_quota: OverQuota, actor: str
+) -> Request:
+    """Write a request and its VMs, and return it as a reader will find it."""
+    owner = asker_id(connection, asked.tenant)
+    type_id = vm_type_id(connection, asked.vm_type)
+    check_quota(connection, owner, type_id, asked.count, over_quota=over_quota)
+    image = None
+    if asked.image is not None:
+        image = image_for(connection, asked.image, get_vm_type(connection, asked.vm_type))
+    made = new_request(asked, image, _check_hosts(connection, asked.hosts), now=now)
+    if asked.name is not None:
+        names = numbered_names(made.name, 1, made.count)
+        check_free(connection, owner, names, request=made.name)
+    try:
+        connection.execute(insert(requests), request_row(made, owner, type_id))
+    except IntegrityError as error:
+        raise DuplicateError("request", "name", made.name) from error
+    if image is not None:
+        connection.execute(insert(request_images).values(request_id=made.id, image_id=image.id))
+    keep_access(connection, made.id, asked.access)
+    join_groups(connection, owner, made.id, asked.rules, now)
+    network_id = None
+    if asked.network is not None:
+        network_id = put_on_network(connection, made.id, asked.network, owner)
+    insert_vms(connection, made, owner, first=1, count=made.count, network_id=network_id, now=now)
+    record(connection, [history(made, actor)])
+    return made
+
+
+def new_request(
+    asked: Asked, image: Image | None, hosts: tuple[str, ...] | None, *, now: datetime
+) -> Request:
+    """Return a request as it is before anything happens to it."""
+    key = uuid7()
+    keys, user_data = told(asked.access)
+    return Request(
+        id=key,
+        name=asked.name if asked.name is not None else f"req-{key.hex[-10:]}",
+        tenant=asked.tenant,
+        vm_type=asked.vm_type,
+        count=asked.count,
+        min_count=asked.min_count,
+        requires=asked.requires,
+        hosts=hosts,
+        rules=asked.rules,
+        state=RequestState.PENDING,
+        waiting=None,
+        vms_placed=0,
+        vms_running=0,
+        created_at=now,
+        updated_at=now,
+        labels=asked.labels,
+        expires_at=expires_at(asked.ttl_s, now),
+        hostname=asked.hostname,
+        image=image.reference if image is not None else None,
+        network=asked.network,
+        ssh_keys=keys,
+        user_data=user_data,
+    )
+
+
+def request_row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
+    """Return its row."""
+    return {
+        "id": made.id,
+        "name": made.name,
+        "tenant_id": owner,
+        "vm_type_id": type_id,
+        "count": made.count,
+        "min_count": made.min_count,
+        "requires": list(made.requires),
+        "hosts": list(made.hosts) if made.hosts is not None else None,
+        "forbids": list(made.rules.forbids),
+        "prefers": list(made.rules.prefers),
+        "zone": made.rules.zone,
+        "spread": made.rules.spread,
+        "state": made.state.value,
+        "labels": made.labels,
+        "expires_at": made.expires_at,
+        "hostname": made.hostname,
+        "created_at": made.created_at,
+        "updated_at": made.updated_at,
+    }
+
+
+def history(made: Request, actor: str) -> dict[str, Any]:
+    """Return the row of the event that it was made."""
+    return event_row(
+        made.created_at,
+        actor,
+        "request_created",
+        "request",
+        made.id,
+        tenant=made.tenant,
+        change=(None, made.state),
+        data={
+            "name": made.name,
+            "vm_type": made.vm_type,
+            "count": made.count,
+            "min_count": made.min_count,
+            "image": made.image,
+        },
+    )
+
+
+def _check_hosts(connection: Connection, names: Sequence[str] | None) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    wanted = sorted({look_up("host", name) for name in names})
+    if not 1 <= len(wanted) <= MAX_HOSTS:
+        raise InvalidError("hosts", len(wanted), f"1 to {MAX_HOSTS} names, or none for all hosts")
+    known = set(
+        connection.scalars(
+            select(hosts.c.name).where(
+                hosts.c.name.in_(wanted), hosts.c.admin != HostAdmin.RETIRED.value
+            )
+        )
+    )
+    for name in wanted:
+        if name not in known:
+            raise NotFoundError("host", name)
+    return tuple(wanted)

@@ -1,0 +1,332 @@
+"""Requests: a tenant asks for so many VMs of one type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, select, update
+from sqlalchemy.exc import IntegrityError
+
+from registry.errors import (
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    RegistryError,
+    RegistryUnavailableError,
+)
+from registry.ground.audited import note_committed
+from registry.ground.bulk import among
+from registry.ground.clock import db_now
+from registry.ground.engine import ClashError, Database, HeldUpError, retried
+from registry.ground.names import look_up
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.ground.schema import images, request_images, requests, tenants, vm_types, vms
+from registry.journal.idempotency import claim_key, keep_answer
+from registry.ledger.deletion import delete_vms
+from registry.ledger.power import SHUTDOWN_TIMEOUT_S, ask_all
+from registry.ledger.progress import counts_told
+from registry.ledger.waiting import from_json
+from registry.lifecycle import FINISHED, RequestState, VmDesiredEvent
+from registry.networks.networks import check_still_offered, networks_of
+from registry.records.journal import IdempotencyKey, StoredAnswer
+from registry.records.requests import Request
+from registry.records.tenancy import OverQuota
+from registry.requests.expiry import AT_ONCE, expire, expired, extend
+from registry.requests.guest_access import NOTHING, told_access
+from registry.requests.new import MAX_COUNT, Asking, check_asked, make_request
+from registry.requests.own_labels import changed_labels, labelled
+from registry.requests.resizing import resize
+from registry.requests.rules import memberships, rules_of
+from registry.requests.together import make_together
+from registry.tenancy.quotas import check_quota
+from registry.tenancy.tree import asker_id, key_of
+
+_SELECT = (
+    select(
+        requests,
+        tenants.c.name.label("tenant"),
+        vm_types.c.name.label("vm_type"),
+        images.c.name.label("image"),
+        images.c.revision.label("image_revision"),
+    )
+    .select_from(requests)
+    .join(tenants, tenants.c.id == requests.c.tenant_id)
+    .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
+    .outerjoin(request_images, request_images.c.request_id == requests.c.id)
+    .outerjoin(images, images.c.id == request_images.c.image_id)
+)
+
+
+class Requests:
+    """Makes, reads and deletes requests."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(
+        self,
+        *,
+        actor: str,
+        idempotency: IdempotencyKey | None = None,
+        answered: Callable[[Request], StoredAnswer] | None = None,
+        over_quota: OverQuota = "refuse",
+        **asked: Any,
+    ) -> Request:
+        """Do what `accept` does, for what `check_asked` takes."""
+        return self.accept(
+            Asking(
+                asked=check_asked(**asked),
+                actor=actor,
+                over_quota=over_quota,
+                idempotency=idempotency,
+                answered=answered,
+            )
+        )
+
+    @retried
+    def accept(self, asking: Asking) -> Request:
+        """Insert a request and its VMs in one transaction, with its key and its answer.
+
+        The first round that places it places at least ``min_count`` VMs at once.
+
+        Raises
+        ------
+        AnsweredBeforeError
+            If a call with this key was answered: with that answer.
+        """
+        key = asking.idempotency
+        with self._database.write() as connection:
+            claim = claim_key(connection, key) if key is not None else None
+            if claim is not None and claim.request_id is not None:
+                made = _get(connection, claim.request_id)
+            else:
+                made = make_request(
+                    connection,
+                    asking.asked,
+                    now=claim.now if claim is not None else db_now(connection),
+                    over_quota=asking.over_quota,
+                    actor=asking.actor,
+                )
+            if key is not None:
+                answer = asking.answered(made) if asking.answered is not None else None
+                keep_answer(connection, key, made.id, answer)
+            return made
+
+    def accept_together(self, askings: Sequence[Asking]) -> Sequence[Request | None]:
+        """Accept what of this can be accepted in one transaction; None: `accept` it alone.
+
+        Nothing is refused here: what cannot be, for whatever reason, is left out, and
+        `accept` says why. Only a database that is away is told at once, for all.
+        """
+        try:
+            return self._together(askings)
+        except (ClashError, HeldUpError):
+            return [None] * len(askings)
+        except RegistryUnavailableError:
+            raise
+        except (RegistryError, IntegrityError):
+            return [None] * len(askings)
+
+    @retried
+    def _together(self, askings: Sequence[Asking]) -> Sequence[Request | None]:
+        with self._database.write() as connection:
+            group = make_together(connection, askings)
+        note_committed(group.told)
+        return group.made
+
+    def get(self, id: UUID) -> Request:  # noqa: A002 - the contract's name
+        """Return one, or raise `NotFoundError`."""
+        with self._database.read() as connection:
+            return _get(connection, id)
+
+    def tenant_of(self, id: UUID) -> str | None:  # noqa: A002
+        """Return whose one is, read and told alike for any id; None: there is none."""
+        query = select(tenants.c.name).join(requests, requests.c.tenant_id == tenants.c.id)
+        with self._database.read() as connection:
+            return connection.execute(query.where(requests.c.id == id)).scalar_one_or_none()
+
+    def find(self, tenant: str, name: str) -> Request:
+        """Return the live request of that name, else the newest that had it."""
+        query = (
+            _SELECT.where(
+                tenants.c.name == look_up("tenant", tenant),
+                requests.c.name == look_up("request", name),
+            )
+            .order_by(
+                requests.c.state.in_([state.value for state in FINISHED]), requests.c.id.desc()
+            )
+            .limit(1)
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                raise NotFoundError("request", name)
+            return _with_tallies(connection, [row])[0]
+
+    def list(
+        self,
+        *,
+        tenant: str | None = None,
+        state: RequestState | None = None,
+        name: str | None = None,
+        labels: Sequence[str] = (),
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Request]:
+        """Return a page, newest last; ``labels`` are given as ``key=value``, all must be there."""
+        query = _SELECT.order_by(requests.c.id).limit(check_limit(limit) + 1)
+        if tenant is not None:  # by its key, in the order of an index
+            query = query.where(requests.c.tenant_id == key_of(tenant))
+        for column, value in (
+            (requests.c.state, state.value if state is not None else None),
+            (requests.c.name, name),
+        ):
+            if value is not None:
+                query = query.where(column == value)
+        query = query.where(*labelled(requests, labels))
+        if cursor is not None:
+            query = query.where(requests.c.id > cursor_uuid(cursor))
+        with self._database.read() as connection:
+            found = _with_tallies(connection, connection.execute(query).all())
+        return page_of(found, limit, lambda request: (request.id.hex,))
+
+    @retried
+    def delete(self, id: UUID, *, actor: str) -> Request:  # noqa: A002
+        """Delete every VM of a request; twice is no error.
+
+        Its ``count`` stays, as the record of what was asked.
+        """
+        with self._database.write() as connection:
+            _get(connection, id)
+            delete_vms(connection, vms.c.request_id == id, now=db_now(connection), actor=actor)
+            return _get(connection, id)
+
+    @retried
+    def change(
+        self,
+        id: UUID,  # noqa: A002
+        *,
+        count: int | None = None,
+        remove: Collection[UUID] = (),
+        labels: Mapping[str, str | None] | None = None,
+        ttl_s: int | None = None,
+        never_expires: bool = False,
+        over_quota: OverQuota = "refuse",
+        actor: str,
+    ) -> Request:
+        """Change what is given: the number of VMs, labels (None takes one away), its end.
+
+        See `resizing.resize` for which VMs go when there are to be fewer.
+        """
+        with self._database.write() as connection:
+            request = _get(connection, id)
+            owner = asker_id(connection, request.tenant)
+            request = _get(connection, id)
+            now = db_now(connection)
+            if ttl_s is not None or never_expires:
+                extend(connection, request, ttl_s, now=now, actor=actor)
+            if labels:
+                after = changed_labels(request.labels, labels)
+                connection.execute(
+                    update(requests).where(requests.c.id == id).values(labels=after, updated_at=now)
+                )
+                request = _get(connection, id)
+            if count is not None:
+                if count > request.count:
+                    of_type = select(requests.c.vm_type_id).where(requests.c.id == id)
+                    vm_type: UUID = connection.scalars(of_type).one()
+                    more = count - request.count
+                    check_quota(connection, owner, vm_type, more, over_quota=over_quota)
+                    check_still_offered(connection, id, owner)
+                resize(
+                    connection,
+                    request,
+                    owner,
+                    count,
+                    most=MAX_COUNT,
+                    remove=remove,
+                    now=now,
+                    actor=actor,
+                )
+            elif remove:
+                raise InvalidError("remove", len(remove), "nothing without a smaller count")
+            return _get(connection, id)
+
+    @retried
+    def expire(self, *, actor: str = "control", at_once: int = AT_ONCE) -> tuple[UUID, ...]:
+        """End requests whose time is over, by the database's clock; return which ended.
+
+        So many VMs at once, so that nobody waits long for these: what is left ends next time.
+        """
+        with self._database.read() as connection:
+            found = expired(connection, db_now(connection), at_once)
+        if not found:
+            return ()
+        with self._database.write() as connection:
+            return expire(connection, found, now=db_now(connection), actor=actor)
+
+    @retried
+    def switch(
+        self,
+        id: UUID,  # noqa: A002
+        event: VmDesiredEvent,
+        *,
+        timeout_s: int = SHUTDOWN_TIMEOUT_S,
+        actor: str,
+    ) -> Request:
+        """Stop, start or reboot every VM of a request of which it can be asked; see `Vms.switch`.
+
+        VMs that were not placed yet and are stopped wait for no place until they are started.
+        """
+        with self._database.write() as connection:
+            request = _get(connection, id)
+            if request.state in FINISHED:
+                raise ConflictError(f"request {request.name} is {request.state}")
+            now = db_now(connection)
+            ask_all(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
+            return _get(connection, id)
+
+
+def _get(connection: Connection, key: UUID) -> Request:
+    row = connection.execute(_SELECT.where(requests.c.id == key)).one_or_none()
+    if row is None:
+        raise NotFoundError("request", key)
+    return _with_tallies(connection, [row])[0]
+
+
+def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Request, ...]:
+    of_these = among(connection, vms.c.request_id, [row.id for row in rows])
+    tallies = {found.request_id: found for found in connection.execute(counts_told(of_these))}
+    access = told_access(connection, tallies)
+    on_network = networks_of(connection, tallies)
+    groups = memberships(connection, (row.id for row in rows))
+    return tuple(
+        Request(
+            id=row.id,
+            name=row.name,
+            tenant=row.tenant,
+            vm_type=row.vm_type,
+            count=row._mapping["count"],  # a row is a tuple: it has a count() of its own
+            min_count=row.min_count,
+            requires=tuple(row.requires),
+            hosts=tuple(row.hosts) if row.hosts is not None else None,
+            rules=rules_of(row, groups.get(row.id, {})),
+            state=RequestState(row.state),
+            waiting=from_json(row.waiting),
+            vms_placed=tallies[row.id].held,
+            vms_running=tallies[row.id].running,
+            vms_unknown=tallies[row.id].unknown,
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+            labels=row.labels,
+            expires_at=row.expires_at,
+            hostname=row.hostname,
+            image=None if row.image is None else f"{row.image}:{row.image_revision}",
+            network=on_network.get(row.id),
+            ssh_keys=access.get(row.id, NOTHING)[0],
+            user_data=access.get(row.id, NOTHING)[1],
+        )
+        for row in rows
+    )

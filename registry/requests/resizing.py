@@ -1,0 +1,100 @@
+"""More or fewer VMs for a request that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, and_, select, update
+
+from registry.errors import ConflictError, InvalidError
+from registry.ground.locks import lock_vms
+from registry.ground.names import check_int
+from registry.ground.schema import assignments, requests, unreleased, vms
+from registry.journal.events import event_row, record
+from registry.ledger.deletion import delete_vms
+from registry.ledger.progress import recompute
+from registry.lifecycle import FINISHED, VmDesired
+from registry.records.requests import Request
+from registry.requests.vm_names import add_vms
+
+
+def resize(
+    connection: Connection,
+    request: Request,
+    owner: UUID,
+    count: int,
+    *,
+    most: int,
+    remove: Collection[UUID],
+    now: datetime,
+    actor: str,
+) -> None:
+    """Bring the number of VMs that a request asks for to ``count``.
+
+    The caller holds the lock of the tenant. New VMs wait for a place, under the
+    next numbers. Taken away are first those of ``remove``, then those without a
+    place, then those with one, the newest first. `min_count` stays what it was: it bound the first
+    round that placed the request, or will.
+    """
+    check_int("count", count, 1, most)
+    if request.state in FINISHED:
+        raise ConflictError(f"request {request.name} is {request.state}")
+    lock_vms(connection, _wanted(request.id))
+    place = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, unreleased)
+    rows = connection.execute(
+        select(vms.c.id, place.exists().label("placed"))
+        .where(_wanted(request.id))
+        .order_by(vms.c.id)
+    ).all()
+    if not rows:
+        raise ConflictError(f"all VMs of request {request.name} are being deleted")
+    surplus = len(rows) - count
+    if len(remove) > max(surplus, 0):
+        allowed = (
+            f"at most the {surplus} by which {len(rows)} VMs become {count}"
+            if surplus > 0
+            else f"none: {count} VMs are to be there, and {len(rows)} are; ask for fewer"
+        )
+        raise InvalidError("remove", len(remove), allowed)
+    leaving = _leaving(rows, remove, surplus)
+    if surplus < 0:
+        add_vms(connection, request, owner, -surplus, now=now)
+    connection.execute(
+        update(requests)
+        .where(requests.c.id == request.id)
+        .values(count=requests.c.count - surplus, updated_at=now)
+    )
+    if surplus:
+        history = event_row(
+            now,
+            actor,
+            "request_resized",
+            "request",
+            request.id,
+            tenant=request.tenant,
+            data={"from": len(rows), "to": count},
+        )
+        record(connection, [history])
+    if leaving:
+        delete_vms(connection, vms.c.id.in_(leaving), now=now, actor=actor)
+    else:
+        recompute(connection, [request.id], now=now, actor=actor, reason="resized")
+
+
+def _wanted(request_id: UUID) -> Any:
+    return and_(vms.c.request_id == request_id, vms.c.desired != VmDesired.DELETED.value)
+
+
+def _leaving(rows: Collection[Row[Any]], remove: Collection[UUID], surplus: int) -> list[UUID]:
+    unknown = set(remove) - {row.id for row in rows}
+    if unknown:
+        raise InvalidError("remove", str(min(unknown)), "ids of VMs of this request")
+    if surplus <= 0:
+        return []
+    named = set(remove)
+    rest = [row for row in rows if row.id not in named]
+    rest.sort(key=lambda row: (row.placed, -row.id.int))
+    return [*named, *(row.id for row in rest[: surplus - len(named)])]

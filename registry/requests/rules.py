@@ -1,0 +1,395 @@
+"""What requests ask of hosts and of each other's VMs: labels, zones, groups, spreads.
+
+A round keeps these rules by what it read. Between its read and its commit another
+may have placed VMs of the same group, so the commit looks again, under the lock of
+the group (`without_violations`); what does not hold any more is decided again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from registry.errors import ConflictError, InvalidError
+from registry.ground.bulk import among, chunks, insert_if_absent
+from registry.ground.ids import uuid7
+from registry.ground.locks import lock_groups
+from registry.ground.names import check_labels, check_name
+from registry.ground.schema import (
+    assignments,
+    hosts,
+    request_groups,
+    requests,
+    tenants,
+    unreleased,
+    vm_groups,
+    vms,
+)
+from registry.lifecycle import FINISHED, HostAdmin
+from registry.records.requests import MembershipRule, Rules
+from registry.records.rounds import SpreadView, VmGroupView
+
+ZONE_LABEL: Final = "zone="
+SPREADS: Final = ("zone",)
+
+
+def zone_of(labels: Iterable[str]) -> str | None:
+    """Return the zone of a host: its label ``zone=NAME``, of several the first."""
+    named = (label.removeprefix(ZONE_LABEL) for label in labels if label.startswith(ZONE_LABEL))
+    return next(named, None)
+
+
+def check_rules(rules: Rules, count: int) -> Rules:
+    """Return the rules with labels in order, or raise `InvalidError`."""
+    if rules.zone is not None:
+        check_labels("rules.zone", [f"{ZONE_LABEL}{rules.zone}"])
+    for field, rule in (("anti_affinity", rules.anti_affinity), ("affinity", rules.affinity)):
+        if rule is not None:
+            check_name(f"rules.{field}.group", rule.group)
+    if rules.spread is not None and rules.spread not in SPREADS:
+        raise InvalidError("rules.spread", rules.spread, f"one of {', '.join(SPREADS)}")
+    hard_together = rules.affinity is not None and not rules.affinity.soft
+    hard_apart = rules.anti_affinity is not None and not rules.anti_affinity.soft
+    if hard_together and hard_apart and count > 1:
+        raise InvalidError(
+            "rules.affinity",
+            "with anti_affinity",
+            "one of both, or a soft one, for more than one VM",
+        )
+    if hard_together and rules.spread is not None:
+        raise InvalidError("rules.spread", rules.spread, "nothing with affinity, which is one host")
+    if rules.spread is not None and rules.zone is not None:
+        raise InvalidError("rules.spread", rules.spread, "nothing with zone, which is a single one")
+    if (
+        rules.affinity is not None
+        and rules.anti_affinity is not None
+        and rules.affinity.group == rules.anti_affinity.group
+    ):
+        raise InvalidError(
+            "rules.affinity.group", rules.affinity.group, "another than anti_affinity's"
+        )
+    return Rules(
+        forbids=check_labels("rules.forbids", rules.forbids),
+        prefers=check_labels("rules.prefers", rules.prefers),
+        zone=rules.zone,
+        anti_affinity=rules.anti_affinity,
+        affinity=rules.affinity,
+        spread=rules.spread,
+    )
+
+
+def join_groups(
+    connection: Connection, tenant_id: UUID, request_id: UUID, rules: Rules, now: datetime
+) -> None:
+    """Make a request a member of the groups that its rules name; a new name makes a group."""
+    for apart, rule in ((True, rules.anti_affinity), (False, rules.affinity)):
+        if rule is not None:
+            group_id = _group(connection, tenant_id, rule, apart=apart, now=now)
+            connection.execute(
+                insert(request_groups).values(request_id=request_id, group_id=group_id)
+            )
+
+
+def _group(
+    connection: Connection, tenant_id: UUID, rule: MembershipRule, *, apart: bool, now: datetime
+) -> UUID:
+    """Return the tenant's group of that name, locked; what it means is settled by its members."""
+    insert_if_absent(
+        connection,
+        vm_groups,
+        id=uuid7(),
+        tenant_id=tenant_id,
+        name=rule.group,
+        apart=apart,
+        hard=not rule.soft,
+        created_at=now,
+    )
+    found = connection.execute(
+        select(vm_groups)
+        .where(vm_groups.c.tenant_id == tenant_id, vm_groups.c.name == rule.group)
+        .with_for_update()
+    ).one()
+    group_id: UUID = found.id
+    if (found.apart, found.hard) == (apart, not rule.soft):
+        return group_id
+    in_use = connection.scalar(
+        select(func.count())
+        .select_from(request_groups)
+        .join(requests, requests.c.id == request_groups.c.request_id)
+        .where(
+            request_groups.c.group_id == group_id,
+            requests.c.state.not_in([state.value for state in FINISHED]),
+        )
+    )
+    if in_use:
+        raise ConflictError(
+            f"group {rule.group} is one of {_said(found.apart, found.hard)}, asked for is "
+            f"{_said(apart, not rule.soft)}: use that, or another name"
+        )
+    connection.execute(
+        update(vm_groups).where(vm_groups.c.id == group_id).values(apart=apart, hard=not rule.soft)
+    )
+    return group_id
+
+
+def _said(apart: bool, hard: bool) -> str:
+    return f"{'' if hard else 'soft '}{'anti-affinity' if apart else 'affinity'}"
+
+
+def memberships(
+    connection: Connection, request_ids: Iterable[UUID]
+) -> Mapping[UUID, Mapping[bool, MembershipRule]]:
+    """Return the groups of requests: of each by whether it keeps apart."""
+    found: defaultdict[UUID, dict[bool, MembershipRule]] = defaultdict(dict)
+    for some in chunks(sorted(set(request_ids))):
+        query = (
+            select(
+                request_groups.c.request_id, vm_groups.c.name, vm_groups.c.apart, vm_groups.c.hard
+            )
+            .join(vm_groups, vm_groups.c.id == request_groups.c.group_id)
+            .where(among(connection, request_groups.c.request_id, some))
+        )
+        for row in connection.execute(query):
+            found[row.request_id][row.apart] = MembershipRule(group=row.name, soft=not row.hard)
+    return found
+
+
+def rules_of(row: Any, of_groups: Mapping[bool, MembershipRule]) -> Rules:
+    """Return the rules of a request: its row of `requests`, and its groups."""
+    return Rules(
+        forbids=tuple(row.forbids),
+        prefers=tuple(row.prefers),
+        zone=row.zone,
+        anti_affinity=of_groups.get(True),
+        affinity=of_groups.get(False),
+        spread=row.spread,
+    )
+
+
+def allows(
+    rules: Rules,
+    requires: Collection[str],
+    hosts_named: Collection[str] | None,
+    *,
+    host: str,
+    labels: Collection[str],
+) -> bool:
+    """Return whether a request may use a host, whatever runs there and whether it is up."""
+    return (
+        set(requires) <= set(labels)
+        and not set(rules.forbids) & set(labels)
+        and (rules.zone is None or f"{ZONE_LABEL}{rules.zone}" in labels)
+        and (hosts_named is None or host in hosts_named)
+        and (rules.spread is None or zone_of(labels) is not None)
+    )
+
+
+def vm_group_views(connection: Connection, request_ids: Sequence[UUID]) -> tuple[VmGroupView, ...]:
+    """Return the groups of waiting requests, in order of creation, and who holds what there."""
+    members: defaultdict[UUID, list[UUID]] = defaultdict(list)
+    for some in chunks(request_ids):
+        query = select(request_groups).where(among(connection, request_groups.c.request_id, some))
+        for row in connection.execute(query):
+            members[row.group_id].append(row.request_id)
+    places = _places(connection, members)
+    views = []
+    for some in chunks(sorted(members)):
+        rows = connection.execute(
+            select(vm_groups)
+            .where(among(connection, vm_groups.c.id, some))
+            .order_by(vm_groups.c.id)
+        )
+        views += [
+            VmGroupView(
+                id=row.id,
+                name=row.name,
+                apart=row.apart,
+                hard=row.hard,
+                requests=tuple(sorted(members[row.id])),
+                hosts=tuple(sorted(places[row.id])),
+            )
+            for row in rows
+        ]
+    return tuple(views)
+
+
+def hosts_of_group(
+    connection: Connection, tenant: str | None, rule: MembershipRule | None
+) -> tuple[UUID, ...]:
+    """Return the hosts on which VMs of a tenant's group hold capacity."""
+    if tenant is None or rule is None:
+        return ()
+    group_ids = connection.scalars(
+        select(vm_groups.c.id)
+        .join(tenants, tenants.c.id == vm_groups.c.tenant_id)
+        .where(tenants.c.name == tenant, vm_groups.c.name == rule.group)
+    ).all()
+    return tuple(
+        sorted({host for each in _places(connection, group_ids).values() for host in each})
+    )
+
+
+def _places(
+    connection: Connection, group_ids: Collection[UUID]
+) -> defaultdict[UUID, Counter[UUID]]:
+    """Return how many VMs of each group hold capacity on which hosts."""
+    found: defaultdict[UUID, Counter[UUID]] = defaultdict(Counter)
+    for some in chunks(sorted(group_ids)):
+        query = (
+            select(request_groups.c.group_id, assignments.c.host_id, func.count().label("vms"))
+            .select_from(request_groups)
+            .join(vms, vms.c.request_id == request_groups.c.request_id)
+            .join(assignments, assignments.c.vm_id == vms.c.id)
+            .where(among(connection, request_groups.c.group_id, some), unreleased)
+            .group_by(request_groups.c.group_id, assignments.c.host_id)
+        )
+        for row in connection.execute(query):
+            found[row.group_id][row.host_id] = row.vms
+    return found
+
+
+def spread_views(connection: Connection, rows: Sequence[Any]) -> Mapping[UUID, SpreadView]:
+    """Return for each of these requests that is spread how many VMs a zone may hold and holds.
+
+    ``rows`` are of `requests`. A zone counts whether its hosts take VMs now or not:
+    the part of a zone that is down waits for it.
+    """
+    spread = [row for row in rows if row.spread is not None]
+    if not spread:
+        return {}
+    known = connection.execute(
+        select(hosts.c.id, hosts.c.name, hosts.c.labels, hosts.c.admin).order_by(hosts.c.name)
+    ).all()
+    zone_of_host = {row.id: zone_of(row.labels) for row in known}
+    placed = _places_of_requests(connection, [row.id for row in spread])
+    views = {}
+    for row in spread:
+        rules = rules_of(row, {})
+        zones = sorted(
+            {
+                zone
+                for host in known
+                if (zone := zone_of_host[host.id]) is not None
+                and host.admin != HostAdmin.RETIRED.value
+                and allows(rules, row.requires, row.hosts, host=host.name, labels=host.labels)
+            }
+        )
+        in_zone: Counter[str] = Counter()
+        for host_id, count in placed[row.id].items():
+            zone = zone_of_host.get(host_id)
+            if zone is not None:
+                in_zone[zone] += count
+        wanted = row._mapping["count"]
+        views[row.id] = SpreadView(
+            most=-(-wanted // len(zones)) if zones else 0,
+            placed=tuple((zone, in_zone[zone]) for zone in zones),
+        )
+    return views
+
+
+def _places_of_requests(
+    connection: Connection, request_ids: Sequence[UUID]
+) -> defaultdict[UUID, Counter[UUID]]:
+    found: defaultdict[UUID, Counter[UUID]] = defaultdict(Counter)
+    for some in chunks(request_ids):
+        query = (
+            select(vms.c.request_id, assignments.c.host_id, func.count().label("vms"))
+            .join(assignments, assignments.c.vm_id == vms.c.id)
+            .where(among(connection, vms.c.request_id, some), unreleased)
+            .group_by(vms.c.request_id, assignments.c.host_id)
+        )
+        for row in connection.execute(query):
+            found[row.request_id][row.host_id] = row.vms
+    return found
+
+
+# ---- commits ----------------------------------------------------------------
+
+
+def lock_groups_of(connection: Connection, request_ids: Collection[UUID]) -> None:
+    """Keep others from placing VMs of the groups of these requests until this commit is over."""
+    group_ids: set[UUID] = set()
+    for some in chunks(sorted(request_ids)):
+        group_ids.update(
+            connection.scalars(
+                select(request_groups.c.group_id).where(
+                    among(connection, request_groups.c.request_id, some)
+                )
+            )
+        )
+    lock_groups(connection, group_ids)
+
+
+def without_violations(
+    connection: Connection, chosen: Sequence[tuple[Any, UUID]]
+) -> tuple[list[tuple[Any, UUID]], Counter[tuple[UUID, UUID]]]:
+    """Return the (VM, host) pairs that keep every hard rule, and how many others there are.
+
+    The groups and the VMs are locked. What holds capacity now counts, then pair
+    after pair as they stand; of the others the VMs of each request and host are
+    counted.
+    """
+    request_ids = sorted({vm.request_id for vm, _ in chosen})
+    groups = _hard_groups(connection, request_ids)
+    rows: list[Any] = []
+    for some in chunks(request_ids):
+        query = select(requests).where(
+            among(connection, requests.c.id, some), requests.c.spread.is_not(None)
+        )
+        rows += connection.execute(query).all()
+    if not groups and not rows:
+        return list(chosen), Counter()
+    places = _places(connection, {group for each in groups.values() for group, _ in each})
+    spreads = spread_views(connection, rows)
+    zones = _zones(connection, {host for _, host in chosen}) if rows else {}
+    in_zone = {key: dict(view.placed) for key, view in spreads.items()}
+    kept: list[tuple[Any, UUID]] = []
+    dropped: Counter[tuple[UUID, UUID]] = Counter()
+    for vm, host in chosen:
+        request = vm.request_id
+        fine = all(
+            not places[group][host] if apart else not places[group] or host in places[group]
+            for group, apart in groups.get(request, ())
+        )
+        zone = zones.get(host)
+        if request in spreads:
+            here = in_zone[request].get(zone) if zone is not None else None
+            fine = fine and here is not None and here < spreads[request].most
+        if not fine:
+            dropped[request, host] += 1
+            continue
+        kept.append((vm, host))
+        for group, _ in groups.get(request, ()):
+            places[group][host] += 1
+        if request in spreads and zone is not None:
+            in_zone[request][zone] += 1
+    return kept, dropped
+
+
+def _hard_groups(
+    connection: Connection, request_ids: Sequence[UUID]
+) -> Mapping[UUID, list[tuple[UUID, bool]]]:
+    found: defaultdict[UUID, list[tuple[UUID, bool]]] = defaultdict(list)
+    for some in chunks(request_ids):
+        query = (
+            select(request_groups.c.request_id, vm_groups.c.id, vm_groups.c.apart)
+            .join(vm_groups, vm_groups.c.id == request_groups.c.group_id)
+            .where(among(connection, request_groups.c.request_id, some), vm_groups.c.hard)
+            .order_by(vm_groups.c.id)
+        )
+        for row in connection.execute(query):
+            found[row.request_id].append((row.id, row.apart))
+    return found
+
+
+def _zones(connection: Connection, host_ids: Collection[UUID]) -> Mapping[UUID, str | None]:
+    found: dict[UUID, str | None] = {}
+    for some in chunks(sorted(host_ids)):
+        query = select(hosts.c.id, hosts.c.labels).where(among(connection, hosts.c.id, some))
+        found |= {row.id: zone_of(row.labels) for row in connection.execute(query)}
+    return found

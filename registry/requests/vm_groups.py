@@ -1,0 +1,108 @@
+"""Groups of VMs that keep apart or together, as their tenants see them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from sqlalchemy import Connection, and_, func, select
+
+from registry.ground.bulk import chunks
+from registry.ground.engine import Database
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.ground.schema import (
+    assignments,
+    hosts,
+    request_groups,
+    requests,
+    tenants,
+    unreleased,
+    vm_groups,
+    vms,
+)
+from registry.lifecycle import FINISHED, VmDesired
+from registry.records.requests import VmGroup
+
+_LIVE = requests.c.state.not_in([state.value for state in FINISHED])
+
+
+@dataclass(slots=True)
+class _Members:
+    requests: list[str] = field(default_factory=list)
+    wanted: int = 0
+    hosts: Counter[str] = field(default_factory=Counter)
+
+
+class VmGroups:
+    """Reads groups; requests make them, by their rules."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(
+        self, *, tenant: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> Page[VmGroup]:
+        """Return a page of the groups that have a request which is not over, oldest first."""
+        members = (
+            select(request_groups.c.group_id)
+            .join(requests, requests.c.id == request_groups.c.request_id)
+            .where(_LIVE)
+        )
+        query = (
+            select(vm_groups, tenants.c.name.label("tenant"))
+            .join(tenants, tenants.c.id == vm_groups.c.tenant_id)
+            .where(vm_groups.c.id.in_(members))
+            .order_by(vm_groups.c.id)
+            .limit(check_limit(limit) + 1)
+        )
+        if tenant is not None:
+            query = query.where(tenants.c.name == tenant)
+        if cursor is not None:
+            query = query.where(vm_groups.c.id > cursor_uuid(cursor))
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+            found = _members(connection, (row.id for row in rows))
+        groups = [
+            VmGroup(
+                id=row.id,
+                name=row.name,
+                tenant=row.tenant,
+                rule="anti_affinity" if row.apart else "affinity",
+                soft=not row.hard,
+                requests=tuple(found[row.id].requests),
+                vms=found[row.id].wanted,
+                hosts=dict(sorted(found[row.id].hosts.items())),
+                created_at=row.created_at,
+            )
+            for row in rows
+        ]
+        return page_of(groups, limit, lambda group: (group.id.hex,))
+
+
+def _members(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, _Members]:
+    found: defaultdict[UUID, _Members] = defaultdict(_Members)
+    for some in chunks(sorted(keys)):
+        of_some = request_groups.c.group_id.in_(some)
+        asking = (
+            select(request_groups.c.group_id, requests.c.name)
+            .join(requests, requests.c.id == request_groups.c.request_id)
+            .where(of_some, _LIVE)
+            .order_by(requests.c.id)
+        )
+        for row in connection.execute(asking):
+            found[row.group_id].requests.append(row.name)
+        counted = (
+            select(request_groups.c.group_id, hosts.c.name, func.count(vms.c.id).label("vms"))
+            .join(vms, vms.c.request_id == request_groups.c.request_id)
+            .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+            .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
+            .where(of_some, vms.c.desired != VmDesired.DELETED.value)
+            .group_by(request_groups.c.group_id, hosts.c.name)
+        )
+        for row in connection.execute(counted):
+            found[row.group_id].wanted += row.vms
+            if row.name is not None:
+                found[row.group_id].hosts[row.name] = row.vms
+    return found

@@ -1,0 +1,285 @@
+"""VMs: what their tenant wants, what is known of them, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
+
+from registry.errors import NotFoundError
+from registry.ground.bulk import among
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.locks import lock_vms
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.ground.schema import (
+    assignments,
+    hosts,
+    image_copies,
+    images,
+    interfaces,
+    network_addresses,
+    networks,
+    power_actions,
+    request_images,
+    requests,
+    tenants,
+    unreleased,
+    vm_types,
+    vms,
+)
+from registry.ledger.deletion import delete_vms
+from registry.ledger.known_states import in_state, is_unknown
+from registry.ledger.power import SHUTDOWN_TIMEOUT_S, ask_one
+from registry.lifecycle import (
+    AssignmentState,
+    CopyState,
+    HostHealth,
+    PowerState,
+    VmDesired,
+    VmDesiredEvent,
+    VmObserved,
+    VmState,
+)
+from registry.records.requests import ImageWait, Power, Vm
+from registry.requests.own_labels import changed_labels, labelled
+from registry.subnets import shown
+from registry.tenancy.tree import key_of
+
+_UNBUILT = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
+
+_SELECT = (
+    select(
+        vms,
+        tenants.c.name.label("tenant"),
+        vm_types.c.name.label("vm_type"),
+        hosts.c.name.label("host"),
+        hosts.c.health.label("host_health"),
+        func.coalesce(hosts.c.last_polled_at, hosts.c.created_at).label("host_heard_at"),
+        power_actions.c.state.label("power_state"),
+        power_actions.c.asked_by,
+        power_actions.c.asked_at,
+        power_actions.c.timeout_s,
+        power_actions.c.force_at,
+        power_actions.c.last_error.label("power_error"),
+        assignments.c.id.label("assignment_id"),
+        assignments.c.state.label("assignment_state"),
+        assignments.c.round.label("round"),
+        interfaces.c.mac,
+        networks.c.name.label("network"),
+        network_addresses.c.address,
+        images.c.name.label("image"),
+        images.c.revision.label("image_revision"),
+        images.c.size_bytes,
+        images.c.held_at.is_not(None).label("image_held"),
+        image_copies.c.state.label("copy_state"),
+        image_copies.c.uploaded_bytes,
+    )
+    .select_from(vms)
+    .join(requests, requests.c.id == vms.c.request_id)
+    .join(tenants, tenants.c.id == vms.c.tenant_id)
+    .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
+    .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+    .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
+    .outerjoin(power_actions, power_actions.c.vm_id == vms.c.id)
+    .outerjoin(interfaces, interfaces.c.vm_id == vms.c.id)
+    .outerjoin(networks, networks.c.id == interfaces.c.network_id)
+    .outerjoin(network_addresses, network_addresses.c.vm_id == vms.c.id)
+    .outerjoin(request_images, request_images.c.request_id == vms.c.request_id)
+    .outerjoin(images, images.c.id == request_images.c.image_id)
+    .outerjoin(
+        image_copies,
+        and_(
+            image_copies.c.image_id == images.c.id,
+            image_copies.c.host_id == assignments.c.host_id,
+        ),
+    )
+)
+
+
+def _on_host(connection: Connection, name: str) -> ColumnElement[bool]:
+    """Return the condition: VMs that have a place on a host.
+
+    Its VMs are named one by one. As a part of the query, of so many joins, they would be
+    looked for last, among all VMs there are.
+    """
+    there = (
+        select(assignments.c.vm_id)
+        .join(hosts, hosts.c.id == assignments.c.host_id)
+        .where(hosts.c.name == name, unreleased)
+    )
+    return among(connection, vms.c.id, connection.scalars(there).all())
+
+
+class Vms:
+    """Reads and deletes VMs; requests make them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(
+        self,
+        *,
+        tenant: str | None = None,
+        request_id: UUID | None = None,
+        host: str | None = None,
+        name: str | None = None,
+        state: VmState | None = None,
+        labels: Sequence[str] = (),
+        include_deleted: bool = False,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Vm]:
+        """Return a page, oldest first. Without ``include_deleted``: those that are not gone."""
+        query = _SELECT.order_by(vms.c.id).limit(check_limit(limit) + 1)
+        if tenant is not None:  # by its key, in the order of an index
+            query = query.where(vms.c.tenant_id == key_of(tenant))
+        for column, value in ((vms.c.request_id, request_id), (vms.c.name, name)):
+            if value is not None:
+                query = query.where(column == value)
+        query = query.where(*labelled(vms, labels))
+        if not include_deleted:
+            query = query.where(vms.c.deleted_at.is_(None))
+        if cursor is not None:
+            query = query.where(vms.c.id > cursor_uuid(cursor))
+        with self._database.read() as connection:
+            if host is not None:
+                query = query.where(_on_host(connection, host))
+            if state is not None:
+                query = query.where(in_state(connection, state))
+            found = [_to_vm(row) for row in connection.execute(query)]
+        return page_of(found, limit, lambda vm: (vm.id.hex,))
+
+    def get(self, id: UUID) -> Vm:  # noqa: A002 - the contract's name
+        """Return one, deleted ones too, or raise `NotFoundError`."""
+        with self._database.read() as connection:
+            return _get(connection, id)
+
+    def tenant_of(self, id: UUID) -> str | None:  # noqa: A002
+        """Return whose one is, read and told alike for any id; None: there is none."""
+        query = select(tenants.c.name).join(vms, vms.c.tenant_id == tenants.c.id)
+        with self._database.read() as connection:
+            return connection.execute(query.where(vms.c.id == id)).scalar_one_or_none()
+
+    @retried
+    def delete(self, id: UUID, *, actor: str) -> Vm:  # noqa: A002
+        """Delete one VM; its request asks for one less. Twice is no error."""
+        with self._database.write() as connection:
+            vm = _get(connection, id)
+            deleted = delete_vms(connection, vms.c.id == id, now=db_now(connection), actor=actor)
+            if deleted:
+                connection.execute(
+                    update(requests)
+                    .where(requests.c.id == vm.request_id)
+                    .values(count=requests.c.count - 1)
+                )
+            return _get(connection, id)
+
+    @retried
+    def label(self, id: UUID, changes: Mapping[str, str | None]) -> Vm:  # noqa: A002
+        """Change labels of a VM; None takes one away."""
+        with self._database.write() as connection:
+            lock_vms(connection, vms.c.id == id)
+            vm = _get(connection, id)
+            after = changed_labels(vm.labels, changes)
+            connection.execute(update(vms).where(vms.c.id == id).values(labels=after))
+            return _get(connection, id)
+
+    @retried
+    def switch(
+        self,
+        id: UUID,  # noqa: A002
+        event: VmDesiredEvent,
+        *,
+        timeout_s: int = SHUTDOWN_TIMEOUT_S,
+        actor: str,
+    ) -> Vm:
+        """Stop, start or reboot one VM, as soon as a worker comes to it.
+
+        Its guest is told to shut down and given ``timeout_s``, then it is forced;
+        with 0 at once. `ConflictError` where it makes no sense.
+        """
+        with self._database.write() as connection:
+            _get(connection, id)
+            now = db_now(connection)
+            ask_one(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
+            return _get(connection, id)
+
+
+def _get(connection: Connection, key: UUID) -> Vm:
+    row = connection.execute(_SELECT.where(vms.c.id == key)).one_or_none()
+    if row is None:
+        raise NotFoundError("VM", key)
+    return _to_vm(row)
+
+
+def _to_vm(row: Row[Any]) -> Vm:
+    return Vm(
+        id=row.id,
+        name=row.name,
+        request_id=row.request_id,
+        tenant=row.tenant,
+        vm_type=row.vm_type,
+        host=row.host,
+        desired=VmDesired(row.desired),
+        observed=VmObserved(row.observed),
+        assignment_id=row.assignment_id,
+        assignment_state=(
+            AssignmentState(row.assignment_state) if row.assignment_state is not None else None
+        ),
+        round=row.round,
+        generation=row.generation,
+        last_error=row.last_error,
+        power=_to_power(row),
+        labels=row.labels,
+        created_at=row.created_at,
+        deleted_at=row.deleted_at,
+        network=row.network,
+        mac=row.mac,
+        address=shown(row.address) if row.address is not None else None,
+        hostname=row.hostname,
+        waits_for_image=_to_image_wait(row),
+        unknown_since=row.host_heard_at if is_unknown(row.host_health, row.observed) else None,
+    )
+
+
+def _to_image_wait(row: Row[Any]) -> ImageWait | None:
+    present = row.copy_state in {None, CopyState.PRESENT.value}
+    if present or row.assignment_state not in _UNBUILT:
+        return None
+    return ImageWait(
+        image=f"{row.image}:{row.image_revision}",
+        state=CopyState(row.copy_state),
+        uploaded_bytes=row.uploaded_bytes,
+        size_bytes=row.size_bytes,
+        held=row.image_held,
+    )
+
+
+def _to_power(row: Row[Any]) -> Power | None:
+    if row.power_state is None:
+        return None
+    return Power(
+        state=PowerState(row.power_state),
+        asked_by=row.asked_by,
+        asked_at=row.asked_at,
+        timeout_s=row.timeout_s,
+        force_at=row.force_at,
+        waits_for=_waits_for(row),
+        last_error=row.power_error,
+    )
+
+
+def _waits_for(row: Row[Any]) -> str | None:
+    """Say what keeps workers from switching a VM; None: nothing."""
+    if row.host_health != HostHealth.UP.value:
+        return f"its host is {row.host_health}"
+    if row.assignment_state == AssignmentState.QUARANTINED.value:
+        return "its build failed and is being cleared away"
+    if row.observed == VmObserved.ABSENT.value:
+        return "it is still being built"
+    if row.observed == VmObserved.LOST.value:
+        return "its host does not know it any more"
+    return None

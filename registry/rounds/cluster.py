@@ -1,0 +1,271 @@
+"""The cluster in one consistent read: all that a round decides on."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, func, select
+
+from registry.catalogue.overhead import demands
+from registry.catalogue.resources import resource_names
+from registry.ground.bulk import among, chunks
+from registry.ground.clock import db_now
+from registry.ground.schema import (
+    assignment_resources,
+    assignments,
+    build_failures,
+    hosts,
+    inventories,
+    quotas,
+    requests,
+    tenants,
+    unreleased,
+    vm_types,
+    vms,
+)
+from registry.images.holds import IMAGE_HELD, held_for
+from registry.ledger.placeable import waiting_vms
+from registry.lifecycle import HostAdmin, RequestState
+from registry.networks.addresses import limits, within
+from registry.records.requests import Rules, Waiting
+from registry.records.rounds import (
+    Accounts,
+    CapacityView,
+    ClusterView,
+    GroupView,
+    Lease,
+    QuotaView,
+    RequestView,
+    TenantView,
+)
+from registry.requests.rules import (
+    hosts_of_group,
+    memberships,
+    rules_of,
+    spread_views,
+    vm_group_views,
+)
+from registry.rounds.known_hosts import KnownHosts
+from registry.rounds.leases import check_epoch
+from registry.rounds.slot_loop import check_not_paused
+
+_OPEN = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
+
+
+def read_cluster(connection: Connection, lease: Lease, known: KnownHosts) -> ClusterView:
+    """Return what a round decides on; of the hosts that are known what changed is read.
+
+    `StaleEpochError` if the lease is not current, `SlotLoopPausedError` if nothing is
+    to be decided.
+    """
+    check_epoch(connection, lease.name, lease.holder, lease.epoch)
+    check_not_paused(connection)
+    return view_cluster(connection, lease.epoch, known)
+
+
+def view_cluster(
+    connection: Connection, epoch: int = 0, known: KnownHosts | None = None
+) -> ClusterView:
+    """Return the cluster as a round would see it, for whoever decides nothing."""
+    now = db_now(connection)
+    axis = resource_names(connection)
+    tenants_, groups = _tenants(connection, axis)
+    hosts_ = (known or KnownHosts()).read(connection, axis, now)
+    waiting = _requests(connection, axis, now, [host.id for host in hosts_])
+    return ClusterView(
+        epoch=epoch,
+        now=now,
+        resources=axis,
+        hosts=hosts_,
+        tenants=tenants_,
+        requests=waiting,
+        groups=groups,
+        vm_groups=vm_group_views(connection, [request.id for request in waiting]),
+        quotas=_quotas(connection),
+    )
+
+
+def capacity_view(
+    connection: Connection, demand: Mapping[str, int], tenant: str | None, rules: Rules
+) -> CapacityView:
+    """Return the hosts as a round would see them, for VMs of one demand."""
+    axis = resource_names(connection)
+    return CapacityView(
+        resources=axis,
+        demand=_vector(demand, axis),
+        hosts=KnownHosts().read(connection, axis, db_now(connection)),
+        apart_from=hosts_of_group(connection, tenant, rules.anti_affinity),
+        together_with=hosts_of_group(connection, tenant, rules.affinity),
+    )
+
+
+def read_accounts(connection: Connection) -> Accounts:
+    """Return what every tenant holds, and of how much."""
+    axis = resource_names(connection)
+    offered = (
+        select(inventories.c.resource, func.sum(inventories.c.capacity))
+        .join(hosts, hosts.c.id == inventories.c.host_id)
+        .where(hosts.c.admin != HostAdmin.RETIRED.value)
+        .group_by(inventories.c.resource)
+    )
+    pool = {resource: int(amount) for resource, amount in connection.execute(offered)}
+    found, groups = _tenants(connection, axis)
+    return Accounts(resources=axis, pool=_vector(pool, axis), tenants=found, groups=groups)
+
+
+def _vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
+    return tuple(amounts.get(name, 0) for name in axis)
+
+
+def _tenants(
+    connection: Connection, axis: Sequence[str]
+) -> tuple[tuple[TenantView, ...], tuple[GroupView, ...]]:
+    held: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
+    query = (
+        select(
+            assignments.c.tenant_id,
+            assignment_resources.c.resource,
+            func.sum(assignment_resources.c.amount),
+        )
+        .select_from(assignment_resources)
+        .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)
+        .where(unreleased)
+        .group_by(assignments.c.tenant_id, assignment_resources.c.resource)
+    )
+    for tenant_id, resource, amount in connection.execute(query):
+        held[tenant_id][resource] = int(amount)
+    placed = select(assignments.c.tenant_id, func.count()).where(unreleased)
+    vms_of: Counter[UUID] = Counter()
+    for tenant_id, number in connection.execute(placed.group_by(assignments.c.tenant_id)):
+        vms_of[tenant_id] = number
+    rows = connection.execute(
+        select(tenants)
+        .where(tenants.c.removed_at.is_(None))
+        .order_by(tenants.c.created_at, tenants.c.id)
+    ).all()
+    return (
+        tuple(
+            TenantView(
+                id=row.id,
+                name=row.name,
+                weight=row.weight,
+                held=_vector(held[row.id], axis),
+                parent_id=row.parent_id,
+                vms=vms_of[row.id],
+            )
+            for row in rows
+            if not row.is_group
+        ),
+        tuple(
+            GroupView(id=row.id, name=row.name, weight=row.weight, parent_id=row.parent_id)
+            for row in rows
+            if row.is_group
+        ),
+    )
+
+
+def _quotas(connection: Connection) -> tuple[QuotaView, ...]:
+    query = (
+        select(quotas, tenants.c.name)
+        .join(tenants, tenants.c.id == quotas.c.tenant_id)
+        .order_by(tenants.c.created_at, tenants.c.id, quotas.c.resource)
+    )
+    return tuple(
+        QuotaView(owner_id=row.tenant_id, owner=row.name, resource=row.resource, limit=row.amount)
+        for row in connection.execute(query)
+    )
+
+
+def ever_placed(connection: Connection, request_ids: Sequence[UUID]) -> set[UUID]:
+    """Return which of these requests ever had a place: their ``min_count`` binds no more."""
+    found: set[UUID] = set()
+    for some in chunks(request_ids):
+        query = select(vms.c.request_id).where(
+            among(connection, vms.c.request_id, some), vms.c.generation > 0
+        )
+        found.update(connection.scalars(query.distinct()))
+    return found
+
+
+def at_once(min_count: int, waiting: int, *, begun: bool) -> int:
+    """Return how many VMs of a request a round must place, if it places any.
+
+    ``min_count`` binds the first round that places the request. A tenant that
+    deletes VMs before then asks for no more at once than it still wants.
+    """
+    return 1 if begun else max(1, min(min_count, waiting))
+
+
+def _requests(
+    connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
+) -> tuple[RequestView, ...]:
+    counts = {
+        row.request_id: row.waiting
+        for row in connection.execute(
+            select(vms.c.request_id, func.count().label("waiting"))
+            .select_from(vms)
+            .join(requests, requests.c.id == vms.c.request_id)
+            .where(requests.c.state.in_(_OPEN), waiting_vms())
+            .group_by(vms.c.request_id)
+        )
+    }
+    demand = demands(connection)
+    avoid: defaultdict[UUID, list[UUID]] = defaultdict(list)
+    failures = (
+        select(build_failures)
+        .where(build_failures.c.avoid_until > now)
+        .order_by(build_failures.c.host_id)
+    )
+    for row in connection.execute(failures):
+        avoid[row.request_id].append(row.host_id)
+    rows = connection.execute(
+        select(requests, vm_types.c.name.label("vm_type"))
+        .select_from(requests)
+        .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
+        .where(requests.c.state.in_(_OPEN))
+        .order_by(requests.c.created_at, requests.c.id)
+    ).all()
+    begun = ever_placed(connection, [row.id for row in rows if row.min_count > 1])
+    on_networks = limits(connection, counts, everywhere, waits=waiting_vms())
+    groups = memberships(connection, [row.id for row in rows if counts.get(row.id)])
+    spreads = spread_views(connection, [row for row in rows if counts.get(row.id)])
+    found = [
+        RequestView(
+            id=row.id,
+            name=row.name,
+            tenant_id=row.tenant_id,
+            vm_type=row.vm_type,
+            demand=_vector(demand[row.vm_type_id], axis),
+            count=counts[row.id],
+            min_count=at_once(row.min_count, counts[row.id], begun=row.id in begun),
+            requires=tuple(row.requires),
+            hosts=tuple(row.hosts) if row.hosts is not None else None,
+            avoid=tuple(avoid[row.id]),
+            failed_on=tuple(avoid[row.id]),
+            age=row.rounds_waited,
+            created_at=row.created_at,
+            rules=rules_of(row, groups.get(row.id, {})),
+            spread=spreads.get(row.id),
+        )
+        for row in rows
+        if counts.get(row.id)
+    ]
+    found = [
+        within(view, on_networks[view.id], everywhere) if view.id in on_networks else view
+        for view in found
+    ]
+    held = held_for(connection)
+    return tuple(
+        _without_its_image(view, held[view.id], everywhere) if view.id in held else view
+        for view in found
+    )
+
+
+def _without_its_image(view: RequestView, image: str, everywhere: Sequence[UUID]) -> RequestView:
+    """Return a request none of whose VMs is placed while its image is held."""
+    short = Waiting(count=view.count, reason=IMAGE_HELD, detail={"image": image})
+    return replace(view, avoid=tuple(everywhere), short=short, shut_out=True)

@@ -1,0 +1,127 @@
+"""Leases with epochs, judged by the database's clock: who acts alone, and until when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from sqlalchemy import Connection, select, update
+
+from registry.errors import LeaseLostError, StaleEpochError
+from registry.ground.bulk import insert_if_absent
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.locks import let_go_when_idle
+from registry.ground.schema import leases
+from registry.records.rounds import Lease
+
+#: the control centre's: its epoch is named by every commit of a round
+CONTROL_LEASE = "control"
+#: How long at most a lease's row stays locked by a process that was stopped meanwhile,
+#: beyond the lease itself. Many times what one that runs takes between two statements.
+IDLE_S: Final = 10.0
+
+
+class Leases:
+    """Gives a name to one holder at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def acquire(self, name: str, holder: str, length_s: float) -> Lease | None:
+        """Return the lease; None while somebody else's is live.
+
+        The epoch rises when the holder changes or its lease had run out, so
+        no two holders, and no two reigns of one, ever share an epoch.
+        """
+        with self._database.write() as connection:
+            let_go_when_idle(connection, IDLE_S)
+            first = insert_if_absent(
+                connection, leases, name=name, holder=holder, epoch=1, expires_at=db_now(connection)
+            )
+            row = connection.execute(
+                select(leases).where(leases.c.name == name).with_for_update()
+            ).one()
+            # Looked at only now: somebody may have had the row until just before.
+            now = db_now(connection)
+            until = now + timedelta(seconds=length_s)
+            live = row.expires_at > now
+            if live and row.holder != holder:
+                return None
+            epoch = row.epoch if live or first else row.epoch + 1
+            since = row.held_since if live else now
+            connection.execute(
+                update(leases)
+                .where(leases.c.name == name)
+                .values(holder=holder, epoch=epoch, expires_at=until, held_since=since)
+            )
+        return Lease(name=name, holder=holder, epoch=epoch, expires_at=until, held_since=since)
+
+    @retried
+    def renew(self, lease: Lease, length_s: float) -> Lease:
+        """Extend a lease that is still live, or raise `LeaseLostError`."""
+        with self._database.write() as connection:
+            _lock(connection, lease.name)
+            now = db_now(connection)
+            until = now + timedelta(seconds=length_s)
+            changed = connection.execute(
+                update(leases)
+                .where(
+                    leases.c.name == lease.name,
+                    leases.c.holder == lease.holder,
+                    leases.c.epoch == lease.epoch,
+                    leases.c.expires_at > now,
+                )
+                .values(expires_at=until)
+            ).rowcount
+            if not changed:
+                raise LeaseLostError(lease.name, lease.holder, lease.epoch)
+        return replace(lease, expires_at=until)
+
+    @retried
+    def release(self, lease: Lease) -> None:
+        """Give a lease back, so that another need not wait; nothing if it is lost already."""
+        with self._database.write() as connection:
+            _lock(connection, lease.name)
+            now = db_now(connection)
+            connection.execute(
+                update(leases)
+                .where(
+                    leases.c.name == lease.name,
+                    leases.c.holder == lease.holder,
+                    leases.c.epoch == lease.epoch,
+                    leases.c.expires_at > now,
+                )
+                .values(expires_at=now)
+            )
+
+
+def _lock(connection: Connection, name: str) -> None:
+    let_go_when_idle(connection, IDLE_S)
+    connection.execute(select(leases.c.name).where(leases.c.name == name).with_for_update())
+
+
+def check_epoch(
+    connection: Connection, name: str, holder: str, epoch: int, *, until_commit: bool = False
+) -> None:
+    """Raise `StaleEpochError` unless that holder has the lease now, in that epoch.
+
+    With ``until_commit`` the row is locked, so nobody takes the lease over
+    before this transaction is over; which it is, taken back, soon after the lease
+    is, should this process be stopped in the middle of it.
+    """
+    query = select(leases).where(leases.c.name == name)
+    if until_commit:
+        query = query.with_for_update(read=True)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise StaleEpochError(holder, epoch, "nobody ever held it")
+    if row.holder != holder or row.epoch != epoch:
+        raise StaleEpochError(holder, epoch, f"epoch {row.epoch} is {row.holder}'s")
+    left_s = (row.expires_at - db_now(connection)).total_seconds()
+    if left_s <= 0:
+        raise StaleEpochError(holder, epoch, f"it expired at {row.expires_at.isoformat()}")
+    if until_commit:
+        let_go_when_idle(connection, max(left_s, IDLE_S))

@@ -1,0 +1,131 @@
+"""Rounds: the one read that they decide on, the one commit, and their record."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from sqlalchemy import Row, select
+
+from registry.errors import NotFoundError
+from registry.ground.engine import Database, ledger_guarded, retried
+from registry.ground.packing import unpack
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.ground.schema import round_inputs, rounds
+from registry.records.rounds import (
+    ClusterView,
+    CommittedRound,
+    LatestRound,
+    Lease,
+    RoundCommit,
+    RoundRecord,
+    RoundSummary,
+    StoredDecision,
+)
+from registry.rounds.cluster import read_cluster
+from registry.rounds.commit import commit_round
+from registry.rounds.known_hosts import KnownHosts
+
+_SUMMARY = tuple(RoundSummary.__dataclass_fields__)
+_LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
+
+
+class Rounds:
+    """Reads the cluster, commits decisions, keeps their record."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known = KnownHosts()
+        self._reading = threading.Lock()
+
+    def read_cluster(self, lease: Lease) -> ClusterView:
+        """Return the cluster in one consistent read, which rests on the one before.
+
+        Raises
+        ------
+        StaleEpochError
+            If the lease is not the current one, by the database's clock.
+        SlotLoopPausedError
+            If an operator wants nothing decided.
+        """
+        with self._reading, self._database.read() as connection:
+            return read_cluster(connection, lease, self._known)
+
+    @retried
+    def commit_round(self, commit: RoundCommit) -> CommittedRound:
+        """Write a decision and its record in one transaction.
+
+        Parts on hosts whose version is not what the round saw are dropped, parts
+        whose VMs were deleted meanwhile, and gangs that are not whole without them.
+
+        Raises
+        ------
+        StaleEpochError
+            If the holder's lease is over, or of another epoch.
+        SlotLoopPausedError
+            If an operator paused meanwhile.
+        CapacityExceededError
+            If the ledger refuses; nothing is written.
+        """
+        with ledger_guarded(), self._database.write() as connection:
+            return commit_round(connection, commit)
+
+    def get(self, number: int) -> RoundRecord:
+        """Return a round, with all that a replay needs while that is kept, or raise.
+
+        Raises
+        ------
+        NotFoundError
+            If there is none of that number.
+        """
+        query = (
+            select(
+                rounds,
+                round_inputs.c.inputs,
+                round_inputs.c.outcome,
+                round_inputs.c.packed_outcome,
+            )
+            .select_from(rounds)
+            .outerjoin(round_inputs, round_inputs.c.round == rounds.c.number)
+            .where(rounds.c.number == number)
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none() if 0 < number < 2**63 else None
+        if row is None:
+            raise NotFoundError("round", number)
+        return RoundRecord(
+            **_summary_fields(row),
+            parameters=row.parameters,
+            budget_units=row.budget_units,
+            stored=_stored(row),
+        )
+
+    def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[RoundSummary]:
+        """Return a page, newest first."""
+        query = select(rounds).order_by(rounds.c.number.desc()).limit(check_limit(limit) + 1)
+        if cursor is not None:
+            (before,) = decode_cursor(cursor, int)
+            query = query.where(rounds.c.number < before)
+        with self._database.read() as connection:
+            found = [RoundSummary(**_summary_fields(row)) for row in connection.execute(query)]
+        return page_of(found, limit, lambda summary: (summary.number,))
+
+    def last(self) -> LatestRound | None:
+        """Return the latest round, if there was one; not its shares, one for each tenant."""
+        query = select(*_LATEST).order_by(rounds.c.number.desc()).limit(1)
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+        return LatestRound(**row._mapping) if row is not None else None
+
+
+def _stored(row: Row[Any]) -> StoredDecision | None:
+    if row.inputs is None:
+        return None
+    packed = row.packed_outcome
+    outcome = unpack(packed) if packed is not None else row.outcome
+    return StoredDecision(inputs=row.inputs, outcome=outcome)
+
+
+def _summary_fields(row: Row[Any]) -> dict[str, Any]:
+    fields = {name: row._mapping[name] for name in _SUMMARY}
+    return fields | {each: tuple(fields[each]) for each in ("shares", "group_shares")}

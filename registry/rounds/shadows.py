@@ -1,0 +1,175 @@
+"""What a second policy would have decided in the place of the first, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import func, select
+
+from registry.ground.bulk import insert_if_absent
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.ground.schema import hosts, round_inputs, rounds, shadow_rounds
+from registry.records.rounds import Lease
+from registry.requests.rules import zone_of
+from registry.rounds.leases import CONTROL_LEASE, check_epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What one policy decided on a snapshot, measured the same way for both."""
+
+    placed: int
+    left_out: int
+    used: Mapping[str, float]  #: part of the pool in use after the round, by resource
+    fair_distance: float | None  #: as rounds have it
+    #: who decides on hosts of which zone; "": on all others
+    zones: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewShadowRound:
+    """A round as a second policy would have decided it, or why that is not known."""
+
+    round: int
+    policy: str
+    parameters: Mapping[str, Any]
+    error: str | None = None
+    seconds: float | None = None  #: inside the policy
+    cut: bool = False
+    decided: Decided | None = None  #: by the second policy; None: it failed
+    first: Decided | None = None  #: by the first, before what moved meanwhile was dropped
+    agreed: int | None = None  #: VMs that both placed on the same host
+    #: of each tenant: name, dominant share before, after the first and after the second;
+    #: VMs asked for, placed by the first and by the second, and by both on the same host
+    shares: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    skipped: int = 0  #: rounds before it that were passed over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowRound(NewShadowRound):
+    """The same, as it is kept."""
+
+    first_policy: str
+    slot_start_at: datetime
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueRound:
+    """The next round for the second policy."""
+
+    number: int
+    skipped: int  #: older ones that it will not get to
+
+
+_SELECT: Final = select(
+    shadow_rounds, rounds.c.policy.label("first_policy"), rounds.c.slot_start_at
+).join(rounds, rounds.c.number == shadow_rounds.c.round)
+_PLAIN: Final = ("round", "policy", "parameters", "error", "seconds", "cut", "agreed", "skipped")
+
+
+class Shadows:
+    """Keeps what second policies would have done."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def due(self, most: int) -> DueRound | None:
+        """Return the oldest of the newest ``most`` rounds that is still to be decided beside."""
+        with self._database.read() as connection:
+            last = connection.scalar(select(func.max(shadow_rounds.c.round)))
+            query = (
+                select(round_inputs.c.round)
+                .where(round_inputs.c.round > (last or 0))
+                .order_by(round_inputs.c.round.desc())
+                .limit(most)
+            )
+            numbers = connection.scalars(query).all()
+            if not numbers:
+                return None
+            passed_over = connection.scalar(
+                select(func.count())
+                .select_from(rounds)
+                .where(rounds.c.number > (last or 0), rounds.c.number < numbers[-1])
+            )
+        return DueRound(number=numbers[-1], skipped=0 if last is None else passed_over or 0)
+
+    @retried
+    def add(self, shadow: NewShadowRound, lease: Lease) -> None:
+        """Keep one; that of a round which has one already changes nothing.
+
+        Raises
+        ------
+        StaleEpochError
+            If the lease is not the current one of the control centre.
+        """
+        values = {name: getattr(shadow, name) for name in _PLAIN}
+        with self._database.write() as connection:
+            check_epoch(connection, CONTROL_LEASE, lease.holder, lease.epoch)
+            insert_if_absent(
+                connection,
+                shadow_rounds,
+                **{**values, "parameters": dict(shadow.parameters)},
+                decided=_document(shadow.decided),
+                first=_document(shadow.first),
+                shares=[dict(share) for share in shadow.shares],
+                created_at=db_now(connection),
+            )
+
+    def zones(self) -> Mapping[UUID, str]:
+        """Return the zones that hosts are in now, by host; hosts without one are left out."""
+        with self._database.read() as connection:
+            labelled = connection.execute(select(hosts.c.id, hosts.c.labels)).all()
+        return {row.id: zone for row in labelled if (zone := zone_of(row.labels)) is not None}
+
+    def get(self, number: int) -> ShadowRound | None:
+        """Return that of a round; None: there is none."""
+        query = _SELECT.where(shadow_rounds.c.round == number)
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none() if 0 < number < 2**63 else None
+        return None if row is None else _shadow_of(row)
+
+    def list(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[ShadowRound]:
+        """Return a page of rounds whose slots started from ``since`` on, before ``until``.
+
+        Newest first.
+        """
+        query = _SELECT.order_by(shadow_rounds.c.round.desc()).limit(check_limit(limit) + 1)
+        if since is not None:
+            query = query.where(rounds.c.slot_start_at >= since)
+        if until is not None:
+            query = query.where(rounds.c.slot_start_at < until)
+        if cursor is not None:
+            (before,) = decode_cursor(cursor, int)
+            query = query.where(shadow_rounds.c.round < before)
+        with self._database.read() as connection:
+            found = [_shadow_of(row) for row in connection.execute(query)]
+        return page_of(found, limit, lambda shadow: (shadow.round,))
+
+
+def _shadow_of(row: Any) -> ShadowRound:
+    told = {each.name: row._mapping[each.name] for each in fields(ShadowRound)}
+    told["shares"] = tuple(told["shares"])
+    for name in ("decided", "first"):
+        told[name] = None if told[name] is None else Decided(**told[name])
+    return ShadowRound(**told)
+
+
+def _document(decided: Decided | None) -> dict[str, Any] | None:
+    if decided is None:
+        return None
+    told = {each.name: getattr(decided, each.name) for each in fields(Decided)}
+    return told | {"used": dict(decided.used), "zones": dict(decided.zones)}

@@ -1,0 +1,117 @@
+"""The switch of the slot loop: paused, no round commits, whoever leads."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import Connection, select, update
+
+from registry.errors import InvalidError, SlotLoopPausedError
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.schema import slot_loop
+from registry.journal.events import event_row, record
+from registry.lifecycle import (
+    SLOT_LOOP_TRANSITIONS,
+    SlotLoopEvent,
+    SlotLoopState,
+    next_state,
+)
+from registry.records.rounds import SlotLoopStatus
+
+MAX_REASON_LENGTH: Final = 200
+
+
+class SlotLoopSwitch:
+    """Pauses and resumes the decisions; the row outlives every control centre."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self) -> SlotLoopStatus:
+        """Return whether slots are decided, and since when."""
+        with self._database.read() as connection:
+            return slot_loop_status(connection)
+
+    def pause(self, reason: str, *, actor: str) -> SlotLoopStatus:
+        """Let no round commit from now on; one that is about to has done so when this returns.
+
+        Raises
+        ------
+        IllegalTransitionError
+            If it is paused already.
+        """
+        return self._apply(SlotLoopEvent.PAUSE, reason, actor)
+
+    def resume(self, reason: str | None = None, *, actor: str) -> SlotLoopStatus:
+        """Decide again from the next slot on.
+
+        Raises
+        ------
+        IllegalTransitionError
+            If it is not paused.
+        """
+        return self._apply(SlotLoopEvent.RESUME, reason, actor)
+
+    @retried
+    def decided(self, slot_at: datetime, length_s: float) -> None:
+        """Note that a slot was decided, be it that nothing was to be done in it."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(slot_loop).values(last_slot_at=slot_at, slot_length_s=length_s)
+            )
+
+    @retried
+    def _apply(self, event: SlotLoopEvent, reason: str | None, actor: str) -> SlotLoopStatus:
+        if reason is not None and not 0 < len(reason) <= MAX_REASON_LENGTH:
+            raise InvalidError("reason", reason, f"1 to {MAX_REASON_LENGTH} characters")
+        with self._database.write() as connection:
+            query = select(slot_loop.c.state).with_for_update()
+            before = SlotLoopState(connection.execute(query).scalar_one())
+            after = next_state(SLOT_LOOP_TRANSITIONS, before, event)
+            now = db_now(connection)
+            connection.execute(
+                update(slot_loop).values(
+                    state=after.value, reason=reason, changed_by=actor, changed_at=now
+                )
+            )
+            history = event_row(
+                now,
+                actor,
+                "slot_loop",
+                "slot_loop",
+                "slot_loop",
+                change=(before, after),
+                event=event,
+                reason=reason,
+            )
+            record(connection, [history])
+            return slot_loop_status(connection)
+
+
+def slot_loop_status(connection: Connection) -> SlotLoopStatus:
+    """Return the switch as a transaction sees it."""
+    row = connection.execute(select(slot_loop)).one()
+    return SlotLoopStatus(
+        state=SlotLoopState(row.state),
+        reason=row.reason,
+        changed_by=row.changed_by,
+        changed_at=row.changed_at,
+        last_slot_at=row.last_slot_at,
+        slot_length_s=row.slot_length_s,
+    )
+
+
+def check_not_paused(connection: Connection, *, until_commit: bool = False) -> None:
+    """Raise `SlotLoopPausedError` while slots are not to be decided.
+
+    With ``until_commit`` the row is locked, so nobody pauses before this
+    transaction is over.
+    """
+    query = select(slot_loop.c.state, slot_loop.c.reason)
+    if until_commit:
+        query = query.with_for_update(read=True)
+    row = connection.execute(query).one()
+    if row.state == SlotLoopState.PAUSED.value:
+        raise SlotLoopPausedError(row.reason)

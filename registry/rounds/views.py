@@ -1,0 +1,86 @@
+"""The cluster as a round would see it, for whoever decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from sqlalchemy import Connection
+
+from registry.catalogue.overhead import demands
+from registry.catalogue.vm_types import get_vm_type
+from registry.ground.engine import Database, retried
+from registry.records.requests import Rules
+from registry.records.rounds import Accounts, CapacityView, ClusterView
+from registry.records.tenancy import MoveTo
+from registry.requests.rules import check_rules
+from registry.rounds.cluster import capacity_view, read_accounts, view_cluster
+from registry.tenancy.tenants import add_tenant, update_tenant
+from registry.tenancy.tree import lock_tree
+
+
+class Views:
+    """Reads what tenants hold, where VMs would fit, and what a change of tenants would do."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def accounts(self) -> Accounts:
+        """Return what every tenant holds now, and the tree that they form."""
+        with self._database.read() as connection:
+            return read_accounts(connection)
+
+    def capacity(self, vm_type: str, *, tenant: str | None, rules: Rules) -> CapacityView:
+        """Return the hosts as they are, and where VMs of the groups in the rules of a tenant are.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such VM type.
+        """
+        rules = check_rules(rules, 1)
+        with self._database.read() as connection:
+            wanted = get_vm_type(connection, vm_type)
+            demand = demands(connection, [wanted.id])[wanted.id]
+            return capacity_view(connection, demand, tenant, rules)
+
+    def rehearse_update(
+        self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str
+    ) -> tuple[ClusterView, ClusterView]:
+        """Return what a round would see before and after a tenant's update, which is taken back."""
+        return self._rehearse(
+            lambda connection: update_tenant(
+                connection, name, weight=weight, move=move, actor=actor
+            )
+        )
+
+    def rehearse_add(
+        self,
+        name: str,
+        *,
+        weight: float = 1.0,
+        parent: str | None = None,
+        is_group: bool = False,
+        default_quota: Mapping[str, int] = MappingProxyType({}),
+        actor: str,
+    ) -> tuple[ClusterView, ClusterView]:
+        """Return what a round would see before and after a tenant is added, and taken back."""
+        return self._rehearse(
+            lambda connection: add_tenant(
+                connection,
+                name,
+                weight=weight,
+                parent=parent,
+                is_group=is_group,
+                default_quota=default_quota,
+                actor=actor,
+            )
+        )
+
+    @retried
+    def _rehearse(self, change: Callable[[Connection], object]) -> tuple[ClusterView, ClusterView]:
+        with self._database.rehearse() as connection:
+            lock_tree(connection)
+            before = view_cluster(connection)
+            change(connection)
+            return before, view_cluster(connection)

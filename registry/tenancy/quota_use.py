@@ -1,0 +1,220 @@
+"""What tenants and groups may have at most, and how much of it they have.
+
+Asked is what every wanted VM amounts to by its type and overhead: that is compared with a
+quota when somebody asks for more. Held is what unreleased assignments hold: a
+round compares that before it places more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Select, bindparam, func, literal, select
+
+from registry.catalogue.overhead import demands
+from registry.catalogue.resources import VMS
+from registry.ground.bulk import among, chunks
+from registry.ground.locks import has_one_writer, lock_tenants
+from registry.ground.schema import (
+    assignment_resources,
+    assignments,
+    quotas,
+    requests,
+    tenants,
+    unreleased,
+    vms,
+)
+from registry.lifecycle import FINISHED, VmDesired
+from registry.records.rounds import Placement
+from registry.tenancy.tree import below
+
+#: Amounts by resource; the number of VMs is under `VMS`.
+Amounts = Mapping[str, int]
+_FINISHED: Final = [state.value for state in FINISHED]
+
+
+def limits_of(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, Amounts]:
+    """Return the limits of those of some tenants and groups that have any."""
+    found: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
+    for some in chunks(sorted(set(keys))):
+        query = (
+            select(quotas)
+            .where(among(connection, quotas.c.tenant_id, some))
+            .order_by(quotas.c.resource)
+        )
+        for row in connection.execute(query):
+            found[row.tenant_id][row.resource] = row.amount
+    return found
+
+
+def given_by_default(connection: Connection, keys: Iterable[UUID]) -> set[tuple[UUID, str]]:
+    """Return which limits of some tenants are those that new ones are given."""
+    query = select(quotas.c.tenant_id, quotas.c.resource).where(
+        quotas.c.tenant_id.in_(sorted(set(keys))), quotas.c.by_default
+    )
+    return {(row.tenant_id, row.resource) for row in connection.execute(query)}
+
+
+def lock_limited(connection: Connection, askers: Iterable[UUID]) -> Mapping[UUID, Sequence[UUID]]:
+    """Lock whoever has limits among some tenants and the groups above them.
+
+    Until this transaction is over, nobody else is given more within these
+    limits. Returns for each tenant those on its path that have limits. Tenants
+    first, however deep they are, as who asks holds their locks already; then
+    groups, the deepest first: so all who lock several meet in one order.
+    """
+    wanted = sorted(set(askers))
+    locked: set[UUID] = set()
+    while True:
+        paths, limited = _paths_and_limited(connection, wanted)
+        missing = limited - locked
+        if not missing or has_one_writer(connection):
+            return {asker: [k for k in path if k in limited] for asker, path in paths.items()}
+        depth = {key: len(path) - at for path in paths.values() for at, key in enumerate(path)}
+        lock_tenants(connection, *missing.intersection(wanted))
+        groups = missing.difference(wanted)
+        for level in sorted({depth[key] for key in groups}, reverse=True):
+            lock_tenants(connection, *(key for key in groups if depth[key] == level))
+        locked |= missing  # and look again: somebody may have been moved meanwhile
+
+
+def limited_among(connection: Connection, askers: Iterable[UUID]) -> set[UUID]:
+    """Return those of some tenants who have limits, or are below a group that has."""
+    paths, limited = _paths_and_limited(connection, sorted(set(askers)))
+    return {asker for asker, path in paths.items() if not limited.isdisjoint(path)}
+
+
+def _paths_and_limited(
+    connection: Connection, askers: Sequence[UUID]
+) -> tuple[Mapping[UUID, Sequence[UUID]], set[UUID]]:
+    """Return for tenants each and all groups above it, and who of all these has limits."""
+    paths: dict[UUID, list[UUID]] = {asker: [] for asker in askers}
+    limited: set[UUID] = set()
+    for some in chunks(askers):
+        for asker, key, has_limits in connection.execute(_ON_PATHS, {"askers": some}):
+            paths[asker].append(key)
+            if has_limits:
+                limited.add(key)
+    return paths, limited
+
+
+def _on_paths() -> Select[UUID, UUID, bool]:
+    path = (
+        select(
+            tenants.c.id.label("asker"), tenants.c.id, tenants.c.parent_id, literal(0).label("at")
+        )
+        .where(tenants.c.id.in_(bindparam("askers", expanding=True)))
+        .cte("path", recursive=True)
+    )
+    above = select(path.c.asker, tenants.c.id, tenants.c.parent_id, path.c.at + 1).join(
+        tenants, tenants.c.id == path.c.parent_id
+    )
+    path = path.union_all(above)
+    has_limits = select(quotas.c.tenant_id).where(quotas.c.tenant_id == path.c.id).exists()
+    return select(path.c.asker, path.c.id, has_limits).order_by(path.c.asker, path.c.at)
+
+
+_ON_PATHS: Final = _on_paths()
+
+
+def asked(connection: Connection, key: UUID) -> Amounts:
+    """Return what all wanted VMs of a tenant, or of all below a group, amount to."""
+    numbers: Counter[UUID] = Counter()
+    for some in chunks((key, *below(connection, key))):
+        query = (
+            select(requests.c.vm_type_id, func.count())
+            .select_from(vms)
+            .join(requests, requests.c.id == vms.c.request_id)
+            .where(
+                among(connection, requests.c.tenant_id, some),
+                requests.c.state.not_in(_FINISHED),
+                vms.c.desired != VmDesired.DELETED.value,
+            )
+            .group_by(requests.c.vm_type_id)
+        )
+        for vm_type_id, number in connection.execute(query):
+            numbers[vm_type_id] += number
+    return amounts_of(connection, numbers)
+
+
+def held(connection: Connection, key: UUID) -> Amounts:
+    """Return what unreleased assignments of a tenant, or of all below a group, hold."""
+    total: Counter[str] = Counter()
+    for some in chunks((key, *below(connection, key))):
+        mine = (among(connection, assignments.c.tenant_id, some), unreleased)
+        amounts = (
+            select(assignment_resources.c.resource, func.sum(assignment_resources.c.amount))
+            .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)
+            .where(*mine)
+            .group_by(assignment_resources.c.resource)
+        )
+        for resource, amount in connection.execute(amounts):
+            total[resource] += int(amount)
+        number = select(func.count()).select_from(assignments).where(*mine)
+        total[VMS] += connection.execute(number).scalar_one()
+    return total
+
+
+def within_quotas(
+    connection: Connection,
+    chosen: Sequence[tuple[Any, UUID]],
+    limited: Mapping[UUID, Sequence[UUID]],
+) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
+    """Return the pairs of VM and host within quotas, and the others as parts.
+
+    The round kept the quotas that it saw; here counts what they are now. ``limited``
+    is what `lock_limited` returned.
+    """
+    keys = {key for path in limited.values() for key in path}
+    if not keys:
+        return list(chosen), []
+    limits = limits_of(connection, keys)
+    used = {key: Counter(held(connection, key)) for key in keys}
+    amounts = {
+        vm_type: amounts_of(connection, {vm_type: 1})
+        for vm_type in {vm.vm_type_id for vm, _ in chosen}
+    }
+    within: list[tuple[Any, UUID]] = []
+    beyond: Counter[tuple[UUID, UUID]] = Counter()
+    for vm, host_id in chosen:
+        wanted, path = amounts[vm.vm_type_id], limited.get(vm.tenant_id, ())
+        if any(
+            wanted.get(resource, 0) and used[key][resource] + wanted[resource] > limit
+            for key in path
+            for resource, limit in limits[key].items()
+        ):
+            beyond[vm.request_id, host_id] += 1
+            continue
+        within.append((vm, host_id))
+        for key in path:
+            used[key].update(wanted)
+    parts = [
+        Placement(request_id=request_id, host_id=host_id, count=count)
+        for (request_id, host_id), count in beyond.items()
+    ]
+    return within, parts
+
+
+def amounts_of(connection: Connection, numbers: Mapping[UUID, int]) -> Amounts:
+    """Return what so many VMs of each type amount to, with what each takes beyond its type.
+
+    The same that their assignments will hold: what is within a quota when it is
+    asked for is within it when it is placed.
+    """
+    total: Counter[str] = Counter({VMS: sum(numbers.values())})
+    for vm_type_id, amounts in demands(connection, numbers).items():
+        for resource, amount in amounts.items():
+            total[resource] += amount * numbers[vm_type_id]
+    return total
+
+
+def names_of(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, str]:
+    """Return the names of tenants and groups."""
+    found: dict[UUID, str] = {}
+    for some in chunks(sorted(set(keys))):
+        query = select(tenants.c.id, tenants.c.name).where(among(connection, tenants.c.id, some))
+        found |= {row.id: row.name for row in connection.execute(query)}
+    return found

@@ -1,0 +1,262 @@
+"""Quotas: hard limits on what a tenant, or a group with all below it, may have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from registry.catalogue.resources import VMS, resource_names
+from registry.errors import (
+    ConflictError,
+    InvalidError,
+    QuotaExceededError,
+    QuotaExcess,
+    UnknownNameError,
+)
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.locks import lock_tenants
+from registry.ground.names import MAX_AMOUNT, check_int
+from registry.ground.schema import quotas, tenants
+from registry.journal.events import event_row, record
+from registry.records.tenancy import OverQuota, Quota, QuotaUse
+from registry.tenancy.quota_use import (
+    amounts_of,
+    asked,
+    given_by_default,
+    held,
+    limited_among,
+    limits_of,
+    lock_limited,
+    names_of,
+)
+from registry.tenancy.tree import path_of, tenant_id
+
+#: VMs that a tenant may ask for at most where requests above its quota wait: what waits is
+#: rows, too, and read by every round.
+MOST_ASKED: Final = 50_000
+
+
+class Quotas:
+    """Sets and shows quotas."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, tenant: str) -> Quota:
+        """Return the limits of a tenant or group and of the groups above it, with their use."""
+        with self._database.read() as connection:
+            return _get(connection, tenant)
+
+    def without_any(self) -> tuple[str, ...]:
+        """Return the tenants that no limit binds, neither of their own nor of a group, by name."""
+        query = select(tenants.c.id, tenants.c.name).where(
+            tenants.c.removed_at.is_(None), tenants.c.is_group.is_(False)
+        )
+        with self._database.read() as connection:
+            names = {row.id: row.name for row in connection.execute(query)}
+            limited = limited_among(connection, names)
+        return tuple(sorted(name for key, name in names.items() if key not in limited))
+
+    @retried
+    def set(
+        self,
+        tenant: str,
+        limits: Mapping[str, int | None],
+        *,
+        over_quota: OverQuota | Literal["inherit"] | None = None,
+        actor: str,
+    ) -> Quota:
+        """Set limits of a tenant or group; None takes one back, others stay.
+
+        A limit below what is used stops new VMs and ends none. ``over_quota``
+        says what becomes of requests above a quota; ``inherit``: as the nearest
+        group above says; None: as before.
+
+        Raises
+        ------
+        InvalidError
+            If a resource is not known, or a limit is out of bounds.
+        """
+        if over_quota not in (None, "refuse", "wait", "inherit"):
+            raise InvalidError("over_quota", over_quota, "refuse, wait or inherit")
+        with self._database.write() as connection:
+            key = tenant_id(connection, tenant)
+            lock_tenants(connection, key)
+            known = (*resource_names(connection), VMS)
+            for resource, limit in limits.items():
+                if resource not in known:
+                    raise UnknownNameError(f"limits.{resource}", "resource", resource, known=known)
+                if limit is not None:
+                    check_int(f"limits.{resource}", limit, 0, MAX_AMOUNT)
+            before = limits_of(connection, [key]).get(key, {})
+            given = given_by_default(connection, [key])
+            changed = {
+                resource: limit
+                for resource, limit in limits.items()
+                if before.get(resource) != limit or (key, resource) in given
+            }
+            _write(connection, key, changed)
+            data: dict[str, Any] = {
+                "before": {resource: before.get(resource) for resource in changed},
+                "limits": changed,
+            }
+            if over_quota is not None:
+                word = None if over_quota == "inherit" else over_quota
+                connection.execute(
+                    update(tenants).where(tenants.c.id == key).values(over_quota=word)
+                )
+                data["over_quota"] = over_quota
+            now = db_now(connection)
+            history = event_row(now, actor, "quota_set", "tenant", tenant, tenant=tenant, data=data)
+            record(connection, [history])
+            return _get(connection, tenant)
+
+
+def check_quota(
+    connection: Connection, tenant: UUID, vm_type: UUID, more: int, *, over_quota: OverQuota
+) -> None:
+    """Raise if so many more VMs of a type are above a quota, for whoever asks for them.
+
+    To be called by every transaction that lets a tenant want more VMs, before
+    it writes them, with the tenant's row locked (`asker_id`). Until it is over
+    nobody else asks within the same limits.
+
+    Parameters
+    ----------
+    over_quota : OverQuota
+        What the installation says of requests above a quota, where neither the
+        tenant nor a group above it says otherwise.
+
+    Raises
+    ------
+    QuotaExceededError
+        Naming every limit that stands in the way; not where such requests wait.
+    """
+    limited = lock_limited(connection, [tenant])[tenant]
+    if not limited:
+        return
+    if when_over(connection, tenant, over_quota) == "wait":
+        _check_backlog(connection, tenant, more)
+        return
+    limits = limits_of(connection, limited)
+    names = names_of(connection, (tenant, *limited))
+    wanted = amounts_of(connection, {vm_type: more})
+    exceeded = []
+    for key in limited:
+        used = asked(connection, key)
+        exceeded += [
+            QuotaExcess(
+                tenant=names[key],
+                resource=resource,
+                limit=limit,
+                used=used.get(resource, 0),
+                asked=wanted[resource],
+            )
+            for resource, limit in limits[key].items()
+            if wanted.get(resource) and used.get(resource, 0) + wanted[resource] > limit
+        ]
+    if exceeded:
+        raise QuotaExceededError(names[tenant], exceeded)
+
+
+def _check_backlog(connection: Connection, tenant: UUID, more: int) -> None:
+    """Raise if a tenant whose requests may wait would ask for more than can be kept."""
+    used = asked(connection, tenant).get(VMS, 0)
+    if used + more > MOST_ASKED:
+        name = names_of(connection, (tenant,))[tenant]
+        excess = QuotaExcess(tenant=name, resource=VMS, limit=MOST_ASKED, used=used, asked=more)
+        raise QuotaExceededError(name, [excess])
+
+
+def give_default(
+    connection: Connection, key: UUID, limits: Mapping[str, int]
+) -> dict[str, Any] | None:
+    """Give a new tenant its limits; return what its history tells of it, None: there are none.
+
+    Raises
+    ------
+    ConflictError
+        If the setting names what is no resource.
+    """
+    if not limits:
+        return None
+    known = (*resource_names(connection), VMS)
+    unknown = sorted(limits.keys() - set(known))
+    if unknown:
+        raise ConflictError(
+            f"the default quota of new tenants (FUGA_DEFAULT_QUOTA) names {unknown[0]}, allowed"
+            f" is one of {', '.join(known)}"
+        )
+    rows = [
+        {"tenant_id": key, "resource": resource, "amount": limit, "by_default": True}
+        for resource, limit in limits.items()
+    ]
+    connection.execute(insert(quotas), rows)
+    return {"before": dict.fromkeys(limits), "limits": dict(limits), "by_default": True}
+
+
+def when_over(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
+    """Return what becomes of requests above a quota: the nearest word on the path counts."""
+    path = path_of(connection, tenant)
+    query = select(tenants.c.id, tenants.c.over_quota).where(tenants.c.id.in_(path))
+    said = {row.id: row.over_quota for row in connection.execute(query)}
+    found: OverQuota = next((said[key] for key in path if said[key] is not None), otherwise)
+    return found
+
+
+def _write(connection: Connection, key: UUID, limits: Mapping[str, int | None]) -> None:
+    if not limits:
+        return
+    connection.execute(
+        delete(quotas).where(quotas.c.tenant_id == key, quotas.c.resource.in_(list(limits)))
+    )
+    rows = [
+        {"tenant_id": key, "resource": resource, "amount": limit}
+        for resource, limit in limits.items()
+        if limit is not None
+    ]
+    if rows:
+        connection.execute(insert(quotas), rows)
+
+
+def _get(connection: Connection, tenant: str) -> Quota:
+    key = tenant_id(connection, tenant)
+    path = path_of(connection, key)
+    limits = limits_of(connection, path)
+    names = names_of(connection, path)
+    given = given_by_default(connection, path)
+    over_quota = connection.execute(
+        select(tenants.c.over_quota).where(tenants.c.id == key)
+    ).scalar()
+    return Quota(
+        tenant=tenant,
+        over_quota=over_quota,
+        limits=tuple(
+            replace(use, by_default=(each, use.resource) in given)
+            for each in path
+            for use in _uses(connection, each, names[each], limits.get(each))
+        ),
+    )
+
+
+def _uses(
+    connection: Connection, key: UUID, name: str, limits: Mapping[str, int] | None
+) -> Sequence[QuotaUse]:
+    if not limits:
+        return ()
+    wanted, has = asked(connection, key), held(connection, key)
+    return [
+        QuotaUse(
+            tenant=name,
+            resource=resource,
+            limit=limit,
+            asked=wanted.get(resource, 0),
+            held=has.get(resource, 0),
+        )
+        for resource, limit in limits.items()
+    ]

@@ -1,0 +1,111 @@
+"""SSH keys of tenants: what opens the VMs that are built for them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from registry.errors import DuplicateError, InvalidError, NotFoundError
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.names import check_name
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.ground.schema import ssh_keys, tenants
+from registry.journal.events import event_row, record
+from registry.records.tenancy import SshKey
+from registry.tenancy.public_keys import MAX_KEYS, check_public_key, fingerprint
+from registry.tenancy.tree import tenant_id
+
+_SELECT = select(ssh_keys, tenants.c.name.label("tenant")).join(
+    tenants, tenants.c.id == ssh_keys.c.tenant_id
+)
+
+
+class SshKeys:
+    """Adds, lists and removes the keys of tenants."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def add(self, name: str, public_key: str, *, tenant: str, actor: str) -> SshKey:
+        """Add a key; VMs built from now on let it in."""
+        check_name("name", name)
+        checked = check_public_key("public_key", public_key)
+        key = uuid7()
+        with self._database.write() as connection:
+            owner = tenant_id(connection, tenant)
+            held = connection.scalar(
+                select(func.count()).select_from(ssh_keys).where(ssh_keys.c.tenant_id == owner)
+            )
+            if (held or 0) >= MAX_KEYS:
+                raise InvalidError("public_key", f"{held} keys already", f"at most {MAX_KEYS}")
+            now = db_now(connection)
+            try:
+                connection.execute(
+                    insert(ssh_keys).values(
+                        id=key, tenant_id=owner, name=name, public_key=checked, created_at=now
+                    )
+                )
+            except IntegrityError as error:
+                raise DuplicateError("SSH key", "name", name) from error
+            _note(connection, "ssh_key_added", (added := _get(connection, key)), actor)
+            return added
+
+    def list(
+        self, *, tenant: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> Page[SshKey]:
+        """Return a page, oldest first."""
+        query = _SELECT.order_by(ssh_keys.c.id).limit(check_limit(limit) + 1)
+        if tenant is not None:
+            query = query.where(tenants.c.name == tenant)
+        if cursor is not None:
+            query = query.where(ssh_keys.c.id > cursor_uuid(cursor))
+        with self._database.read() as connection:
+            found = [_to_key(row) for row in connection.execute(query)]
+        return page_of(found, limit, lambda key: (key.id.hex,))
+
+    def get(self, id: UUID) -> SshKey:  # noqa: A002 - the contract's name
+        """Return one, or raise `NotFoundError`."""
+        with self._database.read() as connection:
+            return _get(connection, id)
+
+    @retried
+    def remove(self, id: UUID, *, actor: str) -> SshKey:  # noqa: A002
+        """Remove a key; VMs that were built with it keep it."""
+        with self._database.write() as connection:
+            gone = _get(connection, id)
+            connection.execute(delete(ssh_keys).where(ssh_keys.c.id == id))
+            _note(connection, "ssh_key_removed", gone, actor)
+            return gone
+
+
+def _note(connection: Connection, kind: str, key: SshKey, actor: str) -> None:
+    data = {"name": key.name, "fingerprint": key.fingerprint}
+    now = db_now(connection)
+    record(
+        connection,
+        [event_row(now, actor, kind, "ssh_key", key.id, tenant=key.tenant, data=data)],
+    )
+
+
+def _get(connection: Connection, key: UUID) -> SshKey:
+    row = connection.execute(_SELECT.where(ssh_keys.c.id == key)).one_or_none()
+    if row is None:
+        raise NotFoundError("SSH key", key)
+    return _to_key(row)
+
+
+def _to_key(row: Row[Any]) -> SshKey:
+    return SshKey(
+        id=row.id,
+        tenant=row.tenant,
+        name=row.name,
+        public_key=row.public_key,
+        fingerprint=fingerprint(row.public_key),
+        created_at=row.created_at,
+    )

@@ -1,0 +1,291 @@
+"""Tenants, the parties whose share is accounted, and the groups that they form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from registry.errors import ConflictError, DuplicateError, NotFoundError
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.names import check_name, check_weight, look_up
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.ground.schema import network_offers, quotas, requests, tenants, tokens, vms
+from registry.journal.events import event_row, record
+from registry.lifecycle import FINISHED
+from registry.records.tenancy import MoveTo, Tenant
+from registry.tenancy.quota_use import limits_of
+from registry.tenancy.quotas import give_default
+from registry.tenancy.tree import check_place, group_id, lock_tree
+
+_parent = tenants.alias("parent")
+_SELECT = select(tenants, _parent.c.name.label("parent")).outerjoin(
+    _parent, tenants.c.parent_id == _parent.c.id
+)
+_LIVE = tenants.c.removed_at.is_(None)
+
+
+class Tenants:
+    """Adds, reads, weighs, moves and removes tenants and groups."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def add(
+        self,
+        name: str,
+        *,
+        weight: float = 1.0,
+        parent: str | None = None,
+        is_group: bool = False,
+        default_quota: Mapping[str, int] = MappingProxyType({}),
+        actor: str,
+    ) -> Tenant:
+        """Add a tenant, or a group, under the group ``parent``.
+
+        ``default_quota`` are the limits that a tenant begins with; groups have none.
+
+        Raises
+        ------
+        DuplicateError
+            If the name is taken.
+        ConflictError
+            If it was a removed tenant's, whose history keeps it.
+        InvalidError
+            If ``parent`` is a tenant, which can have none below it.
+        """
+        with self._database.write() as connection:
+            return add_tenant(
+                connection,
+                name,
+                weight=weight,
+                parent=parent,
+                is_group=is_group,
+                default_quota=default_quota,
+                actor=actor,
+            )
+
+    def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Tenant]:
+        """Return a page of what is not removed, by name."""
+        query = _SELECT.where(_LIVE).order_by(tenants.c.name).limit(check_limit(limit) + 1)
+        if cursor is not None:
+            (after,) = decode_cursor(cursor, str)
+            query = query.where(tenants.c.name > after)
+        with self._database.read() as connection:
+            rows = [_to_tenant(row) for row in connection.execute(query)]
+        return page_of(rows, limit, lambda tenant: (tenant.name,))
+
+    def get(self, name: str) -> Tenant:
+        """Return one that is not removed, or raise `NotFoundError`."""
+        with self._database.read() as connection:
+            return _get(connection, name)
+
+    @retried
+    def update(
+        self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str
+    ) -> Tenant:
+        """Change a weight or the place in the tree, or both; the next round uses them.
+
+        Raises
+        ------
+        InvalidError
+            If it is to move below a tenant.
+        ConflictError
+            If it is to move below itself, or too deep.
+        """
+        with self._database.write() as connection:
+            return update_tenant(connection, name, weight=weight, move=move, actor=actor)
+
+    @retried
+    def remove(self, name: str, *, actor: str) -> Tenant:
+        """Remove a tenant or group that nobody uses.
+
+        What never was used leaves no row and its name is free again; of
+        anything else the history stays, and keeps the name.
+
+        Raises
+        ------
+        ConflictError
+            If a group has members, or a tenant requests that are not finished,
+            VMs that are not gone, or tokens in force.
+        """
+        with self._database.write() as connection:
+            lock_tree(connection)
+            _lock(connection, name)
+            found = _get(connection, name)
+            uses = _uses(connection, found.id)
+            if uses:
+                raise ConflictError(f"tenant {name} is still used: {', '.join(uses)}")
+            now = db_now(connection)
+            data = {
+                "weight": found.weight,
+                "parent": found.parent,
+                "is_group": found.is_group,
+                "limits": limits_of(connection, [found.id]).get(found.id, {}),
+            }
+            _detach(connection, found.id, now)
+            history = event_row(
+                now, actor, "tenant_removed", "tenant", name, tenant=name, data=data
+            )
+            record(connection, [history])
+        return found
+
+
+def add_tenant(
+    connection: Connection,
+    name: str,
+    *,
+    weight: float,
+    parent: str | None,
+    is_group: bool,
+    default_quota: Mapping[str, int],
+    actor: str,
+) -> Tenant:
+    """Add a tenant, or a group, within a transaction."""
+    check_name("name", name)
+    lock_tree(connection)
+    now = db_now(connection)
+    before = connection.execute(
+        select(tenants.c.removed_at).where(tenants.c.name == name)
+    ).one_or_none()
+    if before is not None and before.removed_at is not None:
+        raise ConflictError(
+            f"tenant {name!r} was removed at {before.removed_at.isoformat()}; its history keeps"
+            " the name, so choose another"
+        )
+    parent_id = group_id(connection, parent) if parent is not None else None
+    check_place(connection, None, parent_id)
+    key = uuid7()
+    values = {"id": key, "name": name, "weight": check_weight(weight), "is_group": is_group}
+    try:
+        connection.execute(insert(tenants).values(**values, parent_id=parent_id, created_at=now))
+    except IntegrityError as error:
+        raise DuplicateError("tenant", "name", name) from error
+    data = {"weight": weight, "parent": parent, "is_group": is_group}
+    history = [event_row(now, actor, "tenant_added", "tenant", name, tenant=name, data=data)]
+    given = None if is_group else give_default(connection, key, default_quota)
+    if given is not None:
+        history.append(event_row(now, actor, "quota_set", "tenant", name, tenant=name, data=given))
+    record(connection, history)
+    return _get(connection, name)
+
+
+def update_tenant(
+    connection: Connection, name: str, *, weight: float | None, move: MoveTo | None, actor: str
+) -> Tenant:
+    """Change a weight or the place in the tree within a transaction."""
+    if move is not None:
+        lock_tree(connection)
+    _lock(connection, name)
+    before = _get(connection, name)
+    now = db_now(connection)
+    history: list[dict[str, Any]] = []
+    if weight is not None and check_weight(weight) != before.weight:
+        _set(connection, before.id, weight=weight)
+        data: dict[str, Any] = {"before": before.weight, "weight": weight}
+        history.append(
+            event_row(now, actor, "tenant_weighed", "tenant", name, tenant=name, data=data)
+        )
+    if move is not None and move.parent != before.parent:
+        parent_id = group_id(connection, move.parent) if move.parent is not None else None
+        check_place(connection, before.id, parent_id)
+        _set(connection, before.id, parent_id=parent_id)
+        data = {"before": before.parent, "parent": move.parent}
+        history.append(
+            event_row(now, actor, "tenant_moved", "tenant", name, tenant=name, data=data)
+        )
+    record(connection, history)
+    return _get(connection, name)
+
+
+def _lock(connection: Connection, name: str) -> None:
+    """Keep others from a tenant's row, and from asking in its name."""
+    connection.execute(
+        select(tenants.c.id)
+        .where(tenants.c.name == look_up("tenant", name))
+        .with_for_update(key_share=True)
+    )
+
+
+def _set(connection: Connection, key: UUID, **values: Any) -> None:
+    connection.execute(update(tenants).where(tenants.c.id == key).values(**values))
+
+
+def _uses(connection: Connection, key: UUID) -> list[str]:
+    """Say what stands in the way of a removal."""
+    finished = [state.value for state in FINISHED]
+    kinds: tuple[tuple[str, str, ColumnElement[Any], ColumnElement[bool]], ...] = (
+        ("member", "members", tenants.c.id, (tenants.c.parent_id == key) & _LIVE),
+        (
+            "request that is not finished",
+            "requests that are not finished",
+            requests.c.id,
+            (requests.c.tenant_id == key) & requests.c.state.not_in(finished),
+        ),
+        (
+            "VM that is not gone",
+            "VMs that are not gone",
+            vms.c.id,
+            (vms.c.tenant_id == key) & vms.c.deleted_at.is_(None),
+        ),
+        (
+            "token in force",
+            "tokens in force",
+            tokens.c.id,
+            (tokens.c.tenant_id == key) & tokens.c.revoked_at.is_(None),
+        ),
+        (
+            "network of its own",
+            "networks of its own",
+            network_offers.c.network_id,
+            (network_offers.c.tenant_id == key) & network_offers.c.owns,
+        ),
+    )
+    uses = []
+    for one, many, column, which in kinds:
+        number = connection.execute(select(func.count(column)).where(which)).scalar_one()
+        if number:
+            uses.append(f"{number} {one if number == 1 else many}")
+    return uses
+
+
+def _detach(connection: Connection, key: UUID, now: datetime) -> None:
+    """Delete the row if nothing refers to it, else mark it as removed."""
+    for table in (quotas, network_offers):
+        connection.execute(delete(table).where(table.c.tenant_id == key))
+    # Removed members, whose rows stay, are nobody's any more.
+    connection.execute(update(tenants).where(tenants.c.parent_id == key).values(parent_id=None))
+    try:
+        with connection.begin_nested():
+            connection.execute(delete(tenants).where(tenants.c.id == key))
+    except IntegrityError:
+        _set(connection, key, removed_at=now, parent_id=None)
+
+
+def _get(connection: Connection, name: str) -> Tenant:
+    row = connection.execute(
+        _SELECT.where(tenants.c.name == look_up("tenant", name), _LIVE)
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError("tenant", name)
+    return _to_tenant(row)
+
+
+def _to_tenant(row: Row[Any]) -> Tenant:
+    return Tenant(
+        id=row.id,
+        name=row.name,
+        weight=row.weight,
+        parent=row.parent,
+        is_group=row.is_group,
+        created_at=row.created_at,
+        removed_at=row.removed_at,
+    )

@@ -1,0 +1,205 @@
+"""Tokens of the API: 256 random bits, stored as SHA-256 (a slow hash would only cost requests)."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from registry.errors import (
+    DuplicateError,
+    InvalidError,
+    NotFoundError,
+    RegistryUnavailableError,
+)
+from registry.ground.clock import UtcNow, db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.names import check_name, expires_at
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.ground.schema import tenants, tokens
+from registry.journal.events import event_row, record
+from registry.records.tenancy import Role, Token
+from registry.tenancy.tree import asker_id
+
+#: How exactly it is known when a token was last used: each use that is told is a write.
+USE_TOLD_EVERY: Final = timedelta(hours=1)
+
+#: More operators nobody has; what is told of them is told to a person.
+_MOST_LIVING: Final = 1000
+
+_SELECT = select(tokens, tenants.c.name.label("tenant")).outerjoin(
+    tenants, tokens.c.tenant_id == tenants.c.id
+)
+_LIVE = _SELECT.where(
+    tokens.c.revoked_at.is_(None),
+    or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > UtcNow()),
+)
+_ONE_LIVE = _LIVE.where(tokens.c.digest == bindparam("digest"))
+_ALL_LIVE = _LIVE.where(tokens.c.digest.in_(bindparam("digests", expanding=True)))
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Tokens:
+    """Makes, checks and revokes tokens."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._use_told: dict[UUID, float] = {}  #: by this process, on its monotonic clock
+
+    @retried
+    def create(
+        self,
+        role: Role,
+        tenant: str | None,
+        name: str,
+        *,
+        actor: str,
+        read_only: bool = False,
+        ttl_s: int | None = None,
+    ) -> tuple[Token, str]:
+        """Make a token; its secret is returned once and stored nowhere."""
+        check_name("name", name)
+        if role not in ("operator", "tenant"):
+            raise InvalidError("role", role, "operator or tenant")
+        if (role == "tenant") != (tenant is not None):
+            allowed = "a tenant for role tenant, none for role operator"
+            raise InvalidError("tenant", tenant, allowed)
+        secret = f"fuga_{secrets.token_urlsafe(32)}"
+        key = uuid7()
+        with self._database.write() as connection:
+            now = db_now(connection)
+            owner = asker_id(connection, tenant) if tenant is not None else None
+            ends = expires_at(ttl_s, now)
+            _free_name(connection, name, now)
+            try:
+                connection.execute(
+                    insert(tokens).values(
+                        id=key,
+                        name=name,
+                        role=role,
+                        tenant_id=owner,
+                        digest=_digest(secret),
+                        created_at=now,
+                        read_only=read_only,
+                        expires_at=ends,
+                    )
+                )
+            except IntegrityError as error:
+                raise DuplicateError("token", "name", name) from error
+            data = {
+                "name": name,
+                "role": role,
+                "read_only": read_only,
+                "expires_at": None if ends is None else ends.isoformat(),
+            }
+            record(
+                connection,
+                [event_row(now, actor, "token_created", "token", key, tenant=tenant, data=data)],
+            )
+            row = connection.execute(_SELECT.where(tokens.c.id == key)).one()
+            return _to_token(row), secret
+
+    def living_operators(self) -> tuple[Token, ...]:
+        """Return the operators' tokens in force, those that end first before others."""
+        query = _LIVE.where(tokens.c.role == "operator").order_by(
+            tokens.c.expires_at.is_(None), tokens.c.expires_at, tokens.c.id
+        )
+        with self._database.read() as connection:
+            return tuple(_to_token(row) for row in connection.execute(query.limit(_MOST_LIVING)))
+
+    def authenticate(self, secret: str) -> Token | None:
+        """Return whose secret it is; None if it is nobody's, was revoked, or is over."""
+        with self._database.look() as connection:
+            row = connection.execute(_ONE_LIVE, {"digest": _digest(secret)}).one_or_none()
+        if row is None:
+            return None
+        self._tell_use(row.id)
+        return _to_token(row)
+
+    def authenticate_all(self, secrets: Sequence[str]) -> Sequence[Token | None]:
+        """Do the same for several secrets, with one look."""
+        digests = [_digest(secret) for secret in secrets]
+        with self._database.look() as connection:
+            rows = connection.execute(_ALL_LIVE, {"digests": sorted(set(digests))}).all()
+        for row in rows:
+            self._tell_use(row.id)
+        found = {row.digest: _to_token(row) for row in rows}
+        return [found.get(digest) for digest in digests]
+
+    def _tell_use(self, id: UUID) -> None:  # noqa: A002
+        """Note that a token is used, rarely: reading must not cost a write."""
+        now = time.monotonic()
+        told = self._use_told.get(id)
+        if told is not None and now - told < USE_TOLD_EVERY.total_seconds():
+            return
+        self._use_told[id] = now
+        with suppress(RegistryUnavailableError):  # nobody is kept out for the sake of a note
+            self._note_use(id)
+
+    @retried
+    def _note_use(self, id: UUID) -> None:  # noqa: A002
+        with self._database.write() as connection:
+            at = db_now(connection)
+            known = tokens.c.last_used_at
+            stale = or_(known.is_(None), known < at - USE_TOLD_EVERY)
+            connection.execute(
+                update(tokens).where(tokens.c.id == id, stale).values(last_used_at=at)
+            )
+
+    def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Token]:
+        """Return a page, oldest first, revoked ones included."""
+        query = _SELECT.order_by(tokens.c.id).limit(check_limit(limit) + 1)
+        if cursor is not None:
+            query = query.where(tokens.c.id > cursor_uuid(cursor))
+        with self._database.read() as connection:
+            found = [_to_token(row) for row in connection.execute(query)]
+        return page_of(found, limit, lambda token: (token.id.hex,))
+
+    @retried
+    def revoke(self, id: UUID, *, actor: str) -> Token:  # noqa: A002 - the contract's name
+        """End a token; ending it twice is no error."""
+        with self._database.write() as connection:
+            row = connection.execute(_SELECT.where(tokens.c.id == id)).one_or_none()
+            if row is None:
+                raise NotFoundError("token", id)
+            if row.revoked_at is None:
+                now = db_now(connection)
+                connection.execute(update(tokens).where(tokens.c.id == id).values(revoked_at=now))
+                data = {"name": row.name, "role": row.role}
+                record(
+                    connection,
+                    [event_row(now, actor, "token_revoked", "token", id, data=data)],
+                )
+            return _to_token(connection.execute(_SELECT.where(tokens.c.id == id)).one())
+
+
+def _free_name(connection: Connection, name: str, now: datetime) -> None:
+    """Count a token that is over as revoked when its name is wanted again."""
+    over = (tokens.c.name == name, tokens.c.revoked_at.is_(None), tokens.c.expires_at <= now)
+    connection.execute(update(tokens).where(*over).values(revoked_at=tokens.c.expires_at))
+
+
+def _to_token(row: Row[Any]) -> Token:
+    return Token(
+        id=row.id,
+        name=row.name,
+        role=row.role,
+        tenant=row.tenant,
+        read_only=row.read_only,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
+    )

@@ -1,0 +1,152 @@
+"""The tree that tenants' parents make: who is above whom, and who may stand where.
+
+Groups are inner nodes and ask for nothing; tenants are leaves and ask. Whoever
+changes the tree takes turns with all others (`take_turns`), so that no two
+changes make a circle together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, ScalarSelect, bindparam, select
+
+from registry.errors import ConflictError, InvalidError, NotFoundError
+from registry.ground.bulk import among, chunks
+from registry.ground.locks import take_turns
+from registry.ground.names import look_up
+from registry.ground.schema import tenants
+
+#: Levels of groups and tenants together; so that walks along a path end.
+MAX_DEPTH: Final = 16
+#: What `take_turns` is told by whoever changes the tree.
+_TREE: Final = "tenants"
+_NAMED: Final = select(tenants.c.id, tenants.c.is_group).where(
+    tenants.c.name == bindparam("named"), tenants.c.removed_at.is_(None)
+)
+_LOCKED: Final = _NAMED.with_for_update(key_share=True)
+
+
+def key_of(name: str) -> ScalarSelect[UUID]:
+    """Return a query for the id of a tenant or group, to compare with; of none nothing is equal.
+
+    The database looks it up first: with a join it could not know that the rows of one
+    tenant lie in the order of an index.
+    """
+    return select(tenants.c.id).where(tenants.c.name == name).scalar_subquery()
+
+
+def tenant_id(connection: Connection, name: str) -> UUID:
+    """Return the id of a tenant or group that is not removed, or raise `NotFoundError`."""
+    key, _ = _find(connection, name)
+    return key
+
+
+def asker_id(connection: Connection, name: str) -> UUID:
+    """Return the id of a tenant that may ask for VMs, and keep others from removing it.
+
+    Until this transaction is over, nobody else asks in its name.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none of that name.
+    InvalidError
+        If it is a group: its tenants ask.
+    """
+    key, is_group = _find(connection, name, locked=True)
+    if is_group:
+        allowed = f"a tenant; {name} is a group, whose tenants ask for themselves"
+        raise InvalidError("tenant", name, allowed)
+    return key
+
+
+def group_id(connection: Connection, name: str) -> UUID:
+    """Return the id of a group; `InvalidError` for a tenant, which can have none below it."""
+    key, is_group = _find(connection, name)
+    if not is_group:
+        raise InvalidError("parent", name, f"a group; {name} is a tenant, which asks for itself")
+    return key
+
+
+def lock_tree(connection: Connection) -> None:
+    """Wait until nobody else changes the tree, and keep others from it."""
+    take_turns(connection, _TREE)
+
+
+def path_of(connection: Connection, key: UUID) -> tuple[UUID, ...]:
+    """Return a tenant or group and all groups above it, the nearest first."""
+    return paths_of(connection, [key])[key]
+
+
+def paths_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tuple[UUID, ...]]:
+    """Return for tenants and groups each and all groups above it, the nearest first.
+
+    All parents are asked for together, level by level.
+    """
+    parents: dict[UUID, UUID | None] = {}
+    level: Collection[UUID] = set(keys)
+    while level:
+        for some in chunks(sorted(level)):
+            query = select(tenants.c.id, tenants.c.parent_id).where(
+                among(connection, tenants.c.id, some)
+            )
+            parents.update((row.id, row.parent_id) for row in connection.execute(query).all())
+        above = {parents.get(key) for key in level}
+        level = {parent for parent in above if parent is not None and parent not in parents}
+    paths = {}
+    for key in keys:
+        path = [key]
+        while (parent := parents.get(path[-1])) is not None:
+            path.append(parent)
+        paths[key] = tuple(path)
+    return paths
+
+
+def below(connection: Connection, key: UUID) -> tuple[UUID, ...]:
+    """Return everything below a group, layer by layer, without itself; nothing for a tenant."""
+    found: list[UUID] = []
+    layer = [key]
+    while layer:
+        query = select(tenants.c.id).where(
+            tenants.c.parent_id.in_(layer), tenants.c.removed_at.is_(None)
+        )
+        layer = list(connection.scalars(query.order_by(tenants.c.id)))
+        found += layer
+    return tuple(found)
+
+
+def check_place(connection: Connection, key: UUID | None, parent_id: UUID | None) -> None:
+    """Raise unless a tenant (None: a new one) may stand below that group.
+
+    Raises
+    ------
+    ConflictError
+        If it would stand below itself, or deeper than `MAX_DEPTH`.
+    """
+    above = () if parent_id is None else path_of(connection, parent_id)
+    if key is not None and key in above:
+        raise ConflictError("a group cannot be moved below itself or a group that is part of it")
+    depth = len(above) + (1 if key is None else _height(connection, key))
+    if depth > MAX_DEPTH:
+        found = f"the tree of tenants would be {depth} levels deep"
+        raise ConflictError(f"{found}, {MAX_DEPTH} at most")
+
+
+def _find(connection: Connection, name: str, *, locked: bool = False) -> tuple[UUID, bool]:
+    """Return the id, and whether it is a group."""
+    query = _LOCKED if locked else _NAMED
+    found = connection.execute(query, {"named": look_up("tenant", name)}).one_or_none()
+    if found is None:
+        raise NotFoundError("tenant", name)
+    return found.id, found.is_group
+
+
+def _height(connection: Connection, key: UUID) -> int:
+    height, layer = 0, [key]
+    while layer:
+        height += 1
+        layer = list(connection.scalars(select(tenants.c.id).where(tenants.c.parent_id.in_(layer))))
+    return height

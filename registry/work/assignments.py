@@ -1,0 +1,470 @@
+"""Assignments in the hands of workers: claims, compare-and-set, and what failure means.
+
+A claim is a lease on the row, known by its token. Whoever takes over writes
+another token, so every later call of the former owner finds that it lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, func, select, update
+
+from registry.errors import ClaimLostError
+from registry.ground.access import HOST_COLUMNS, to_access
+from registry.ground.claims import ASSIGNMENTS, is_claimed
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.locks import has_one_writer, lock_hosts, lock_vms
+from registry.ground.schema import (
+    assignments,
+    hosts,
+    requests,
+    tenants,
+    unreleased,
+    vm_type_resources,
+    vm_types,
+    vms,
+)
+from registry.images.on_hosts import image_on_host, lacks_image
+from registry.journal.events import assignment_row, event_row, record
+from registry.ledger.avoidance import BUILD_AVOID_S, avoid
+from registry.ledger.power import drop_power
+from registry.ledger.progress import recompute
+from registry.lifecycle import (
+    ASSIGNMENT_TRANSITIONS,
+    OUT_OF_REACH,
+    VM_OBSERVED_TRANSITIONS,
+    AssignmentEvent,
+    AssignmentState,
+    VmDesired,
+    VmObserved,
+    VmObservedEvent,
+    next_state,
+)
+from registry.networks.addresses import free_addresses, network_of
+from registry.records.work import Build, Claim, Due, Leftover, Removal
+from registry.requests.guest_access import access_of
+from registry.work.overdue import is_overdue, overdue_builds
+from registry.work.queues import WorkQueue
+from registry.work.sweep import claim_leftover, due, finish_leftover
+
+#: attempts that may fail for a passing reason before the assignment is given up
+MAX_ATTEMPTS: Final = 5
+HOLD_BACK_S: Final = 30
+MAX_HOLD_BACK_S: Final = 600
+_BUILDING: Final = (AssignmentState.CREATING.value, AssignmentState.ACTIVE.value)
+_REMOVING: Final = (AssignmentState.RELEASING.value, AssignmentState.QUARANTINED.value)
+#: what proves that a VM was resumed
+_BOOTED: Final = (VmObserved.RUNNING.value, VmObserved.STOPPED.value, VmObserved.LOST.value)
+
+_SELECT = (
+    select(
+        assignments,
+        vms.c.name.label("vm_name"),
+        vms.c.hostname,
+        vms.c.request_id,
+        vms.c.desired,
+        vms.c.observed,
+        tenants.c.name.label("tenant"),
+        hosts.c.max_builds,
+        hosts.c.failed_builds,
+        lacks_image(assignments.c.host_id, vms.c.request_id).label("lacks_image"),
+        *(column for column in HOST_COLUMNS if column.key != "host_id"),
+    )
+    .select_from(assignments)
+    .join(vms, vms.c.id == assignments.c.vm_id)
+    .join(tenants, tenants.c.id == assignments.c.tenant_id)
+    .join(hosts, hosts.c.id == assignments.c.host_id)
+    .with_for_update(of=assignments, key_share=True)
+)
+
+
+class Assignments:
+    """What workers and the sweep do with assignments and leftovers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def state(self, assignment_id: UUID) -> AssignmentState | None:
+        """Return an assignment's state; None if there is none of that id."""
+        query = select(assignments.c.state).where(assignments.c.id == assignment_id)
+        with self._database.read() as connection:
+            found = connection.scalars(query).one_or_none()
+        return AssignmentState(found) if found is not None else None
+
+    # ---- building -----------------------------------------------------------
+
+    @retried
+    def claim_build(self, assignment_id: UUID, owner: str, lease_s: float) -> Build | None:
+        """Claim an assignment to build its VM, or to finish what another left.
+
+        None: not ours to do. Somebody's lease on it is live, it is finished,
+        being removed or gone, its host is out of reach, waits for the image or for
+        its storage, or as many builds as the host allows are claimed there.
+        """
+        with self._database.write() as connection:
+            row = _find(connection, assignment_id, on_host=True)
+            now = db_now(connection)
+            if row is None or is_claimed(row, now) or row.health in OUT_OF_REACH:
+                return None
+            before = AssignmentState(row.state)
+            if before == AssignmentState.RESERVED:
+                event = AssignmentEvent.CLAIMED
+            elif before == AssignmentState.CREATING or (
+                before == AssignmentState.ACTIVE and row.observed not in _BOOTED
+            ):
+                event = AssignmentEvent.RECLAIMED
+            else:
+                return None
+            unbuilt = before != AssignmentState.ACTIVE
+            if unbuilt and (row.lacks_image or row.pool_silent_since is not None):
+                return None
+            if _live_builds(connection, row.host_id, now) >= row.max_builds:
+                return None
+            after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
+            began_at = now if before == AssignmentState.RESERVED else row.build_began_at
+            values = {"state": after.value, "build_began_at": began_at}
+            token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now, **values)
+            _record(connection, row, after, event, now=now, actor=owner)
+            # Of its type: the overhead that the assignment holds is not the guest's.
+            amounts = connection.execute(
+                select(vm_type_resources.c.resource, vm_type_resources.c.amount)
+                .join(requests, requests.c.vm_type_id == vm_type_resources.c.vm_type_id)
+                .where(requests.c.id == row.request_id)
+                .order_by(vm_type_resources.c.resource)
+            )
+            limits = connection.scalar(
+                select(vm_types.c.limits)
+                .join(requests, requests.c.vm_type_id == vm_types.c.id)
+                .where(requests.c.id == row.request_id)
+            )
+            return Build(
+                claim=Claim(assignment_id=row.id, token=token),
+                state=after,
+                vm_id=row.vm_id,
+                request_id=row.request_id,
+                vm_name=row.vm_name,
+                hostname=row.hostname,
+                tenant=row.tenant,
+                generation=row.generation,
+                round=row.round,
+                resources={each.resource: each.amount for each in amounts},
+                host=to_access(row),
+                access=access_of(connection, row.request_id, row.tenant_id),
+                network=network_of(connection, row.vm_id, row.host_id),
+                failed_before=row.attempts,
+                image=image_on_host(connection, row.request_id, row.host_id),
+                limits=limits or {},
+            )
+
+    @retried
+    def extend(self, claim: Claim, lease_s: float) -> None:
+        """Keep a claim for longer; also one that ran out and that nobody took."""
+        with self._database.write() as connection:
+            _ours(connection, claim)
+            ASSIGNMENTS.extend(connection, claim.assignment_id, lease_s)
+
+    @retried
+    def activate(self, claim: Claim) -> None:
+        """Write that the domain is started, paused: only then may it be resumed.
+
+        Raises
+        ------
+        ClaimLostError
+            If another claimed it, or the VM was deleted meanwhile. The caller
+            destroys what it made.
+        """
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            before, event = AssignmentState(row.state), AssignmentEvent.STARTED
+            if before != AssignmentState.CREATING:
+                raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {before}")
+            after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
+            now = db_now(connection)
+            ASSIGNMENTS.write(connection, row.id, state=after.value, activated_at=now)
+            _record(connection, row, after, event, now=now, actor=row.claim_owner)
+
+    @retried
+    def mark_running(self, claim: Claim) -> None:
+        """Write that the VM runs, and give the claim back."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim, on_host=True)
+            if row.state not in (AssignmentState.ACTIVE.value, AssignmentState.RELEASING.value):
+                raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
+            now = db_now(connection)
+            _observe(connection, row, VmObservedEvent.SEEN_RUNNING, now=now)
+            connection.execute(update(vms).where(vms.c.id == row.vm_id).values(last_error=None))
+            connection.execute(
+                update(hosts)
+                .where(hosts.c.id == row.host_id, hosts.c.failed_builds > 0)
+                .values(failed_builds=0)
+            )
+            ASSIGNMENTS.give_back(connection, row.id, last_error=None)
+
+    @retried
+    def fail(
+        self, claim: Claim, error: str, *, transient: bool, build_avoid_s: float = BUILD_AVOID_S
+    ) -> None:
+        """Write that a build failed, and give the claim back.
+
+        A transient failure is tried again, up to five times. Any other leaves
+        the assignment quarantined: is its domain absent? Nobody knows, so it
+        keeps its capacity until somebody proved it. The request avoids the host
+        for a while, and the host gets no VMs for 30 s, doubling with each
+        failed build in a row.
+        """
+        with self._database.write() as connection:
+            row = _ours(connection, claim, on_host=True)
+            now = db_now(connection)
+            attempts = row.attempts + 1
+            before = AssignmentState(row.state)
+            connection.execute(update(vms).where(vms.c.id == row.vm_id).values(last_error=error))
+            values = {"attempts": attempts, "last_error": error}
+            # A VM that was seen running meanwhile is no failed build, whatever this worker saw.
+            settled = before == AssignmentState.ACTIVE and row.observed in _BOOTED
+            if (transient and attempts < MAX_ATTEMPTS) or settled:
+                ASSIGNMENTS.put_off(connection, row.id, **values)
+                return
+            after = next_state(ASSIGNMENT_TRANSITIONS, before, AssignmentEvent.FAILED)
+            if after == before:  # a removal goes on, later
+                ASSIGNMENTS.put_off(connection, row.id, **values)
+                return
+            _quarantine(
+                connection,
+                row,
+                values,
+                now=now,
+                actor=row.claim_owner,
+                reason=error,
+                build_avoid_s=build_avoid_s,
+            )
+
+    @retried
+    def end_overdue(
+        self,
+        build_timeout_s: float,
+        *,
+        actor: str = "control",
+        build_avoid_s: float = BUILD_AVOID_S,
+    ) -> tuple[UUID, ...]:
+        """End builds that began longer ago and started no domain; return which.
+
+        Whoever is at one loses it, and finds out with the next step. It ends as any
+        build that failed: quarantined, until its domain is proven absent.
+        """
+        with self._database.write() as connection:
+            found = overdue_builds(connection, build_timeout_s, now=db_now(connection))
+            if not found:
+                return ()
+            lock_hosts(connection, *{row.host_id for row in found})
+            lock_vms(connection, vms.c.id.in_([row.vm_id for row in found]))
+            now = db_now(connection)
+            reason = f"its build took longer than {build_timeout_s:g} s"
+            ended = []
+            for key in sorted(row.id for row in found):
+                row = connection.execute(_SELECT.where(assignments.c.id == key)).one_or_none()
+                if row is None or not is_overdue(row, build_timeout_s, now):
+                    continue
+                connection.execute(
+                    update(vms).where(vms.c.id == row.vm_id).values(last_error=reason)
+                )
+                values = {"attempts": row.attempts + 1, "last_error": reason}
+                _quarantine(
+                    connection,
+                    row,
+                    values,
+                    now=now,
+                    actor=actor,
+                    reason=reason,
+                    build_avoid_s=build_avoid_s,
+                )
+                ended.append(row.id)
+        return tuple(ended)
+
+    # ---- removing -----------------------------------------------------------
+
+    @retried
+    def claim_removal(self, assignment_id: UUID, owner: str, lease_s: float) -> Removal | None:
+        """Claim an assignment to remove its VM, or to prove a failed build absent."""
+        with self._database.write() as connection:
+            row = _find(connection, assignment_id)
+            now = db_now(connection)
+            if row is None or row.state not in _REMOVING or is_claimed(row, now):
+                return None
+            token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now)
+            return Removal(
+                claim=Claim(assignment_id=row.id, token=token),
+                vm_id=row.vm_id,
+                generation=row.generation,
+                quarantined=row.state == AssignmentState.QUARANTINED.value,
+                request_id=row.request_id,
+                host=to_access(row),
+            )
+
+    @retried
+    def release(self, claim: Claim) -> None:
+        """Write that the domain is proven absent: the capacity is free again."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            before, event = AssignmentState(row.state), AssignmentEvent.PROVEN_ABSENT
+            after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
+            now = db_now(connection)
+            ASSIGNMENTS.give_back(connection, row.id, state=after.value, released_at=now)
+            _record(connection, row, after, event, now=now, actor=row.claim_owner)
+            _observe(connection, row, VmObservedEvent.PROVEN_ABSENT, now=now)
+            drop_power(connection, [row.vm_id], now=now, actor=row.claim_owner)
+            if row.desired == VmDesired.DELETED.value:
+                connection.execute(update(vms).where(vms.c.id == row.vm_id).values(deleted_at=now))
+                free_addresses(connection, [row.vm_id])
+            recompute(connection, [row.request_id], now=now, actor=row.claim_owner)
+
+    @retried
+    def yield_claim(self, claim: Claim, error: str | None) -> None:
+        """Give a claim back unfinished; it is sent again later."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            values: dict[str, Any] = {"last_error": error} if error is not None else {}
+            if error is not None:
+                connection.execute(
+                    update(vms).where(vms.c.id == row.vm_id).values(last_error=error)
+                )
+            ASSIGNMENTS.put_off(connection, row.id, **values)
+
+    # ---- the sweep ----------------------------------------------------------
+
+    @retried
+    def due(
+        self,
+        limit: int = 200,
+        resend_after_s: float = 10,
+        host_id: UUID | None = None,
+        *,
+        waiting: Mapping[WorkQueue, int] | None = None,
+    ) -> tuple[Due, ...]:
+        """Return the tasks that nobody works on, and mark them as sent; see `sweep.due`."""
+        with self._database.write() as connection:
+            now = db_now(connection)
+            return due(connection, limit, resend_after_s, now=now, host_id=host_id, waiting=waiting)
+
+    @retried
+    def claim_leftover(self, id: UUID, owner: str, lease_s: float) -> Leftover | None:  # noqa: A002
+        """Claim a leftover to remove it; None if it is gone or somebody is at it."""
+        with self._database.write() as connection:
+            return claim_leftover(connection, id, owner, lease_s, now=db_now(connection))
+
+    @retried
+    def finish_leftover(self, id: UUID, *, actor: str = "worker") -> None:  # noqa: A002
+        """Forget a leftover that is removed."""
+        with self._database.write() as connection:
+            finish_leftover(connection, id, now=db_now(connection), actor=actor)
+
+
+def _find(connection: Connection, key: UUID, *, on_host: bool = False) -> Row[Any] | None:
+    """Lock an assignment with its VM (``on_host``: and the host) and return what is known."""
+    fixed = select(assignments.c.host_id, assignments.c.vm_id).where(assignments.c.id == key)
+    row = None if has_one_writer(connection) else connection.execute(fixed).one_or_none()
+    if row is not None:
+        if on_host:
+            lock_hosts(connection, row.host_id)
+        lock_vms(connection, vms.c.id == row.vm_id)
+    return connection.execute(_SELECT.where(assignments.c.id == key)).one_or_none()
+
+
+def _ours(connection: Connection, claim: Claim, *, on_host: bool = False) -> Row[Any]:
+    key = claim.assignment_id
+    return ASSIGNMENTS.ours(_find(connection, key, on_host=on_host), key, claim.token)
+
+
+def _live_builds(connection: Connection, host_id: UUID, now: datetime) -> int:
+    return connection.execute(
+        select(func.count())
+        .select_from(assignments)
+        .where(
+            assignments.c.host_id == host_id,
+            unreleased,
+            assignments.c.state.in_(_BUILDING),
+            assignments.c.claim_until > now,
+        )
+    ).scalar_one()
+
+
+def _record(
+    connection: Connection,
+    row: Row[Any],
+    after: AssignmentState,
+    event: AssignmentEvent,
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None = None,
+) -> None:
+    history = assignment_row(
+        now,
+        actor,
+        row.id,
+        vm_id=row.vm_id,
+        tenant=row.tenant,
+        change=(AssignmentState(row.state), after),
+        event=event,
+        reason=reason,
+        host=row.host_name,
+    )
+    record(connection, [history])
+
+
+def _observe(
+    connection: Connection, row: Row[Any], event: VmObservedEvent, *, now: datetime
+) -> None:
+    before = VmObserved(row.observed)
+    after = next_state(VM_OBSERVED_TRANSITIONS, before, event)
+    if after == before:
+        return
+    connection.execute(update(vms).where(vms.c.id == row.vm_id).values(observed=after.value))
+    history = event_row(
+        now,
+        row.claim_owner,
+        "vm_observed",
+        "vm",
+        row.vm_id,
+        tenant=row.tenant,
+        change=(before, after),
+        event=event,
+        data={"host": row.host_name, "assignment": str(row.id)},
+    )
+    record(connection, [history])
+
+
+def _quarantine(
+    connection: Connection,
+    row: Row[Any],
+    values: Mapping[str, Any],
+    *,
+    now: datetime,
+    actor: str,
+    reason: str,
+    build_avoid_s: float,
+) -> None:
+    """Write that a build failed for good, with ``values`` of its assignment."""
+    event = AssignmentEvent.FAILED
+    after = next_state(ASSIGNMENT_TRANSITIONS, AssignmentState(row.state), event)
+    ASSIGNMENTS.give_back(connection, row.id, state=after.value, sent_at=None, **values)
+    _record(connection, row, after, event, now=now, actor=actor, reason=reason)
+    _avoid(connection, row, now, build_avoid_s)
+    recompute(connection, [row.request_id], now=now, actor=actor, reason="build failed")
+
+
+def _avoid(connection: Connection, row: Row[Any], now: datetime, build_avoid_s: float) -> None:
+    avoid(connection, row.request_id, row.host_id, now, build_avoid_s)
+    hold_back_s = min(HOLD_BACK_S * 2 ** min(row.failed_builds, 10), MAX_HOLD_BACK_S)
+    connection.execute(
+        update(hosts)
+        .where(hosts.c.id == row.host_id)
+        .values(
+            failed_builds=hosts.c.failed_builds + 1,
+            held_back_until=now + timedelta(seconds=hold_back_s),
+        )
+    )

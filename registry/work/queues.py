@@ -1,0 +1,59 @@
+"""What is sent to workers, and by which queue: what is urgent never waits behind what lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+CREATE: Final = "workers.create_vm"
+DELETE: Final = "workers.delete_vm"
+REMOVE_LEFTOVER: Final = "workers.remove_leftover"
+UPLOAD_IMAGE: Final = "workers.upload_image"
+REMOVE_IMAGE: Final = "workers.remove_image"
+IMPORT_IMAGE: Final = "workers.import_image"
+SWITCH_POWER: Final = "workers.switch_power"
+FENCE_HOST: Final = "workers.fence_host"
+READ_CONSOLE: Final = "workers.read_console"
+ATTACH_CONSOLE: Final = "workers.attach_console"
+
+
+class WorkQueue(StrEnum):
+    """Where messages wait for workers, the most urgent first.
+
+    A fencing command may take a minute, and whole racks fail at once: fences have threads
+    of their own, and hold up no stop and no console.
+    """
+
+    FENCE = "fence"
+    URGENT = "urgent"
+    REMOVE = "remove"
+    BUILD = "build"
+    IMAGES = "images"
+
+    @property
+    def at_broker(self) -> str:
+        """Return its name at the broker.
+
+        Builds keep the name of the one queue that there once was: a control centre of that
+        time sends everything there, and workers of that time look nowhere else.
+        """
+        return "fuga" if self is WorkQueue.BUILD else f"fuga-{self.value}"
+
+
+#: By the task's name.
+QUEUE_OF: Final[Mapping[str, WorkQueue]] = MappingProxyType(
+    {
+        FENCE_HOST: WorkQueue.FENCE,
+        SWITCH_POWER: WorkQueue.URGENT,
+        READ_CONSOLE: WorkQueue.URGENT,
+        ATTACH_CONSOLE: WorkQueue.URGENT,
+        DELETE: WorkQueue.REMOVE,
+        REMOVE_LEFTOVER: WorkQueue.REMOVE,
+        REMOVE_IMAGE: WorkQueue.REMOVE,
+        CREATE: WorkQueue.BUILD,
+        IMPORT_IMAGE: WorkQueue.IMAGES,
+        UPLOAD_IMAGE: WorkQueue.IMAGES,
+    }
+)

@@ -1,0 +1,83 @@
+"""A thread beside a process's work that tells the register center that it lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from registry.center import Registry
+from registry.operating.processes import BEAT_S
+from service.health import Readiness
+
+log: Final = structlog.get_logger(__name__)
+_GOODBYE_S: Final = 2.0
+#: Until a process that is not ready looks again: what it lacks at its start it has a moment later.
+_NOT_READY_S: Final = 1.0
+
+
+@contextmanager
+def beating(
+    registry: Registry, kind: str, name: str, *, ready: Readiness, interval_s: float = BEAT_S
+) -> Iterator[None]:
+    """Tell every few seconds that this process lives, and what it is not ready for.
+
+    A check that hangs holds up the beat: then the process is late, as it should be.
+    """
+    over = threading.Event()
+    beat = _Beat(registry, kind, name, ready)
+    thread = threading.Thread(target=beat.run, args=(over, interval_s), name="beat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(_GOODBYE_S)
+        if not thread.is_alive():
+            beat.end()
+
+
+class _Beat:
+    def __init__(self, registry: Registry, kind: str, name: str, ready: Readiness) -> None:
+        self._registry = registry
+        self._kind = kind
+        self._name = name
+        self._ready = ready
+        self._known = False
+        self._is_ready = False
+
+    def run(self, over: threading.Event, interval_s: float) -> None:
+        while not over.is_set():
+            try:
+                self._tell()
+            except Exception as error:  # a database that is away for a moment
+                log.warning("beat_failed", error=type(error).__name__)
+            over.wait(interval_s if self._is_ready else min(interval_s, _NOT_READY_S))
+
+    def end(self) -> None:
+        try:
+            self._registry.processes.end(self._kind, self._name)
+        except Exception as error:
+            log.warning("beat_failed", error=type(error).__name__)
+
+    def _tell(self) -> None:
+        if not self._known:
+            self._registry.processes.begin(
+                self._kind, self._name, socket.gethostname(), os.getpid(), lives=_lives
+            )
+            self._known = True
+        lacking = [f"{check.name}: {check.message}" for check in self._ready() if not check.well]
+        self._is_ready = not lacking
+        self._known = self._registry.processes.beat(
+            self._kind, self._name, "; ".join(lacking) or None
+        )
+
+
+def _lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()

@@ -1,0 +1,112 @@
+"""Where messages come in: what is not ours is dropped, counted and told of, at most once a minute.
+
+The transports of kombu in `service.broker.redis_inbox` and `workers.broker` hand each
+message's bytes to an `Inbox` before kombu or Celery look at them. It also counts what of
+each queue is in hand: a queue that has all the threads it may have is not read until one is
+done, so what lasts never holds the threads of what is urgent.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import structlog
+from prometheus_client import Counter
+
+from service import ProcessMetrics
+from service.broker.messages import Known, NotOursError, envelope
+
+log: Final = structlog.get_logger(__name__)
+
+_TOLD_EVERY_S: Final = 60.0
+_EXCERPT_BYTES: Final = 120
+
+#: Under this name the options of a transport hold the inbox of its process.
+OPTION: Final = "inbox"
+
+
+class Inbox:
+    """Judges the messages of queues, given the most urgent first."""
+
+    def __init__(
+        self,
+        known: Sequence[Known],
+        metrics: ProcessMetrics,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._known = {each.queue: each for each in known}
+        #: Queues by delivery tag.
+        self._in_hand: dict[str, str] = {}
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._untold: Tally[str] = Tally()
+        self._told_at: float | None = None
+        self._dropped = Counter(
+            "fuga_messages_dropped",
+            "What lay in the queue and was not one of our messages, by what was wrong with it.",
+            ["reason"],
+            registry=metrics.registry,
+        )
+
+    def readable(self) -> list[str]:
+        """Return the queues of which one more message may be taken."""
+        with self._lock:
+            in_hand = Tally(self._in_hand.values())
+        return [each.queue for each in self._known.values() if in_hand[each.queue] < each.threads]
+
+    def open(self, queue: str, content: bytes) -> dict[str, Any] | None:
+        """Return the envelope that Celery may see, and acknowledges; None of what is not ours."""
+        try:
+            message = envelope(content, self._known[queue], now=datetime.now(UTC))
+        except NotOursError as error:
+            self.drop(error.reason, content)
+            return None
+        with self._lock:
+            self._in_hand[message["properties"]["delivery_tag"]] = queue
+        return message
+
+    def done(self, delivery_tag: str) -> None:
+        """Note that a message is done, however it ended."""
+        with self._lock:
+            self._in_hand.pop(delivery_tag, None)
+
+    def drop(self, reason: str, content: bytes = b"") -> None:
+        """Count what is dropped; tell of it unless that was told within the last minute."""
+        self._dropped.labels(reason).inc()
+        if reason == "expired":  # ours, but nobody was there in time: it was sent again
+            return
+        with self._lock:
+            self._untold[reason] += 1
+            now = self._clock()
+            if self._told_at is not None and now - self._told_at < _TOLD_EVERY_S:
+                return
+            self._told_at = now
+            untold, self._untold = dict(self._untold), Tally()
+        log.warning(
+            "messages_dropped",
+            queues=list(self._known),
+            reasons=untold,
+            last=repr(content[:_EXCERPT_BYTES]),
+        )
+
+
+class JudgedChannel:
+    """Mixed into a channel of kombu that reads through an `Inbox`: what is done makes room."""
+
+    inbox: Inbox
+
+    def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
+        """Acknowledge a message, also where the connection that brought it is gone."""
+        self.inbox.done(delivery_tag)
+        super().basic_ack(delivery_tag, multiple)  # type: ignore[misc]  # it is mixed in
+
+    def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Refuse a message."""
+        self.inbox.done(delivery_tag)
+        super().basic_reject(delivery_tag, requeue)  # type: ignore[misc]  # it is mixed in

@@ -1,0 +1,267 @@
+"""What a message of ours looks like, and nothing else does.
+
+Whoever reaches the broker can write what he likes into a queue, and Celery's consumer
+is not made for that: one header that it does not expect ends it. So a worker reads the
+bytes here, and Celery gets an envelope that is made anew of what was found: the task's
+name, its arguments, and until when it is of use. What is not exactly as our senders
+write it is refused; an id that was made up is harmless, for the row says what is to be
+done (docs/adr/0037).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from registry.errors import RegistryError
+
+#: The longest message that is looked at; ours have about 2 kB, a long path included.
+MAX_BYTES: Final = 32 << 10
+_MAX_TEXT: Final = 8 << 10
+#: Our senders say seconds or minutes; a clock may be a little wrong.
+_MAX_USE: Final = timedelta(days=1)
+
+#: Whether the arguments of a task are as ours are.
+Arguments = Callable[[list[Any]], bool]
+
+
+class NotOursError(RegistryError):
+    """A message is not one of ours; `reason` is one of few words."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the message is not one of ours: {reason}")
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What may come by one queue: its name, and the arguments of each task by the task's name."""
+
+    queue: str
+    tasks: Mapping[str, Arguments]
+    threads: int  #: messages of it that may be in hand at a time
+
+
+def is_id(value: object) -> bool:
+    """Tell whether it is the text of a UUID, in the one form in which we write it."""
+    if not isinstance(value, str) or len(value) != 36:
+        return False
+    try:
+        return str(UUID(value)) == value
+    except ValueError:
+        return False
+
+
+def is_text(value: object, *, most: int = _MAX_TEXT) -> bool:
+    """Tell whether it is text, not too long, and without what no file is called."""
+    if not isinstance(value, str) or len(value) > most:
+        return False
+    return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in value)
+
+
+def one_id(arguments: list[Any]) -> bool:
+    """Tell whether it is one id."""
+    return len(arguments) == 1 and is_id(arguments[0])
+
+
+def envelope(content: bytes, known: Known, *, now: datetime) -> dict[str, Any]:
+    """Return what Celery is to see of a message: all of it made anew.
+
+    Raises
+    ------
+    NotOursError
+        If it is not exactly as our senders write it, or no longer of use.
+    """
+    if len(content) > MAX_BYTES:
+        raise NotOursError("too_long")
+    found = _json(content, "not_json")
+    if not isinstance(found, dict):
+        raise NotOursError("not_an_envelope")
+    _require(found, _ENVELOPE, optional=_RESTORED, reason="envelope")
+    headers, properties = found["headers"], found["properties"]
+    _require(headers, _HEADERS, optional=_RESTORED, reason="headers")
+    _require(properties, _PROPERTIES, optional=_EXPIRING, reason="properties")
+    _require(properties["delivery_info"], _DELIVERY, optional=_RESTORED, reason="properties")
+    arguments = _arguments(found["body"])
+    judge = known.tasks.get(headers["task"])
+    if judge is None:
+        raise NotOursError("task")
+    if not judge(arguments):
+        raise NotOursError("arguments")
+    return _made_anew(
+        headers["id"], headers["task"], arguments, _use(headers["expires"], now), known.queue
+    )
+
+
+def _json(content: bytes | str, reason: str) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise NotOursError(reason) from None
+
+
+def _arguments(body: str) -> list[Any]:
+    try:
+        decoded = base64.b64decode(body, validate=True)
+    except ValueError:  # characters outside of ASCII, too
+        raise NotOursError("body") from None
+    match _json(decoded, "body"):
+        case [list() as arguments, named, how] if named == {} and how == _EMBED:
+            return arguments
+    raise NotOursError("body")
+
+
+def _use(expires: str | None, now: datetime) -> str | None:
+    if expires is None:
+        return None
+    try:
+        until = datetime.fromisoformat(expires)
+        if until.tzinfo is None:
+            raise NotOursError("headers")
+        until = until.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise NotOursError("headers") from None
+    if until <= now:
+        raise NotOursError("expired")
+    if until > now + _MAX_USE:
+        raise NotOursError("headers")
+    return until.isoformat()
+
+
+def _made_anew(
+    task_id: str, task: str, arguments: list[Any], expires: str | None, queue: str
+) -> dict[str, Any]:
+    body = json.dumps([arguments, {}, dict(_EMBED)]).encode()
+    return {
+        "body": base64.b64encode(body).decode(),
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "headers": {
+            "lang": "py",
+            "task": task,
+            "id": task_id,
+            "shadow": None,
+            "eta": None,
+            "expires": expires,
+            "group": None,
+            "group_index": None,
+            "retries": 0,
+            "timelimit": [None, None],
+            "root_id": task_id,
+            "parent_id": None,
+            "argsrepr": "",
+            "kwargsrepr": "",
+            "origin": "",
+            "ignore_result": True,
+            "replaced_task_nesting": 0,
+            "stamped_headers": None,
+            "stamps": {},
+        },
+        "properties": {
+            "correlation_id": task_id,
+            "reply_to": "",
+            "delivery_mode": 2,
+            "delivery_info": {"exchange": "", "routing_key": queue},
+            "priority": 0,
+            "body_encoding": "base64",
+            "delivery_tag": str(uuid4()),  # by it the message is kept until it is done
+        },
+    }
+
+
+Judge = Callable[[Any], bool]
+
+
+def _require(
+    found: object, required: Mapping[str, Judge], *, optional: Mapping[str, Judge], reason: str
+) -> None:
+    """Raise unless it has exactly these keys, and each value passes."""
+    if not isinstance(found, dict):
+        raise NotOursError(reason)
+    keys = found.keys()
+    if not (required.keys() <= keys <= required.keys() | optional.keys()):
+        raise NotOursError(reason)
+    if not all((required.get(key) or optional[key])(value) for key, value in found.items()):
+        raise NotOursError(reason)
+
+
+def _exactly(wanted: object) -> Judge:
+    # By type as well: to Python, 0, 0.0 and False are one.
+    return lambda value: type(value) is type(wanted) and value == wanted
+
+
+def _none_or(judge: Judge) -> Judge:
+    return lambda value: value is None or judge(value)
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_dict(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_number_in_text(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= 12 and value.isascii() and value.isdigit()
+
+
+_EMBED: Final[Mapping[str, None]] = MappingProxyType(
+    {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+)
+#: Set by kombu when a worker that ends gives back what it had not begun.
+_RESTORED: Final[Mapping[str, Judge]] = MappingProxyType({"redelivered": _is_bool})
+_EXPIRING: Final[Mapping[str, Judge]] = MappingProxyType({"expiration": _is_number_in_text})
+_ENVELOPE: Final[Mapping[str, Judge]] = MappingProxyType(
+    {
+        "body": lambda value: isinstance(value, str),
+        "content-type": _exactly("application/json"),
+        "content-encoding": _exactly("utf-8"),
+        "headers": _is_dict,
+        "properties": _is_dict,
+    }
+)
+_HEADERS: Final[Mapping[str, Judge]] = MappingProxyType(
+    {
+        "lang": _exactly("py"),
+        "task": is_text,
+        "id": is_id,
+        "shadow": _exactly(None),
+        "eta": _exactly(None),
+        "expires": _none_or(lambda value: is_text(value, most=40)),
+        "group": _exactly(None),
+        "group_index": _exactly(None),
+        "retries": _exactly(0),
+        "timelimit": _exactly([None, None]),
+        # A task that sends another one is its parent.
+        "root_id": is_id,
+        "parent_id": _none_or(is_id),
+        "argsrepr": is_text,
+        "kwargsrepr": _none_or(is_text),
+        "origin": is_text,
+        "ignore_result": _none_or(_is_bool),
+        "replaced_task_nesting": _exactly(0),
+        "stamped_headers": _exactly(None),
+        "stamps": _exactly({}),
+    }
+)
+_PROPERTIES: Final[Mapping[str, Judge]] = MappingProxyType(
+    {
+        "correlation_id": is_id,
+        "reply_to": is_text,
+        "delivery_mode": _exactly(2),
+        "delivery_info": _is_dict,
+        "priority": _exactly(0),
+        "body_encoding": _exactly("base64"),
+        "delivery_tag": is_id,
+    }
+)
+_DELIVERY: Final[Mapping[str, Judge]] = MappingProxyType(
+    {"exchange": is_text, "routing_key": is_text}
+)

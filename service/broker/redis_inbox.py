@@ -1,0 +1,159 @@
+"""Celery's Redis broker, read by workers that survive whatever lies in their queue.
+
+Kombu decodes what Redis returns in the middle of Celery's loop, and an error there ends
+the worker (celery/kombu issue 2421 says the same of another broker). Here the bytes go
+through the `Inbox` first. Further:
+
+- Nothing but the queue itself is read. Kombu would keep what a worker has begun in keys
+  of its own and put it back from there after an hour; our sweep sends again long before,
+  so those keys would only be another thing that a stranger fills.
+- A queue that is no list is removed: else nobody could send or receive until an operator
+  does so.
+- A reply longer than any message is not read but hung up on.
+- A queue that has grown beyond measure loses its oldest messages: the sweep knows what
+  they were.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from queue import Empty
+from typing import Any, Final
+
+from kombu.transport import redis as kombu_redis
+from redis.connection import Connection, SSLConnection
+from redis.exceptions import ConnectionError as HungUp
+from redis.exceptions import ResponseError
+
+from service.broker.inbox import OPTION, Inbox, JudgedChannel
+from service.broker.messages import MAX_BYTES
+
+#: What `broker_transport` is set to where a worker reads Redis.
+TRANSPORT: Final = f"{__name__}:Transport"
+#: Messages that a queue may hold: what a worker looks at within two minutes.
+MOST_WAITING: Final = 20_000
+#: The queue is measured when so many have been taken from it.
+_MEASURED_EVERY: Final = 1_000
+#: So long a thread that is free again may wait; Redis knows parts of seconds since version 6.
+_WHILE_SOME_ARE_FULL_S: Final = 0.1
+
+
+class TooLongError(HungUp):
+    """A reply is longer than any message of ours; the connection is of no more use."""
+
+
+class _ShortReplies:
+    """A connection that hangs up rather than read a long reply."""
+
+    def on_connect_check_health(self, check_health: bool = True) -> None:
+        super().on_connect_check_health(check_health)  # type: ignore[misc]  # it is mixed in
+        buffer = self._parser._buffer  # type: ignore[attr-defined]
+        read = buffer.read
+
+        def bounded(length: int, *arguments: Any, **named: Any) -> bytes:
+            if length > MAX_BYTES:
+                raise TooLongError(f"a reply of {length} bytes")
+            return bytes(read(length, *arguments, **named))
+
+        buffer.read = bounded
+
+
+class _PlainConnection(_ShortReplies, Connection):
+    pass
+
+
+class _TlsConnection(_ShortReplies, SSLConnection):
+    pass
+
+
+class Channel(JudgedChannel, kombu_redis.Channel):
+    """The reading half judged by the `Inbox`; sending stays kombu's."""
+
+    from_transport_options = (*kombu_redis.Channel.from_transport_options, OPTION)  # type: ignore[assignment]  # one more
+    ack_emulation = False
+    priority_steps = [0]  # noqa: RUF012 - as kombu has it
+    connection_class = _PlainConnection
+    connection_class_ssl = _TlsConnection
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)  # type: ignore[no-untyped-call]  # kombu
+        self._taken = 0
+
+    def _brpop_start(self, timeout: None = None) -> None:
+        """Ask for a message of the queues that may be read, the most urgent first.
+
+        A copy of kombu's method but for which queues, and for how long: one that is full now
+        is asked for soon after a thread of it is free.
+        """
+        readable = [queue for queue in self.inbox.readable() if queue in self.active_queues]
+        if not readable:
+            return
+        all_are = len(readable) == len(self.active_queues)
+        wait_s = self.brpop_timeout if all_are else _WHILE_SOME_ARE_FULL_S
+        self._in_poll = self.client.connection
+        self._brpop_sent_at = time.monotonic()  # type: ignore[assignment]  # kombu begins with None
+        self.client.connection.send_command("BRPOP", *readable, wait_s)
+
+    def _brpop_read(self, **options: Any) -> bool:
+        """Take one message; a copy of kombu's method but for what is judged and caught."""
+        try:
+            found = self._reply(options)
+            if not found:
+                raise Empty
+            queue, content = found[0].decode(), found[1]
+            self._hold_back_a_flood()
+            message = self.inbox.open(queue, content)
+            if message is not None:
+                self.connection._deliver(message, queue)
+            return True
+        finally:
+            self._in_poll = False
+            self._flush_brpop_reauth()  # type: ignore[no-untyped-call]  # kombu
+
+    def _reply(self, options: dict[str, Any]) -> Any:
+        try:
+            return self.client.parse_response(self.client.connection, "BRPOP", **options)
+        except TooLongError as error:
+            self.client.connection.disconnect()
+            self.inbox.drop("too_long", str(error).encode())
+        except self.connection_errors:
+            self.client.connection.disconnect()  # the next round of the loop connects again
+            raise
+        except ResponseError as error:
+            if not str(error).startswith("WRONGTYPE"):
+                raise
+            self._remove_what_is_no_queue()
+        return None
+
+    def _remove_what_is_no_queue(self) -> None:
+        with self.conn_or_acquire() as client:
+            for queue in self.active_queues:
+                if (kind := client.type(queue)) not in (b"list", b"none"):
+                    client.unlink(queue)
+                    self.inbox.drop("not_a_queue", kind)
+
+    def _hold_back_a_flood(self) -> None:
+        self._taken += 1
+        if self._taken % _MEASURED_EVERY:
+            return
+        with self.conn_or_acquire() as client:
+            for queue in self.active_queues:
+                surplus = client.llen(queue) - MOST_WAITING
+                if surplus > 0:  # the newest stay: they are added on the left
+                    client.ltrim(queue, 0, MOST_WAITING - 1)
+                    self.inbox.drop("flood", f"{surplus} messages".encode())
+
+
+class Transport(kombu_redis.Transport):
+    """Kombu's Redis transport with our `Channel`."""
+
+    Channel = Channel
+
+
+def reading_redis(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:
+    """Return what a worker's Celery configuration needs to read Redis our way."""
+    return {
+        "broker_transport": TRANSPORT,
+        "broker_transport_options": {**options, OPTION: inbox},
+    }

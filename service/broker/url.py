@@ -1,0 +1,71 @@
+"""The broker's URL: what it says of TLS, and that TLS is checked where it says nothing."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from registry.errors import InvalidError
+
+#: It answers within milliseconds: one that does not for so long hangs, and counts as away.
+BROKER_TIMEOUT_S: Final = 3.0
+_BOUNDED: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "socket_timeout": BROKER_TIMEOUT_S,
+        "socket_connect_timeout": BROKER_TIMEOUT_S,
+        # Of one that is away: whoever sends comes again, whoever reads waits elsewhere.
+        "max_retries": 1,
+        "interval_start": 0,
+    }
+)
+_FILES: Final = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
+_CHECKS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "ssl_cert_reqs": {"required": ssl.CERT_REQUIRED, "none": ssl.CERT_NONE},
+        "ssl_check_hostname": {"true": True, "false": False},
+    }
+)
+
+
+def broker_at(url: str) -> dict[str, Any]:
+    """Return what Celery is told of a broker: where it is, and to wait for no answer for good.
+
+    A `rediss` URL may say ``ssl_ca_certs`` (else whom the system trusts),
+    ``ssl_certfile`` and ``ssl_keyfile``; the server's certificate and its name are
+    checked unless the URL says otherwise.
+
+    Raises
+    ------
+    InvalidError
+        If it is of another broker than Redis, whose messages nobody here would judge, or
+        says of TLS what means nothing; the password is not quoted.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("redis", "rediss"):
+        raise InvalidError("broker_url", f"{parts.scheme}://…", "redis:// or rediss://")
+    said = dict(parse_qsl(parts.query))
+    tls = {name: value for name, value in said.items() if name.startswith("ssl_")}
+    if parts.scheme != "rediss":
+        if tls:
+            raise InvalidError("broker_url", sorted(tls)[0], "rediss:// with what is said of TLS")
+        return {"broker_url": url, "broker_transport_options": dict(_BOUNDED)}
+    options: dict[str, Any] = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
+    for name, value in tls.items():
+        if name in _FILES:
+            options[name] = value
+        elif value.lower() in _CHECKS.get(name, {}):
+            options[name] = _CHECKS[name][value.lower()]
+        else:
+            known = sorted(_FILES | set(_CHECKS))
+            raise InvalidError("broker_url", f"{name}={value}", f"of TLS: {', '.join(known)}")
+    if options["ssl_cert_reqs"] is ssl.CERT_NONE:
+        options["ssl_check_hostname"] = False
+    rest = urlencode({name: value for name, value in said.items() if name not in tls})
+    return {
+        "broker_url": parts._replace(query=rest).geturl(),
+        "broker_use_ssl": options,
+        "broker_transport_options": dict(_BOUNDED),
+    }

@@ -1,0 +1,177 @@
+"""A small HTTP listener beside a process's work: /healthz, /readyz and /metrics.
+
+It asks for no token, so it belongs on loopback, a Unix socket or a network of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socketserver import TCPServer
+from typing import Any, Final
+
+import structlog
+
+from registry.errors import RegistryError
+from service.health import Readiness
+from service.metrics import CONTENT_TYPE, ProcessMetrics
+
+log: Final = structlog.get_logger(__name__)
+
+UNIX: Final = "unix:"
+_CLIENT_TIMEOUT_S: Final = 10
+_SOCKET_MODE: Final = 0o660
+
+
+class ListenerError(RegistryError):
+    """The address cannot be listened on."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"FUGA_METRICS_LISTEN: cannot listen on {address}: {reason}")
+        self.address = address
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    ready: Readiness
+    metrics: Callable[[], bytes]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log what went wrong with a call; nothing, where the caller went away meanwhile."""
+        if not isinstance(sys.exception(), ConnectionError):
+            log.exception("metrics_call_failed")
+
+
+class _Ip6Server(_Server):
+    address_family = socket.AF_INET6
+
+
+class _UnixServer(_Server):
+    address_family = socket.AF_UNIX
+
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)  # HTTPServer's wants a host and a port
+        self.server_name, self.server_port = "localhost", 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _CLIENT_TIMEOUT_S
+    server_version = "fuga"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/healthz":
+            self._answer_json(HTTPStatus.OK, {"status": "ok"})
+        elif path == "/readyz":
+            checks = self.server.ready()
+            well = all(check.well for check in checks)
+            status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
+            told = {each.name: {"ok": each.well, "message": each.message} for each in checks}
+            self._answer_json(status, {"status": "ok" if well else "not_ready", "checks": told})
+        elif path == "/metrics":
+            self._answer(HTTPStatus.OK, self.server.metrics(), CONTENT_TYPE)
+        else:
+            paths = ["/healthz", "/readyz", "/metrics"]
+            self._answer_json(HTTPStatus.NOT_FOUND, {"status": "not_found", "paths": paths})
+
+    def _answer_json(self, status: HTTPStatus, document: dict[str, Any]) -> None:
+        self._answer(status, json.dumps(document).encode() + b"\n", "application/json")
+
+    def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
+        """Say nothing: whoever asks does so every few seconds."""
+
+
+class Listener:
+    """Listens from its making until it is closed, in threads of its own."""
+
+    def __init__(self, address: str, *, ready: Readiness, metrics: Callable[[], bytes]) -> None:
+        self._socket_file: Path | None = None
+        try:
+            self._server = self._bind(address)
+        except OSError as error:
+            raise ListenerError(address, error.strerror or str(error)) from error
+        self._server.ready = ready
+        self._server.metrics = metrics
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="metrics", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as the setting says it; with the port that a 0 became."""
+        if self._socket_file is not None:
+            return f"{UNIX}{self._socket_file}"
+        host, port = self._server.server_address[:2]
+        return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        if self._socket_file is not None:
+            self._socket_file.unlink(missing_ok=True)
+
+    def _bind(self, address: str) -> _Server:
+        if address.startswith(UNIX):
+            path = Path(address.removeprefix(UNIX)).absolute()
+            _remove_stale(path, address)
+            unix = _UnixServer(str(path), _Handler)  # type: ignore[arg-type]  # typed for IP alone
+            path.chmod(_SOCKET_MODE)
+            self._socket_file = path
+            return unix
+        host, colon, port = address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not colon or not host or not port.isdecimal() or int(port) > 65535:
+            raise ListenerError(address, "it is neither host:port nor unix:PATH")
+        return (_Ip6Server if ":" in host else _Server)((host, int(port)), _Handler)
+
+
+@contextmanager
+def listening(
+    address: str | None, metrics: ProcessMetrics, *, ready: Readiness
+) -> Iterator[Listener | None]:
+    """Listen for the length of a block, if an address is given."""
+    if address is None:
+        yield None
+        return
+    listener = Listener(address, ready=ready, metrics=metrics.text)
+    log.info("metrics_listening", address=listener.address)
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+def _remove_stale(path: Path, address: str) -> None:
+    """Remove the socket of a process that was killed; one that somebody serves is an error."""
+    if not path.exists():
+        return
+    if not stat.S_ISSOCK(path.stat().st_mode):
+        raise ListenerError(address, "there is a file of that name that is no socket")
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+    raise ListenerError(address, "another process listens there")

@@ -1,0 +1,116 @@
+"""One way to log for every service: an event name and keys."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, MutableMapping
+from io import StringIO
+from textwrap import indent
+from typing import Any, Final, Literal, TextIO
+
+import structlog
+from structlog.typing import ExcInfo
+
+from plain_text import plain, plain_lines
+from registry.ground.masking import mask_line
+
+#: JSON lines, text for people, or the latter at a terminal alone.
+LogFormat = Literal["auto", "json", "text"]
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+#: Told the level and the kind of each warning and error.
+OnProblem = Callable[[str, str], None]
+#: Keys of an event whose values the renderer takes apart itself.
+_OF_STRUCTLOG: Final = frozenset({"exc_info", "exception", "stack", "stack_info"})
+
+_PROBLEMS: Final = {
+    "warning": "warning",
+    "error": "error",
+    "exception": "error",
+    "critical": "error",
+}
+
+
+def configure_logging(
+    level: LogLevel = "info",
+    stream: TextIO | None = None,
+    *,
+    form: LogFormat = "auto",
+    on_problem: OnProblem | None = None,
+) -> None:
+    """Log to ``stream`` (standard error by default); once, in the entry point.
+
+    What libraries log through `logging` comes out in the same form. ``on_problem``
+    is told of each warning and error: the event's name, of libraries their logger's.
+    """
+    stream = stream if stream is not None else sys.stderr
+    as_text = form == "text" or (form == "auto" and stream.isatty())
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: list[Any] = (
+        [
+            _without_commands,
+            structlog.dev.ConsoleRenderer(
+                colors=stream.isatty(), exception_formatter=_plain_traceback
+            ),
+        ]
+        if as_text
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    renderer.append(mask_line)
+    structlog.configure(
+        processors=[_telling(on_problem), *shared, *renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[
+                _telling(on_problem),
+                *shared,
+                structlog.stdlib.add_logger_name,
+            ],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(number, logging.INFO))
+    # It tells of every look at the schema.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+def _without_commands(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Let no text of others command the terminal, or begin a line that passes for ours."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = plain(value)
+        elif not isinstance(value, bool | int | float | None) and not key.startswith("_"):
+            event[key] = value if key in _OF_STRUCTLOG else plain(repr(value))
+    return event
+
+
+def _plain_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
+    # Without the values of local variables: secrets are among them.
+    text = StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    stream.write(indent(plain_lines(text.getvalue()), "  "))
+
+
+def _telling(on_problem: OnProblem | None) -> Any:
+    def tell(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        level = _PROBLEMS.get(method)
+        if level is not None and on_problem is not None:
+            record = event.get("_record")
+            on_problem(level, str(event["event"]) if record is None else record.name)
+        return event
+
+    return tell

@@ -1,0 +1,49 @@
+"""The metrics that every process has: what it is, what it costs, what went wrong in it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    disable_created_metrics,
+)
+from prometheus_client import ProcessCollector as ResourceUse
+from prometheus_client import generate_latest as as_text
+
+from service.version import engine_version
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+
+class ProcessMetrics:
+    """The metrics of one process; whatever else it counts registers here."""
+
+    def __init__(self, process: str) -> None:
+        # A series more for each counter, of no use here.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library says no types
+        self.registry = CollectorRegistry()
+        ResourceUse(registry=self.registry)
+        Gauge(
+            "fuga_build_info",
+            "Always 1; which process this is, and of which version.",
+            ["process", "version"],
+            registry=self.registry,
+        ).labels(process, engine_version()).set(1)
+        self._problems = Counter(
+            "fuga_problems",
+            "Warnings and errors logged, by the name of the event (of libraries: their logger).",
+            ["level", "kind"],
+            registry=self.registry,
+        )
+
+    def count_problem(self, level: str, kind: str) -> None:
+        """Count a warning or an error; `configure_logging` calls this with each."""
+        self._problems.labels(level, kind).inc()
+
+    def text(self) -> bytes:
+        """Return everything in Prometheus's text format."""
+        return as_text(self.registry)

@@ -1,0 +1,192 @@
+"""Settings that every process shares: where the state is, and how to reach the broker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from registry.errors import InvalidError
+from registry.ground.private import private_folder
+from registry.hosts.credentials import HostCredentials
+from registry.images.signatures import read_keys
+from registry.images.store import ImageStore
+from registry.work.queues import QUEUE_OF, WorkQueue
+from service.broker.url import broker_at
+from service.logs import LogFormat, LogLevel
+from service.settings_names import check_names
+
+
+class SharedSettings(BaseSettings):
+    """Environment variables ``FUGA_*``, else the TOML file that ``FUGA_CONFIG`` names."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="FUGA_", frozen=True, extra="ignore", hide_input_in_errors=True
+    )
+
+    state_dir: Path = Field(default=Path(".fuga"), description="Database, broker, lab, tokens.")
+    database_url: SecretStr | None = Field(
+        default=None, description="Register center; SQLite in the state directory by default."
+    )
+    broker_url: SecretStr | None = Field(
+        default=None, description="Celery's broker; folders in the state directory by default."
+    )
+    image_store: Path | None = Field(
+        default=None,
+        description="Folder of images, the same for API and workers; by default in the state"
+        " directory.",
+    )
+    host_credentials: Path | None = Field(
+        default=None,
+        description="Folder of what opens hosts, a subfolder per credential, for monitor and"
+        " workers; by default in the state directory.",
+    )
+    image_urls: frozenset[str] = Field(
+        default=frozenset(),
+        description="Beginnings of URLs that images may be fetched from, whole folders.",
+    )
+    image_max_gib: PositiveInt = Field(default=100, description="Largest file of an image.")
+    image_keys: frozenset[Path] = Field(
+        default=frozenset(),
+        description="Public keys of minisign or cosign, the same for API and workers: files."
+        " Where there is one, images are signed or they are refused.",
+    )
+    fence_command: tuple[str, ...] = Field(
+        default=(),
+        description="Program and arguments that make sure a host is off; {target} and {host} in"
+        " them are replaced by the host's fence target and name.",
+    )
+    fence_timeout_s: PositiveFloat = Field(
+        default=60, description="After it the fencing command is killed, and nothing is proven."
+    )
+    lease_s: PositiveFloat = 30
+    log_level: LogLevel = "info"
+    log_format: LogFormat = Field(
+        default="auto", description="json, text, or text at a terminal alone (auto)."
+    )
+    metrics_listen: str | None = Field(
+        default=None,
+        description="host:port or unix:PATH of /healthz, /readyz and /metrics, without a token;"
+        " {process} in it stands for api, control, monitor, worker or simulation-worker.",
+    )
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _in_any_case(cls, level: object) -> object:
+        return level.lower() if isinstance(level, str) else level
+
+    @field_validator("fence_command")
+    @classmethod
+    def _a_program_by_its_path(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if command and not command[0].startswith("/"):
+            raise ValueError(f"the program needs its whole path, found {command[0]!r}")
+        return command
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is passed goes before the environment, that before the file."""
+        config = os.environ.get("FUGA_CONFIG")
+        if not config:
+            return init_settings, env_settings
+        if not Path(config).is_file():
+            raise InvalidError("FUGA_CONFIG", config, "the path of a TOML file that exists")
+        file = TomlConfigSettingsSource(settings_cls, Path(config))
+        check_names(config, file.toml_data)
+        return init_settings, env_settings, file
+
+    def resolved_database_url(self) -> str:
+        """Return the database's URL, with its password if it has one."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.state_dir.resolve() / 'fuga.db'}"
+
+    def make_state_dir(self) -> Path:
+        """Make the state directory, for its owner alone, or see that it is so."""
+        return private_folder(self.state_dir.resolve())
+
+    def resolved_image_store(self) -> ImageStore:
+        """Return the folder of images, as this machine sees it."""
+        folder = self.image_store or self.state_dir / "images"
+        return ImageStore(
+            folder.resolve(),
+            max_bytes=self.image_max_gib << 30,
+            keys=read_keys(self.image_keys),
+        )
+
+    def metrics_address(self, process: str) -> str | None:
+        """Return where one kind of process tells its health and metrics; None: nowhere."""
+        if self.metrics_listen is None:
+            return None
+        return self.metrics_listen.replace("{process}", process)
+
+    def resolved_host_credentials(self) -> HostCredentials:
+        """Return the folder of what opens hosts, as this machine sees it."""
+        folder = self.host_credentials or self.state_dir / "host-credentials"
+        return HostCredentials(folder.resolve())
+
+
+def direct_queue(name: str) -> Any:
+    """Return a queue that messages are sent straight to.
+
+    The bindings that a declaration writes into the broker would be read by nobody, but a
+    broken one would stop everybody.
+    """
+    from kombu.entity import Queue  # noqa: PLC0415 - most commands send nothing
+
+    return Queue(name, routing_key=name, no_declare=True)  # type: ignore[no-untyped-call]  # kombu
+
+
+def celery_config(settings: SharedSettings) -> dict[str, Any]:
+    """Return Celery's configuration; makes the folders of the filesystem broker.
+
+    The broker carries ids and may lose or repeat them: the sweep sends again
+    what nobody picked up, so there is no result backend and no persistence to
+    rely on.
+    """
+    config: dict[str, Any] = {
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "task_ignore_result": True,
+        "result_backend": None,
+        "task_acks_late": True,
+        "worker_prefetch_multiplier": 1,
+        "broker_connection_retry_on_startup": True,
+        # For good: after Celery's own hundred tries a worker would end.
+        "broker_connection_max_retries": None,
+        "broker_channel_error_retry": True,
+        "task_default_queue": WorkQueue.BUILD.at_broker,
+        "task_queues": [direct_queue(queue.at_broker) for queue in WorkQueue],
+        "task_routes": {task: {"queue": queue.at_broker} for task, queue in QUEUE_OF.items()},
+        "worker_hijack_root_logger": False,
+    }
+    if settings.broker_url is not None:
+        return config | broker_at(settings.broker_url.get_secret_value())
+    broker = private_folder(settings.make_state_dir() / "broker")
+    messages, control = broker / "messages", broker / "control"
+    for folder in (messages, control):
+        private_folder(folder)
+    return config | {
+        "broker_url": "filesystem://",
+        "broker_transport_options": {
+            # One folder: what is written is what is read.
+            "data_folder_in": str(messages),
+            "data_folder_out": str(messages),
+            "control_folder": str(control),
+            "store_processed": False,
+        },
+    }

@@ -1,0 +1,231 @@
+"""A simulation between two slots as a file: numbers and words, nothing that could run.
+
+The file says first whose state it is and what its content sums up to: neither another
+simulation's nor a damaged one is looked at any further. What is read is never more than
+the file is long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulation.errors import InputError
+
+#: JSON values, and arrays of numbers among them.
+Kept = Mapping[str, Any]
+
+_MAGIC: Final = b"fuga checkpoint 1\n"
+_DIGEST: Final = 64  #: characters
+_HEAD: Final = len(_MAGIC) + 2 * (_DIGEST + 1)
+_DTYPES: Final = {"int": np.dtype("<i8"), "float": np.dtype("<f8"), "bool": np.dtype("?")}
+_NAMES: Final = {dtype: name for name, dtype in _DTYPES.items()}
+_ARRAY: Final = "array"  #: the one key of an object that stands for an array
+_MOST_AXES: Final = 2
+
+
+class CheckpointError(InputError):
+    """A checkpoint from which no simulation can go on."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(str(path), f"{problem}. Without --resume the run begins anew.")
+
+
+class MisfitError(ValueError):
+    """What is kept is not what was asked for."""
+
+
+def encode(document: Kept, digest: str) -> bytes:
+    """Return a file's content."""
+    arrays: list[NDArray[Any]] = []
+    bare = _without_arrays(document, arrays)
+    told = [[_NAMES[array.dtype], list(array.shape)] for array in arrays]
+    head = json.dumps({"arrays": told, "document": bare}, allow_nan=False).encode()
+    parts = [len(head).to_bytes(8, "little"), head, *(_bytes_of(array) for array in arrays)]
+    sha256 = hashlib.sha256()
+    for part in parts:
+        sha256.update(part)
+    return b"".join([_MAGIC, f"{digest}\n{sha256.hexdigest()}\n".encode(), *parts])
+
+
+def read(path: Path, digest: str) -> Kept | None:
+    """Return what a simulation kept; None if there is nothing, or of another one.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is damaged, or is none of ours.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+            if not head.startswith(_MAGIC) or len(head) < _HEAD:
+                raise CheckpointError(path, "it is no checkpoint of this version of fuga")
+            whose, told = head[len(_MAGIC) :].decode("ascii", "replace").split("\n")[:2]
+            if whose != digest:
+                return None
+            body = file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CheckpointError(path, f"it cannot be read: {error.strerror}") from None
+    if hashlib.sha256(body).hexdigest() != told:
+        raise CheckpointError(path, "it is damaged: its content is not what was written")
+    try:
+        return decode(body)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(path, f"it is damaged: {error}") from None
+
+
+def decode(body: bytes) -> Kept:
+    """Read back a document; raises ValueError for whatever else."""
+    view = memoryview(body)
+    length = int.from_bytes(view[:8], "little")
+    if len(view) < 8 or length > len(view) - 8:
+        raise MisfitError("it is shorter than it says")
+    head = json.loads(bytes(view[8 : 8 + length]))
+    if not isinstance(head, dict) or not isinstance(head.get("arrays"), list):
+        raise MisfitError("it lists no arrays")
+    arrays, rest = [], view[8 + length :]
+    for told in head["arrays"]:
+        array, rest = _taken(told, rest)
+        arrays.append(array)
+    if len(rest):
+        raise MisfitError(f"{len(rest)} bytes more than its arrays have")
+    document = _with_arrays(head.get("document"), arrays)
+    if not isinstance(document, dict):
+        raise MisfitError("it holds no document")
+    return document
+
+
+class Limits(NamedTuple):
+    """Where the numbers of an array must lie: from the first up to, but not, the second."""
+
+    low: int
+    high: int
+
+
+_COUNT: Final = Limits(0, 2**63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How many there are of what arrays number."""
+
+    tenants: int
+    kinds: int
+    wishes: int
+    hosts: int
+
+
+def array(
+    kept: Kept,
+    name: str,
+    like: str | None,
+    shape: tuple[int | None, ...],
+    within: Limits | None = None,
+) -> NDArray[Any]:
+    """Return an array of one type ("int", "float", "bool") and shape; None: of any."""
+    found = kept[name]
+    if not isinstance(found, np.ndarray) or like not in (None, _NAMES[found.dtype]):
+        raise MisfitError(f"{name} is no array of {like or 'numbers'}")
+    fits = len(found.shape) == len(shape) and all(
+        wanted in (None, length) for wanted, length in zip(shape, found.shape, strict=True)
+    )
+    if not fits:
+        raise MisfitError(f"{name} has shape {found.shape}, wanted {shape}")
+    if within is not None and found.size and not _lies(found, within):
+        raise MisfitError(f"{name} holds a number outside {within.low} to {within.high - 1}")
+    return found
+
+
+def whole(kept: Kept, name: str, within: Limits = _COUNT) -> int:
+    """Return a whole number."""
+    found = kept[name]
+    if type(found) is not int or not within.low <= found < within.high:
+        raise MisfitError(f"{name} is {found!r:.40}, wanted {within.low} to {within.high - 1}")
+    return found
+
+
+def seconds(kept: Kept, name: str) -> float:
+    """Return a length of time."""
+    found = kept[name]
+    if type(found) is not float or not math.isfinite(found) or found < 0:
+        raise MisfitError(f"{name} is {found!r:.40}, wanted seconds")
+    return found
+
+
+def texts(kept: Kept, name: str) -> list[str]:
+    """Return words, each once."""
+    found = kept[name]
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise MisfitError(f"{name} is no list of words")
+    if len(set(found)) < len(found):
+        raise MisfitError(f"{name} holds a word twice")
+    return found
+
+
+def _lies(found: NDArray[Any], within: Limits) -> bool:
+    return int(found.min()) >= within.low and int(found.max()) < within.high
+
+
+def _described(told: object) -> tuple[str, list[int]]:
+    match told:
+        case [str() as name, [*axes]] if name in _DTYPES and len(axes) <= _MOST_AXES:
+            shape = [axis for axis in axes if isinstance(axis, int) and 0 <= axis < 2**48]
+            if len(shape) == len(axes):
+                return name, shape
+    raise MisfitError(f"an array is described as {told!r:.80}")
+
+
+def _taken(told: object, rest: memoryview) -> tuple[NDArray[Any], memoryview]:
+    name, shape = _described(told)
+    dtype = _DTYPES[name]
+    length = math.prod(shape) * dtype.itemsize
+    if length > len(rest):
+        raise MisfitError(f"an array of {length} bytes, where {len(rest)} are left")
+    flat = np.frombuffer(rest[:length], dtype=np.uint8 if name == "bool" else dtype)
+    if name == "bool" and flat.size and flat.max() > 1:
+        raise MisfitError("neither true nor false")
+    return flat.astype(dtype).reshape(shape), rest[length:]
+
+
+def _without_arrays(value: object, arrays: list[NDArray[Any]]) -> object:
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return {_ARRAY: len(arrays) - 1}
+    if isinstance(value, Mapping):
+        return {name: _without_arrays(each, arrays) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_arrays(each, arrays) for each in value]
+    return value
+
+
+def _with_arrays(value: object, arrays: list[NDArray[Any]]) -> Any:
+    if isinstance(value, list):
+        return [_with_arrays(each, arrays) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {_ARRAY}:
+        number = value[_ARRAY]
+        if type(number) is not int or not 0 <= number < len(arrays):
+            raise MisfitError(f"there is no array {number!r:.40}")
+        return arrays[number]
+    return {name: _with_arrays(each, arrays) for name, each in value.items()}
+
+
+def _bytes_of(array: NDArray[Any]) -> bytes:
+    return np.ascontiguousarray(array).tobytes()
+
+
+def columns(rows: object, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a dataclass of arrays, by name."""
+    return {name: getattr(rows, name) for name in names}

@@ -1,0 +1,1 @@
+"""The live system as a trace: what a register decided, and how."""

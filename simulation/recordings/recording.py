@@ -1,0 +1,334 @@
+"""A time of the register center as files: all that a simulation of it reads.
+
+A study runs on such a recording, not on the register center: its runs read the same,
+also when they are resumed a week later, and it can be handed to others.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+import shlex
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from registry import (
+    HostChange,
+    MembershipRule,
+    Past,
+    PastHost,
+    PastRequest,
+    PastVm,
+    zone_of,
+)
+from simulation.errors import InputError
+from simulation.recordings.names import Names, seconds
+from simulation.recordings.tenants import quota_rows, tree_rows
+from simulation.sites.hosts import Happening
+from simulation.traces.native import COLUMNS
+
+_TRACE, _HOSTS, _WINDOW = "trace.csv", "hosts.json", "window.json"
+_TREE, _QUOTAS, _ZONES = "tree.csv", "quotas.csv", "zones.json"
+_COLUMNS: Final = tuple(name for name in COLUMNS if name != "vm_type")
+_HAPPENINGS: Final = {
+    HostChange.CLOSED: Happening.DRAIN,
+    HostChange.OPENED: Happening.RETURN,
+    HostChange.FENCED: Happening.FAIL,
+    HostChange.RETIRED: Happening.LEAVE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """How the rounds of a time were decided."""
+
+    told_by: str  #: who says so
+    policy: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    slot_length_s: float
+    budget_units: int | None
+    zone_policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """Files of a folder, and what is in them."""
+
+    folder: Path
+    since: str  #: the time 0 of the trace
+    until: str
+    length_s: float
+    hosts_there: int
+    vms_running: int  #: at the beginning
+    vms_waiting: int  #: at the beginning, without a place
+    vms_asked: int  #: later
+    groups: int  #: of tenants
+    quotas: int
+    decided: Decided
+
+    @property
+    def trace(self) -> str:
+        """The trace's file."""
+        return str(self.folder / _TRACE)
+
+    @property
+    def hosts(self) -> str:
+        """The inventory's file."""
+        return str(self.folder / _HOSTS)
+
+    @property
+    def tree(self) -> str:
+        """The file of tenants, in order, with their groups and weights."""
+        return str(self.folder / _TREE)
+
+    @property
+    def quota_file(self) -> str | None:
+        """The file of quotas; None: there are none."""
+        return str(self.folder / _QUOTAS) if self.quotas else None
+
+    @property
+    def zones(self) -> str | None:
+        """The file of policies of zones; None: there are none."""
+        return str(self.folder / _ZONES) if self.decided.zone_policies else None
+
+    @property
+    def began_at_s(self) -> float:
+        """When the time began, in seconds since 1970."""
+        return datetime.fromisoformat(self.since).timestamp()
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters of the policy, as ``NAME=VALUE``."""
+        return tuple(
+            f"{name}={json.dumps(value)}" for name, value in self.decided.parameters.items()
+        )
+
+    def command(self) -> str:
+        """Return what is typed to see the same rounds in a simulation."""
+        decided = self.decided
+        words = ["fuga", "simulate", self.trace, "--hosts", self.hosts, "--tree", self.tree]
+        words += ["--quotas", self.quota_file] if self.quota_file else []
+        words += ["--zone-policy", self.zones] if self.zones else []
+        words += ["--policy", decided.policy, "--slot", f"{decided.slot_length_s:g}"]
+        words += [word for told in self.parameters for word in ("-p", told)]
+        words += ["--budget", str(decided.budget_units or 0)]
+        words += ["--began-at", self.since, "--until", f"{self.length_s:.3f}"]
+        return shlex.join(words)
+
+
+def read_recording(folder: Path) -> Recording:
+    """Return the recording in a folder; `InputError` if there is none."""
+    path = folder / _WINDOW
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        return Recording(folder=folder, **{**told, "decided": Decided(**told["decided"])})
+    except OSError as error:
+        raise InputError(str(path), error.strerror or str(error)) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(str(path), f"no recording: {error!r}") from error
+
+
+def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = False) -> Recording:
+    """Write a time of the register center to a folder, which appears once it is whole.
+
+    Parameters
+    ----------
+    past : Past
+        Its requests are read here.
+    decided : Decided
+        How its rounds were decided; of zones that no host is in, nothing is kept.
+    anonymous : bool
+        Tenants, groups of tenants and of VMs, and hosts get numbers for names.
+
+    Notes
+    -----
+    VMs that held a place at the beginning stay on their host. VMs of one request are
+    a row together that were on one host, or first placed in one slot, and were gone in
+    one slot; of a gang, and of a request that is spread, all that waited are one
+    row, which lives as long as the longest of them. A life is counted from the start of
+    the slot that first placed a VM, or, if none did, from when it was asked for: such a VM
+    also waits for no longer. A VM that outlived the time has no end. Tenants who had and
+    asked for nothing are left out.
+    """
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    names = Names(past.hosts, anonymous=anonymous)
+    slots = _Slots(past.since, decided.slot_length_s)
+    decided = _where_hosts_are(decided, past.hosts)
+    counted: Counter[str] = Counter()
+    with (partial / _TRACE).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [*_COLUMNS, *past.resources], restval="")
+        writer.writeheader()
+        for request in past.requests:
+            for row in _rows(request, past, names, slots):
+                writer.writerow(row)
+                counted[_kind(row)] += row["count"]
+    _write_json(partial / _HOSTS, _inventory(past, names))
+    tree, quotas = list(tree_rows(past, names)), list(quota_rows(past, names))
+    _write_csv(partial / _TREE, ("name", "parent", "weight", "at_s"), tree)
+    if quotas:
+        _write_csv(partial / _QUOTAS, ("owner", "resource", "limit", "at_s"), quotas)
+    if decided.zone_policies:
+        _write_json(partial / _ZONES, decided.zone_policies)
+    recording = Recording(
+        folder=folder,
+        since=past.since.isoformat(),
+        until=past.until.isoformat(),
+        length_s=(past.until - past.since).total_seconds(),
+        hosts_there=len(past.hosts),
+        vms_running=counted["running"],
+        vms_waiting=counted["waiting"],
+        vms_asked=counted["asked"],
+        groups=len({parent for _, parent, *_ in tree if parent}),
+        quotas=len({(owner, resource) for owner, resource, *_ in quotas}),
+        decided=decided,
+    )
+    told = {name: value for name, value in asdict(recording).items() if name != "folder"}
+    _write_json(partial / _WINDOW, told)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.replace(folder)
+    return recording
+
+
+def _where_hosts_are(decided: Decided, hosts: Sequence[PastHost]) -> Decided:
+    """Leave out policies of zones that no host is in."""
+    known = {zone_of(host.labels) for host in hosts}
+    zones = {zone: its for zone, its in decided.zone_policies.items() if zone in known}
+    return replace(decided, zone_policies=zones)
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    if row.get("on_host"):
+        return "running"
+    return "asked" if row["arrival_s"] > 0 else "waiting"
+
+
+def _rows(
+    request: PastRequest, past: Past, names: Names, slots: _Slots
+) -> Iterator[dict[str, Any]]:
+    """Return rows of the native format for VMs of a request."""
+    there: defaultdict[str, list[PastVm]] = defaultdict(list)
+    waiting: list[PastVm] = []
+    for vm in request.vms:
+        host = None if vm.host_id is None else names.of_host.get(vm.host_id)
+        (waiting if host is None else there[host]).append(vm)
+    rules = request.rules
+    shared = {
+        "arrival_s": max(0.0, seconds(request.asked_at, past.since)),
+        "tenant": names.tenants.of(request.tenant),
+        "min_count": 1,
+        "requires": ";".join(request.requires),
+        "forbids": ";".join(rules.forbids),
+        "prefers": ";".join(rules.prefers),
+        "zone": rules.zone or "",
+        "hosts": ";".join(names.hosts.of(host) for host in request.hosts or ()),
+        "spread": rules.spread or "",
+        "anti_affinity": _group(rules.anti_affinity, names),
+        "affinity": _group(rules.affinity, names),
+        **request.demand,
+    }
+    for host, standing in sorted(there.items()):
+        for ended_at, vms in _together(standing, slots, placed_alike=False):
+            lifetime = "" if ended_at is None else seconds(ended_at, past.since)
+            yield {**shared, "lifetime_s": lifetime, "count": len(vms), "on_host": host}
+    whole = request.min_count > 1 or rules.spread is not None
+    begun = any(vm.placed_at is not None and vm.placed_at < past.since for vm in request.vms)
+    given_up = [vm for vm in waiting if _was_given_up(vm)]
+    others = [vm for vm in waiting if not _was_given_up(vm)]
+    if whole and others:
+        given_up, others = [], waiting
+    lots = [_together(each, slots, whole=whole) for each in (others, given_up)]
+    for ended_at, vms in itertools.chain.from_iterable(lots):
+        first = min(vm.placed_at or request.asked_at for vm in vms)
+        least = 1 if begun else min(request.min_count, len(vms))
+        row: dict[str, Any] = {"count": len(vms), "min_count": least}
+        if ended_at is not None:
+            row["lifetime_s"] = seconds(ended_at, max(first, past.since))
+            if given_up and _was_given_up(vms[0]):
+                row["wait_at_most_s"] = seconds(ended_at, max(request.asked_at, past.since))
+        yield {**shared, **row}
+
+
+def _was_given_up(vm: PastVm) -> bool:
+    """Return whether its tenant wanted it no more before it ever had a place."""
+    return vm.placed_at is None and vm.ended_at is not None
+
+
+def _together(
+    vms: Sequence[PastVm], slots: _Slots, *, placed_alike: bool = True, whole: bool = False
+) -> list[tuple[datetime | None, list[PastVm]]]:
+    """Return VMs that were gone in one slot, each lot with the end of its last; None: not yet.
+
+    ``placed_alike``: and that were first placed in one slot, the earlier ones first.
+    ``whole``: all of them.
+    """
+    lots: defaultdict[tuple[float, float], list[PastVm]] = defaultdict(list)
+    for vm in vms:
+        placed = slots.of(vm.placed_at) if placed_alike else 0.0
+        lots[(0.0, 0.0) if whole else (placed, slots.of(vm.ended_at))].append(vm)
+    return [(_end(lot), lot) for _, lot in sorted(lots.items(), key=lambda pair: pair[0])]
+
+
+def _end(vms: Sequence[PastVm]) -> datetime | None:
+    ends = [vm.ended_at for vm in vms if vm.ended_at is not None]
+    return max(ends) if len(ends) == len(vms) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """Slots of the system that is recorded."""
+
+    since: datetime
+    length_s: float
+
+    def of(self, at: datetime | None) -> float:
+        """Return the first slot whose start is not before a time; inf: there was no such time."""
+        if at is None:
+            return math.inf
+        return math.ceil((at - self.since).total_seconds() / self.length_s)
+
+
+def _group(rule: MembershipRule | None, names: Names) -> str:
+    if rule is None:
+        return ""
+    return names.vm_groups.of(rule.group) + (":soft" if rule.soft else "")
+
+
+def _inventory(past: Past, names: Names) -> Mapping[str, Any]:
+    hosts, events = [], []
+    for host in past.hosts:
+        name = names.of_host[host.id]
+        hosts.append({"name": name, "labels": list(host.labels), "capacity": dict(host.capacity)})
+        begins = max(0.0, seconds(host.created_at, past.since))
+        if begins > 0:
+            events.append({"at_s": begins, "host": name, "event": Happening.JOIN.value})
+        if not host.was_open:
+            events.append({"at_s": begins, "host": name, "event": Happening.DRAIN.value})
+        events += [
+            {
+                "at_s": max(begins, seconds(at, past.since)),
+                "host": name,
+                "event": _HAPPENINGS[change].value,
+            }
+            for at, change in host.changes
+        ]
+    return {"hosts": hosts, "events": events}
+
+
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+def _write_json(path: Path, document: object) -> None:
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

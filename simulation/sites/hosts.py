@@ -1,0 +1,39 @@
+"""A host of a simulation, and what may befall it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Happening(StrEnum):
+    """What may befall a host at a time."""
+
+    JOIN = "join"  #: it is there from now on
+    DRAIN = "drain"  #: it takes no more VMs; those that run stay
+    FAIL = "fail"  #: its VMs are lost and wait again; it stays in the pool
+    RETURN = "return"  #: it takes VMs again
+    LEAVE = "leave"  #: it is gone for good; its VMs wait again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEvent:
+    """Something that befalls one host."""
+
+    at_s: float
+    host: str
+    what: Happening
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimHost:
+    """A host as requests tell it from others."""
+
+    name: str
+    labels: tuple[str, ...] = ()
+    accepts: bool = True
+
+    @property
+    def id(self) -> str:
+        """Its name: nothing else identifies it here."""
+        return self.name

@@ -1,0 +1,132 @@
+"""The hosts of a simulation: what they offer, what is committed, who takes VMs now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from placement import BoolArray, IntArray
+from simulation.checkpoint import Kept, array
+from simulation.sites.hosts import Happening, SimHost
+from simulation.sites.inventory import Inventory
+
+
+class Cluster:
+    """Hosts in order of name, as a round sees them.
+
+    Parameters
+    ----------
+    hosts : sequence of SimHost
+        In order of name, each name once.
+    capacity : ndarray of int64, shape (H, R)
+    absent : collection of str
+        Names of hosts that join later.
+
+    Notes
+    -----
+    Kept as arrays from slot to slot: a slot costs what changes in it, and the
+    sum over hosts that a policy needs anyway.
+    """
+
+    def __init__(
+        self, hosts: Sequence[SimHost], capacity: IntArray, absent: frozenset[str] = frozenset()
+    ) -> None:
+        self._hosts = list(hosts)
+        self.index = {host.name: index for index, host in enumerate(hosts)}
+        self.capacity = capacity
+        self.committed = np.zeros_like(capacity)
+        self._present = np.array([host.name not in absent for host in hosts], dtype=np.bool_)
+        self.version = 0  #: raised by whatever requests may tell hosts apart by
+        self._read()
+
+    @classmethod
+    def of(cls, inventory: Inventory, resources: Sequence[str]) -> Cluster:
+        """Return the cluster on an axis of resources; hosts that join later are not there yet."""
+        rows = [[host.capacity.get(name, 0) for name in resources] for host in inventory.hosts]
+        first: dict[str, Happening] = {}
+        for event in inventory.events:
+            first.setdefault(event.host, event.what)
+        return cls(
+            [SimHost(name=host.name, labels=host.labels) for host in inventory.hosts],
+            np.array(rows, dtype=np.int64).reshape(len(rows), len(resources)),
+            frozenset(host for host, what in first.items() if what is Happening.JOIN),
+        )
+
+    @property
+    def present(self) -> BoolArray:
+        """Which hosts are in the pool, shape (H,)."""
+        return self._present
+
+    def all_hosts(self) -> Sequence[SimHost]:
+        """Return every host, there or not."""
+        return self._hosts
+
+    def befalls(self, what: Happening, host: int) -> bool:
+        """Change a host; return whether the VMs that run there are lost."""
+        match what:
+            case Happening.JOIN:
+                self._present[host] = True
+                self._accept(host, accepts=True)
+            case Happening.RETURN:
+                self._accept(host, accepts=True)
+            case Happening.DRAIN | Happening.FAIL:
+                self._accept(host, accepts=False)
+            case Happening.LEAVE:
+                self._present[host] = False
+        self._read()
+        return what in (Happening.FAIL, Happening.LEAVE)
+
+    def _accept(self, host: int, *, accepts: bool) -> None:
+        self._hosts[host] = replace(self._hosts[host], accepts=accepts)
+
+    def kept(self) -> Kept:
+        """Return how the hosts stand, for a checkpoint."""
+        return {
+            "committed": self.committed,
+            "present": self._present,
+            "accepts": np.array([host.accepts for host in self._hosts], dtype=np.bool_),
+        }
+
+    def restore(self, kept: Kept) -> None:
+        """Let the hosts stand as they were kept."""
+        hosts = (len(self._hosts),)
+        self.committed = array(kept, "committed", "int", self.capacity.shape)
+        self._present = array(kept, "present", "bool", hosts)
+        for host, accepts in enumerate(array(kept, "accepts", "bool", hosts).tolist()):
+            self._accept(host, accepts=accepts)
+        self._read()
+
+    def _read(self) -> None:
+        """Keep what a round reads of hosts until one of them changes."""
+        self.version += 1
+        self.rows = np.flatnonzero(self._present).astype(np.int64)  #: (H',) those in the pool
+        self._everybody = len(self.rows) == len(self._hosts)
+        self.hosts = [self._hosts[row] for row in self.rows.tolist()]  #: in order of name
+        self._place = np.cumsum(self._present) - 1
+        self._offered = self.capacity[self.rows]
+
+    def offered(self) -> IntArray:
+        """Return what each host of the pool offers, shape (H', R); a snapshot may own it."""
+        return self._offered
+
+    def free(self) -> IntArray:
+        """Return what is not committed on hosts of the pool, shape (H', R), newly made."""
+        committed = self.committed if self._everybody else self.committed[self.rows]
+        free: IntArray = np.maximum(self._offered - committed, 0)
+        return free
+
+    def places(self, hosts: Sequence[int]) -> tuple[int, ...]:
+        """Return where hosts stand in the pool, in order; those outside it do not."""
+        there = [int(self._place[host]) for host in hosts if self._present[host]]
+        return tuple(sorted(there))
+
+    def numbers(self, names: Sequence[str | None]) -> list[int]:
+        """Return the number of each host that is in the pool, -1 for others."""
+        found = [-1 if name is None else self.index.get(name, -1) for name in names]
+        return [host if host >= 0 and self._present[host] else -1 for host in found]
+
+    def commit(self, hosts: IntArray, amounts: IntArray) -> None:
+        """Take amounts (P, R) of hosts (P,); below zero gives back."""
+        np.add.at(self.committed, hosts, amounts)

@@ -1,0 +1,534 @@
+"""The slots of a simulation: what happens between two starts, and the round at each.
+
+A round is the control centre's: the same snapshot, the same decision
+(`placement.decide`), the same check and fallback, and no round where nothing has
+changed since one that placed nothing. Only clock, hosts and VMs are simulated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from placement import (
+    FALLBACK,
+    Allocation,
+    Allowance,
+    FloatArray,
+    IntArray,
+    Policy,
+    Snapshot,
+    TenantTree,
+    check_allocation,
+    decide,
+    fallback_parameters,
+    policy_by_name,
+)
+from placement.catalog.zone_policies import (
+    NamedPolicy,
+    ZoneInputs,
+    fallback_in,
+    overload_of_hosts,
+    policy_in_zones,
+    zones_of,
+)
+from placement.round.constraints import Constraints
+from placement.rules.patience import Patience, waiting_levels
+from registry import zone_of
+from simulation.checkpoint import Kept, Limits, Sizes, array, whole
+from simulation.sites.hierarchy import Since
+from simulation.sites.hosts import HostEvent
+from simulation.slots.book import Book
+from simulation.slots.cluster import Cluster
+from simulation.slots.rules import HostRules
+from simulation.slots.running import Running, Vms
+from simulation.slots.waiting import Waiting, nobody
+from simulation.traces.chunks import Chunk
+
+_SEED_STEP = 2**32  #: between the seeds of two simulations: more than any start of a slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which policy decides, and how it is told to run."""
+
+    policy: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    budget_units: int | None = 2_000_000
+    #: who decides on hosts of which zone; elsewhere ``policy`` does
+    zone_policies: Mapping[str, str] = field(default_factory=dict)
+    #: of zones whose parameters are not those of ``policy``
+    zone_parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    slot_length_s: float = 60.0
+    seed: int = 0
+    began_at_s: float = 0.0  #: when time 0 was, seconds since 1970: rounds are seeded by the clock
+    wait_at_most_s: float = math.inf  #: what waits longer is given up by its tenant
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Round:
+    """One decision, with what it was made on."""
+
+    snapshot: Snapshot
+    allocation: Allocation
+    fallback_reason: str | None
+    tenants: IntArray  #: (N,) numbers of the snapshot's tenants
+    placed: Vms
+    wait_s: FloatArray  #: (P,) how long each row of ``placed`` waited
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Passed:
+    """All that happened up to the start of a slot, and its round."""
+
+    slot: int
+    start_s: float
+    arrived: tuple[Waiting, ...]
+    ended: tuple[Vms, ...]
+    lost: tuple[Vms, ...]
+    given_up: Waiting
+    round: Round | None  #: None: nothing waits, or nothing has changed
+    stood: Vms | None = None  #: VMs that ran at the beginning of the trace
+    skipped: bool = False  #: neither the policy nor the fallback decided
+
+
+class Engine:
+    """Requests, VMs and hosts, slot by slot.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Changed from slot to slot.
+    book : Book
+    choice : Choice
+    events : sequence of HostEvent
+        In order of time.
+    hierarchies : sequence of (float, Hierarchy)
+        Groups, weights and quotas that hold from a time on, in order of time.
+
+    Notes
+    -----
+    A VM runs from the start of the slot that placed it. What ends, arrives or
+    befalls a host at the very start of a slot counts in its round.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        book: Book,
+        choice: Choice,
+        events: Sequence[HostEvent] = (),
+        hierarchies: Sequence[Since] = (),
+    ) -> None:
+        self.cluster, self.book, self.choice = cluster, book, choice
+        self.waiting = nobody()
+        self.running = Running(choice.slot_length_s)
+        self._rules = HostRules()
+        self._events = list(events)
+        self._hierarchies = list(hierarchies)
+        self._requests = 0
+        self._stood = 0
+        self._last_idle: tuple[Snapshot, IntArray] | None = None  # of a round that placed nothing
+        self._policy: Policy | None = None  # for the hosts that are there
+        self._zones: tuple[ZoneInputs, ...] = ()  # of the policy
+        self._patience = Patience.of(choice.parameters).patience
+
+    def kept(self) -> Kept:
+        """Return all that has changed since the beginning, for a checkpoint.
+
+        The policy is made anew, and so is what is remembered to save time.
+        """
+        return {
+            "cluster": self.cluster.kept(),
+            "book": self.book.kept(),
+            "waiting": self.waiting.kept(),
+            "running": self.running.kept(),
+            "rules": self._rules.kept(),
+            "events_left": len(self._events),
+            "hierarchies_left": len(self._hierarchies),
+            "requests": self._requests,
+            "stood": self._stood,
+            "last_idle": None if self._last_idle is None else _kept_idle(*self._last_idle),
+        }
+
+    def restore(self, kept: Kept) -> None:
+        """Stand as was kept; to be told to an engine that has just been made."""
+        events = whole(kept, "events_left", Limits(0, len(self._events) + 1))
+        hierarchies = whole(kept, "hierarchies_left", Limits(0, len(self._hierarchies) + 1))
+        self._events = self._events[len(self._events) - events :]
+        passed = self._hierarchies[: len(self._hierarchies) - hierarchies]
+        for _, hierarchy in passed[-1:]:
+            self.book.follow(hierarchy)
+        self._hierarchies = self._hierarchies[len(passed) :]
+        self.cluster.restore(kept["cluster"])
+        self.book.restore(kept["book"])
+        sizes = Sizes(
+            tenants=len(self.book.tenants),
+            kinds=len(self.book.demand),
+            wishes=len(self.book.wishes),
+            hosts=len(self.cluster.capacity),
+        )
+        self.waiting = Waiting.of_kept(kept["waiting"], sizes)
+        self.running.restore(kept["running"], sizes)
+        self._rules.restore(kept["rules"], sizes)
+        self._requests, self._stood = whole(kept, "requests"), whole(kept, "stood")
+        idle = kept["last_idle"]
+        self._last_idle = None if idle is None else _idle_of(idle, self.book.resources)
+
+    @property
+    def next_event_s(self) -> float | None:
+        """When something befalls a host next, or other quotas hold; None: nothing more."""
+        hosts = [event.at_s for event in self._events[:1]]
+        return min([*hosts, *(at_s for at_s, _ in self._hierarchies[:1])], default=None)
+
+    def pass_to(self, slot: int, chunks: Sequence[Chunk]) -> Passed:
+        """Go on to the start of a slot, at which these requests have arrived, and decide."""
+        start_s = slot * self.choice.slot_length_s
+        while self._hierarchies and self._hierarchies[0][0] <= start_s:
+            self.book.follow(self._hierarchies.pop(0)[1])
+        ended = self.running.ended(slot)
+        for vms in ended:
+            self._release(vms)
+        lost = self._befall(start_s, ended)
+        stood, chunks = self._stand(slot, chunks)
+        arrived = tuple(self._arrive(chunk) for chunk in chunks)
+        given_up = self._give_up(start_s)
+        passed = Passed(
+            slot=slot,
+            start_s=start_s,
+            arrived=arrived,
+            ended=tuple(ended),
+            lost=tuple(lost),
+            given_up=given_up,
+            round=None,
+            stood=stood,
+        )
+        if not len(self.waiting):
+            return passed
+        snapshot, tenants = self.snapshot()
+        if self._would_repeat(snapshot):
+            return passed
+        allocation, reason = self._decide(snapshot, start_s)
+        if allocation is None:
+            return replace(passed, skipped=True)
+        round_ = self._commit(slot, snapshot, tenants, allocation, reason)
+        return replace(passed, round=round_)
+
+    def snapshot(self) -> tuple[Snapshot, IntArray]:
+        """Return what a round sees now, and the numbers of its tenants.
+
+        Tenants are those who hold something or ask for something: one who does
+        neither takes part in nothing.
+        """
+        waiting, book = self.waiting, self.book
+        concerned = book.vms > 0
+        concerned[waiting.tenant] = True
+        tenants = book.in_order(np.flatnonzero(concerned).astype(np.int64))
+        place = np.zeros(len(concerned), dtype=np.int64)
+        place[tenants] = np.arange(len(tenants))
+        open_ = self._rules.open_to(waiting, self.cluster, book.wishes.values)
+        return Snapshot(
+            resources=book.resources,
+            capacity=self.cluster.offered(),
+            free=self.cluster.free(),
+            host_class=open_.host_class,
+            eligible=open_.eligible,
+            demand=book.demand[waiting.kind],
+            count=waiting.count.copy(),
+            min_count=waiting.least(),
+            tenant=place[waiting.tenant],
+            age=waiting.age.copy(),
+            weight=book.weight[tenants],
+            held=book.held[tenants],
+            tree=book.tree(tenants),
+            constraints=open_.constraints,
+            allowances=book.allowances(tenants),
+        ), tenants
+
+    def _release(self, vms: Vms) -> None:
+        self.cluster.commit(vms.host, -vms.count[:, None] * self.book.demand[vms.kind])
+        self.book.hold(vms.tenant, vms.kind, -vms.count)
+        self._rules.count(vms, self.book.wishes.values, sign=-1)
+
+    def _befall(self, start_s: float, ended: list[Vms]) -> list[Vms]:
+        """Let happen what befalls hosts up to the start of the slot; return the VMs lost.
+
+        VMs that ended in this slot, but after their host failed, are taken out of
+        ``ended``: they were lost.
+        """
+        lost: list[Vms] = []
+        while self._events and self._events[0].at_s <= start_s:
+            event = self._events.pop(0)
+            self._policy = None  # zones may have other hosts now
+            host = self.cluster.index[event.host]
+            if not self.cluster.befalls(event.what, host):
+                continue
+            for place, vms in enumerate(ended):
+                late = (vms.host == host) & (vms.end_s > event.at_s)
+                if late.any():
+                    ended[place] = vms.where(~late)
+                    self._wait_again(vms.where(late), event.at_s)
+                    lost.append(vms.where(late))
+            vms_there = self.running.lost(host, event.at_s)
+            if vms_there is not None:
+                self._release(vms_there)
+                self._wait_again(vms_there, event.at_s)
+                lost.append(vms_there)
+        return lost
+
+    def _wait_again(self, vms: Vms, at_s: float) -> None:
+        """Let VMs wait for another host, for what is left of their lives."""
+        order = np.argsort(vms.request, kind="stable")
+        vms = vms.where(order)
+        again = Waiting(
+            request=vms.request,
+            tenant=vms.tenant,
+            kind=vms.kind,
+            wish=vms.wish,
+            count=vms.count,
+            min_count=np.ones_like(vms.count),
+            wanted=vms.count,
+            age=np.zeros_like(vms.count),
+            since_s=np.full(len(vms), at_s),
+            lifetime_s=vms.end_s - at_s,
+            wait_at_most_s=np.full(len(vms), math.inf),
+        )
+        self.waiting = self.waiting.with_more(again)
+
+    def _stand(self, slot: int, chunks: Sequence[Chunk]) -> tuple[Vms | None, Sequence[Chunk]]:
+        """Take up VMs that run already; return them, and the requests that arrive.
+
+        They stay where they are, whether there is room for them or not. Those whose
+        host is not there arrive like others. What runs already has numbers below zero:
+        no policy placed it, and nothing counts it among what was asked for.
+        """
+        if not any(chunk.on_host for chunk in chunks):
+            return None, chunks
+        found: list[Vms] = []
+        others: list[Chunk] = []
+        for chunk in chunks:
+            hosts = np.array(self.cluster.numbers(chunk.on_host), dtype=np.int64)
+            stands = np.flatnonzero(hosts >= 0)
+            others.append(chunk.where(np.flatnonzero(hosts < 0)) if len(hosts) else chunk)
+            if not len(stands):
+                continue
+            part, book = chunk.where(stands), self.book
+            vms = Vms(
+                request=-1 - self._stood - np.arange(len(part)),
+                tenant=book.tenants_of(part.tenant),
+                kind=book.kinds_of(part.demand),
+                wish=book.wishes.numbers(part.wishes),
+                host=hosts[stands],
+                count=part.count,
+                end_s=part.arrival_s + part.lifetime_s,
+            )
+            self._stood += len(part)
+            self._rules.arrived(vms.tenant.tolist(), part.wishes)
+            self.cluster.commit(vms.host, vms.count[:, None] * book.demand[vms.kind])
+            book.hold(vms.tenant, vms.kind, vms.count)
+            self._rules.count(vms, book.wishes.values, sign=1)
+            self.running.add(vms, slot)
+            found.append(vms)
+        return (Vms.joined(found) if found else None), [each for each in others if len(each)]
+
+    def _arrive(self, chunk: Chunk) -> Waiting:
+        book, count = self.book, chunk.count
+        arrived = Waiting(
+            request=np.arange(self._requests, self._requests + len(chunk)),
+            tenant=book.tenants_of(chunk.tenant),
+            kind=book.kinds_of(chunk.demand),
+            wish=book.wishes.numbers(chunk.wishes),
+            count=count.copy(),
+            min_count=chunk.min_count.copy(),
+            wanted=count.copy(),
+            age=np.zeros_like(count),
+            since_s=chunk.arrival_s.copy(),
+            lifetime_s=chunk.lifetime_s.copy(),
+            wait_at_most_s=chunk.patience_s().copy(),
+        )
+        self._rules.arrived(arrived.tenant.tolist(), chunk.wishes)
+        self._requests += len(chunk)
+        self.waiting = self.waiting.with_more(arrived)
+        return arrived
+
+    def _give_up(self, start_s: float) -> Waiting:
+        most_s = np.minimum(self.waiting.wait_at_most_s, self.choice.wait_at_most_s)
+        over = start_s - self.waiting.since_s > most_s
+        if not over.any():
+            return nobody()
+        given_up = self.waiting.where(over)
+        self.waiting = self.waiting.where(~over)
+        return given_up
+
+    def _would_repeat(self, snapshot: Snapshot) -> bool:
+        """Nothing that a policy sees has changed since a round that placed nothing."""
+        if self._last_idle is None:
+            return False
+        before, requests = self._last_idle
+        return np.array_equal(requests, self.waiting.request) and same_to_policies(
+            before, snapshot, self._patience
+        )
+
+    def _decide(self, snapshot: Snapshot, start_s: float) -> tuple[Allocation | None, str | None]:
+        """Ask the policy, then the fallback; the first feasible allocation counts."""
+        choice = self.choice
+        seed = int(choice.began_at_s + start_s) + choice.seed * _SEED_STEP
+        if self._policy is None:
+            self._zones = self._its_zones()
+            self._policy = _policy_of(choice.policy, choice.parameters, self._zones)
+        reason = None
+        told = fallback_parameters(choice.parameters)
+        for parameters, its_zones, attempt in (
+            (choice.parameters, self._zones, self._policy),
+            (told, fallback_in(self._zones), None),
+        ):
+            policy = attempt or _policy_of(FALLBACK, told, its_zones)
+            units = choice.budget_units if attempt else None
+            try:
+                allocation = decide(snapshot, policy, seed=seed, budget_units=units)
+                overload = overload_of_hosts(len(snapshot.capacity), parameters, its_zones)
+                check_allocation(snapshot, allocation, overload=overload)
+            except Exception as error:
+                reason = reason or f"{type(error).__name__}: {error}"
+                continue
+            return allocation, reason
+        return None, reason
+
+    def _its_zones(self) -> tuple[ZoneInputs, ...]:
+        """Return the zones of the hosts that are there now; none without policies of their own."""
+        choice = self.choice
+        named = {
+            zone: NamedPolicy(
+                policy=name, parameters=choice.zone_parameters.get(zone, choice.parameters)
+            )
+            for zone, name in choice.zone_policies.items()
+        }
+        otherwise = NamedPolicy(policy=choice.policy, parameters=choice.parameters)
+        return zones_of([zone_of(host.labels) for host in self.cluster.hosts], named, otherwise)
+
+    def _commit(
+        self,
+        slot: int,
+        snapshot: Snapshot,
+        tenants: IntArray,
+        allocation: Allocation,
+        reason: str | None,
+    ) -> Round:
+        start_s = slot * self.choice.slot_length_s
+        waiting, (rows, hosts, counts) = self.waiting, allocation.placed.T
+        self._last_idle = None
+        if not len(rows) and not allocation.cut:
+            self._last_idle = (snapshot, waiting.request)
+        placed = Vms(
+            request=waiting.request[rows],
+            tenant=waiting.tenant[rows],
+            kind=waiting.kind[rows],
+            wish=waiting.wish[rows],
+            host=self.cluster.rows[hosts],
+            count=counts,
+            end_s=start_s + waiting.lifetime_s[rows],
+        )
+        self.cluster.commit(placed.host, counts[:, None] * self.book.demand[placed.kind])
+        self.book.hold(placed.tenant, placed.kind, counts)
+        self._rules.count(placed, self.book.wishes.values, sign=1)
+        self.running.add(placed, slot)
+        given = np.zeros(len(waiting), dtype=np.int64)
+        np.add.at(given, rows, counts)
+        self.waiting = waiting.after(given)
+        return Round(
+            snapshot=snapshot,
+            allocation=allocation,
+            fallback_reason=reason,
+            tenants=tenants,
+            placed=placed,
+            wait_s=start_s - waiting.since_s[rows],
+        )
+
+
+def _kept_idle(snapshot: Snapshot, requests: IntArray) -> Kept:
+    tree, rules = snapshot.tree, snapshot.constraints
+    return {
+        "requests": requests,
+        "arrays": {name: getattr(snapshot, name) for name in (*_SEEN, "age")},
+        "tree": None
+        if tree is None
+        else {"parent": tree.parent, "leaf": tree.leaf, "weight": tree.weight},
+        "constraints": None if rules is None else rules.document(),
+        "allowances": [asdict(each) for each in snapshot.allowances],
+    }
+
+
+def _idle_of(kept: Kept, resources: tuple[str, ...]) -> tuple[Snapshot, IntArray]:
+    wide = (None, len(resources))
+    arrays: dict[str, Any] = {
+        name: array(
+            kept["arrays"],
+            name,
+            {"eligible": "bool", "weight": "float"}.get(name, "int"),
+            wide if name in _WIDE else (None, None) if name == "eligible" else (None,),
+        )
+        for name in (*_SEEN, "age")
+    }
+    tree, rules = kept["tree"], kept["constraints"]
+    snapshot = Snapshot(
+        resources=resources,
+        tree=None
+        if tree is None
+        else TenantTree(
+            parent=tuple(tree["parent"]),
+            weight=array(tree, "weight", "float", (None,)),
+            leaf=tuple(tree["leaf"]),
+        ),
+        constraints=None if rules is None else Constraints.of_document(rules),
+        allowances=tuple(
+            Allowance(**{**each, "tenants": tuple(each["tenants"])}) for each in kept["allowances"]
+        ),
+        **arrays,
+    )
+    return snapshot, array(kept, "requests", "int", (None,))
+
+
+#: What of a snapshot decides, beside ages, trees, constraints and allowances.
+_SEEN = (
+    "capacity",
+    "free",
+    "host_class",
+    "eligible",
+    "demand",
+    "count",
+    "min_count",
+    "tenant",
+    "weight",
+    "held",
+)
+_WIDE = frozenset({"capacity", "free", "demand", "held"})  #: one column for each resource
+
+
+def _policy_of(name: str, parameters: Mapping[str, Any], zones: tuple[ZoneInputs, ...]) -> Policy:
+    return policy_in_zones(zones) if zones else policy_by_name(name, parameters)
+
+
+def same_to_policies(before: Snapshot, now: Snapshot, patience: int) -> bool:
+    """Return whether a policy that placed nothing on one snapshot would on the other.
+
+    Of the ages of requests there is what changes decisions, as in the digest of a
+    round's inputs.
+    """
+    return (
+        all(np.array_equal(getattr(before, name), getattr(now, name)) for name in _SEEN)
+        and before.constraints == now.constraints
+        and before.allowances == now.allowances
+        and _same_trees(before.tree, now.tree)
+        and np.array_equal(waiting_levels(before.age, patience), waiting_levels(now.age, patience))
+    )
+
+
+def _same_trees(before: TenantTree | None, now: TenantTree | None) -> bool:
+    if before is None or now is None:
+        return before is now
+    nodes = before.parent == now.parent and before.leaf == now.leaf
+    return nodes and np.array_equal(before.weight, now.weight)

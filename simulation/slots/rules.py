@@ -1,0 +1,189 @@
+"""Which hosts each waiting request may use, and where the VMs of its groups are."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placement import BoolArray, IntArray
+from placement.round.constraints import Constraints, Group, Spread
+from placement.round.host_classes import HostClasses, eligibility, host_classes, preferences
+from registry import allows, zone_of
+from simulation.checkpoint import Kept, MisfitError, Sizes
+from simulation.sites.hosts import SimHost
+from simulation.slots.cluster import Cluster
+from simulation.slots.running import Vms
+from simulation.slots.waiting import Waiting
+from simulation.traces.wishes import Wishes
+
+#: A group of a tenant's: (tenant, name, whether it keeps apart, whether that is hard).
+GroupKey = tuple[int, str, bool, bool]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Open:
+    """What a snapshot says of hosts and who may use them."""
+
+    host_class: IntArray  #: (H,)
+    eligible: BoolArray  #: (Q, C)
+    constraints: Constraints | None
+
+
+@dataclass(slots=True)
+class _Places:
+    """Where VMs are that somebody must keep apart from, or together with."""
+
+    #: in order of creation, as the register center lists groups
+    of_group: dict[GroupKey, Counter[int]] = field(default_factory=dict)
+    of_spread: defaultdict[int, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+
+
+class HostRules:
+    """Keeps eligibility from slot to slot, and counts VMs of groups and spreads.
+
+    Eligibility is worked out anew where hosts changed, or other wishes wait than
+    before: `placement.round.host_classes`, as rounds of the control centre do.
+    """
+
+    def __init__(self) -> None:
+        self._places = _Places()
+        self._known: tuple[object, HostClasses, BoolArray] | None = None
+
+    def arrived(self, tenants: Sequence[int], wishes: Sequence[Wishes]) -> None:
+        """Make the groups that new requests name."""
+        for tenant, wish in zip(tenants, wishes, strict=True):
+            for key in _groups(tenant, wish):
+                self._places.of_group.setdefault(key, Counter())
+
+    def count(self, vms: Vms, wishes: Sequence[Wishes], *, sign: int) -> None:
+        """Count VMs that were placed (sign 1), or have gone (sign -1)."""
+        ruled = np.array([wish.is_ruled for wish in wishes], dtype=np.bool_)
+        if not ruled.any():
+            return
+        for row in np.flatnonzero(ruled[vms.wish]).tolist():
+            host, count = int(vms.host[row]), sign * int(vms.count[row])
+            wish = wishes[int(vms.wish[row])]
+            for key in _groups(int(vms.tenant[row]), wish):
+                _add(self._places.of_group[key], host, count)
+            if wish.rules.spread is not None:
+                request = int(vms.request[row])
+                _add(self._places.of_spread[request], host, count)
+
+    def kept(self) -> Kept:
+        """Return where VMs are that are counted, for a checkpoint."""
+        return {
+            "groups": [[*key, [*places.items()]] for key, places in self._places.of_group.items()],
+            "spreads": [
+                [request, [*places.items()]] for request, places in self._places.of_spread.items()
+            ],
+        }
+
+    def restore(self, kept: Kept, sizes: Sizes) -> None:
+        """Count what was kept, and nothing else."""
+        self._places, self._known = _Places(), None
+        for tenant, name, apart, hard, places in kept["groups"]:
+            if not (type(tenant) is int and isinstance(name, str)):
+                raise MisfitError("a group has no tenant or no name")
+            key = (tenant, name, bool(apart), bool(hard))
+            self._places.of_group[key] = _counted(places, sizes.hosts)
+        for request, places in kept["spreads"]:
+            if type(request) is not int:
+                raise MisfitError("a spread has no request")
+            self._places.of_spread[request] = _counted(places, sizes.hosts)
+
+    def open_to(self, waiting: Waiting, cluster: Cluster, wishes: Sequence[Wishes]) -> Open:
+        """Return what the round sees of hosts and rules."""
+        asked, of_row = np.unique(waiting.wish, return_inverse=True)
+        key = (cluster.version, tuple(asked.tolist()))
+        listed = [wishes[wish] for wish in asked.tolist()]
+        if self._known is None or self._known[0] != key:
+            classes = host_classes(cluster.hosts, listed)
+            self._known = (key, classes, eligibility(cluster.hosts, classes, listed, may_use))
+        _, classes, eligible = self._known
+        return Open(
+            host_class=classes.of_host,
+            eligible=eligible[of_row.ravel()],
+            constraints=self._constraints(waiting, cluster, wishes, classes),
+        )
+
+    def _constraints(
+        self, waiting: Waiting, cluster: Cluster, wishes: Sequence[Wishes], classes: HostClasses
+    ) -> Constraints | None:
+        bound = np.array(
+            [wish.is_ruled or bool(wish.rules.prefers) for wish in wishes], dtype=np.bool_
+        )
+        if not bound.any() or not bound[waiting.wish].any():
+            return None
+        zones = sorted({zone for host in cluster.hosts if (zone := zone_of(host.labels))})
+        members: dict[GroupKey, list[int]] = {}
+        spreads: list[Spread] = []
+        prefers: dict[int, tuple[str, ...]] = {}
+        for row in np.flatnonzero(bound[waiting.wish]).tolist():
+            wish = wishes[int(waiting.wish[row])]
+            prefers[row] = wish.rules.prefers
+            for key in _groups(int(waiting.tenant[row]), wish):
+                members.setdefault(key, []).append(row)
+            if wish.rules.spread is not None:
+                spreads.append(self._spread(row, waiting, cluster, wish, zones))
+        constraints = Constraints(
+            groups=tuple(
+                Group(
+                    apart=key[2],
+                    hard=key[3],
+                    requests=tuple(members[key]),
+                    hosts=cluster.places(list(places)),
+                )
+                for key, places in self._places.of_group.items()
+                if key in members
+            ),
+            spreads=tuple(spreads),
+            zones=_zones(cluster, zones) if spreads else (),
+            preferred=preferences(cluster.hosts, classes, prefers),
+        )
+        return constraints or None
+
+    def _spread(
+        self, row: int, waiting: Waiting, cluster: Cluster, wish: Wishes, zones: Sequence[str]
+    ) -> Spread:
+        its_own = {zone_of(host.labels) for host in cluster.hosts if may_use(wish, host)}
+        placed: Counter[str | None] = Counter()
+        for host, count in self._places.of_spread[int(waiting.request[row])].items():
+            placed[zone_of(cluster.all_hosts()[host].labels)] += count
+        wanted = int(waiting.wanted[row])
+        return Spread(
+            request=row,
+            most=-(-wanted // len(its_own)) if its_own else 0,
+            placed=tuple(placed[zone] if zone in its_own else 0 for zone in zones),
+        )
+
+
+def _groups(tenant: int, wish: Wishes) -> list[GroupKey]:
+    return [(tenant, rule.group, apart, not rule.soft) for apart, rule in wish.memberships]
+
+
+def _counted(places: Sequence[Sequence[int]], hosts: int) -> Counter[int]:
+    counted: Counter[int] = Counter()
+    for host, count in places:
+        if type(host) is not int or type(count) is not int or not 0 <= host < hosts:
+            raise MisfitError("a host that is not there holds VMs of a group")
+        counted[host] = count
+    return counted
+
+
+def _add(places: Counter[int], host: int, count: int) -> None:
+    places[host] += count
+    if not places[host]:
+        del places[host]
+
+
+def _zones(cluster: Cluster, names: Sequence[str]) -> tuple[int, ...]:
+    place = {name: index for index, name in enumerate(names)}
+    return tuple(place.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
+
+
+def may_use(wishes: Wishes, host: SimHost) -> bool:
+    """Return whether a request may use a host, as the register center says."""
+    return allows(wishes.rules, wishes.requires, wishes.hosts, host=host.name, labels=host.labels)

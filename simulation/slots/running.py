@@ -1,0 +1,152 @@
+"""VMs that run, by the slot in which they end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from placement import BoolArray, FloatArray, IntArray
+from simulation.checkpoint import Kept, Limits, MisfitError, Sizes, array, columns
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Vms:
+    """Rows of VMs that are alike: one request's on one host, with one end."""
+
+    request: IntArray  #: its number in order of arrival
+    tenant: IntArray
+    kind: IntArray
+    wish: IntArray
+    host: IntArray
+    count: IntArray
+    end_s: FloatArray  #: inf: never
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    def where(self, chosen: IntArray | BoolArray) -> Vms:
+        """Return some of the rows."""
+        return Vms(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
+
+    @classmethod
+    def joined(cls, parts: list[Vms]) -> Vms:
+        """Return the rows of all parts, in order."""
+        return cls(
+            **{
+                each.name: np.concatenate([getattr(part, each.name) for part in parts])
+                for each in fields(cls)
+            }
+        )
+
+
+_COLUMNS = tuple(each.name for each in fields(Vms))
+
+
+class Running:
+    """VMs in buckets by the slot at whose start they have ended.
+
+    Adding and taking costs what is added and taken, however many run.
+    """
+
+    def __init__(self, slot_length_s: float) -> None:
+        self._length_s = slot_length_s
+        self._buckets: dict[int, list[Vms]] = {}
+        self._endless: list[Vms] = []
+
+    def add(self, vms: Vms, slot: int) -> None:
+        """Let VMs run from the start of a slot; a life of nothing ends with the slot."""
+        ends = np.isfinite(vms.end_s)
+        if not ends.all():
+            self._endless.append(vms.where(~ends))
+            vms = vms.where(ends)
+        if not len(vms):
+            return
+        slots = np.maximum(np.ceil(vms.end_s / self._length_s).astype(np.int64), slot + 1)
+        order = np.argsort(slots, kind="stable")
+        slots = slots[order]
+        starts = np.flatnonzero(np.diff(slots, prepend=slots[0] - 1))
+        for start, stop in zip(starts, [*starts[1:], len(slots)], strict=True):
+            bucket = self._buckets.setdefault(int(slots[start]), [])
+            bucket.append(vms.where(order[start:stop]))
+
+    def ended(self, slot: int) -> list[Vms]:
+        """Take out what ends in the interval before the start of a slot."""
+        return self._buckets.pop(slot, [])
+
+    def lost(self, host: int, at_s: float) -> Vms | None:
+        """Take out the VMs that run on a host at a time."""
+        found: list[Vms] = []
+        first = math.floor(at_s / self._length_s)
+        for slot in sorted(slot for slot in self._buckets if slot > first):
+            self._buckets[slot] = _without(self._buckets[slot], host, at_s, found)
+        self._endless = _without(self._endless, host, at_s, found)
+        return Vms.joined(found) if found else None
+
+    def parts(self) -> list[Vms]:
+        """Return everything that runs, for whoever counts."""
+        return [part for slot in sorted(self._buckets) for part in self._buckets[slot]] + [
+            *self._endless
+        ]
+
+    def kept(self) -> Kept:
+        """Return what runs, for a checkpoint."""
+        slots = [slot for slot in self._buckets for _ in self._buckets[slot]]
+        parts = [part for listed in self._buckets.values() for part in listed] + self._endless
+        return {
+            "slots": np.array(slots, dtype=np.int64),
+            "lengths": np.array([len(part) for part in parts], dtype=np.int64),
+            "vms": None if not parts else columns(Vms.joined(parts), _COLUMNS),
+        }
+
+    def restore(self, kept: Kept, sizes: Sizes) -> None:
+        """Run what was kept, and nothing else."""
+        lengths = array(kept, "lengths", "int", (None,), Limits(0, 2**48))
+        slots = array(kept, "slots", "int", (None,))
+        total = int(lengths.sum())
+        vms = None if kept["vms"] is None else _vms_of(kept["vms"], total, sizes)
+        if len(slots) > len(lengths) or (vms is None) != (len(lengths) == 0):
+            raise MisfitError(f"{len(slots)} slots and {len(lengths)} parts")
+        self._buckets, self._endless = {}, []
+        if vms is None:
+            return
+        stops = np.cumsum(lengths)
+        for place, (length, stop) in enumerate(zip(lengths, stops, strict=True)):
+            part = vms.where(np.arange(stop - length, stop))
+            if place < len(slots):
+                self._buckets.setdefault(int(slots[place]), []).append(part)
+            else:
+                self._endless.append(part)
+
+    @property
+    def last_slot(self) -> int | None:
+        """The slot at whose start the last of those that end has ended."""
+        return max(self._buckets, default=None)
+
+
+def _vms_of(kept: Kept, length: int, sizes: Sizes) -> Vms:
+    def whole_numbers(name: str, high: int | None = None) -> IntArray:
+        return array(kept, name, "int", (length,), None if high is None else Limits(0, high))
+
+    return Vms(
+        request=whole_numbers("request"),
+        tenant=whole_numbers("tenant", sizes.tenants),
+        kind=whole_numbers("kind", sizes.kinds),
+        wish=whole_numbers("wish", sizes.wishes),
+        host=whole_numbers("host", sizes.hosts),
+        count=whole_numbers("count"),
+        end_s=array(kept, "end_s", "float", (length,)),
+    )
+
+
+def _without(parts: list[Vms], host: int, at_s: float, found: list[Vms]) -> list[Vms]:
+    rest = []
+    for part in parts:
+        hit = (part.host == host) & (part.end_s > at_s)
+        if hit.any():
+            found.append(part.where(hit))
+            part = part.where(~hit)  # noqa: PLW2901 - what is left of it
+        if len(part):
+            rest.append(part)
+    return rest

@@ -1,0 +1,162 @@
+"""Azure's trace for packing of 2020: VMs, and what each type takes of a machine.
+
+Published as a file of SQLite with the tables ``vm`` and ``vmType``; the same tables
+as CSV, ``vm.csv`` with ``vmType.csv`` beside it, are read as well. A type may run on
+several kinds of machine and takes other parts of each: sizes here are those on
+the kind that most types can run on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from simulation.errors import InputError
+from simulation.traces.faults import RowError
+from simulation.traces.native import Row
+from simulation.traces.rows import columns_of, rows_of
+
+#: What a whole machine has of each resource; parts of it are rounded down.
+MACHINE: Final = 1_000_000
+#: Resources by the columns of types that say what part of a machine they take.
+_PARTS: Final = {
+    "cpu_ppm": "core",
+    "memory_ppm": "memory",
+    "hdd_ppm": "hdd",
+    "nic_ppm": "nic",
+    "ssd_ppm": "ssd",
+}
+RESOURCES: Final = tuple(_PARTS)
+NEEDS: Final = frozenset({"vmId", "tenantId", "vmTypeId", "starttime", "endtime"})
+_DAY_S: Final = 86_400.0
+_MAGIC: Final = b"SQLite format 3\x00"
+#: So close below a whole number, a part of a machine is one.
+_ROUNDING: Final = 1e-6
+
+
+def is_packing_trace(path: Path) -> bool:
+    """Return whether a file is one of SQLite."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError as error:
+        raise InputError(str(path), error.strerror or str(error)) from error
+
+
+def packing_requests(path: Path) -> Iterator[Row]:
+    """Return VMs in order of their start as rows of the native format.
+
+    VMs that ran before the trace begins arrive at 0 for what is left of their
+    lives. The line of a row of SQLite is its ``rowid``.
+    """
+    if is_packing_trace(path):
+        with closing(_opened(path)) as database:
+            sizes = _sizes(path, _types_of(path, database))
+            yield from _native(_vms_of(path, database), sizes)
+    else:
+        types = path.with_name("vmType.csv")
+        if not types.is_file():
+            raise InputError(str(path), f"its table of types, {types}, is not there")
+        if missing := {"vmTypeId", "machineId", *_PARTS.values()} - set(columns_of(types)):
+            raise InputError(str(types), f"no column {', '.join(sorted(missing))}")
+        sizes = _sizes(types, ((line, row) for line, row, _ in rows_of(types)))
+        yield from _native(rows_of(path), sizes)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+
+
+def _types_of(
+    path: Path, database: sqlite3.Connection
+) -> Iterator[tuple[int, Mapping[str, Any] | RowError]]:
+    names = ("vmTypeId", "machineId", *_PARTS.values())
+    for line, *cells in _selected(path, database, "vmType", names, order="rowid"):
+        yield line, dict(zip(names, cells, strict=True))
+
+
+def _vms_of(path: Path, database: sqlite3.Connection) -> Iterator[Row]:
+    names = ("tenantId", "vmTypeId", "starttime", "endtime")
+    total = max(next(_selected(path, database, "vm", (), order="1", what="count(*)"))[0], 1)
+    rows = _selected(path, database, "vm", names, order="max(starttime, 0), rowid")
+    for place, (line, *cells) in enumerate(rows):
+        yield line, dict(zip(names, cells, strict=True)), (place + 1) / total
+
+
+def _selected(
+    path: Path,
+    database: sqlite3.Connection,
+    table: str,
+    names: Iterable[str],
+    *,
+    order: str,
+    what: str = "rowid",
+) -> Iterator[tuple[Any, ...]]:
+    """Read columns of a table; all words are this module's own."""
+    columns = ", ".join([what, *names])
+    try:
+        yield from database.execute(f"SELECT {columns} FROM {table} ORDER BY {order}")  # noqa: S608
+    except sqlite3.DatabaseError as error:
+        raise InputError(str(path), f"no packing trace: {error}") from error
+
+
+def _sizes(
+    path: Path, types: Iterable[tuple[int, Mapping[str, Any] | RowError]]
+) -> Mapping[str, Mapping[str, int]]:
+    """Return what a VM of each type takes on the machine that most types can run on."""
+    on: dict[str, dict[str, Mapping[str, int]]] = {}
+    for line, row in types:
+        if isinstance(row, RowError):
+            raise InputError(f"{path}:{line}", str(row))
+        try:
+            sizes = {name: _millionths(row[column]) for name, column in _PARTS.items()}
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{path}:{line}", f"a part of a machine: {error}") from None
+        on.setdefault(_id(row["machineId"]), {})[_id(row["vmTypeId"])] = sizes
+    if not on:
+        raise InputError(str(path), "no types of VM")
+    known = Counter({machine: len(types) for machine, types in on.items()})
+    return on[known.most_common(1)[0][0]]
+
+
+def _native(rows: Iterable[Row], sizes: Mapping[str, Mapping[str, int]]) -> Iterator[Row]:
+    for line, row, read in rows:
+        if isinstance(row, RowError):
+            yield line, row, read
+            continue
+        try:
+            yield line, _request(row, sizes), read
+        except (TypeError, ValueError) as error:
+            yield line, error if isinstance(error, RowError) else RowError(str(error)), read
+
+
+def _request(row: Mapping[str, Any], sizes: Mapping[str, Mapping[str, int]]) -> Mapping[str, Any]:
+    its_type = _id(row["vmTypeId"])
+    if its_type not in sizes:
+        raise RowError(f"vmTypeId: {its_type} does not run on the machine of this trace")
+    start_s = max(float(row["starttime"]), 0.0) * _DAY_S
+    ended = row["endtime"]
+    return {
+        "arrival_s": start_s,
+        "lifetime_s": None if ended in (None, "") else float(ended) * _DAY_S - start_s,
+        "tenant": _id(row["tenantId"]),
+        **sizes[its_type],
+    }
+
+
+def _id(found: Any) -> str:
+    """Return an id as text: tables export the same number as 7 or as 7.0."""
+    return str(int(found)) if isinstance(found, float) and found == int(found) else str(found)
+
+
+def _millionths(found: Any) -> int:
+    if found in (None, ""):
+        return 0
+    part = float(found)
+    if not 0 <= part <= 1:
+        raise ValueError(f"found {found!r}, expected 0 to 1")
+    return int(part * MACHINE + _ROUNDING)

@@ -1,0 +1,293 @@
+"""Public traces as rows of the native format.
+
+Each reader turns the rows of one published format into native rows, a few at a
+time. Terms of use are the publishers'; docs/simulate.md names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from simulation.errors import InputError
+from simulation.traces import azure_packing, google_tasks
+from simulation.traces.faults import RowError
+from simulation.traces.native import Row, resources_of
+from simulation.traces.rows import columns_of, rows_of
+
+#: Models of the Alibaba cluster's GPUs; a task may name those that will do.
+_GPU_MODELS: Final = ("A10", "G1", "G2", "G3", "P100", "T4", "V100M16", "V100M32")
+_AZURE_VMTABLE: Final = (
+    "vmid",
+    "subscriptionid",
+    "deploymentid",
+    "vmcreated",
+    "vmdeleted",
+    "maxcpu",
+    "avgcpu",
+    "p95maxcpu",
+    "vmcategory",
+    "vmcorecount",
+    "vmmemory",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """A published format: how it is known, and how its rows become native ones."""
+
+    name: str
+    needs: frozenset[str]  #: columns by which it is known
+    resources: tuple[str, ...]  #: empty: whatever columns are no others
+    convert: Callable[[Iterable[Row]], Iterator[Row]]
+    columns: Sequence[str] | None = None  #: of files without a line of names
+    read: Callable[[Path], Iterator[Row]] | None = None  #: of files that are no plain table
+
+
+def _native(rows: Iterable[Row]) -> Iterator[Row]:
+    return iter(rows)
+
+
+def _each(
+    rows: Iterable[Row], native: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Iterator[Row]:
+    """Convert row by row; what a row lacks or misspells is told with its line."""
+    for line, row, read in rows:
+        if isinstance(row, RowError):
+            yield line, row, read
+            continue
+        try:
+            yield line, native(row), read
+        except (ValueError, TypeError) as error:
+            yield line, error if isinstance(error, RowError) else RowError(str(error)), read
+
+
+def _by_arrival(rows: Iterable[Row]) -> Iterator[Row]:
+    """Sort rows of formats that are not in order; these are small."""
+    listed = list(rows)
+
+    def key(row: Row) -> float:
+        told = row[1]
+        return 0.0 if isinstance(told, RowError) else float(told["arrival_s"])
+
+    total = max(len(listed), 1)
+    for place, (line, row, _) in enumerate(sorted(listed, key=key)):
+        yield line, row, (place + 1) / total
+
+
+def _azure_batches(rows: Iterable[Row]) -> Iterator[Row]:
+    """Make VMs of one batch, size and lifetime one request; a batch is a tenant's.
+
+    Lifetimes are the upper bounds of their bins; VMs that outlived the window never end.
+    """
+    batch: tuple[Any, Any] | None = None
+    parts: dict[tuple[Any, ...], tuple[int, dict[str, Any]]] = {}
+    read = 0.0
+    for line, row, read in rows:
+        if isinstance(row, RowError):
+            yield line, row, read
+            continue
+        try:
+            censored = str(row["censored"]).lower() in ("true", "1")
+            lifetime = None if censored else float(row["duration_max_s"])
+            memory_mib = _mib(row["memory_gb"])
+        except ValueError as error:
+            yield line, RowError(str(error)), read
+            continue
+        if (row["arrival_s"], row["batch_id"]) != batch:
+            yield from ((at, each, read) for at, each in parts.values())
+            parts, batch = {}, (row["arrival_s"], row["batch_id"])
+        key = (row["vcpus"], memory_mib, lifetime)
+        if key in parts:
+            parts[key][1]["count"] += 1
+        else:
+            parts[key] = (
+                line,
+                {
+                    "arrival_s": row["arrival_s"],
+                    "lifetime_s": lifetime,
+                    "tenant": f"batch-{row['batch_id']}",
+                    "count": 1,
+                    "vcpus": row["vcpus"],
+                    "memory_mib": memory_mib,
+                },
+            )
+    yield from ((at, each, read) for at, each in parts.values())
+
+
+def _azure_vmtable(rows: Iterable[Row]) -> Iterator[Row]:
+    def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        created, deleted = float(row["vmcreated"]), float(row["vmdeleted"])
+        return {
+            "arrival_s": created,
+            "lifetime_s": deleted - created,
+            "tenant": row["subscriptionid"],
+            "vcpus": row["vmcorecount"],
+            "memory_mib": _mib(row["vmmemory"]),
+        }
+
+    return _by_arrival(_each(rows, native))
+
+
+def _huawei(rows: Iterable[Row]) -> Iterator[Row]:
+    def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {
+            "arrival_s": row["arrival_s"],
+            "lifetime_s": row["lifetime_s"],
+            "vcpus": row["vcpus"],
+            "memory_mib": _mib(row["memory_gb"]),
+        }
+
+    return _each(rows, native)
+
+
+def _alibaba_gpu(rows: Iterable[Row]) -> Iterator[Row]:
+    """Make a task a request; its quality class is its tenant, GPUs are counted in thousandths."""
+
+    def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        created = float(row["creation_time"])
+        wanted = set(filter(None, str(row["gpu_spec"] or "").split("|")))
+        others = [f"gpu={model}" for model in _GPU_MODELS if wanted and model not in wanted]
+        ended = row["deletion_time"]
+        return {
+            "arrival_s": created,
+            "lifetime_s": None if ended in (None, "") else float(ended) - created,
+            "tenant": row["qos"],
+            "cpu_milli": row["cpu_milli"],
+            "memory_mib": row["memory_mib"],
+            "gpu_milli": int(row["num_gpu"]) * int(row["gpu_milli"]),
+            "forbids": ";".join(others),
+        }
+
+    return _by_arrival(_each(rows, native))
+
+
+def _alibaba_dlrm(rows: Iterable[Row]) -> Iterator[Row]:
+    """Make an instance a request of its application; those from before the trace arrive at 0."""
+
+    def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        created = float(row["creation_time"] or 0)
+        alone = int(row["max_instance_per_node"]) == 1
+        return {
+            "arrival_s": created,
+            "lifetime_s": float(row["deletion_time"]) - created if row["deletion_time"] else None,
+            "tenant": row["app_name"],
+            "vcpus": row["cpu_request"],
+            "memory_mib": _mib(row["memory_request"]),
+            "disk_gib": _up(row["disk_request"]),
+            "gpu": row["gpu_request"],
+            "rdma_percent": row["rdma_request"],
+            "anti_affinity": "alone" if alone else None,
+        }
+
+    return _by_arrival(_each(rows, native))
+
+
+def _mib(gib: Any) -> int:
+    return _up(float(gib) * 1024)
+
+
+def _up(amount: Any) -> int:
+    value = float(amount)
+    return int(value) if value == int(value) else int(value) + 1
+
+
+FORMATS: Final = (
+    Format(
+        name="azure-v1-batches",
+        needs=frozenset({"arrival_s", "batch_id", "duration_max_s", "censored", "memory_gb"}),
+        resources=("vcpus", "memory_mib"),
+        convert=_azure_batches,
+    ),
+    Format(
+        name="huawei-east-1",
+        needs=frozenset({"vm_id", "arrival_s", "lifetime_s", "vcpus", "memory_gb"}),
+        resources=("vcpus", "memory_mib"),
+        convert=_huawei,
+    ),
+    Format(
+        name="alibaba-gpu-2023",
+        needs=frozenset({"cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time"}),
+        resources=("cpu_milli", "memory_mib", "gpu_milli"),
+        convert=_alibaba_gpu,
+    ),
+    Format(
+        name="alibaba-dlrm-2025",
+        needs=frozenset({"app_name", "cpu_request", "rdma_request", "creation_time"}),
+        resources=("vcpus", "memory_mib", "disk_gib", "gpu", "rdma_percent"),
+        convert=_alibaba_dlrm,
+    ),
+    Format(
+        name="azure-packing-2020",
+        needs=azure_packing.NEEDS,
+        resources=azure_packing.RESOURCES,
+        convert=_native,
+        read=azure_packing.packing_requests,
+    ),
+    Format(name="native", needs=frozenset({"arrival_s"}), resources=(), convert=_native),
+    Format(
+        name="azure-v1-vmtable",
+        needs=frozenset(_AZURE_VMTABLE),
+        resources=("vcpus", "memory_mib"),
+        convert=_azure_vmtable,
+        columns=_AZURE_VMTABLE,
+    ),
+    Format(
+        name="google-2011-tasks",
+        needs=frozenset(google_tasks.COLUMNS),
+        resources=("cpu_milli", "memory_mib"),
+        convert=google_tasks.requests_of_tasks,
+        columns=google_tasks.COLUMNS,
+    ),
+)
+
+
+def format_of(path: Path, name: str | None = None) -> Format:
+    """Return the format that a file is in, by its columns, or the one that is named.
+
+    Raises
+    ------
+    InputError
+        For a name that is none, or columns that no format has.
+    """
+    if name is not None:
+        return _named(name)
+    if azure_packing.is_packing_trace(path):
+        return _named("azure-packing-2020")
+    columns = columns_of(path)
+    for each in FORMATS:
+        if each.needs <= set(columns):
+            return each
+    if google_tasks.is_task_events(columns):
+        return _named("google-2011-tasks")
+    if len(columns) == len(_AZURE_VMTABLE):
+        return _named("azure-v1-vmtable")
+    found = ", ".join(columns[:12])
+    raise InputError(
+        str(path), f"columns {found}: no format that is known; native traces have arrival_s"
+    )
+
+
+def _named(name: str) -> Format:
+    for each in FORMATS:
+        if each.name == name:
+            return each
+    known = ", ".join(each.name for each in FORMATS)
+    raise InputError(f"--format {name}", f"one of {known}")
+
+
+def source_of(path: Path, its: Format) -> Callable[[], Iterator[Row]]:
+    """Return what reads the file from its beginning, as native rows."""
+    read = its.read
+    if read is not None:
+        return lambda: its.convert(read(path))
+    return lambda: its.convert(rows_of(path, its.columns))
+
+
+def resources_in(
+    path: Path, its: Format, types: Mapping[str, Mapping[str, int]]
+) -> tuple[str, ...]:
+    """Return the resources that the requests of a file ask for."""
+    return its.resources or resources_of(columns_of(path), types)

@@ -1,0 +1,272 @@
+"""The native format of traces: what a row may say, and what becomes of it."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from placement import FloatArray
+from registry import InvalidError, MembershipRule, Rules, check_rules
+from simulation.errors import InputError
+from simulation.traces.chunks import Chunk
+from simulation.traces.faults import Faults, RowError
+from simulation.traces.wishes import Wishes
+
+#: Columns that are no resources.
+COLUMNS: Final = (
+    "arrival_s",
+    "lifetime_s",
+    "tenant",
+    "vm_type",
+    "count",
+    "min_count",
+    "on_host",
+    "wait_at_most_s",
+    "requires",
+    "forbids",
+    "prefers",
+    "zone",
+    "hosts",
+    "spread",
+    "anti_affinity",
+    "affinity",
+)
+_OF_WISHES: Final = COLUMNS[8:]
+CHUNK_ROWS: Final = 8192
+_MOST: Final = 2**40  #: of any quantity of one VM
+_MOST_VMS: Final = 1_000_000
+_NO_WISHES: Final = Wishes()
+
+#: A row as a reader gives it: its line, what its columns say or what is wrong with it, and
+#: the part of the file that is read with it.
+Row: TypeAlias = tuple[int, Mapping[str, Any] | RowError, float]
+Source: TypeAlias = Callable[[], Iterator[Row]]
+Keep: TypeAlias = Callable[[str], bool]
+
+
+def resources_of(columns: Iterable[str], types: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
+    """Return the resources that rows of these columns, or their types, may ask for."""
+    named = [name for name in columns if name not in COLUMNS]
+    if "vm_type" in columns:
+        named += sorted({name for amounts in types.values() for name in amounts} - {*named})
+    return in_order(named)
+
+
+def in_order(names: Collection[str]) -> tuple[str, ...]:
+    """Return resources as policies rank them: CPU, memory, disk, then the others by name."""
+    first = ("vcpus", "cpu_milli", "memory_mib", "disk_gib")
+    return tuple(name for name in first if name in names) + tuple(sorted(set(names) - set(first)))
+
+
+@dataclass(slots=True)
+class NativeTrace:
+    """Rows of the native format as chunks of requests.
+
+    Parameters
+    ----------
+    source
+        Gives the rows from their beginning; called for each reading.
+    faults
+        Where bad rows are told; each reading begins it anew.
+    keep
+        Which tenants take part; None: all.
+    """
+
+    source: Source
+    resources: tuple[str, ...]
+    faults: Faults
+    types: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    keep: Keep | None = None
+    fold: int = 0  #: tenants become so many; 0: as they are
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read it from its beginning."""
+        self.faults.count = 0
+        self.faults.told.clear()
+        rows: list[_Asked] = []
+        last, read = -math.inf, 0.0
+        for line, row, read in self.source():
+            try:
+                asked = self._asked(row, line)
+            except RowError as error:
+                self.faults.add(line, str(error))
+                continue
+            if asked.arrival_s < last:
+                raise InputError(
+                    f"{self.faults.file}:{line}",
+                    f"arrival_s {asked.arrival_s:g} is before {last:g}, of a row above; "
+                    "sort the file by arrival_s",
+                )
+            last = asked.arrival_s
+            if self.keep is not None and not self.keep(asked.tenant):
+                continue
+            rows.append(asked)
+            if len(rows) == CHUNK_ROWS:
+                yield self._chunk(rows, read)
+                rows = []
+        if rows:
+            yield self._chunk(rows, read)
+
+    def _asked(self, row: Mapping[str, Any] | RowError, line: int) -> _Asked:
+        if isinstance(row, RowError):
+            raise row
+        return _Asked(
+            arrival_s=_number(row, "arrival_s", least=0),
+            lifetime_s=_seconds(row, "lifetime_s"),
+            tenant=self.tenant_of(row.get("tenant"), line),
+            demand=self._demand(row),
+            count=(count := _whole(row, "count", 1, _MOST_VMS)),
+            min_count=_whole(row, "min_count", 1, count),
+            wishes=_wishes(row, count),
+            on_host=_on_host(row),
+            wait_at_most_s=_seconds(row, "wait_at_most_s"),
+        )
+
+    def tenant_of(self, name: Any, line: int) -> str:
+        """Return the tenant of a row; of rows without one, and folded, the line decides."""
+        told = None if name is None or name == "" else str(name)
+        if not self.fold:
+            return told or "all"
+        number = zlib.crc32((told or f"row {line}").encode()) % self.fold
+        return f"tenant-{number:0{len(str(self.fold - 1))}}"
+
+    def _demand(self, row: Mapping[str, Any]) -> tuple[int, ...]:
+        name = row.get("vm_type")
+        its_type: Mapping[str, int] = {}
+        if name not in (None, ""):
+            if name not in self.types:
+                raise RowError(f"vm_type: no type {str(name)!r} in the file of types")
+            its_type = self.types[str(name)]
+        return tuple(
+            _whole(row, resource, its_type.get(resource, 0), _MOST, least=0)
+            for resource in self.resources
+        )
+
+    def _chunk(self, rows: Sequence[_Asked], read: float) -> Chunk:
+        return Chunk(
+            arrival_s=np.array([row.arrival_s for row in rows]),
+            lifetime_s=np.array([row.lifetime_s for row in rows]),
+            tenant=tuple(row.tenant for row in rows),
+            demand=np.array([row.demand for row in rows], dtype=np.int64),
+            count=np.array([row.count for row in rows], dtype=np.int64),
+            min_count=np.array([row.min_count for row in rows], dtype=np.int64),
+            wishes=tuple(row.wishes for row in rows),
+            on_host=_hosts_of(rows),
+            read=read,
+            wait_at_most_s=_patience_of(rows),
+        )
+
+
+def _hosts_of(rows: Sequence[_Asked]) -> tuple[str | None, ...]:
+    hosts = tuple(row.on_host for row in rows)
+    return hosts if any(hosts) else ()
+
+
+def _patience_of(rows: Sequence[_Asked]) -> FloatArray | None:
+    patience = np.array([row.wait_at_most_s for row in rows])
+    return patience if np.isfinite(patience).any() else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    arrival_s: float
+    lifetime_s: float
+    tenant: str
+    demand: tuple[int, ...]
+    count: int
+    min_count: int
+    wishes: Wishes
+    on_host: str | None
+    wait_at_most_s: float
+
+
+def _number(row: Mapping[str, Any], name: str, *, least: float) -> float:
+    found: Any = row.get(name)
+    try:
+        value = float(found)
+    except (TypeError, ValueError):
+        raise RowError(f"{name}: found {found!r}, expected a number") from None
+    if not least <= value < math.inf:
+        raise RowError(f"{name}: found {found!r}, expected {least:g} or more")
+    return value
+
+
+def _is_empty(found: Any) -> bool:
+    """Return whether a cell says nothing: an empty one, or a missing value of Parquet."""
+    return found is None or found == "" or (isinstance(found, float) and math.isnan(found))
+
+
+def _seconds(row: Mapping[str, Any], name: str) -> float:
+    """Return a length of time; an empty one has no end."""
+    return math.inf if _is_empty(row.get(name)) else _number(row, name, least=0)
+
+
+def _whole(row: Mapping[str, Any], name: str, default: int, most: int, *, least: int = 1) -> int:
+    found: Any = row.get(name)
+    if _is_empty(found):
+        return default
+    try:
+        value = int(found)
+        exact = value == float(found)
+    except (TypeError, ValueError, OverflowError):
+        exact = False
+    if not exact or not least <= value <= most:
+        raise RowError(f"{name}: found {found!r}, expected a whole number from {least} to {most}")
+    return value
+
+
+def _on_host(row: Mapping[str, Any]) -> str | None:
+    """Return the host on which VMs run already at the beginning of the trace."""
+    found = row.get("on_host")
+    if _is_empty(found):
+        return None
+    if float(row["arrival_s"]) > 0:
+        raise RowError(f"on_host: found {found!r}, allowed only where arrival_s is 0")
+    return str(found)
+
+
+def _words(found: Any) -> tuple[str, ...]:
+    """Return words from ``a;b`` or a list."""
+    if found is None or found == "":
+        return ()
+    if isinstance(found, str):
+        return tuple(sorted({word.strip() for word in found.split(";") if word.strip()}))
+    return tuple(sorted(set(map(str, found))))
+
+
+def _member(found: Any) -> MembershipRule | None:
+    """Return a group from ``name``, or ``name:soft``."""
+    if found is None or found == "":
+        return None
+    name, _, how = str(found).partition(":")
+    if how not in ("", "soft"):
+        raise RowError(f"group: found {found!r}, expected NAME or NAME:soft")
+    return MembershipRule(group=name, soft=how == "soft")
+
+
+def _wishes(row: Mapping[str, Any], count: int) -> Wishes:
+    said = [row.get(name) for name in _OF_WISHES]
+    if all(each is None or each == "" for each in said):
+        return _NO_WISHES
+    try:
+        rules = check_rules(
+            Rules(
+                forbids=_words(row.get("forbids")),
+                prefers=_words(row.get("prefers")),
+                zone=row.get("zone") or None,
+                anti_affinity=_member(row.get("anti_affinity")),
+                affinity=_member(row.get("affinity")),
+                spread=row.get("spread") or None,
+            ),
+            count,
+        )
+    except InvalidError as error:
+        raise RowError(str(error)) from None
+    return Wishes(
+        requires=_words(row.get("requires")), hosts=_words(row.get("hosts")) or None, rules=rules
+    )

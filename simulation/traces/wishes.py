@@ -1,0 +1,50 @@
+"""What a request asks of hosts beyond their size, as the register center has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from registry import MembershipRule, Rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """Labels, names and rules; equal ones of many requests are one."""
+
+    requires: tuple[str, ...] = ()
+    hosts: tuple[str, ...] | None = None
+    rules: Rules = field(default_factory=Rules)
+    avoid: tuple[object, ...] = ()  #: hosts where builds failed: none do here
+
+    @property
+    def memberships(self) -> tuple[tuple[bool, MembershipRule], ...]:
+        """Groups that its VMs keep apart in (True) or together in (False)."""
+        rules = ((True, self.rules.anti_affinity), (False, self.rules.affinity))
+        return tuple((apart, rule) for apart, rule in rules if rule is not None)
+
+    @property
+    def is_ruled(self) -> bool:
+        """Whether where its VMs are must be remembered one by one."""
+        return bool(self.memberships) or self.rules.spread is not None
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values, from which `of_document` makes the same again."""
+        return asdict(self)
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Wishes:
+        """Read back what `document` returned."""
+        said = dict(document["rules"])
+        for name in ("anti_affinity", "affinity"):
+            said[name] = None if said[name] is None else MembershipRule(**said[name])
+        for name in ("forbids", "prefers"):
+            said[name] = tuple(said[name])
+        hosts = document["hosts"]
+        return cls(
+            requires=tuple(document["requires"]),
+            hosts=None if hosts is None else tuple(hosts),
+            rules=Rules(**said),
+            avoid=tuple(document["avoid"]),
+        )

@@ -1,0 +1,351 @@
+"""Two tenants' guests on one network: what each is given stays its own, whatever the other does.
+
+The guests are real, and do what an attacker with root inside would. Each attack is first
+carried out on cards without protection, where it works: so its failure means something.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from hypervisor import DomainSpec, Guard, HostConnection, OperationFailedError
+from hypervisor.xml import cards
+from tests.contract.conftest import DEADLINE_S, Ground
+from tests.lab_hosts import LabCluster
+from tests.running import eventually
+
+pytestmark = [pytest.mark.qemu, pytest.mark.slow]
+
+SUBNET = "10.78.0.0/24"
+GATEWAY, VICTIM, ATTACKER = "10.78.0.1", "10.78.0.2", "10.78.0.3"
+VICTIM_MAC, ATTACKER_MAC = "02:00:00:00:78:02", "02:00:00:00:78:03"
+BOX = "/bin/busybox"
+
+
+@dataclass
+class Guest:
+    """A guest that runs, and what is typed on its console."""
+
+    spec: DomainSpec
+    host: HostConnection
+
+    def run(self, command: str) -> str:
+        """Run a command of busybox's shell inside, and return what it wrote."""
+        self.host.open_console(self.spec.mark.vm_id, force=True)
+        typed, said = f"run {command}\r".encode(), b""
+
+        def ended() -> bool:
+            nonlocal typed, said
+            came = self.host.exchange_console(typed, wait_s=0.2)
+            typed = typed[came.taken :]
+            said += came.content
+            return re.search(rb"LAB-GUEST-RAN \d+\r", said) is not None
+
+        eventually(ended, within_s=60, every_s=0.0)
+        self.host.release_console()
+        wrote = said.decode(errors="replace")
+        assert "LAB-GUEST-RAN 0\r" in wrote, wrote
+        return "\n".join(re.findall(r"LAB-GUEST-SAID (.*?)\r?\n", wrote))
+
+    def reaches(self, address: str) -> bool:
+        said = self.run(f"{BOX} ping -c 2 -W 1 {address}; {BOX} true")
+        return " 0% packet loss" in said
+
+    def listens(self) -> None:
+        """Keep what is sent to port 9, whatever address it was sent to."""
+        loop = f"while :; do {BOX} nc -l -p 9 </dev/null; done"
+        self.run(f"({loop}) >/tmp/heard 2>/dev/null & {BOX} true")
+
+    def heard(self) -> str:
+        return self.run(f"{BOX} cat /tmp/heard")
+
+    def takes(self, address: str, mac: str | None = None) -> None:
+        """Take an address, and a MAC, that were given to another, and tell everybody."""
+        if mac is not None:
+            self.run(
+                f"{BOX} ip link set eth0 down; {BOX} ip link set eth0 address {mac};"
+                f" {BOX} ip link set eth0 up"
+            )
+        self.run(
+            f"{BOX} ip address flush dev eth0; {BOX} ip address add {address}/24 dev eth0;"
+            f" {BOX} arping -q -U -c 2 -I eth0 {address}; {BOX} true"
+        )
+
+
+@dataclass
+class Site:
+    """One host's bridge, with a gateway on it, and guests."""
+
+    ground: Ground
+    host: HostConnection
+    lab: LabCluster
+
+    def guest(self, mac: str, address: str, guard: Guard, *, kind: str = "network") -> Guest:
+        source = "default" if kind == "network" else "br0"
+        spec = replace(self.ground.spec(), mac=mac, network=source, network_kind=kind, guard=guard)
+        self.ground.made.append(spec)
+        self.ground.create_volume(spec)
+        host, vm_id = self.host, spec.mark.vm_id
+        host.define(spec)
+        host.start_paused(vm_id, guard=guard)
+        host.resume(vm_id)
+        eventually(lambda: b"LAB-GUEST-READY" in host.console_tail(vm_id).content, within_s=180)
+        guest = Guest(spec, host)
+        guest.run(f"{BOX} ip address add {address}/24 dev eth0; {BOX} ip link set eth0 up")
+        return guest
+
+    def inside(self, *command: str) -> str:
+        """Run a command in the host's own network, as its router would."""
+        pid = (self.lab.directory / "hosts" / "1" / "pid").read_text().split()[0]
+        done = subprocess.run(
+            ["nsenter", "-t", pid, "-n", *command], capture_output=True, text=True, check=False
+        )
+        return done.stdout + done.stderr
+
+    def inside_all(self, *command: str) -> None:
+        """Run a command in the host's own view of files as well."""
+        pid = (self.lab.directory / "hosts" / "1" / "pid").read_text().split()[0]
+        subprocess.run(["nsenter", "-t", pid, "-n", "-m", "-p", *command], check=True)
+
+    def virsh(self, *command: str) -> str:
+        done = subprocess.run(
+            ["virsh", "-q", "-c", self.host.uri, *command],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    def sends(self, text: str, address: str) -> None:
+        """Send something from the gateway; who has the address is found out anew."""
+        self.inside("ip", "neigh", "flush", "dev", "br0")
+        code = (
+            f"import socket; s = socket.create_connection(('{address}', 9), timeout=3);"
+            f" s.sendall(b'{text}\\n'); s.close()"
+        )
+        self.inside("python3", "-c", code)
+
+
+@pytest.fixture
+def site(lab_cluster: Callable[[int], LabCluster]) -> Iterator[Site]:
+    lab = lab_cluster(1)
+    at = lab.hosts[0]
+    with HostConnection(at.uri, deadline_s=DEADLINE_S) as host:
+        ground = Ground("qemu", host, at.domain_type, at.pool, at.base_volume)
+        site = Site(ground, host, lab)
+        site.inside("ip", "address", "replace", f"{GATEWAY}/24", "dev", "br0")
+        yield site
+        site.inside("ip", "address", "flush", "dev", "br0")
+        ground.empty()
+
+
+def guards(*, filtered: bool, isolated: bool = False) -> tuple[Guard, Guard]:
+    guard = Guard(filtered=filtered, isolated=isolated)
+    return replace(guard, address=VICTIM), replace(guard, address=ATTACKER)
+
+
+def attack(site: Site, *, filtered: bool, kind: str = "network", mac: bool = False) -> Guest:
+    """Let one guest take what is the other's, which then goes off; something is sent to both."""
+    of_victim, of_attacker = guards(filtered=filtered)
+    victim = site.guest(VICTIM_MAC, VICTIM, of_victim, kind=kind)
+    attacker = site.guest(ATTACKER_MAC, ATTACKER, of_attacker, kind=kind)
+    assert victim.reaches(GATEWAY)
+    assert victim.reaches(ATTACKER)
+    assert attacker.reaches(GATEWAY)
+    victim.listens()
+    attacker.listens()
+
+    attacker.takes(VICTIM, VICTIM_MAC if mac else None)
+
+    site.sends("beside it", VICTIM)
+    if filtered:
+        assert "beside it" in victim.heard()
+    site.host.power_off(victim.spec.mark.vm_id, run=site.ground.find(victim.spec).run or 0)
+    site.sends("instead of it", VICTIM)
+    return attacker
+
+
+@pytest.mark.parametrize("kind", ["network", "bridge"])
+def test_a_guest_that_takes_anothers_address_receives_nothing(site: Site, kind: str) -> None:
+    attacker = attack(site, filtered=True, kind=kind)
+
+    assert attacker.heard() == ""
+    assert not attacker.reaches(GATEWAY)
+    attacker.takes(ATTACKER)
+    assert attacker.reaches(GATEWAY)  # what is its own still works
+
+
+def test_a_guest_that_takes_anothers_address_and_mac_receives_nothing(site: Site) -> None:
+    attacker = attack(site, filtered=True, mac=True)
+
+    assert attacker.heard() == ""
+    assert not attacker.reaches(GATEWAY)
+
+
+@pytest.mark.parametrize("mac", [False, True])
+def test_without_a_filter_the_attack_works(site: Site, mac: bool) -> None:
+    attacker = attack(site, filtered=False, mac=mac)
+
+    assert "instead of it" in attacker.heard()
+
+
+def test_isolated_guests_reach_their_gateway_and_not_each_other(site: Site) -> None:
+    of_one, of_other = guards(filtered=True, isolated=True)
+    one = site.guest(VICTIM_MAC, VICTIM, of_one)
+    other = site.guest(ATTACKER_MAC, ATTACKER, of_other)
+
+    assert one.reaches(GATEWAY)
+    assert other.reaches(GATEWAY)
+    assert not one.reaches(ATTACKER)
+    assert not other.reaches(VICTIM)
+
+
+def apart(guard: Guard) -> Guard:
+    """A card that reaches the gateway of its subnet alone."""
+    return replace(guard, isolated=True, subnet=SUBNET, reaches=(f"{GATEWAY}/32",))
+
+
+def test_isolated_guests_do_not_reach_those_on_other_hosts_either(site: Site) -> None:
+    """A card that is not isolated stands for one that is beyond this bridge."""
+    of_one, of_other = guards(filtered=True)
+    one = site.guest(VICTIM_MAC, VICTIM, apart(of_one))
+    other = site.guest(ATTACKER_MAC, ATTACKER, of_other)
+
+    assert one.reaches(GATEWAY)
+    assert not one.reaches(ATTACKER)
+    assert other.reaches(GATEWAY)
+
+
+@pytest.mark.parametrize("subnet_known", [False, True])
+def test_isolated_guests_do_not_meet_by_way_of_their_router(site: Site, subnet_known: bool) -> None:
+    cards_of = guards(filtered=True, isolated=True)
+    of_one, of_other = map(apart, cards_of) if subnet_known else cards_of
+    one = site.guest(VICTIM_MAC, VICTIM, of_one)
+    other = site.guest(ATTACKER_MAC, ATTACKER, of_other)
+    for guest, address in ((one, ATTACKER), (other, VICTIM)):
+        guest.run(f"{BOX} ip route add {address}/32 via {GATEWAY}")
+    site.inside("sysctl", "-w", "net.ipv4.ip_forward=1", "net.ipv4.conf.br0.send_redirects=0")
+
+    assert one.reaches(ATTACKER) == (not subnet_known)
+    assert one.reaches(GATEWAY)
+
+
+def test_a_guest_that_asks_by_dhcp_has_what_it_was_given_and_nothing_else(
+    site: Site, tmp_path: Path
+) -> None:
+    leases, script = tmp_path / "leases", "/tmp/bound"
+    leases.touch()
+    (tmp_path / "udhcpd.conf").write_text(
+        f"start 10.78.0.50\nend 10.78.0.60\ninterface br0\nlease_file {leases}\n"
+        f"pidfile {tmp_path / 'pid'}\noption subnet 255.255.255.0\n"
+    )
+    pid = (site.lab.directory / "hosts" / "1" / "pid").read_text().split()[0]
+    server = subprocess.Popen(
+        ["nsenter", "-t", pid, "-n", "busybox", "udhcpd", "-f", str(tmp_path / "udhcpd.conf")]
+    )
+    try:
+        guest = site.guest(VICTIM_MAC, VICTIM, Guard(filtered=True, isolated=False))
+        assert not guest.reaches(GATEWAY)  # its root gave itself an address
+        guest.run(
+            f"{BOX} ip address flush dev eth0; echo '#!{BOX} sh' >{script};"
+            f""" echo '[ "$1" = bound ] && {BOX} ip address add $ip/24 dev eth0' >>{script};"""
+            f" {BOX} chmod 755 {script}"
+        )
+        guest.run(f"{BOX} udhcpc -i eth0 -n -q -t 10 -T 2 -s {script}")
+        assert "10.78.0." in guest.run(f"{BOX} ip -4 address show dev eth0")
+        eventually(lambda: guest.reaches(GATEWAY))  # as soon as the host has read the lease
+
+        guest.takes(VICTIM)
+
+        assert not guest.reaches(GATEWAY)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_no_ipv6_passes_between_guests(site: Site) -> None:
+    ask = f"{BOX} ping -6 -c 3 -W 2 fe80::ff:fe00:7803%eth0; {BOX} true"  # made of its MAC
+    answers = {}
+    for filtered in (False, True):
+        of_one, of_other = guards(filtered=filtered)
+        one = site.guest(VICTIM_MAC, VICTIM, of_one)
+        site.guest(ATTACKER_MAC, ATTACKER, of_other)
+        answers[filtered] = one.run(ask)
+        site.ground.empty()
+        site.ground.made.clear()
+
+    assert "64 bytes from" in answers[False]
+    assert "100% packet loss" in answers[True]
+
+
+def test_a_domain_from_before_filters_has_its_own_when_it_is_started(site: Site) -> None:
+    of_old, _ = guards(filtered=True)
+    old = replace(site.ground.spec(), mac=VICTIM_MAC, network="default", guard=None)
+    site.ground.made.append(old)
+    vm_id = old.mark.vm_id
+    site.ground.define(old)
+    assert site.ground.find(old).filtered is False
+
+    site.host.start_paused(vm_id, guard=of_old)
+
+    assert site.ground.find(old).filtered is True
+    assert cards.FIXED.name in site.virsh("dumpxml", vm_id)
+    rules = site.inside("ebtables", "-t", "nat", "-L")
+    assert f"--arp-ip-src {VICTIM}" in rules
+
+
+def test_filters_that_somebody_edited_or_removed_are_made_anew(site: Site, tmp_path: Path) -> None:
+    of_one, of_other = guards(filtered=True)
+    site.guest(VICTIM_MAC, VICTIM, of_one)
+    open_to_all = re.sub(r"<rule .*</rule>", "", cards.FIXED.xml)
+    (tmp_path / "edited.xml").write_text(open_to_all)
+    site.virsh("nwfilter-define", str(tmp_path / "edited.xml"))
+    assert "arpsrcipaddr" not in site.virsh("nwfilter-dumpxml", cards.FIXED.name)
+
+    site.guest(ATTACKER_MAC, ATTACKER, of_other)
+
+    found = ET.fromstring(site.virsh("nwfilter-dumpxml", cards.FIXED.name))
+    assert cards.same_rules(found, ET.fromstring(cards.FIXED.xml))
+
+
+def test_what_libvirt_cannot_filter_is_refused_before_a_guest_is_there(
+    site: Site, tmp_path: Path
+) -> None:
+    (tmp_path / "net.xml").write_text(
+        "<network><name>macvtap</name><forward mode='bridge'><interface dev='eth0'/></forward>"
+        "</network>"
+    )
+    site.virsh("net-create", str(tmp_path / "net.xml"))
+    of_one, _ = guards(filtered=True)
+    spec = replace(site.ground.spec(), network="macvtap", guard=of_one)
+    site.ground.made.append(spec)
+    site.ground.create_volume(spec)
+
+    with pytest.raises(OperationFailedError, match="filters nothing on network macvtap"):
+        site.host.define(spec)
+
+    site.virsh("net-destroy", "macvtap")
+    assert site.host.find(spec.mark.vm_id) is None
+
+
+def test_where_the_tables_of_bridges_are_missing_no_guest_starts(site: Site) -> None:
+    """A host without ebtables: libvirt says so, and nothing runs unfiltered."""
+    of_one, _ = guards(filtered=True)
+    spec = replace(site.ground.spec(), mac=VICTIM_MAC, network="default", guard=of_one)
+    site.ground.made.append(spec)
+    site.ground.define(spec)
+    site.inside_all("mount", "--bind", "/bin/false", os.path.realpath("/usr/sbin/ebtables"))
+    try:
+        with pytest.raises(OperationFailedError):
+            site.host.start_paused(spec.mark.vm_id, guard=of_one)
+    finally:
+        site.inside_all("umount", os.path.realpath("/usr/sbin/ebtables"))
+    assert site.ground.find(spec).run is None

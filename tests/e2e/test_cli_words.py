@@ -1,0 +1,95 @@
+"""What somebody reads at the prompt who typed something wrong: the option, and what to type."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from registry import NetworkSource, Registry
+from tests.e2e.conftest import Fuga
+from tests.register import ACTOR, a_cluster, add_request
+
+
+@pytest.fixture
+def site(register: Registry) -> Registry:
+    a_cluster(register, 2)
+    add_request(register, name="web", count=2)
+    source = NetworkSource(kind="network", name="default")
+    register.networks.add("lan", default=source, actor=ACTOR)
+    return register
+
+
+ASK = "request small --tenant a"
+SAID = [
+    ("request smal --tenant a", "TYPE: there is no VM type 'smal'; did you mean small?"),
+    (f"{ASK} -n 0", "--count: found 0, allowed is a whole number from 1 to 10000"),
+    ("request small", "--tenant: found nothing, allowed is a tenant's name: operators say"),
+    ("request small --tenant x", "--tenant: there is no tenant 'x'; there are a and b"),
+    (f"{ASK} --name Web_1", "--name: found 'Web_1', allowed is 1 to 63 of a-z, 0-9,"),
+    (f"{ASK} --name Web_1", "did you mean web_1?"),
+    (f"{ASK} --network len", "--network: there is no network 'len'; did you mean lan?"),
+    (f"{ASK} --image lab", "--image: there is no image 'lab'; there is none so far"),
+    (f"{ASK} --host h3", "--host: there is no host 'h3'; there are h1 and h2"),
+    (f"{ASK} --require -x", "--require: found '-x', allowed is 1 to 128 letters"),
+    (f"{ASK} --forbid -x", "--forbid: found '-x', allowed is 1 to 128 letters"),
+    (f"{ASK} --zone -x", "--zone: found '-x', allowed is 1 to 128 letters"),
+    (f"{ASK} --affinity X", "--affinity: found 'X', allowed is 1 to 63 of"),
+    (f"{ASK} --anti-affinity X:soft", "--anti-affinity: found 'X', allowed is 1 to 63 of"),
+    (f"{ASK} --spread host", "--spread: found 'host', allowed is zone"),
+    (f"{ASK} --label env=-x", "--label (env): found '-x', allowed is 1 to 63 letters"),
+    (f"{ASK} --ttl 0s", "--ttl: found 0, allowed is a whole number from 1 to"),
+    (f"{ASK} --hostname -x", "--hostname: found '-x', allowed is"),
+    ("scale web -n 0", "--count: found 0, allowed is a whole number from 1 to 10000"),
+    ("scale web -n 2 --remove web-1", "--remove: found 1, allowed is none: 2 VMs are to be there"),
+    ("rm wbe", "no request and no VM is called 'wbe', nor has an id that begins or ends so; did"),
+    ("explain web-9", "did you mean web-2, web-1 or web?"),
+    ("stop wbe", "did you mean web"),
+    ("vms --state runing", "--state: found 'runing', allowed is one of absent, running,"),
+    ("vms --state runing", "did you mean running?"),
+    ("requests --state places", "did you mean placed?"),
+    ("capacity smal", "there is no VM type 'smal'; did you mean small?"),
+    (
+        "quota set a vcpu=1",
+        "RESOURCE=LIMIT (vcpu): there is no resource 'vcpu'; did you mean vcpus?",
+    ),
+    ("quota set c vcpus=1", "there is no tenant 'c'; there are a and b"),
+    ("type add t vcpsu=1", "RESOURCE=AMOUNT (vcpsu): there is no resource 'vcpsu'; did you mean"),
+    ("type add t vcpus=0", "RESOURCE=AMOUNT (vcpus): found 0, allowed is a whole number from 1"),
+    ("tenant create C", "NAME: found 'C', allowed is 1 to 63 of"),
+    ("tenant create c --weight 0", "--weight: found 0.0, allowed is a number from 0.000001 to 1"),
+    ("tenant create c --parent g", "--parent: there is no group of tenants 'g'; there is none so"),
+    ("tenant move a --to b", "--to: found 'b', allowed is a group; b is a tenant"),
+    ("host show h3", "there is no host 'h3'; there are h1 and h2"),
+    ("host set h1 --override gpu=1", "--override (gpu): there is no resource 'gpu'; there are"),
+    ("host set h1 --label -x", "--label: found '-x', allowed is 1 to 128 letters"),
+    ("host add H qemu+tls://h/system", "NAME: found 'H', allowed is 1 to 63 of"),
+    ("network set len --isolated", "there is no network 'len'; did you mean lan?"),
+    ("network add n --source d --cidr 10.0.0.1/24", "--cidr: found '10.0.0.1/24', allowed is an"),
+    ("network add n --source d --offer-to c", "--offer-to: there is no tenant or group 'c'; there"),
+    ("network add n --source d --tenant c", "--tenant: there is no tenant or group 'c'; there"),
+    ("network add n --host h3=x", "--host: there is no host 'h3'; there are h1 and h2"),
+    ("token create --tenant c", "--tenant: there is no tenant 'c'; there are a and b"),
+    ("token revoke ops-tokn", "no token in force is called 'ops-tokn'; did you mean ops-token?"),
+    ("resource set vcpsu --overhead 1", "there is no resource 'vcpsu'; did you mean vcpus?"),
+    ("events --subject wbe", "no request, VM or host is called 'wbe'"),
+    ("events --kind X", "--kind: found 'X', allowed is a kind of event, as `fuga events` shows it"),
+    ("audit --method GET", "--method: found 'GET', allowed is one of POST, PATCH, PUT and DELETE"),
+    ("image show lab", "there is no image 'lab'; there is none so far"),
+    ("solve docs/examples/fuga_worked_example.json --policy fgua", "did you mean fuga?"),
+]
+
+
+def test_every_slip_is_answered_with_the_option_and_what_to_type(
+    site: Registry, fuga: Fuga
+) -> None:
+    amiss = []
+    for typed, said in SAID:
+        try:
+            told = " ".join(fuga(*typed.split(), status=2).split())
+        except AssertionError as error:
+            told = str(error)
+        if said not in told or re.search(r"#/|None|\\d|\^", told):
+            amiss.append(f"fuga {typed}\n  {told}\n  not: {said}")
+
+    assert not amiss, "\n".join(amiss)

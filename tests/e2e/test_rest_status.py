@@ -1,0 +1,216 @@
+"""Nobody decides, builds or looks at hosts: whoever asks is told, and since when."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+
+from controller.questions.fleet_metrics import FleetCollector
+from registry import HeardProcess, Registry
+from service import Check, beating
+from tests.e2e.conftest import Api, Fuga
+from tests.raw_sql import RawSql
+from tests.register import add_host, add_request, add_tenant, add_vm_type, place, take_lease
+
+WELL = [Check("database", True, "it answers")]
+KINDS = ("control", "worker", "monitor")
+
+
+@contextmanager
+def all_heard(registry: Registry) -> Iterator[None]:
+    """A site at work: somebody leads, a slot was decided, and each kind of process is heard."""
+    take_lease(registry, "cc:1")
+    registry.slot_loop.decided(registry.now(), 5)
+    for kind in KINDS:
+        registry.processes.begin(kind, f"{kind}:1", "m1", 1, lives=lambda _: True)
+        registry.processes.beat(kind, f"{kind}:1", None)
+    yield
+
+
+def silence(raw: RawSql, kind: str, seconds: int = 60) -> None:
+    """Let a kind of process be silent, as far as the database is concerned."""
+    then = raw.before("now", f"{seconds} seconds")
+    raw.run(f"UPDATE processes SET heard_at = {then} WHERE kind = ?", kind)
+
+
+def test_a_site_at_work_is_well_and_names_who_does_what(api: Api) -> None:
+    add_host(api.registry, "h1")
+    with all_heard(api.registry):
+        told = api.operator.get("/v1/status").json()
+
+    assert told["well"] is True
+    assert told["late"] == []
+    assert told["leader"] == "cc:1"
+    assert told["leads_since"] is not None
+    assert told["last_slot_at"] is not None
+    assert {each["name"]: each["late"] for each in told["processes"]} == dict.fromkeys(
+        ("control:1", "monitor:1", "worker:1"), False
+    )
+    assert told["hosts"]["active"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"), [("control", "decide"), ("worker", "build"), ("monitor", "look")]
+)
+def test_frozen_processes_are_late_to_everybody_who_asks(
+    api: Api, raw: RawSql, kind: str, what: str
+) -> None:
+    with all_heard(api.registry):
+        silence(raw, kind)
+        told = api.operator.get("/v1/status").json()
+        to_tenant = api.tenant_a.get("/v1/status").json()
+        ready = api.stranger.get("/readyz")
+        metrics = {
+            sample.labels["what"]: sample.value
+            for family in FleetCollector(api.registry, interval_s=0, most=10).collect()
+            for sample in family.samples
+            if sample.name == "fuga_nobody"
+        }
+
+    assert not told["well"]
+    assert [(each["what"], each["nobody"]) for each in told["late"]] == [(what, True)]
+    assert f"{kind}:1" in told["late"][0]["message"]
+    assert told["late"][0]["since"] is not None
+    assert [each["what"] for each in to_tenant["late"]] == [what]
+    assert f"{kind}:1" not in str(to_tenant)
+    assert to_tenant["leader"] is None
+    assert (ready.status_code, ready.json()["nobody"]) == (200, [what])
+    assert metrics == {each: float(each == what) for each in ("decide", "build", "look")}
+
+
+def test_one_silent_worker_of_two_is_late_and_the_others_build(api: Api, raw: RawSql) -> None:
+    with all_heard(api.registry):
+        silence(raw, "worker")
+        api.registry.processes.begin("worker", "worker:2", "m2", 2, lives=lambda _: True)
+        api.registry.processes.beat("worker", "worker:2", "broker: it does not answer")
+        told = api.operator.get("/v1/status").json()
+
+    assert [(each["nobody"], each["message"]) for each in told["late"]] == [
+        (False, "worker worker:1 is not heard"),
+        (False, "worker worker:2: broker: it does not answer"),
+    ]
+
+
+def test_a_leader_that_starts_again_and_again_and_decides_nothing_is_late(
+    api: Api, raw: RawSql
+) -> None:
+    with all_heard(api.registry):
+        raw.run(f"UPDATE slot_loop SET last_slot_at = {raw.before('now', '90 seconds')}")
+        [late] = api.operator.get("/v1/status").json()["late"]
+        asked = add_request(api.registry, tenant="a")
+        why = api.tenant_a.get(f"/v1/requests/{asked.id}/explanation").json()["waiting"]
+        api.registry.slot_loop.pause("new storage", actor="cli")
+        paused = api.operator.get("/v1/status").json()
+
+    assert late["message"] == "no slot was decided, and cc:1 leads"
+    assert late["nobody"]
+    assert why["message"].startswith("nobody decides since ")
+    assert "cc:1" not in str(why)
+    assert why["undecided"]["since"] == late["since"]
+    assert (paused["well"], paused["paused"]) == (True, True)
+
+
+def test_a_lease_that_ran_out_is_told_with_its_last_holder(api: Api, raw: RawSql) -> None:
+    with all_heard(api.registry):
+        raw.run(f"UPDATE leases SET expires_at = {raw.before('now', '9 seconds')}")
+        told = api.operator.get("/v1/status").json()
+
+    assert told["leader"] is None
+    assert [each["message"] for each in told["late"]] == [
+        "no control centre leads: cc:1 was the last"
+    ]
+
+
+def test_what_is_placed_and_not_built_says_that_no_worker_is_heard(api: Api, raw: RawSql) -> None:
+    host = add_host(api.registry, "h1")
+    asked = add_request(api.registry, tenant="a")
+    with all_heard(api.registry):
+        place(api.registry, asked, host, lease=take_lease(api.registry, "cc:1"))
+        where = f"/v1/requests/{asked.id}/explanation"
+        assert api.tenant_a.get(where).json()["unbuilt"] is None
+        silence(raw, "worker")
+        why = api.tenant_a.get(where).json()["unbuilt"]
+        unbuilt_at = api.operator.get("/v1/status").json()["oldest_unbuilt_at"]
+
+    assert why.startswith("nobody builds VMs since ")
+    assert unbuilt_at is not None
+
+
+def test_a_beat_tells_of_readiness_and_an_end_is_no_silence(register: Registry) -> None:
+    checks = [Check("broker", False, "it does not answer")]
+    with beating(register, "worker", "w", ready=lambda: checks, interval_s=0.05):
+        first = heard_with(register, "broker: it does not answer")
+        checks[:] = WELL
+        second = heard_with(register, None)
+
+    assert second.started_at == first.started_at
+    assert second.heard_at > first.heard_at
+    assert register.liveness().processes == ()
+
+
+def heard_with(register: Registry, trouble: str | None) -> HeardProcess:
+    for _ in range(400):
+        for each in register.liveness().processes:
+            if each.trouble == trouble:
+                return each
+        time.sleep(0.02)
+    raise AssertionError(f"nobody was heard with {trouble!r}")
+
+
+def test_a_killed_process_is_forgotten_when_its_like_starts_and_a_frozen_one_is_not(
+    register: Registry,
+) -> None:
+    for name, pid in (("killed", 11), ("frozen", 12)):
+        register.processes.begin("worker", name, "m1", pid, lives=lambda _: True)
+    register.processes.begin("monitor", "other kind", "m1", 11, lives=lambda _: True)
+    register.processes.begin("worker", "elsewhere", "m2", 11, lives=lambda _: True)
+
+    register.processes.begin("worker", "new", "m1", os.getpid(), lives=lambda pid: pid != 11)
+
+    assert {each.name for each in register.liveness().processes} == {
+        "frozen",
+        "other kind",
+        "elsewhere",
+        "new",
+    }
+
+
+def test_the_leader_is_known_since_it_took_the_lease_not_since_it_renewed_it(
+    register: Registry,
+) -> None:
+    lease = take_lease(register)
+
+    renewed = register.leases.renew(lease, 900)
+
+    found = register.liveness().lease
+    assert found is not None
+    assert found.held_since == lease.held_since == renewed.held_since
+    assert found.expires_at - found.held_since > timedelta(seconds=800)
+
+
+def test_status_and_doctor_say_in_words_that_nobody_decides(
+    register: Registry, raw: RawSql, fuga: Fuga
+) -> None:
+    add_vm_type(register)
+    add_tenant(register)
+    add_request(register, name="web")
+
+    untouched = fuga("status", status=1)
+    doctor = fuga("doctor", status=1)
+    assert "no control centre leads yet" in untouched
+    assert "no control centre leads yet" in doctor
+    assert "no worker is heard" in doctor
+    assert "nobody decides, so no VM is placed" in " ".join(fuga("explain", "web").split())
+
+    with all_heard(register):
+        told = fuga("status")
+        assert "cc:1 since" in told
+        assert "WRONG  workers" not in fuga("doctor", status=1)  # there are no hosts
+        silence(raw, "monitor")
+        assert "no monitor is heard: monitor:1 since" in fuga("status", status=1)
+        assert "LATE" in fuga("status", status=1)

@@ -1,0 +1,74 @@
+"""What the doctor says of hosts: what confines their guests, and who reaches them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.cli.operating.doctor_hosts import confinement, openness
+
+
+def a_host(**fields: Any) -> dict[str, Any]:
+    defaults = {"name": "h1", "admin": "active", "domain_type": "kvm", "shares_kept": True}
+    return defaults | {"security_model": "apparmor", "uri": "qemu+tls://h1/system"} | fields
+
+
+def wrong(*hosts: dict[str, Any]) -> list[str]:
+    return [each.about for each in confinement(hosts) if not each.well]
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({}, []),
+        ({"security_model": "selinux"}, []),
+        ({"security_model": None}, []),  # it has not answered yet: that is told elsewhere
+        ({"security_model": "none"}, ["host h1"]),
+        ({"security_model": "none", "admin": "retired"}, []),
+        ({"security_model": "none", "domain_type": "qemu"}, []),  # a lab's
+    ],
+)
+def test_a_host_of_guests_that_nothing_confines_is_wrong(
+    fields: dict[str, Any], found: list[str]
+) -> None:
+    assert wrong(a_host(**fields)) == found
+
+
+def test_models_are_counted_and_what_cannot_be_seen_is_said() -> None:
+    hosts = [a_host(), a_host(name="h2"), a_host(name="h3", security_model="none")]
+
+    *_, told = confinement(hosts)
+
+    assert "apparmor on 2, none on 1" in told.message
+    assert "seccomp_sandbox" in told.message
+
+
+def test_a_host_that_shares_no_processors_out_is_told() -> None:
+    [told, _] = confinement([a_host(shares_kept=False)])
+
+    assert (told.about, told.well) == ("host h1", True)
+    assert "not shared out" in told.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({}, []),
+        ({"uri": "qemu+ssh://h1/system"}, []),
+        ({"uri": "qemu+tcp://h1/system"}, [False]),
+        ({"uri": "qemu+tcp://192.0.2.1:16509/system"}, [False]),
+        ({"uri": "test+tcp://h1/default"}, [False]),
+        ({"uri": "qemu+tcp://h1/system", "admin": "retired"}, []),
+        ({"uri": "qemu+tcp://127.0.0.1/system"}, [True]),
+        ({"uri": "qemu+tcp://[::1]/system"}, [True]),
+        ({"uri": "qemu+tcp://10.213.0.1/system"}, [True]),  # the lab's own, as it recorded
+    ],
+)
+def test_a_host_whose_port_lets_everybody_in_is_wrong_beyond_this_machine(
+    fields: dict[str, Any], found: list[bool]
+) -> None:
+    told = list(openness([a_host(**fields)], ("qemu+tcp://10.213.0.1/system",)))
+
+    assert [each.well for each in told] == found
+    assert all("TCP" in each.message for each in told)

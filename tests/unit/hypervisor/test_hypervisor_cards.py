@@ -1,0 +1,96 @@
+"""What is written of a card; `tests/contract/test_guests_apart.py` has what comes of it."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+
+from hypervisor import Guard
+from hypervisor.xml import cards
+
+FIXED = Guard(filtered=True, isolated=True, address="10.0.0.5")
+APART = replace(FIXED, subnet="10.0.0.0/24", reaches=("10.0.0.1/32", "10.0.0.8/29"))
+OF_APART = (
+    ("IP", "10.0.0.5"),
+    ("REACHES", "10.0.0.1"),
+    ("REACHES", "10.0.0.8"),
+    ("REACHES_MASK", "255.255.255.255"),
+    ("REACHES_MASK", "255.255.255.248"),
+    ("SUBNET", "10.0.0.0"),
+    ("SUBNET_MASK", "255.255.255.0"),
+)
+BY_DHCP = Guard(filtered=True, isolated=False)
+OPEN = Guard(filtered=False, isolated=False)
+
+
+def a_domain(inside: str = "") -> ET.Element:
+    return ET.fromstring(
+        "<domain><devices><interface type='bridge'><source bridge='br0'/>"
+        f"{inside}</interface></devices></domain>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("guard", "name", "parameters"),
+    [
+        (FIXED, cards.FIXED.name, (("IP", "10.0.0.5"),)),
+        (APART, cards.APART.name, OF_APART),
+        (BY_DHCP, cards.BY_DHCP.name, (("CTRL_IP_LEARNING", "dhcp"),)),
+        (OPEN, None, ()),
+    ],
+)
+def test_a_card_carries_its_filter_and_is_written_once(guard, name, parameters):
+    domain = a_domain()
+
+    first, again = cards.protected(domain, guard), cards.protected(domain, guard)
+
+    [card] = cards.cards(domain)
+    assert (card.filter, card.parameters, card.isolated) == (name, parameters, guard.isolated)
+    assert (first, again) == (guard is not OPEN, False)
+    assert cards.is_filtered(domain) == guard.filtered
+
+
+def test_a_card_of_another_address_or_filter_is_written_anew():
+    domain = a_domain(
+        "<port isolated='yes'/><filterref filter='clean-traffic'>"
+        "<parameter name='IP' value='10.0.0.9'/></filterref>"
+    )
+    assert not cards.is_filtered(domain)
+
+    assert cards.protected(domain, FIXED)
+
+    assert len(domain.findall("devices/interface/filterref")) == 1
+    assert len(domain.findall("devices/interface/port")) == 1
+    assert cards.is_filtered(domain)
+
+
+def test_names_of_filters_tell_their_rules_and_what_is_not_accepted_is_dropped():
+    for each in (cards.FIXED, cards.APART, cards.BY_DHCP):
+        document = ET.fromstring(each.xml)
+        last = max(document.iterfind("rule"), key=lambda rule: int(rule.get("priority", "0")))
+        assert last.attrib == {"action": "drop", "direction": "inout", "priority": "1000"}
+        assert len(last) == 0
+    assert cards.FIXED.name != cards.BY_DHCP.name
+    assert not cards.same_rules(ET.fromstring(cards.FIXED.xml), ET.fromstring(cards.BY_DHCP.xml))
+
+
+@pytest.mark.parametrize(
+    ("xml", "can"),
+    [
+        ("<network><bridge name='virbr0'/></network>", True),
+        ("<network><forward mode='nat'/><bridge name='virbr0'/></network>", True),
+        ("<network><forward mode='bridge'/><bridge name='br0'/></network>", True),
+        (
+            "<network><forward mode='bridge'/><bridge name='ovs'/>"
+            "<virtualport type='openvswitch'/></network>",
+            False,
+        ),
+        ("<network><forward mode='bridge'><interface dev='eth0'/></forward></network>", False),
+        ("<network><forward mode='passthrough'/></network>", False),
+        ("<network><forward mode='hostdev'/></network>", False),
+    ],
+)
+def test_networks_on_which_libvirt_filters_nothing_are_known(xml: str, can: bool):
+    assert (cards.unfilterable(ET.fromstring(xml)) is None) == can

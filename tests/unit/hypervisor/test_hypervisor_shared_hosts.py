@@ -1,0 +1,304 @@
+"""Processes that many hosts share, against hosts that hang in them, kill them or freeze them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hypervisor import (
+    HostSilentError,
+    HostUnreachableError,
+    OperationFailedError,
+    SharedHosts,
+    connection,
+    shared_child,
+    wire,
+)
+from tests.running import eventually
+
+DEADLINE_S = 1.0
+#: Looks at hosts as their names say. Answers with its pid, as a refusal's reason.
+MANY = """
+import json, os, signal, sys, threading, time
+telling = threading.Lock()
+def tell(answer):
+    with telling:
+        sys.stdout.write(json.dumps(answer) + "\\n")
+        sys.stdout.flush()
+def beat():
+    while True:
+        tell({"id": 0})
+        time.sleep(0.1)
+threading.Thread(target=beat, daemon=True).start()
+forgotten = []
+for line in sys.stdin:
+    request = json.loads(line)
+    if "forget" in request:
+        continue
+    marker = request["uri"].partition("//")[2]
+    kind = open(marker).read() if marker else "well"
+    if kind == "hangs":
+        continue
+    if kind == "kills":
+        print("poisoned", file=sys.stderr, flush=True)
+        os._exit(7)
+    if kind == "freezes":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    tell({"id": request["id"], "error": "failed", "reason": str(os.getpid()), "code": 1})
+os._exit(0)
+"""
+ALONE = """
+import json, os, sys, time
+marker = sys.argv[1].partition("//")[2]
+for line in sys.stdin:
+    kind = open(marker).read() if marker else "well"
+    if kind == "kills":
+        os._exit(7)
+    if kind != "well":
+        time.sleep(600)
+    print(json.dumps({"error": "failed", "reason": f"alone {os.getpid()}"}), flush=True)
+"""
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedHosts]:
+    for name, program in (("many", MANY), ("alone", ALONE)):
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(program))
+    alone = (sys.executable, str(tmp_path / "alone.py"))
+    monkeypatch.setattr(connection, "_CHILD", alone)
+    command = (sys.executable, str(tmp_path / "many.py"))
+    made = SharedHosts(deadline_s=DEADLINE_S, hosts_per_child=3, command=command)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> Callable[[str], str]:
+    """Return the URI of a host that is of a kind, which its file says at each look."""
+
+    def make(kind: str) -> str:
+        marker = tmp_path / f"{kind}-{len(list(tmp_path.iterdir()))}"
+        marker.write_text(kind)
+        return f"x://{marker}"
+
+    return make
+
+
+def process_of(look: Callable[[], object]) -> str:
+    """Return which process a host was looked at in, when it is one that answers."""
+    with pytest.raises(OperationFailedError) as caught:
+        look()
+    return caught.value.reason
+
+
+def test_hosts_share_processes_and_no_more_than_so_many(hosts: SharedHosts) -> None:
+    seen = [process_of(partial(hosts.host("x:").report, "p")) for _ in range(7)]
+
+    assert len(set(seen)) == 3
+    assert os.getpid() not in map(int, seen)
+
+
+def test_a_host_that_hangs_is_looked_at_apart_until_it_answers(
+    hosts: SharedHosts, uri: Callable[[str], str]
+) -> None:
+    hanging_uri = uri("hangs")
+    well, hanging = hosts.host("x:"), hosts.host(hanging_uri)
+    shared = process_of(lambda: well.report("p"))
+    with pytest.raises(HostSilentError, match=r"no answer within 1\.0 s"):
+        hanging.report("p")
+
+    assert process_of(lambda: well.report("p")) == shared  # nothing was killed
+    with pytest.raises(HostSilentError):
+        hanging.report("p")
+    Path(hanging_uri.partition("//")[2]).write_text("well")
+    apart = process_of(lambda: hanging.report("p"))
+    back = process_of(lambda: hanging.report("p"))
+
+    assert apart != shared
+    assert back == shared
+    assert process_of(lambda: well.report("p")) == shared
+
+
+def test_hosts_that_hang_at_the_same_time_hang_in_one_process_which_is_ended(
+    hosts: SharedHosts, uri: Callable[[str], str]
+) -> None:
+    hanging = [hosts.host(uri("hangs")) for _ in range(3)]
+    well = hosts.host("x:")
+    process_of(lambda: well.report("p"))
+
+    def look(number: int) -> None:
+        with pytest.raises(HostSilentError):
+            hanging[number].report("p")
+
+    with ThreadPoolExecutor(3) as looking:
+        list(looking.map(look, range(3)))
+        before = children()
+        apart = threading.Thread(target=lambda: list(looking.map(look, range(3))))
+        apart.start()
+        eventually(lambda: len(children() - before) == 1)
+        apart.join()
+
+    assert process_of(lambda: well.report("p"))
+    eventually(lambda: not children() - before)
+
+
+def children() -> set[int]:
+    path = Path(f"/proc/self/task/{os.getpid()}/children")
+    return {
+        int(pid) for task in path.parents[1].glob("*/children") for pid in task.read_text().split()
+    }
+
+
+def test_a_process_is_replaced_before_what_hangs_in_it_gathers(
+    hosts: SharedHosts, uri: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hypervisor.shared_hosts._MOST_GIVEN_UP", 2)
+    well, hanging = hosts.host("x:"), [hosts.host(uri("hangs")) for _ in range(2)]
+    shared = process_of(lambda: well.report("p"))
+
+    for each in hanging:
+        with pytest.raises(HostSilentError):
+            each.report("p")
+
+    assert process_of(lambda: well.report("p")) != shared
+    eventually(lambda: int(shared) not in children())
+
+
+@pytest.mark.parametrize("kind", ["kills", "freezes"])
+def test_who_ends_a_process_for_all_is_looked_at_alone_and_costs_nobody_a_look(
+    hosts: SharedHosts,
+    uri: Callable[[str], str],
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared_child, "_STALLED_AFTER_S", 0.4)
+    well, bad = hosts.host("x:"), hosts.host(uri(kind))
+    shared = process_of(lambda: well.report("p"))
+
+    with pytest.raises(HostUnreachableError):
+        bad.report("p")
+    again = process_of(lambda: well.report("p"))
+    with pytest.raises(HostUnreachableError):
+        bad.report("p")
+
+    assert again != shared
+    assert "alone" not in again
+    assert process_of(lambda: well.report("p")) == again
+
+
+def test_who_was_looked_at_when_a_process_ended_is_looked_at_again_at_once(
+    hosts: SharedHosts, uri: Callable[[str], str]
+) -> None:
+    hanging_uri = uri("hangs")
+    well, unlucky = hosts.host("x:"), hosts.host(hanging_uri)
+    shared = int(process_of(lambda: well.report("p")))
+    found: list[str] = []
+    looking = threading.Thread(target=lambda: found.append(process_of(lambda: unlucky.report("p"))))
+    looking.start()
+    eventually(lambda: unlucky._child is not None)
+    Path(hanging_uri.partition("//")[2]).write_text("well")
+
+    os.kill(shared, signal.SIGKILL)
+    looking.join(60)
+
+    assert found[0].startswith("alone ")
+    assert process_of(lambda: unlucky.report("p")) == process_of(lambda: well.report("p"))
+
+
+def test_looks_fail_once_it_is_closed(hosts: SharedHosts, uri: Callable[[str], str]) -> None:
+    hanging, before = hosts.host(uri("hangs")), children()
+    failed: list[Exception] = []
+
+    def look() -> None:
+        try:
+            hanging.report("p")
+        except HostUnreachableError as error:
+            failed.append(error)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    eventually(lambda: hanging._child is not None)
+    hosts.close()
+    looking.join(60)
+
+    assert len(failed) == 1
+    with pytest.raises(HostUnreachableError):
+        hanging.report("p")
+    eventually(lambda: not children() - before)
+
+
+def run_many(prelude: str, *requests: dict[str, object]) -> subprocess.CompletedProcess[bytes]:
+    program = f"from hypervisor.child import many\n{textwrap.dedent(prelude)}\nmany.main()"
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        input=b"".join(wire.encode(request) for request in requests),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def a_request(number: int, uri: str) -> dict[str, object]:
+    return {"id": number, "host": number, "uri": uri, "credential": None, "args": {}}
+
+
+def test_the_process_that_hosts_share_has_bounded_memory() -> None:
+    done = run_many("many.start_event_loop = lambda: bytearray(2 << 30)")
+
+    assert b"MemoryError" in done.stderr
+
+
+def test_a_host_that_fills_the_memory_ends_the_process_and_is_no_other_hosts_error() -> None:
+    prelude = """
+        class Host:
+            def __init__(self, uri, credential): pass
+            def perform(self, op, args): return len(bytearray(2 << 30))
+            def close(self): pass
+        many.LibvirtHost, many.start_event_loop = Host, lambda: None
+        """
+
+    done = run_many(prelude, a_request(1, "x:"), {"forget": 1}, {"forget": 2})
+
+    assert b'"id":1' not in done.stdout
+    assert done.returncode == 3
+
+
+def test_what_nobody_thought_of_is_told_of_its_host_alone() -> None:
+    prelude = """
+        import threading
+        answered = threading.Semaphore(0)
+        class Host:
+            def __init__(self, uri, credential): self.uri = uri
+            def perform(self, op, args):
+                return {"bad": [][0]} if self.uri == "bad:" else self.uri
+            def close(self): pass
+        tell = many._Hosts.tell
+        def tell_and_count(hosts, answer):
+            tell(hosts, answer)
+            if answer["id"]:
+                answered.release()
+        many.LibvirtHost, many.start_event_loop = Host, lambda: None
+        many._Hosts.tell = tell_and_count
+        many._Hosts.close = lambda self: [answered.acquire(timeout=60) for _ in range(2)]
+        many._GOODBYE_S = 60
+        """
+
+    done = run_many(prelude, a_request(1, "bad:"), a_request(2, "good:"))
+
+    told = {line["id"]: line for line in map(wire.decode, done.stdout.splitlines())}
+    assert told[1] == {
+        "id": 1,
+        "error": "unreachable",
+        "reason": "IndexError: list index out of range",
+    }
+    assert told[2] == {"id": 2, "ok": "good:"}

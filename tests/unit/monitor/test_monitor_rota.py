@@ -1,0 +1,169 @@
+"""Turns come at a fixed cadence, and one that hangs delays no other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from monitor.hands import Hands
+from monitor.rota import Rota
+from tests.running import eventually
+
+PERIOD_S = 0.05
+
+
+class Looker:
+    """Counts its looks; may hang or fail in them."""
+
+    def __init__(self, does: Callable[[], object] = lambda: None) -> None:
+        self.looks = 0
+        self.stopped = self.closed = False
+        self._does = does
+
+    def look(self) -> None:
+        self.looks += 1
+        self._does()
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def close(self) -> None:
+        assert not self.closed
+        self.closed = True
+
+
+@pytest.fixture
+def rota() -> Iterator[Rota]:
+    made = Rota(PERIOD_S)
+    made.start()
+    yield made
+    made.end(20)
+
+
+def test_many_turns_that_hang_delay_no_other(rota: Rota) -> None:
+    released = threading.Event()
+    hanging = [Looker(lambda: released.wait(60)) for _ in range(200)]
+    well = [Looker() for _ in range(5)]
+
+    rota.take_on([*hanging, *well])
+
+    eventually(lambda: all(each.looks >= 5 for each in well))
+    eventually(lambda: all(each.looks == 1 for each in hanging))
+    released.set()
+
+
+def test_a_turn_that_fails_is_given_again(rota: Rota) -> None:
+    def fail() -> None:
+        raise RuntimeError("nobody thought of this")
+
+    failing = Looker(fail)
+
+    rota.take_on([failing])
+
+    eventually(lambda: failing.looks >= 3)
+
+
+def test_what_is_dropped_while_it_looks_is_closed_when_the_look_ends(rota: Rota) -> None:
+    released = threading.Event()
+    looking = Looker(lambda: released.wait(60))
+    rota.take_on([looking])
+    eventually(lambda: looking.looks)
+
+    rota.drop(looking)
+
+    assert looking.stopped
+    assert not looking.closed
+    released.set()
+    eventually(lambda: looking.closed)
+    assert looking.looks == 1
+
+
+def test_what_is_dropped_between_looks_is_closed_at_once(rota: Rota) -> None:
+    looker = Looker()
+    rota.take_on([looker])
+    eventually(lambda: looker.looks)
+
+    rota.drop(looker)
+
+    eventually(lambda: looker.closed)
+
+
+def test_a_host_whose_look_hangs_is_told_to_be_late(rota: Rota) -> None:
+    released = threading.Event()
+    rota.take_on([Looker(lambda: released.wait(60)), Looker()])
+
+    eventually(lambda: rota.late(10 * PERIOD_S) == 1)
+    released.set()
+    eventually(lambda: rota.late(10 * PERIOD_S) == 0)
+
+
+def test_threads_that_are_not_needed_end() -> None:
+    before, hands = threading.active_count(), Hands(idle_s=0.01)
+    released, begun = threading.Event(), threading.Semaphore(0)
+
+    def work() -> None:
+        begun.release()
+        released.wait(60)
+
+    for _ in range(20):
+        hands.do(work)
+    for _ in range(20):
+        assert begun.acquire(timeout=60)
+    released.set()
+
+    eventually(lambda: threading.active_count() <= before + 1)
+    hands.do(released.clear)  # and come back when they are
+    eventually(lambda: not released.is_set())
+    hands.close()
+    eventually(lambda: threading.active_count() <= before)
+
+
+def test_what_finds_no_thread_is_done_by_one_that_has_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hands, released, done = Hands(), threading.Event(), []
+    hands.do(lambda: released.wait(60))
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for number in range(3):
+            hands.do(lambda number=number: done.append(number))  # type: ignore[misc]
+    released.set()
+
+    eventually(lambda: done == [0, 1, 2])
+
+
+def test_what_finds_no_thread_at_all_is_done_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hands, done = Hands(idle_s=0.001), threading.Event()
+    threading.Event().wait(0.05)  # whoever has nothing to do has gone by now
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    hands.do(done.set)
+
+    assert done.wait(60)
+
+
+def test_work_that_raises_takes_no_thread_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    hands, done = Hands(), threading.Event()
+
+    def fail() -> None:
+        raise MemoryError
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    hands.do(fail)
+    hands.do(done.set)
+
+    assert done.wait(60)

@@ -1,0 +1,257 @@
+"""A checkpoint is numbers and words: the same simulation goes on from it, and nothing runs."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from registry import MembershipRule, Rules
+from simulation import RunSpec, TraceSpec, simulate
+from simulation.checkpoint import CheckpointError, decode, encode, read
+from simulation.measuring.recorder import Recorder
+from simulation.sites.hierarchy import Hierarchy, Quota
+from simulation.sites.hosts import Happening, HostEvent, SimHost
+from simulation.slots.engine import Engine
+from simulation.traces.wishes import Wishes
+from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
+
+DIGEST = hashlib.sha256(b"this simulation").hexdigest()
+SLOTS = 36
+HOSTS = [
+    SimHost(name=f"h{number}", labels=(f"zone=z{number % 2}", "ssd") if number % 3 else ())
+    for number in range(5)
+]
+WISHES = [
+    Wishes(),
+    Wishes(requires=("ssd",), rules=Rules(prefers=("zone=z1",))),
+    Wishes(rules=Rules(anti_affinity=MembershipRule(group="db"))),
+    Wishes(rules=Rules(affinity=MembershipRule(group="web", soft=True), spread="zone")),
+]
+TREE = Hierarchy(
+    groups=("staff",), parents={"t0": "staff", "t1": "staff"}, weights={"staff": 2.0, "t2": 3.0}
+)
+
+
+def a_site(policy: str) -> Engine:
+    """Hosts that fail and return, groups, quotas from a time on, and rules."""
+    events = [
+        HostEvent(at_s=600.0, host="h1", what=Happening.FAIL),
+        HostEvent(at_s=1200.0, host="h1", what=Happening.RETURN),
+        HostEvent(at_s=1500.0, host="h2", what=Happening.LEAVE),
+        HostEvent(at_s=1800.0, host="h4", what=Happening.JOIN),
+    ]
+    engine = an_engine(
+        HOSTS, capacity=[(4, 4096)] * 5, events=events, absent=frozenset({"h4"}), policy=policy,
+        wait_at_most_s=900.0, hierarchy=TREE,
+    )  # fmt: skip
+    limited = Hierarchy(
+        groups=TREE.groups, parents=TREE.parents, weights=TREE.weights,
+        quotas=(Quota(owner="t3", resource="vms", limit=2),),
+    )  # fmt: skip
+    engine._hierarchies = [(900.0, limited)]
+    return engine
+
+
+def a_recorder() -> Recorder:
+    return Recorder(RESOURCES, ["all"] * len(HOSTS), ideal_every=3)
+
+
+def arriving(seed: int) -> list[Any]:
+    wishes = random.Random(seed)
+    chunks = random_chunks(seed, SLOTS, 60.0)
+    for chunk in chunks:
+        object.__setattr__(chunk, "wishes", tuple(wishes.choice(WISHES) for _ in chunk.tenant))
+    # Nothing arrives for a while: rounds that would repeat are left out.
+    return chunks[:25] + [a_chunk() for _ in chunks[25:35]] + chunks[35:]
+
+
+@pytest.mark.parametrize("policy", ["fuga", "random_fit"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_simulation_taken_up_after_each_slot_is_the_one_that_was_never_stopped(
+    policy: str, seed: int
+) -> None:
+    whole, parts = a_site(policy), a_site(policy)
+    seen, seen_in_parts = a_recorder(), a_recorder()
+    idle = 0
+    for slot, chunk in enumerate(arriving(seed)):
+        seen.record(whole.pass_to(slot, [chunk] if len(chunk) else []), whole)
+        seen_in_parts.record(parts.pass_to(slot, [chunk] if len(chunk) else []), parts)
+        kept = decode_all({"engine": parts.kept(), "recorder": seen_in_parts.kept()})
+        parts, seen_in_parts = a_site(policy), a_recorder()
+        parts.restore(kept["engine"])
+        seen_in_parts.restore(kept["recorder"])
+
+        idle += parts._last_idle is not None
+        assert encode(parts.kept(), DIGEST) == encode(whole.kept(), DIGEST)
+        assert encode(seen_in_parts.kept(), DIGEST) == encode(seen.kept(), DIGEST)
+    assert idle
+    assert len(seen.placements.column("count"))
+
+
+def decode_all(document: dict[str, Any]) -> Any:
+    return decode(body_of(encode(document, DIGEST)))
+
+
+def body_of(data: bytes) -> bytes:
+    return data.split(b"\n", 3)[3]
+
+
+def with_body(body: bytes, digest: str = DIGEST) -> bytes:
+    """What somebody writes who knows the format."""
+    sums = hashlib.sha256(body).hexdigest()
+    return f"fuga checkpoint 1\n{digest}\n{sums}\n".encode() + body
+
+
+def refusal(path: Path, digest: str) -> str | None:
+    """Return why a checkpoint is refused; None for one of another simulation."""
+    try:
+        assert read(path, digest) is None
+    except CheckpointError as error:
+        return str(error)
+    return None
+
+
+class Harm:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Path]]:
+        return Path.mkdir, (self.folder,)
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> tuple[RunSpec, Path]:
+    rows = "".join(f"{7 * n},{60 * (1 + n % 9)},t{n % 5},{1 + n % 3},1024\n" for n in range(60))
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,lifetime_s,tenant,vcpus,memory_mib\n" + rows)
+    spec = RunSpec(
+        name="fuga-seed0", trace=TraceSpec(path=str(trace)), hosts="2:8c:16g", slot_length_s=30
+    )
+    slots = iter(range(5))
+    simulate(spec, tmp_path / "out", stop=lambda: next(slots) == 4)
+    return spec, tmp_path / "out"
+
+
+@pytest.mark.parametrize("name", ["checkpoint.pickle", "checkpoint.bin"])
+def test_a_pickle_in_the_place_of_a_checkpoint_is_not_run(
+    stopped: tuple[RunSpec, Path], tmp_path: Path, name: str
+) -> None:
+    spec, folder = stopped
+    (folder / "checkpoint.bin").unlink()
+    (folder / name).write_bytes(pickle.dumps(Harm(tmp_path / "harm")))
+
+    with pytest.raises(CheckpointError, match=name):
+        simulate(spec, folder, resume=True)
+
+    assert not (tmp_path / "harm").exists()
+
+
+def test_an_old_checkpoint_of_another_simulation_is_nobodys(
+    stopped: tuple[RunSpec, Path],
+) -> None:
+    spec, folder = stopped
+    (folder / "checkpoint.bin").unlink()
+    (folder / "summary.json").unlink()
+    (folder / "checkpoint.pickle").write_bytes(b"?")
+
+    assert simulate(spec, folder, resume=True)["finished"]
+    assert not (folder / "checkpoint.pickle").exists()
+
+
+def test_a_damaged_checkpoint_is_refused_wherever_it_is_cut_or_changed(
+    stopped: tuple[RunSpec, Path],
+) -> None:
+    spec, folder = stopped
+    path = folder / "checkpoint.bin"
+    whole = path.read_bytes()
+    draw = random.Random(1)
+    for _ in range(300):
+        place = draw.randrange(len(whole))
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << draw.randrange(8)
+        for content in (whole[:place], bytes(damaged), whole + b"x"):
+            path.write_bytes(content)
+            problem = refusal(path, spec.digest())
+            if problem is None:  # of another simulation, as it says
+                assert 18 <= place < 18 + 65
+            else:
+                assert str(path) in problem
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=300))
+def test_no_bytes_do_harm(content: bytes) -> None:
+    for body in (content, len(content).to_bytes(8, "little") + content):
+        try:
+            decode(body)
+        except (ValueError, RecursionError):
+            continue
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b'{"arrays": [["float", [281474976710655]]], "document": {}}',
+        b'{"arrays": [["float", [70368744177663, 70368744177663]]], "document": {}}',
+        b'{"arrays": [["object", [1]]], "document": {}}',
+        b'{"arrays": [["float", [-1]]], "document": {}}',
+        b'{"arrays": [["float", [1e9]]], "document": {}}',
+        b'{"arrays": [], "document": {"a": {"array": 0}}}',
+        b'{"arrays": [], "document": []}',
+        b'{"arrays": {}}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
+)
+def test_sizes_that_nobody_has_are_refused_before_anything_is_made(
+    head: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "checkpoint.bin"
+    path.write_bytes(with_body(len(head).to_bytes(8, "little") + head))
+
+    problem = refusal(path, DIGEST)
+    assert problem is not None
+    assert "damaged" in problem
+
+
+def test_words_of_a_hostile_hand_are_refused_or_go_on_but_never_fail_otherwise(
+    stopped: tuple[RunSpec, Path],
+) -> None:
+    spec, folder = stopped
+    path = folder / "checkpoint.bin"
+    document = decode(body_of(path.read_bytes()))
+    places = list(places_of(document))
+    draw = random.Random(2)
+    values = [None, -1, 2**70, "x", [], {}, [["x"]], True, 1.5, np.zeros(3), np.zeros((2, 2), int)]
+    refused = 0
+    for _ in range(100):
+        root: Any = decode(body_of(encode(document, DIGEST)))
+        *above, last = draw.choice(places)
+        holder = root
+        for step in above:
+            holder = holder[step]
+        holder[last] = draw.choice(values)
+        path.write_bytes(encode(root, spec.digest()))
+        try:
+            simulate(spec, folder, resume=True, stop=lambda: True)
+        except CheckpointError:
+            refused += 1
+    assert refused > 50
+
+
+def places_of(value: object, path: tuple[Any, ...] = ()) -> Any:
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield (*path, key)
+            yield from places_of(each, (*path, key))

@@ -1,0 +1,19 @@
+"""What is asked of a host for a VM's network card."""
+
+from __future__ import annotations
+
+from hypervisor import Guard
+from registry import CardRules, HostAccess
+
+
+def guard_of(host: HostAccess, card: CardRules) -> Guard | None:
+    """Return what the host enforces; None: libvirt's test driver has no network."""
+    if host.domain_type == "test":
+        return None
+    return Guard(
+        filtered=card.filtered,
+        isolated=card.isolated,
+        address=card.address,
+        subnet=card.subnet,
+        reaches=card.reaches,
+    )

@@ -1,0 +1,144 @@
+"""Read a file from a web server that may be slow, silent, greedy or lying.
+
+Whoever waits looks up once a second, whether bytes come or not: at the clock, at its claim
+and at whether it is to end. What comes is handed on as it lies there, in small pieces: a
+body that unpacks itself could be a million times as long as what was sent.
+
+The list of addresses is looked at again for every address that is opened: a redirect leads
+on only within it. No proxy of the environment is asked, no credentials are sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urljoin
+
+import httpx
+
+from registry import ImageTooLargeError, check_image_url
+from workers.errors import FetchFailedError, NotThereError
+
+_MAX_REDIRECTS: Final = 5
+_LOOK_EVERY_S: Final = 1.0
+PIECE_BYTES: Final = 1 << 20
+_GONE: Final = (404, 410)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a server is waited for."""
+
+    piece_s: float  #: for each MiB, and for the beginning
+    whole_s: float
+    max_bytes: int
+    look: Callable[[int], None]  #: told how many bytes came, often; raises what ends the download
+
+
+def download(
+    url: str, prefixes: Collection[str], take: Callable[[bytes], None], patience: Patience
+) -> None:
+    """Hand on what a URL leads to, piece by piece.
+
+    Raises
+    ------
+    FetchFailedError
+        If it cannot be had, or not in time. `NotThereError`: the server has no such file.
+    ImageUrlRefusedError, ImageTooLargeError
+        If the operator does not allow it.
+    """
+    asyncio.run(_Download(url, prefixes, take, patience).run())
+
+
+class _Download:
+    def __init__(
+        self,
+        url: str,
+        prefixes: Collection[str],
+        take: Callable[[bytes], None],
+        patience: Patience,
+    ) -> None:
+        self._url = url
+        self._prefixes = prefixes
+        self._take = take
+        self._patience = patience
+        self._came = 0
+        self._began = self._piece_at = time.monotonic()
+        self._piece_from = 0
+
+    async def run(self) -> None:
+        receiving = asyncio.create_task(self._receive())
+        try:
+            while not receiving.done():
+                await asyncio.wait({receiving}, timeout=_LOOK_EVERY_S)
+                if not receiving.done():
+                    self._look()
+        finally:
+            receiving.cancel()
+            await asyncio.wait({receiving})
+            error = None if receiving.cancelled() else receiving.exception()
+        if isinstance(error, httpx.HTTPError):
+            raise FetchFailedError(self._url, str(error) or repr(error)) from error
+        if error is not None:
+            raise error
+
+    async def _receive(self) -> None:
+        async with self._opened() as response:
+            # Raw: whatever it is packed in stays packed.
+            async for piece in response.aiter_raw():
+                self._came += len(piece)
+                self._take(piece)
+                self._look()
+
+    def _look(self) -> None:
+        """Judge what came so far; raises what ends the download."""
+        now, patience = time.monotonic(), self._patience
+        self._patience.look(self._came)
+        if now - self._began > patience.whole_s:
+            raise FetchFailedError(
+                self._url,
+                f"{self._came} bytes came in {patience.whole_s:g} s, the whole time for it",
+            )
+        if self._came - self._piece_from >= PIECE_BYTES:
+            self._piece_from, self._piece_at = self._came, now
+        elif now - self._piece_at > patience.piece_s:
+            raise FetchFailedError(
+                self._url,
+                f"{self._came - self._piece_from} bytes came in {patience.piece_s:g} s, the time"
+                f" for {PIECE_BYTES} of them (FUGA_UPLOAD_PIECE_DEADLINE_S)",
+            )
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[httpx.Response]:
+        """Open the content that a URL leads to."""
+        url = self._url
+        async with httpx.AsyncClient(trust_env=False, timeout=self._patience.piece_s) as client:
+            for _ in range(_MAX_REDIRECTS + 1):
+                check_image_url(url, self._prefixes)
+                headers = {"Accept-Encoding": "identity"}
+                async with client.stream("GET", url, headers=headers) as response:
+                    if response.is_success:
+                        self._check(response)
+                        yield response
+                        return
+                    if response.status_code in _GONE:
+                        raise NotThereError(url, response.status_code)
+                    if not response.has_redirect_location:
+                        raise FetchFailedError(url, f"it answers {response.status_code}")
+                    url = urljoin(url, response.headers["Location"])
+            raise FetchFailedError(url, f"more than {_MAX_REDIRECTS} redirects")
+
+    def _check(self, response: httpx.Response) -> None:
+        packed = response.headers.get("Content-Encoding", "identity").strip()
+        if packed.lower() not in ("", "identity"):
+            raise FetchFailedError(
+                self._url,
+                f"it comes packed (Content-Encoding: {packed[:40]!r}), which nobody asked for",
+            )
+        announced = response.headers.get("Content-Length", "")
+        if announced.isdecimal() and int(announced[:20]) > self._patience.max_bytes:
+            raise ImageTooLargeError(self._patience.max_bytes)
