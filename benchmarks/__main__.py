@@ -28,7 +28,7 @@ properties   which properties of fairness hold, by search for counter-examples
 
 All of them take about a quarter of an hour on two idle cores; ``--full`` measures the larger
 sizes too, up to 128,000 hosts, and takes an hour or so. Each is also a module of
-its own with more arguments (``python -m benchmarks.policies --help``). Times are
+its own with more arguments (``python -m benchmarks.placement.policies --help``). Times are
 of the processor unless a table says otherwise; ratios compare across machines,
 seconds do not.
 """
@@ -45,15 +45,19 @@ _HOSTS: Final = "1000:64c:256g"
 _AZURE: Final = ("--shape", "azure", "--days", "1.425", "--requests", "102569", "--hosts", _HOSTS)
 #: Table -> module, its arguments, and the arguments of ``--full``.
 TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
-    "scan": ("rounds", ["scan"], ["scan"]),
-    "slot": ("rounds", ["slot"], ["slot"]),
-    "growth": ("rounds", ["growth"], ["growth", "--full"]),
+    "scan": ("placement.rounds", ["scan"], ["scan"]),
+    "slot": ("placement.rounds", ["slot"], ["slot"]),
+    "growth": ("placement.rounds", ["growth"], ["growth", "--full"]),
     "start": ("start", [], []),
-    "policies": ("policies", ["--seeds", "1"], []),
-    "parameters": ("parameters", [], ["--full"]),
-    "mechanisms": ("mechanisms", ["--repeats", "1"], ["--large"]),
-    "psdsf": ("psdsf", ["--quick"], []),
-    "hierarchies": ("hierarchies", ["--jobs", "64,128,256"], ["--jobs", "64,128,256,512,1024"]),
+    "policies": ("placement.policies", ["--seeds", "1"], []),
+    "parameters": ("placement.parameters", [], ["--full"]),
+    "mechanisms": ("placement.mechanisms", ["--repeats", "1"], ["--large"]),
+    "psdsf": ("placement.psdsf", ["--quick"], []),
+    "hierarchies": (
+        "placement.hierarchies",
+        ["--jobs", "64,128,256"],
+        ["--jobs", "64,128,256,512,1024"],
+    ),
     "registry": ("registry", ["--vms", "3000", "--hosts", "300", "--repeats", "2"], []),
     "sweeps": ("sweeps", ["--due", "100,1000", "--requests", "4"], []),
     "backlog": ("backlog", ["--waiting", "10,1000"], []),

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from benchmarks.registered import AMOUNTS, RESOURCES, Loaded, ask, connected, load
 from registry import Periods, Registry, RequestState, VmState, upgrade
-from tests.postgres import DURABLE, postgres_server, why_not
 from tests.register import a_report, take_lease
+from tests.servers.postgres import DURABLE, postgres_server, why_not
 
 VMS_PER_REQUEST: Final = 5
 EVENTS_PER_VM: Final = 6

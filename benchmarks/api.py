@@ -41,9 +41,9 @@ from controller.rest.schemas import RequestInput
 from controller.rest.server import listen_on
 from registry import Registry, upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited
-from tests.ports import a_quiet_port
-from tests.postgres import DURABLE, PostgresServer, postgres_server, why_not
 from tests.register import add_request, add_tenant, add_vm_type
+from tests.servers.ports import a_quiet_port
+from tests.servers.postgres import DURABLE, PostgresServer, postgres_server, why_not
 
 PROCESSES: Final = 2
 TENANTS: Final = ("a", "b", "c", "d")

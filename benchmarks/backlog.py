@@ -16,8 +16,8 @@ from typing import Final
 
 from benchmarks.registry import a_database, timed
 from registry import Placement, Registry, Waiting
-from tests.postgres import why_not
 from tests.register import a_commit, add_host, add_request, add_tenant, add_vm_type, take_lease
+from tests.servers.postgres import why_not
 
 REQUESTS: Final = 20
 DATABASES: Final = ("SQLite", "PostgreSQL")

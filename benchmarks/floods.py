@@ -40,9 +40,9 @@ from typing import Final
 
 from registry import Registry, upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited
-from tests.ports import a_quiet_port
-from tests.postgres import DURABLE, postgres_server, why_not
 from tests.register import add_request, add_tenant, add_vm_type
+from tests.servers.ports import a_quiet_port
+from tests.servers.postgres import DURABLE, postgres_server, why_not
 
 CALLERS: Final = 20
 PAUSE_S: Final = 2.0

@@ -40,10 +40,10 @@ from registry import Registry, upgrade
 from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
 from tests.chaos.servers import Redis
 from tests.kill_nine import kill_everything
-from tests.lab_hosts import guest_dir
-from tests.postgres import DURABLE, postgres_server, why_not
 from tests.register import ACTOR, add_host, add_request, add_tenant, add_vm_type
-from tests.running import eventually
+from tests.servers.lab_hosts import guest_dir
+from tests.servers.postgres import DURABLE, postgres_server, why_not
+from tests.servers.running import eventually
 
 HOSTS: Final = 3
 WORKERS: Final = 2

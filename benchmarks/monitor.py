@@ -40,9 +40,9 @@ from lab import cluster, driver_hosts, processes
 from lab.cluster import LabHost
 from registry import Registry, upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited, state_of
-from tests.postgres import DURABLE, postgres_server, why_not
 from tests.register import add_host
-from tests.running import eventually
+from tests.servers.postgres import DURABLE, postgres_server, why_not
+from tests.servers.running import eventually
 
 INTERVAL_S: Final = 2.0
 #: How often the monitor looks, so that a report is renewed within the interval.

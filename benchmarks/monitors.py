@@ -34,9 +34,9 @@ from benchmarks.processor import descendants_cpu_s
 from benchmarks.registered import connected
 from registry import Registry, upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited
-from tests.postgres import DURABLE, postgres_server, why_not
 from tests.register import add_host
-from tests.running import eventually
+from tests.servers.postgres import DURABLE, postgres_server, why_not
+from tests.servers.running import eventually
 
 MONITORS: Final = 2
 ONE_HANGS_IN: Final = 100

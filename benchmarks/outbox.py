@@ -35,9 +35,7 @@ from registry.lifecycle import VmDesiredEvent
 from registry.work.queues import WorkQueue
 from service.settings import SharedSettings
 from tests.chaos.processes import Managed, inherited
-from tests.postgres import DURABLE, postgres_server, why_not
 from tests.raw_sql import RawSql, raw_sql
-from tests.redis_server import redis_server
 from tests.register import (
     ACTOR,
     a_commit,
@@ -47,7 +45,9 @@ from tests.register import (
     add_vm_type,
     take_lease,
 )
-from tests.running import eventually
+from tests.servers.postgres import DURABLE, postgres_server, why_not
+from tests.servers.redis_server import redis_server
+from tests.servers.running import eventually
 
 WARM_UP_S: Final = 10.0
 PATIENCE_S: Final = 120.0

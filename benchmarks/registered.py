@@ -19,7 +19,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 from sqlalchemy import make_url
 
-from benchmarks.clusters import VM_TYPES, google_hosts, heavy_parts
+from benchmarks.placement.clusters import VM_TYPES, google_hosts, heavy_parts
 from registry import Registry
 from registry.ground.ids import uuid7
 from tests.register import a_commit, a_report, add_tenant, add_vm_type, take_lease

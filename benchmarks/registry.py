@@ -24,7 +24,6 @@ from typing import Any, TypeVar
 from sqlalchemy import event
 
 from registry import Placement, Registry, upgrade
-from tests.postgres import DURABLE, postgres_server, why_not
 from tests.register import (
     a_commit,
     a_report,
@@ -34,6 +33,7 @@ from tests.register import (
     add_vm_type,
     take_lease,
 )
+from tests.servers.postgres import DURABLE, postgres_server, why_not
 
 T = TypeVar("T")
 BASE = "SQLite"

@@ -21,8 +21,8 @@ from benchmarks.registered import connected, load
 from registry import Due, Registry, upgrade
 from registry.lifecycle import VmDesiredEvent
 from registry.work.queues import CREATE, DELETE, SWITCH_POWER
-from tests.postgres import DURABLE, postgres_server, why_not
 from tests.register import ACTOR
+from tests.servers.postgres import DURABLE, postgres_server, why_not
 
 _PER_HOST: Final = 4
 

@@ -31,15 +31,15 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
-from benchmarks.one_at_a_time import place_one_by_one
-from benchmarks.phases import PHASES, Meter, MeteredDecider, MeteredStore, Taken
+from benchmarks.placement.one_at_a_time import place_one_by_one
+from benchmarks.placement.phases import PHASES, Meter, MeteredDecider, MeteredStore, Taken
+from benchmarks.placement.rounds import progress
 from benchmarks.registered import Loaded, ask, load, run_what_was_placed
-from benchmarks.rounds import progress
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.round import PolicyChoice, RoundReport, Slot, run_round
 from controller.settings import ControllerSettings
 from registry import CONTROL_LEASE, Lease, Registry, upgrade
-from tests.postgres import DURABLE, PostgresServer, postgres_server, why_not
+from tests.servers.postgres import DURABLE, PostgresServer, postgres_server, why_not
 
 RUNNING_PER_HOST = 8
 PENDING_PER_HOST = 0.8

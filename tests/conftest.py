@@ -11,8 +11,8 @@ import pytest
 from hypothesis import settings
 
 from tests.deciding import decider
-from tests.postgres import postgres
 from tests.register import raw, register, register_url, upgraded_database
+from tests.servers.postgres import postgres
 
 __all__ = [
     "decider",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.clusters import GOOGLE_SERVERS, LARGEST, VM_TYPES
+from benchmarks.placement.clusters import GOOGLE_SERVERS, LARGEST, VM_TYPES
 from placement.mechanisms import MECHANISMS, DivisibleProblem, Division
 
 #: VM types in parts of the largest server.

@@ -36,9 +36,9 @@ from controller.rounds.policy_process import PolicyProcess
 from registry import ImageStore, Registry, upgrade
 from service.logs import configure_logging
 from tests.e2e.slots import run_slot
-from tests.postgres import DURABLE, postgres_server, why_not
 from tests.register import a_cluster, add_request
-from tests.serving import served
+from tests.servers.postgres import DURABLE, postgres_server, why_not
+from tests.servers.serving import served
 
 CONFIG: Final = SchemathesisConfig.from_dict(
     {

@@ -25,8 +25,8 @@ from pathlib import Path
 import httpx
 
 from lab.cluster import LabHost, start_real_hosts, stop
-from tests.lab_hosts import LETS_TCP_IN
-from tests.running import RunningFuga, eventually
+from tests.servers.lab_hosts import LETS_TCP_IN
+from tests.servers.running import RunningFuga, eventually
 
 POINTS = (
     "round.after_commit",

@@ -34,8 +34,8 @@ from registry import (
     Waiting,
     upgrade,
 )
-from tests.postgres import TEMPLATE, PostgresServer
 from tests.raw_sql import RawSql, raw_sql
+from tests.servers.postgres import TEMPLATE, PostgresServer
 
 ACTOR = "test"
 #: what tests register: nothing connects to it

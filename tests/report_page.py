@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page
 
 from simulation.measuring.summary import measure
-from tests.browser import WIDTH, a_page
+from tests.servers.browser import WIDTH, a_page
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import redis
 from lab.errors import LabError
 from registry.work.queues import WorkQueue
 from tests.chaos.site import LEASE_S, Site, SiteHost
-from tests.running import TimedOutError
+from tests.servers.running import TimedOutError
 
 _BACKLOG = 2_000
 _AT_BROKER = tuple(queue.at_broker for queue in WorkQueue)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import httpx
 
 from tests.chaos.site import Site
-from tests.running import TimedOutError, eventually
+from tests.servers.running import TimedOutError, eventually
 
 HEAL_S = 600.0
 

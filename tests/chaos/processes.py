@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.running import eventually
+from tests.servers.running import eventually
 
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1

@@ -18,7 +18,7 @@ from tests.chaos.scrapes import Scrapes
 from tests.chaos.sightings import Watch
 from tests.chaos.site import Site
 from tests.chaos.tenants import Load, Record
-from tests.running import eventually
+from tests.servers.running import eventually
 
 Say = Callable[[str], None]
 _SHOWN = (

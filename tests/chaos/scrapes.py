@@ -14,7 +14,7 @@ import httpx
 from tests.chaos import signs
 from tests.chaos.processes import WAIT_S
 from tests.chaos.tenants import Record
-from tests.running import TimedOutError, eventually
+from tests.servers.running import TimedOutError, eventually
 
 _EVERY_S = 1.0
 _PATIENCE_S = 5.0

@@ -15,9 +15,9 @@ import psycopg
 import redis
 
 from tests.chaos.processes import WAIT_S, Managed, inherited
-from tests.ports import a_quiet_port
-from tests.postgres import SERVER_USER, programs, stop_with_children
-from tests.running import eventually
+from tests.servers.ports import a_quiet_port
+from tests.servers.postgres import SERVER_USER, programs, stop_with_children
+from tests.servers.running import eventually
 
 _DATABASE = "fuga"
 _SETTINGS = ("max_connections=200", "shared_buffers=32MB", "log_min_messages=error")

@@ -27,10 +27,10 @@ from registry.work.queues import QUEUE_OF
 from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
 from tests.chaos.servers import Postgres, Redis
 from tests.kill_nine import kill_everything
-from tests.lab_hosts import guest_dir
-from tests.lab_opened import write_credential
-from tests.ports import a_quiet_port
-from tests.running import eventually
+from tests.servers.lab_hosts import guest_dir
+from tests.servers.lab_opened import write_credential
+from tests.servers.ports import a_quiet_port
+from tests.servers.running import eventually
 
 T = TypeVar("T")
 LEASE_S = 8

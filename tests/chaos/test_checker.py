@@ -12,9 +12,9 @@ import pytest
 
 from registry import Registry
 from tests.chaos.checker import HostSeen, check, unmeasured_faults
-from tests.postgres import TEMPLATE, PostgresServer
 from tests.raw_sql import RawSql, raw_sql
 from tests.register import a_cluster, add_request, place, run_vm
+from tests.servers.postgres import TEMPLATE, PostgresServer
 
 pytestmark = pytest.mark.postgresql
 

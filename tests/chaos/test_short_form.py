@@ -10,7 +10,7 @@ from lab import cluster
 from tests.chaos import faults, report
 from tests.chaos.run import run
 from tests.chaos.site import running_site
-from tests.postgres import programs
+from tests.servers.postgres import programs
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.qemu, pytest.mark.slow]
 

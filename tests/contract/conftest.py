@@ -19,7 +19,7 @@ from hypervisor import (
 )
 from lab.cluster import LabHost
 from tests.fakes.hypervisor import FakeHypervisor
-from tests.lab_hosts import LabCluster, driver_hosts, lab_cluster
+from tests.servers.lab_hosts import LabCluster, driver_hosts, lab_cluster
 
 __all__ = ["driver_hosts", "lab_cluster"]
 

@@ -18,7 +18,7 @@ import pytest
 from hypervisor import DomainSpec, DomainState, HostConnection, OperationFailedError, seed_name
 from tests.contract.conftest import DEADLINE_S, Ground
 from tests.kill_nine import virsh
-from tests.lab_hosts import LabCluster
+from tests.servers.lab_hosts import LabCluster
 
 pytestmark = pytest.mark.qemu
 

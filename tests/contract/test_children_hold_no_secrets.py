@@ -15,7 +15,7 @@ from registry.ground.engine import database_at
 from registry.operating import backup
 from tests.contract.test_hypervisor_faults import children_for
 from tests.contract.test_shared_hosts import processes
-from tests.lab_hosts import start_real
+from tests.servers.lab_hosts import start_real
 
 SECRET = "s3cret-of-a-service"
 

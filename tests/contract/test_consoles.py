@@ -7,7 +7,7 @@ import pytest
 from hypervisor import HostConnection, OperationFailedError
 from tests.contract.conftest import DEADLINE_S, Ground
 from tests.fakes.hypervisor import FakeHypervisor
-from tests.running import eventually
+from tests.servers.running import eventually
 
 WAIT_S = 0.2
 

@@ -19,8 +19,8 @@ import pytest
 from hypervisor import DomainSpec, Guard, HostConnection, OperationFailedError
 from hypervisor.xml import cards
 from tests.contract.conftest import DEADLINE_S, Ground
-from tests.lab_hosts import LabCluster
-from tests.running import eventually
+from tests.servers.lab_hosts import LabCluster
+from tests.servers.running import eventually
 
 pytestmark = [pytest.mark.qemu, pytest.mark.slow]
 

@@ -12,8 +12,8 @@ from hypervisor import DomainState, HostConnection, HostUnreachableError
 from lab import cluster
 from tests.contract.conftest import Ground
 from tests.contract.test_hostile_consoles import FIFO, qcow2_header
-from tests.lab_hosts import LabCluster, start_real
-from tests.running import eventually
+from tests.servers.lab_hosts import LabCluster, start_real
+from tests.servers.running import eventually
 
 pytestmark = pytest.mark.qemu
 

@@ -14,8 +14,8 @@ import pytest
 from hypervisor import DomainSpec, HostConnection, HypervisorError
 from lab import cluster
 from tests.contract.conftest import Ground
-from tests.lab_hosts import LabCluster, start_real
-from tests.running import eventually
+from tests.servers.lab_hosts import LabCluster, start_real
+from tests.servers.running import eventually
 
 pytestmark = pytest.mark.qemu
 

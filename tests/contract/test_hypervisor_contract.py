@@ -10,7 +10,7 @@ import pytest
 from hypervisor import DomainState, HostUnreachableError, OperationFailedError, seed_name
 from tests.contract.conftest import Ground
 from tests.fakes.hypervisor import FakeHypervisor
-from tests.running import eventually
+from tests.servers.running import eventually
 
 
 def test_a_report_tells_what_the_host_has(ground: Ground) -> None:

@@ -17,7 +17,7 @@ import pytest
 from hypervisor import DomainState, HostConnection, HostUnreachableError
 from lab.cluster import LabHost
 from tests.contract.conftest import DEADLINE_S, Ground
-from tests.lab_hosts import LabCluster
+from tests.servers.lab_hosts import LabCluster
 
 GENEROUS_S = 60.0
 SHORT_S = 3.0

@@ -17,8 +17,8 @@ from hypervisor import HostConnection
 from registry import ImageRefusedError
 from registry.images.header import virtual_size_of
 from tests.contract.conftest import DEADLINE_S
-from tests.lab_hosts import LabCluster
-from tests.running import eventually
+from tests.servers.lab_hosts import LabCluster
+from tests.servers.running import eventually
 
 pytestmark = [pytest.mark.qemu]
 

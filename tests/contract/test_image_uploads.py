@@ -13,8 +13,8 @@ import pytest
 from hypervisor import HostConnection, HostUnreachableError, OperationFailedError
 from hypervisor.connection import _PIECE_BYTES
 from tests.contract.conftest import DEADLINE_S, Ground
-from tests.lab_hosts import LabCluster
-from tests.running import eventually
+from tests.servers.lab_hosts import LabCluster
+from tests.servers.running import eventually
 
 NAME = "fuga-image-test.1.qcow2"
 SIZE_BYTES = 5 * _PIECE_BYTES // 2

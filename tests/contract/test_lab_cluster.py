@@ -17,7 +17,7 @@ import pytest
 from hypervisor import HostConnection
 from lab import cluster, processes
 from lab.errors import LabError
-from tests.lab_hosts import guest_dir, start_real
+from tests.servers.lab_hosts import guest_dir, start_real
 
 
 def links(tag: str) -> list[str]:

@@ -16,7 +16,7 @@ from hypervisor.xml.limits import SHARES_PER_VCPU
 from lab.cluster import LabHost
 from tests.contract.conftest import DEADLINE_S, Ground
 from tests.kill_nine import virsh
-from tests.lab_hosts import LabCluster
+from tests.servers.lab_hosts import LabCluster
 
 
 @dataclass

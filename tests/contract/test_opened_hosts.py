@@ -11,7 +11,7 @@ import pytest
 
 from hypervisor import HostConnection, HostUnreachableError
 from registry import HostCredentials
-from tests.lab_opened import (
+from tests.servers.lab_opened import (
     PATIENCE_S,
     OpenedLab,
     connect,
@@ -20,7 +20,7 @@ from tests.lab_opened import (
     run,
     write_credential,
 )
-from tests.tcp_relay import relay_to
+from tests.servers.tcp_relay import relay_to
 
 pytestmark = [pytest.mark.qemu, pytest.mark.slow]
 
@@ -163,7 +163,7 @@ def test_what_the_machine_knows_of_ssh_lets_no_host_in(
         "import sys\n"
         "from pathlib import Path\n"
         "from registry import HostCredentials\n"
-        "from tests.lab_opened import connect\n"
+        "from tests.servers.lab_opened import connect\n"
         "connection = connect(HostCredentials(Path(sys.argv[1])), sys.argv[2], 'ssh')\n"
         "try:\n"
         "    connection.report('default')\n"

@@ -13,8 +13,8 @@ import pytest
 
 from hypervisor import HostReport, HostSilentError, HostUnreachableError, SharedHosts
 from tests.contract.conftest import DEADLINE_S, Ground
-from tests.lab_hosts import LabCluster
-from tests.running import eventually
+from tests.servers.lab_hosts import LabCluster
+from tests.servers.running import eventually
 
 SHORT_S = 3.0
 

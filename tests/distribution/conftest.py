@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tests.lab_hosts import lab_cluster
+from tests.servers.lab_hosts import lab_cluster
 
 __all__ = ["lab_cluster"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_hosts import LETS_TCP_IN, LabCluster
-from tests.running import RunningFuga, eventually, running_fuga
-from tests.terminal import at_a_terminal
+from tests.servers.lab_hosts import LETS_TCP_IN, LabCluster
+from tests.servers.running import RunningFuga, eventually, running_fuga
+from tests.servers.terminal import at_a_terminal
 
 pytestmark = [pytest.mark.qemu, pytest.mark.sqlite, pytest.mark.slow]
 

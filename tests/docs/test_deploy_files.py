@@ -17,7 +17,7 @@ import yaml
 from controller.cli.main import app
 from service.settings_names import known_names, load, settings_classes
 from tests.docs.markdown import ROOT, anchors
-from tests.running import FUGA
+from tests.servers.running import FUGA
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").iterdir())

@@ -18,8 +18,8 @@ import pytest
 
 from lab import SCRIPTS, cluster
 from tests.docs.markdown import ROOT, split
-from tests.lab_hosts import guest_dir
-from tests.postgres import programs
+from tests.servers.lab_hosts import guest_dir
+from tests.servers.postgres import programs
 
 GUIDE = ROOT / "docs" / "operations.md"
 HOST = "10.213.77.1"

@@ -16,9 +16,9 @@ from controller.cli.main import main
 from controller.host_names import HostNames
 from controller.rest import create_app
 from registry import Registry
-from tests.http_client import a_client
 from tests.register import add_tenant, add_vm_type
-from tests.serving import served
+from tests.servers.http_client import a_client
+from tests.servers.serving import served
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.clusters import a_slot, fresh_round, half_filled_round, large_hosts_round
+from benchmarks.placement.clusters import a_slot, fresh_round, half_filled_round, large_hosts_round
 from controller.settings import ControllerSettings
 from placement import Budget, policy_by_name
 

@@ -1,5 +1,5 @@
 """Suites that look at a whole running fuga share one lab of real hosts."""
 
-from tests.lab_hosts import driver_hosts, lab_cluster
+from tests.servers.lab_hosts import driver_hosts, lab_cluster
 
 __all__ = ["driver_hosts", "lab_cluster"]

@@ -11,7 +11,7 @@ from tests.claims import (
     wrong_shortages,
     wrong_utilities,
 )
-from tests.running import eventually, running_fuga
+from tests.servers.running import eventually, running_fuga
 
 pytestmark = [pytest.mark.test_driver, pytest.mark.sqlite, pytest.mark.slow]
 

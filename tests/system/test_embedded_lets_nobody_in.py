@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lab.cluster import why_not_real
-from tests.running import RunningFuga, eventually, running_fuga
+from tests.servers.running import RunningFuga, eventually, running_fuga
 
 pytestmark = [
     pytest.mark.qemu,

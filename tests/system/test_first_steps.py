@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.cluster import why_not_real
-from tests.running import FUGA, eventually, running_fuga
+from tests.servers.running import FUGA, eventually, running_fuga
 
 README = Path(__file__).parents[2] / "README.md"
 READY = re.compile(r"LAB-GUEST-READY uuid=([0-9a-f-]{36})")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lab.cluster import BASE_VOLUME
-from tests.lab_hosts import LETS_TCP_IN, LabCluster, guest_dir
-from tests.running import RunningFuga, eventually, running_fuga
+from tests.servers.lab_hosts import LETS_TCP_IN, LabCluster, guest_dir
+from tests.servers.running import RunningFuga, eventually, running_fuga
 
 pytestmark = [pytest.mark.qemu, pytest.mark.sqlite, pytest.mark.slow]
 

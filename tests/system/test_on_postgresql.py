@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.kill_nine import domains, hosts_file
-from tests.lab_hosts import LETS_TCP_IN, LabCluster
-from tests.postgres import PostgresServer
 from tests.raw_sql import raw_sql
-from tests.running import RunningFuga, eventually
+from tests.servers.lab_hosts import LETS_TCP_IN, LabCluster
+from tests.servers.postgres import PostgresServer
+from tests.servers.running import RunningFuga, eventually
 
 pytestmark = [pytest.mark.qemu, pytest.mark.postgresql, pytest.mark.slow]
 

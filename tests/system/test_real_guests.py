@@ -12,9 +12,9 @@ import pytest
 
 from tests.builders import a_public_key
 from tests.kill_nine import domains, hosts_file, volumes
-from tests.lab_hosts import LETS_TCP_IN
-from tests.running import eventually, running_fuga
-from tests.terminal import at_a_terminal
+from tests.servers.lab_hosts import LETS_TCP_IN
+from tests.servers.running import eventually, running_fuga
+from tests.servers.terminal import at_a_terminal
 
 pytestmark = [pytest.mark.qemu, pytest.mark.sqlite, pytest.mark.slow]
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.running import RunningFuga, eventually, running_fuga
+from tests.servers.running import RunningFuga, eventually, running_fuga
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROCESSES = ("api", "control", "monitor", "worker")

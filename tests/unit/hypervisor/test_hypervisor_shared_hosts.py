@@ -24,7 +24,7 @@ from hypervisor import (
     shared_child,
     wire,
 )
-from tests.running import eventually
+from tests.servers.running import eventually
 
 DEADLINE_S = 1.0
 #: Looks at hosts as their names say. Answers with its pid, as a refusal's reason.

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.hands import Hands
 from monitor.rota import Rota
-from tests.running import eventually
+from tests.servers.running import eventually
 
 PERIOD_S = 0.05
 

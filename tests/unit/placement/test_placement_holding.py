@@ -19,7 +19,7 @@ from placement import (
 from placement.rules.holding import hold_back
 from placement.rules.patience import PATIENCE, Patience, fair_shares, waiting_levels
 from tests.builders import a_snapshot
-from tests.stream import LONGEST, Stream
+from tests.servers.stream import LONGEST, Stream
 
 FAIR = [name for name, entry in POLICIES.items() if "patience" in entry.parameters]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from registry.ground.pulse import PATIENCE_S, Pulse, ServerHangsError
-from tests.running import eventually
+from tests.servers.running import eventually
 
 
 class Server:

@@ -6,7 +6,7 @@ from typing import cast
 
 from registry import Registry
 from service import Check, beating
-from tests.running import eventually
+from tests.servers.running import eventually
 
 
 class Processes:

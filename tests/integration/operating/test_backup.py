@@ -1,0 +1,157 @@
+"""Backups are made while fuga runs, and put back into an empty place alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from controller.cli.operating.processes import db
+from registry import Registry
+from registry.ground.schema import metadata
+from registry.operating.backup import BackupError, backup, restore
+from tests.raw_sql import raw_sql
+from tests.register import (
+    a_cluster,
+    a_domain,
+    a_report,
+    add_request,
+    add_tenant,
+    place,
+    remove_vm,
+    run_vm,
+    take_lease,
+)
+from tests.servers.postgres import PostgresServer
+
+
+@pytest.fixture
+def empty_url(register_url: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where a backup of the register center may be put back."""
+    if register_url.startswith("sqlite"):
+        yield f"sqlite:///{tmp_path}/elsewhere/fuga.db"
+        return
+    postgres: PostgresServer = request.getfixturevalue("postgres")
+    with postgres.database() as url:
+        yield url
+
+
+def content(url: str) -> dict[str, list[str]]:
+    with raw_sql(url) as raw:
+        return {
+            table: sorted(str(row) for row in raw.rows(f"SELECT * FROM {table}"))
+            for table in metadata.tables
+        }
+
+
+def test_what_was_committed_comes_back_and_nothing_later(
+    register: Registry, register_url: str, empty_url: str, tmp_path: Path
+) -> None:
+    (host,) = a_cluster(register)
+    run_vm(register, place(register, add_request(register), host).assignment_ids[0])
+    before = content(register_url)
+    file = tmp_path / "fuga.backup"
+
+    backup(register_url, file)
+    add_tenant(register, "later")
+    restore(empty_url, file)
+
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert content(empty_url) == before
+    restored = Registry.connect(empty_url)
+    assert restored.check() == []
+    add_tenant(restored, "after")
+    add_request(restored, name="after")
+    restored.close()
+
+
+def test_hosts_that_went_on_since_are_told_apart_and_the_ledger_stays_sound(
+    register: Registry, register_url: str, empty_url: str, tmp_path: Path
+) -> None:
+    (host,) = a_cluster(register)
+    old, new = add_request(register, name="old"), add_request(register, name="new")
+    lease = take_lease(register)
+    (old_key,) = place(register, old, host, lease=lease).assignment_ids
+    old_build = run_vm(register, old_key)
+    register.hosts.record_report(host.id, a_report(a_domain(old_build)))
+    backup(register_url, tmp_path / "old")
+    (new_key,) = place(register, new, host, lease=lease).assignment_ids
+    new_build = run_vm(register, new_key)
+    register.requests.delete(old.id, actor="test")
+    remove_vm(register, old_key)
+
+    restore(empty_url, tmp_path / "old")
+    restored = Registry.connect(empty_url)
+    restored.hosts.record_report(host.id, a_report(a_domain(new_build)))
+
+    (vm,) = (each for each in restored.vms.list().items if each.assignment_id is not None)
+    assert vm.id == old_build.vm_id
+    assert vm.observed != "running", "it is gone from its host"
+    with raw_sql(empty_url) as raw:
+        assert raw.value("SELECT count(*) FROM strangers") == 1
+        assert raw.value("SELECT count(*) FROM leftovers") == 0, "nothing unknown is removed"
+    amounts = {each.resource: each for each in restored.hosts.get(host.name).inventories}
+    assert (amounts["vcpus"].committed, amounts["vcpus"].foreign) == (1, 1)
+    assert restored.check() == []
+    restored.close()
+
+
+def test_nothing_is_overwritten(register: Registry, register_url: str, tmp_path: Path) -> None:
+    add_tenant(register, "kept")
+    file = tmp_path / "fuga.backup"
+    backup(register_url, file)
+
+    with pytest.raises(BackupError, match="is there already"):
+        backup(register_url, file)
+    with pytest.raises(BackupError, match="already"):
+        restore(register_url, file)
+    assert register.tenants.get("kept").name == "kept"
+
+
+def test_what_is_no_backup_is_refused_and_leaves_nothing(empty_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"no backup at all" * 1000)
+
+    with pytest.raises(BackupError):
+        restore(empty_url, file)
+    with pytest.raises(BackupError, match="is no file"):
+        restore(empty_url, tmp_path / "nothing")
+    assert not list((tmp_path / "elsewhere").glob("*"))
+
+
+@pytest.mark.sqlite
+def test_without_a_database_there_is_nothing_to_back_up(tmp_path: Path) -> None:
+    with pytest.raises(BackupError, match="no database is there"):
+        backup(f"sqlite:///{tmp_path}/none.db", tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+
+
+@pytest.mark.postgresql
+def test_missing_programs_are_named(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(BackupError, match="pg_dump is not installed"):
+        backup(postgres.url("postgres"), tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+
+
+@pytest.mark.sqlite
+def test_the_commands_do_the_same_and_say_what_to_do_next(
+    upgraded_database: Path, tmp_path: Path
+) -> None:
+    file, runner = tmp_path / "file", CliRunner()
+    there = {"FUGA_DATABASE_URL": f"sqlite:///{upgraded_database}"}
+    elsewhere = {"FUGA_DATABASE_URL": f"sqlite:///{tmp_path}/elsewhere/fuga.db"}
+
+    made = runner.invoke(db, ["backup", str(file)], env=there)
+    put = runner.invoke(db, ["restore", str(file)], env=elsewhere)
+    again = runner.invoke(db, ["restore", str(file)], env=elsewhere)
+
+    assert (made.exit_code, put.exit_code) == (0, 0), made.output + put.output
+    assert str(file) in made.output
+    assert "fuga token list" in put.output
+    assert again.exit_code != 0

@@ -1,0 +1,136 @@
+"""Later rounds read only what changed: what they then know is what a first read finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from registry import Host, HostAdminEvent, HostView, Lease, Registry
+from registry.catalogue.resources import resource_names
+from registry.ground.clock import db_now
+from registry.ground.engine import Database
+from registry.rounds.known_hosts import KnownHosts
+from tests.raw_sql import RawSql
+from tests.register import (
+    ACTOR,
+    a_cluster,
+    a_report,
+    add_host,
+    add_request,
+    place,
+    remove_vm,
+    run_vm,
+    take_lease,
+)
+from tests.servers.postgres import TEMPLATE, PostgresServer
+
+
+def test_later_reads_know_what_a_first_read_finds(
+    register: Registry, register_url: str, raw: RawSql
+) -> None:
+    hosts = a_cluster(register, 4)
+    lease = take_lease(register)
+    assert [host.name for host in register.rounds.read_cluster(lease).hosts] == [
+        host.name for host in hosts
+    ]
+
+    for change in _changes(register, raw, hosts, lease):
+        change()
+        first = _first_read(register_url, lease)
+        assert register.rounds.read_cluster(lease).hosts == first
+        assert register.rounds.read_cluster(lease).hosts == first
+
+
+def _changes(
+    register: Registry, raw: RawSql, hosts: tuple[Host, ...], lease: Lease
+) -> list[Callable[[], object]]:
+    request = add_request(register, 2)
+    placed: list[UUID] = []
+
+    def build() -> None:
+        placed.extend(place(register, request, hosts[0], 2, lease).assignment_ids)
+        for key in placed:
+            run_vm(register, key)
+
+    def release() -> None:
+        register.requests.delete(request.id, actor=ACTOR)
+        for key in placed:
+            remove_vm(register, key)
+
+    key = raw.key(hosts[3].id)
+    later, earlier = raw.before("now", "-3600 seconds"), raw.before("now", "1 seconds")
+    held_back = "UPDATE hosts SET held_back_until = {} WHERE id = ?"
+    return [
+        build,
+        release,
+        lambda: register.hosts.update("h2", labels=("ssd", "zone=b"), actor=ACTOR),
+        lambda: register.hosts.apply("h2", HostAdminEvent.DRAIN, actor=ACTOR),
+        lambda: register.hosts.record_report(hosts[2].id, a_report(vcpus=3, hostname="h3")),
+        lambda: raw.run(held_back.format(later), key),
+        lambda: raw.run(held_back.format(earlier), key),
+        lambda: add_host(register, "h0"),
+        lambda: register.hosts.apply("h2", HostAdminEvent.RETIRE, actor=ACTOR),
+        lambda: add_host(register, "h2"),
+        lambda: register.resources.add("gpu", "pieces", actor=ACTOR),
+    ]
+
+
+def _first_read(url: str, lease: Lease) -> tuple[HostView, ...]:
+    registry = Registry.connect(url)
+    try:
+        return registry.rounds.read_cluster(lease).hosts
+    finally:
+        registry.close()
+
+
+@pytest.mark.postgresql
+def test_later_reads_read_what_was_written_since(postgres: PostgresServer) -> None:
+    with postgres.database(template=TEMPLATE) as url:
+        register, database, known = Registry.connect(url), Database(url), KnownHosts()
+        a_cluster(register, 5)
+        _read(database, known)
+        assert known.rows_read == 5 + 5 * 3
+
+        _read(database, known)
+        quiet = known.rows_read
+        register.hosts.update("h2", labels=("ssd",), actor=ACTOR)
+        seen = _read(database, known)
+        database.close()
+        register.close()
+
+    assert quiet == 0
+    assert 1 <= known.rows_read <= 1 + 3
+    assert seen["h2"] == ("ssd",)
+
+
+@pytest.mark.postgresql
+def test_what_a_slow_transaction_wrote_before_a_read_is_seen_by_the_next_one(
+    postgres: PostgresServer,
+) -> None:
+    with postgres.database(template=TEMPLATE) as url:
+        register, database, known = Registry.connect(url), Database(url), KnownHosts()
+        a_cluster(register, 2)
+        plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(plain) as slow:
+            slow.execute("UPDATE hosts SET labels = '[\"ssd\"]' WHERE name = 'h1'")
+            register.hosts.update("h2", labels=("near",), actor=ACTOR)
+            during = _read(database, known)
+            register.hosts.update("h2", labels=("far",), actor=ACTOR)
+            again = _read(database, known)
+        after = _read(database, known)
+        database.close()
+        register.close()
+
+    assert during == {"h1": (), "h2": ("near",)}
+    assert again == {"h1": (), "h2": ("far",)}
+    assert after == {"h1": ("ssd",), "h2": ("far",)}
+
+
+def _read(database: Database, known: KnownHosts) -> dict[str, tuple[str, ...]]:
+    with database.read() as connection:
+        found = known.read(connection, resource_names(connection), db_now(connection))
+    return {host.name: host.labels for host in found}

@@ -1,0 +1,627 @@
+"""Everything that can cross a build: each worker here is stopped, killed or overtaken somewhere."""
+
+from __future__ import annotations
+
+import threading
+from threading import Event
+from typing import Any
+
+import pytest
+
+from hypervisor import (
+    DomainState,
+    HostUnreachableError,
+    Limits,
+    Mark,
+    OperationFailedError,
+)
+from registry import AssignmentState, Registry
+from registry.ground.ids import uuid7
+from tests.integration.workers.world import (
+    SHORT_LEASE_S,
+    KilledError,
+    World,
+    eventually,
+)
+from tests.raw_sql import RawSql
+from tests.register import add_request
+from workers import builds, removals
+from workers.context import Outcome
+
+#: What a build does on its host, in order.
+STEPS = ["create_overlay", "put_volume", "define", "start_paused", "resume"]
+#: Up to the compare-and-set that makes an assignment active.
+STEPS_BEFORE_ACTIVE = STEPS[:4]
+CHECKPOINTS = [
+    "create.after_volume",
+    "create.after_define",
+    "create.before_resume",
+    "create.after_activate",
+]
+
+
+@pytest.fixture
+def world(register: Registry) -> World:
+    return World(register)
+
+
+# --- nothing crosses ------------------------------------------------------------------
+
+
+def test_a_reserved_assignment_becomes_a_running_vm(world: World) -> None:
+    assignment_id = world.request()
+
+    outcome = builds.create(assignment_id, world.worker())
+
+    assert outcome == Outcome.DONE
+    world.assert_runs_once(assignment_id)
+    assert [op for op, _ in world.host.log if op != "report"] == ["find", *STEPS]
+
+
+def test_a_domain_carries_the_mark_of_its_assignment(world: World) -> None:
+    assignment_id = world.request()
+
+    builds.create(assignment_id, world.worker())
+
+    vm = world.vm_of(assignment_id)
+    mark = world.host.domains[str(vm.id)].mark
+    assert mark is not None
+    assert (mark.vm_id, mark.assignment_id) == (str(vm.id), str(assignment_id))
+    assert (mark.generation, mark.tenant, mark.round) == (1, "a", 1)
+
+
+def test_a_deleted_vm_leaves_nothing(world: World) -> None:
+    assignment_id = world.request()
+    builds.create(assignment_id, world.worker())
+    world.delete_vm_of(assignment_id)
+
+    assert removals.delete(assignment_id, world.worker()) == Outcome.DONE
+
+    world.assert_nothing_is_left(assignment_id)
+
+
+def test_the_guest_gets_no_more_memory_than_the_host_backs(register: Registry) -> None:
+    world = World(register, memory_backing_mib=128)
+    assignment_id = world.request()
+
+    builds.create(assignment_id, world.worker())
+
+    [domain] = world.host.domains.values()
+    assert domain.memory_mib == 128
+    assert world.committed()["memory_mib"] == 3072
+
+
+def test_a_domain_is_defined_with_the_limits_of_its_type(world: World) -> None:
+    resources = {"vcpus": 1, "memory_mib": 512}
+    limits = {"disk_iops": 500, "net_mbps": 100}
+    world.registry.vm_types.add("slow", resources, limits=limits, actor="cli")
+    for vm_type in ("slow", "small"):
+        assignment_id = world.place(add_request(world.registry, vm_type=vm_type).id)
+        builds.create(assignment_id, world.worker())
+
+    found = {spec.memory_mib: spec.limits for spec in world.host.specs.values()}
+    assert found == {512: Limits(disk_iops=500, net_mbps=100), 3072: Limits()}
+
+
+# --- messages late and twice ----------------------------------------------------------
+
+
+def test_a_message_that_comes_twice_does_nothing_the_second_time(world: World) -> None:
+    assignment_id = world.request()
+    builds.create(assignment_id, world.worker())
+    seen = len(world.host.log)
+
+    assert builds.create(assignment_id, world.worker("w2")) == Outcome.NOT_OURS
+    assert len(world.host.log) == seen
+
+
+def test_a_message_that_comes_while_another_worker_builds_does_nothing(world: World) -> None:
+    assignment_id = world.request()
+    outcomes = []
+    world.host.before(
+        "define", lambda: outcomes.append(builds.create(assignment_id, world.worker("w2")))
+    )
+
+    assert builds.create(assignment_id, world.worker()) == Outcome.DONE
+
+    assert outcomes == [Outcome.NOT_OURS]
+    world.assert_runs_once(assignment_id)
+
+
+def test_a_build_message_after_the_deletion_does_nothing(world: World) -> None:
+    assignment_id = world.request()
+    builds.create(assignment_id, world.worker())
+    world.delete_vm_of(assignment_id)
+    assert builds.create(assignment_id, world.worker()) == Outcome.NOT_OURS
+    world.remove(assignment_id)
+
+    assert builds.create(assignment_id, world.worker()) == Outcome.NOT_OURS
+
+    world.assert_nothing_is_left(assignment_id)
+
+
+def test_a_removal_message_of_a_vm_that_nobody_deleted_does_nothing(world: World) -> None:
+    assignment_id = world.request()
+    builds.create(assignment_id, world.worker())
+
+    assert removals.delete(assignment_id, world.worker()) == Outcome.NOT_OURS
+
+    world.assert_runs_once(assignment_id)
+
+
+def test_a_message_about_something_unknown_does_nothing(world: World) -> None:
+    assert builds.create(uuid7(), world.worker()) == Outcome.NOT_OURS
+    assert removals.delete(uuid7(), world.worker()) == Outcome.NOT_OURS
+    assert removals.remove_leftover(uuid7(), world.worker()) == Outcome.NOT_OURS
+
+
+# --- a worker stopped past its lease, and continued -----------------------------------
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_worker_overtaken_before_a_step_starts_nothing_twice(world: World, step: str) -> None:
+    assignment_id = world.request()
+    world.host.before(step, lambda: world.build(assignment_id))
+
+    outcome = builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
+
+    assert outcome == Outcome.CLAIM_LOST
+    world.assert_runs_once(assignment_id)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_worker_overtaken_after_a_step_starts_nothing_twice(world: World, step: str) -> None:
+    assignment_id = world.request()
+    world.host.after(step, lambda: world.build(assignment_id))
+
+    outcome = builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
+
+    assert outcome == Outcome.CLAIM_LOST
+    world.assert_runs_once(assignment_id)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_vm_deleted_and_removed_around_a_step_leaves_nothing(
+    world: World, step: str, when: str
+) -> None:
+    assignment_id = world.request()
+
+    def delete() -> None:
+        world.delete_vm_of(assignment_id)
+        assert world.remove(assignment_id) == Outcome.DONE
+
+    getattr(world.host, when)(step, delete)
+
+    outcome = builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
+
+    assert outcome in {Outcome.CLAIM_LOST, Outcome.HANDED_BACK}
+    world.assert_nothing_is_left(assignment_id)
+
+
+@pytest.mark.parametrize("step", STEPS_BEFORE_ACTIVE)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_vm_deleted_around_a_step_is_removed_by_the_worker_that_builds_it(
+    world: World, step: str, when: str
+) -> None:
+    assignment_id = world.request()
+    getattr(world.host, when)(step, lambda: world.delete_vm_of(assignment_id))
+
+    assert builds.create(assignment_id, world.worker()) == Outcome.CLAIM_LOST
+
+    assert world.host.consoles == {}
+    world.assert_nothing_is_left(assignment_id)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_vm_deleted_around_its_resume_is_left_to_the_deleter_at_once(
+    world: World, when: str
+) -> None:
+    assignment_id = world.request()
+    getattr(world.host, when)("resume", lambda: world.delete_vm_of(assignment_id))
+
+    builds.create(assignment_id, world.worker())
+
+    # The builder gave its lease back: the deleter need not wait a minute for it.
+    assert removals.delete(assignment_id, world.worker("deleter")) == Outcome.DONE
+    world.assert_nothing_is_left(assignment_id)
+
+
+@pytest.mark.parametrize("step", STEPS_BEFORE_ACTIVE)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_worker_that_wakes_after_its_vm_was_built_anew_leaves_that_one_alone(
+    world: World, step: str, when: str
+) -> None:
+    first = world.request()
+    request_id = world.vm_of(first).request_id
+    second = []
+
+    def fail_and_place_again() -> None:
+        world.host.fail_at("find")
+        assert world.build(first) == Outcome.FAILED
+        assert world.state(first) == AssignmentState.RELEASED
+        second.append(world.place(request_id))
+        assert world.build(second[0]) == Outcome.DONE
+
+    getattr(world.host, when)(step, fail_and_place_again)
+
+    outcome = builds.create(first, world.worker(lease_s=SHORT_LEASE_S))
+
+    assert outcome == Outcome.CLAIM_LOST
+    # The first attempt may have been started, paused, before it was removed.
+    world.assert_runs_once(second[0], starts=2 if (step, when) == ("start_paused", "after") else 1)
+
+
+@pytest.mark.parametrize("step", STEPS_BEFORE_ACTIVE)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_build_that_is_ended_as_too_long_around_a_step_leaves_nothing(
+    world: World, raw: RawSql, step: str, when: str
+) -> None:
+    assignment_id = world.request()
+
+    def end() -> None:
+        raw.run(f"UPDATE assignments SET build_began_at = {raw.before('now', '1000 seconds')}")
+        assert world.registry.assignments.end_overdue(900) == (assignment_id,)
+        assert world.committed()["vcpus"] == 1
+
+    getattr(world.host, when)(step, end)
+
+    assert builds.create(assignment_id, world.worker()) == Outcome.CLAIM_LOST
+
+    world.assert_nothing_is_left(assignment_id)
+
+
+@pytest.mark.parametrize("step", STEPS_BEFORE_ACTIVE)
+def test_what_a_worker_makes_between_the_deleters_look_and_its_release_goes_too(
+    world: World, step: str
+) -> None:
+    """The builder wakes when absence was proven already, but before that is written down."""
+    assignment_id = world.request()
+    stopped, continued = Event(), Event()
+    outcomes: list[Outcome] = []
+
+    def stop() -> None:
+        stopped.set()
+        assert continued.wait(30)
+
+    def build() -> None:
+        outcomes.append(builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S)))
+
+    world.host.before(step, stop)
+    builder = threading.Thread(target=build)
+    builder.start()
+    assert stopped.wait(30)
+    world.delete_vm_of(assignment_id)
+
+    def let_the_builder_go_on() -> None:
+        continued.set()
+        builder.join(30)
+
+    world.host.after("remove", let_the_builder_go_on)
+    world.remove(assignment_id)
+
+    assert outcomes == [Outcome.CLAIM_LOST]
+    world.assert_nothing_is_left(assignment_id)
+
+
+# --- a worker killed ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", CHECKPOINTS)
+def test_a_build_whose_worker_was_killed_is_finished_by_another(world: World, point: str) -> None:
+    assignment_id = world.request()
+
+    with pytest.raises(KilledError):
+        builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at(point)))
+    assert world.build(assignment_id) == Outcome.DONE
+
+    world.assert_runs_once(assignment_id)
+
+
+@pytest.mark.parametrize("point", CHECKPOINTS)
+def test_a_vm_deleted_after_its_worker_was_killed_leaves_nothing(world: World, point: str) -> None:
+    assignment_id = world.request()
+
+    with pytest.raises(KilledError):
+        builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at(point)))
+    world.delete_vm_of(assignment_id)
+    assert world.remove(assignment_id) == Outcome.DONE
+
+    world.assert_nothing_is_left(assignment_id)
+
+
+def test_a_removal_whose_worker_was_killed_is_finished_by_another(world: World) -> None:
+    assignment_id = world.request()
+    builds.create(assignment_id, world.worker())
+    world.delete_vm_of(assignment_id)
+
+    with pytest.raises(KilledError):
+        removals.delete(
+            assignment_id,
+            world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at("delete.after_destroy")),
+        )
+    assert world.remove(assignment_id) == Outcome.DONE
+
+    world.assert_nothing_is_left(assignment_id)
+
+
+def test_a_vm_whose_worker_was_killed_before_the_resume_survives_a_power_cycle(
+    world: World,
+) -> None:
+    assignment_id = world.request()
+    with pytest.raises(KilledError):
+        builds.create(
+            assignment_id,
+            world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at("create.after_activate")),
+        )
+    world.host.power_cycle()
+
+    assert world.build(assignment_id) == Outcome.DONE
+
+    [domain] = world.host.domains.values()
+    assert domain.state is DomainState.RUNNING
+
+
+def test_an_active_vm_whose_domain_went_before_it_ever_ran_can_be_decided_again(
+    world: World,
+) -> None:
+    assignment_id = world.request()
+    with pytest.raises(KilledError):
+        builds.create(
+            assignment_id,
+            world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at("create.after_activate")),
+        )
+    world.host.domains.clear()
+
+    assert world.build(assignment_id) == Outcome.FAILED
+
+    world.assert_nothing_is_left(assignment_id)
+
+
+# --- a host that hangs or refuses -----------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["find", *STEPS])
+@pytest.mark.parametrize("after", [False, True], ids=["before doing it", "after doing it"])
+def test_a_build_that_a_hung_host_cut_short_is_taken_up_again(
+    world: World, step: str, after: bool
+) -> None:
+    assignment_id = world.request()
+    world.host.hang_at(step, after=after)
+
+    assert builds.create(assignment_id, world.worker()) in {Outcome.FAILED, Outcome.HANDED_BACK}
+    assert world.vm_of(assignment_id).last_error
+    assert world.build(assignment_id) == Outcome.DONE
+
+    world.assert_runs_once(assignment_id)
+
+
+def test_a_timeout_frees_no_capacity(world: World) -> None:
+    assignment_id = world.request()
+    world.host.unreachable = True
+
+    for _ in range(8):
+        builds.create(assignment_id, world.worker())
+
+    assert world.state(assignment_id) == AssignmentState.QUARANTINED
+    assert world.committed()["vcpus"] == 1
+    assert removals.delete(assignment_id, world.worker()) == Outcome.HANDED_BACK
+    assert world.committed()["vcpus"] == 1
+
+    world.host.unreachable = False
+    assert world.remove(assignment_id) == Outcome.DONE
+    world.assert_nothing_is_left(assignment_id)
+
+
+@pytest.mark.parametrize("step", STEPS_BEFORE_ACTIVE)
+def test_a_refused_build_is_proven_absent_at_once_and_can_be_decided_again(
+    world: World, step: str
+) -> None:
+    assignment_id = world.request()
+    vm = world.vm_of(assignment_id)
+    world.host.fail_at(step, OperationFailedError(step, "No space left on device", 38))
+
+    assert builds.create(assignment_id, world.worker()) == Outcome.FAILED
+
+    world.assert_nothing_is_left(assignment_id)
+    assert "No space left on device" in (world.registry.vms.get(vm.id).last_error or "")
+    again = world.place(vm.request_id)
+    assert world.build(again) == Outcome.DONE
+    world.assert_runs_once(again)
+
+
+def test_a_refused_build_on_a_host_that_then_falls_silent_stays_quarantined(
+    world: World,
+) -> None:
+    assignment_id = world.request()
+    world.host.fail_at("start_paused")
+    world.host.fail_at("find", times=0)
+    world.host.before("start_paused", lambda: world.host.hang_at("find"))
+
+    assert builds.create(assignment_id, world.worker()) == Outcome.FAILED
+    assert world.state(assignment_id) == AssignmentState.QUARANTINED
+    assert world.committed()["vcpus"] == 1
+
+    assert world.remove(assignment_id) == Outcome.DONE
+    world.assert_nothing_is_left(assignment_id)
+
+
+@pytest.mark.parametrize("op", ["find", "destroy", "remove"])
+@pytest.mark.parametrize("after", [False, True], ids=["before doing it", "after doing it"])
+def test_a_removal_that_a_hung_host_cut_short_frees_nothing_until_it_is_proven(
+    world: World, op: str, after: bool
+) -> None:
+    assignment_id = world.request()
+    builds.create(assignment_id, world.worker())
+    world.delete_vm_of(assignment_id)
+    world.host.hang_at(op, after=after)
+
+    assert removals.delete(assignment_id, world.worker()) == Outcome.HANDED_BACK
+    assert world.committed()["vcpus"] == 1
+    assert world.remove(assignment_id) == Outcome.DONE
+
+    world.assert_nothing_is_left(assignment_id)
+
+
+def test_a_host_that_refuses_a_removal_keeps_the_assignment_with_the_reason(
+    world: World,
+) -> None:
+    assignment_id = world.request()
+    builds.create(assignment_id, world.worker())
+    world.delete_vm_of(assignment_id)
+    world.host.fail_at("remove", OperationFailedError("remove", "device or resource busy", 38))
+
+    assert removals.delete(assignment_id, world.worker()) == Outcome.HANDED_BACK
+
+    assert world.state(assignment_id) == AssignmentState.RELEASING
+    assert "busy" in (world.vm_of(assignment_id).last_error or "")
+
+
+# --- what is there already ------------------------------------------------------------
+
+
+def test_an_older_attempt_that_was_released_is_cleared_away_first(world: World) -> None:
+    first = world.request()
+    request_id, vm_id = world.vm_of(first).request_id, str(world.vm_of(first).id)
+    world.host.fail_at("start_paused")
+    kept: dict[str, Any] = {}
+
+    def keep() -> None:
+        kept.update(domain=world.host.domains[vm_id], volumes=dict(world.host.volumes))
+
+    world.host.before("start_paused", keep)
+    builds.create(first, world.worker())
+    second = world.place(request_id)
+    # As a libvirtd does that was frozen with a define in its socket.
+    world.host.domains[vm_id] = kept["domain"]
+    world.host.volumes.update(kept["volumes"])
+
+    assert builds.create(second, world.worker()) == Outcome.DONE
+
+    world.assert_runs_once(second)
+
+
+def test_a_stranger_with_the_vms_uuid_is_left_alone_and_the_vm_placed_nowhere_else(
+    world: World,
+) -> None:
+    assignment_id = world.request()
+    vm_id = str(world.vm_of(assignment_id).id)
+    world.host.add_stranger(vm_id)
+
+    assert builds.create(assignment_id, world.worker()) == Outcome.FAILED
+
+    assert world.host.domains[vm_id].name == "stranger"
+    assert world.host.domains[vm_id].state is DomainState.RUNNING
+    assert world.state(assignment_id) == AssignmentState.QUARANTINED
+    assert "no mark of ours" in (world.vm_of(assignment_id).last_error or "")
+
+
+# --- ending -----------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_to_end_takes_nothing_new(world: World) -> None:
+    assignment_id = world.request()
+    context = world.worker()
+    context.stopping.set()
+
+    assert builds.create(assignment_id, context) == Outcome.NOT_OURS
+    assert removals.delete(assignment_id, context) == Outcome.NOT_OURS
+    assert removals.remove_leftover(assignment_id, context) == Outcome.NOT_OURS
+
+    assert world.state(assignment_id) == AssignmentState.RESERVED
+
+
+@pytest.mark.parametrize("step", STEPS_BEFORE_ACTIVE)
+def test_a_worker_that_is_to_end_hands_back_what_it_holds_at_once(world: World, step: str) -> None:
+    assignment_id = world.request()
+    context = world.worker()
+    world.host.before(step, context.stopping.set)
+
+    builds.create(assignment_id, context)
+    if world.state(assignment_id) != AssignmentState.ACTIVE:
+        assert builds.create(assignment_id, world.worker("w2")) == Outcome.DONE
+
+    world.assert_runs_once(assignment_id)
+
+
+# --- leftovers --------------------------------------------------------------------------
+
+
+def test_what_a_worker_could_not_clear_away_becomes_a_leftover_and_goes(world: World) -> None:
+    """It lost its claim, and its host fell silent before it could remove what it had made."""
+    assignment_id = world.request()
+
+    def delete() -> None:
+        world.delete_vm_of(assignment_id)
+        assert world.remove(assignment_id) == Outcome.DONE
+        world.host.before("start_paused", lambda: world.host.hang_at("remove"))
+
+    world.host.before("define", delete)
+    builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
+    assert world.state(assignment_id) == AssignmentState.RELEASED
+
+    def all_is_gone() -> bool:
+        world.report()
+        for due in world.registry.assignments.due(resend_after_s=0):
+            assert due.task == "workers.remove_leftover"
+            removals.remove_leftover(due.id, world.worker())
+        return not world.host.domains and set(world.host.volumes) == {"base.qcow2"}
+
+    eventually(all_is_gone)
+    world.assert_nothing_is_left(assignment_id)
+
+
+def test_a_vm_of_another_installation_on_the_host_is_left_alone(world: World) -> None:
+    world.host.add_stranger(
+        str(uuid7()),
+        mark=Mark(
+            vm_id=str(uuid7()), assignment_id=str(uuid7()), generation=1, tenant="x", round=9
+        ),
+    )
+    world.report()
+    for due in world.registry.assignments.due(resend_after_s=0):
+        removals.remove_leftover(due.id, world.worker())
+
+    [domain] = world.host.domains.values()
+    assert domain.state is DomainState.RUNNING
+
+
+def test_what_a_full_host_refused_is_sent_again_as_soon_as_a_build_there_ends(
+    register: Registry,
+) -> None:
+    world = World(register, max_builds=1)
+    first, second = world.request(), world.request()
+    sent: list[tuple[str, Any]] = []
+    context = world.worker(send=lambda due: sent.append((due.task, due.id)))
+    assert len(world.registry.assignments.due()) == 1  # the other comes of a message sent before
+    refused = []
+    world.host.before("define", lambda: refused.append(builds.create(second, world.worker("w2"))))
+
+    builds.create(first, context)
+
+    assert refused == [Outcome.NOT_OURS]
+    assert sent == [("workers.create_vm", second)]
+
+
+def kill_at(point: str) -> Any:
+    def checkpoint(name: str) -> None:
+        if name == point:
+            raise KilledError(name)
+
+    return checkpoint
+
+
+def test_a_hung_host_is_not_asked_again_at_once(world: World) -> None:
+    from tests.integration.workers.world import OneHost
+    from workers.gate import Gate
+
+    first, second = world.request(), world.request()
+    context = world.worker(hosts=Gate(OneHost(world.host), lanes=2, pause_s=3600, wait_s=0))
+    world.host.fail_at("find", HostUnreachableError(world.host.uri, "no answer"))
+    builds.create(first, context)
+    asked = len(world.host.log)
+
+    assert builds.create(second, context) == Outcome.HANDED_BACK
+
+    assert len(world.host.log) == asked
+    assert world.build(second) == Outcome.DONE

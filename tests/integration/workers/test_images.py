@@ -1,0 +1,264 @@
+"""Workers that bring images to hosts: killed, refused, outrun, stopped, or told that it is gone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from threading import BoundedSemaphore, Event
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from hypervisor import DomainState, OperationFailedError
+from registry import (
+    AssignmentState,
+    CopyState,
+    Image,
+    ImageCopy,
+    ImageStore,
+    NewImage,
+    Registry,
+    uuid7,
+)
+from tests.fakes.hypervisor import PIECE
+from tests.integration.workers.world import KilledError, World
+from tests.register import ACTOR, add_request
+from workers import uploads
+from workers.context import Outcome
+
+SIZE_BYTES = 3 * PIECE
+
+
+class ImageWorld(World):
+    """A host without a base volume, and an image in the store."""
+
+    def __init__(self, registry: Registry, folder: Path) -> None:
+        super().__init__(registry, base_volume=None)
+        self.store = ImageStore(folder, max_bytes=1 << 20)
+        self.host.volumes.clear()
+        self.image = self.add_image("debian")
+        self.assignment_id = self.place(add_request(registry, image="debian").id)
+
+    def add_image(self, name: str) -> Image:
+        content, key = os.urandom(SIZE_BYTES), uuid7()
+        with self.store.receive(key, "raw") as incoming:
+            incoming.write(content)
+            stored = incoming.keep(hashlib.sha256(content).hexdigest())
+        return self.registry.images.add(
+            NewImage(name=name, format="raw"),
+            id=key,
+            sha256=stored.sha256,
+            size_bytes=stored.size_bytes,
+            virtual_size_bytes=stored.virtual_size_bytes,
+            source=name,
+            actor=ACTOR,
+        )
+
+    def copy(self, name: str = "debian") -> ImageCopy:
+        [copy] = self.registry.images.copies(name)
+        return copy
+
+    def upload(self, owner: str = "w1", **changes: Any) -> Outcome:
+        return uploads.upload(self.copy().id, self.worker(owner, **changes))
+
+    def due(self) -> list[tuple[str, UUID]]:
+        return [(each.task, each.id) for each in self.registry.assignments.due(resend_after_s=0)]
+
+
+@pytest.fixture
+def world(register: Registry, tmp_path: Path) -> Iterator[ImageWorld]:
+    return ImageWorld(register, tmp_path / "images")
+
+
+def test_a_vm_boots_from_the_image_that_its_request_names(world: ImageWorld) -> None:
+    sent: list[Any] = []
+
+    assert world.upload(send=sent.append) is Outcome.DONE
+    assert [each.task for each in sent] == ["workers.create_vm"]
+    assert world.build(world.assignment_id) is Outcome.DONE
+
+    [domain] = world.host.domains.values()
+    assert domain.state is DomainState.RUNNING
+    assert world.copy().state == CopyState.PRESENT
+    assert [name for op, name in world.host.log if op == "create_overlay"]
+
+
+def test_an_upload_that_is_done_or_claimed_is_not_done_again(world: ImageWorld) -> None:
+    second: list[Outcome] = []
+    world.host.before("upload_send", lambda: second.append(world.upload("w2")))
+
+    assert world.upload() is Outcome.DONE
+
+    assert second == [Outcome.NOT_OURS]
+    assert world.upload() is Outcome.NOT_OURS
+
+
+@pytest.mark.parametrize("point", ["upload.after_begin", "upload.piece", "upload.before_end"])
+def test_a_killed_worker_leaves_nothing_that_a_vm_could_rest_on(
+    world: ImageWorld, point: str
+) -> None:
+    def die(reached: str) -> None:
+        if reached == point:
+            raise KilledError
+
+    # It never comes to its senses: what the host has of the upload, it has.
+    world.host.upload = _without_cleaning(world)  # type: ignore[method-assign]
+    with pytest.raises(KilledError):
+        world.upload(checkpoint=die, lease_s=0, piece_deadline_s=0.0)
+    left = set(world.host.volumes)
+    assert world.copy().state == CopyState.UPLOADING
+
+    assert world.upload("w2") is Outcome.DONE
+
+    [whole] = world.host.volumes.values()
+    assert whole.name not in left
+    assert whole.capacity_bytes == SIZE_BYTES
+    assert world.build(world.assignment_id) is Outcome.DONE
+
+
+def _without_cleaning(world: ImageWorld) -> Any:
+    """The host's upload, in which a killed caller deletes nothing."""
+    clean = type(world.host).upload
+
+    def upload(**arguments: Any) -> None:
+        try:
+            clean(world.host, **arguments)
+        except KilledError:
+            name = arguments["name"]
+            world.host.volumes[name] = world.host.half_volume(name)
+            raise
+
+    return upload
+
+
+def test_a_worker_that_was_outrun_deletes_its_own_and_no_more(world: ImageWorld) -> None:
+    def outrun() -> None:
+        assert world.upload("w2") is Outcome.DONE
+
+    world.host.before("upload_end", outrun)
+    outcome = world.upload(lease_s=0, piece_deadline_s=0.0)
+
+    assert outcome is Outcome.CLAIM_LOST
+    [whole] = world.host.volumes
+    assert whole.startswith(f"fuga-image-{world.copy().id}.2")
+    assert world.build(world.assignment_id) is Outcome.DONE
+
+
+def test_a_host_that_refuses_frees_the_vms_place_and_keeps_no_volume(world: ImageWorld) -> None:
+    world.host.fail_at("upload_send", OperationFailedError("upload", "No space left", 38))
+
+    assert world.upload() is Outcome.FAILED
+
+    assert world.host.volumes == {}
+    assert world.copy().state == CopyState.FAILED
+    assert world.state(world.assignment_id) == AssignmentState.RELEASED
+    [vm] = world.registry.vms.list().items
+    assert vm.last_error == "image debian:1 could not be brought to host h1: No space left"
+    assert set(world.committed().values()) == {0}
+    assert world.due() == []
+
+
+def test_a_store_whose_file_changed_is_told_from_a_host_that_fails(world: ImageWorld) -> None:
+    world.store.path(world.image.id, "raw").write_bytes(b"\0" * SIZE_BYTES)
+
+    assert world.upload() is Outcome.FAILED
+
+    assert "SHA-256" in (world.copy().last_error or "")
+    assert world.host.volumes == {}
+
+
+def test_a_host_that_falls_silent_is_tried_again_from_the_start(world: ImageWorld) -> None:
+    world.host.hang_at("upload_send", after=True)
+
+    assert world.upload() is Outcome.HANDED_BACK
+    [half] = world.host.volumes
+    assert world.copy().state == CopyState.ABSENT
+    assert world.upload() is Outcome.DONE
+
+    [whole] = world.host.volumes
+    assert whole != half
+
+
+def test_an_upload_that_lasts_too_long_gives_its_thread_back(world: ImageWorld) -> None:
+    assert world.upload(upload_deadline_s=-1.0) is Outcome.HANDED_BACK
+
+    assert world.copy().state == CopyState.ABSENT
+    assert "the whole time for an upload" in (world.copy().last_error or "")
+    assert world.host.volumes == {}
+
+
+def test_uploads_leave_threads_for_builds(world: ImageWorld) -> None:
+    threads = BoundedSemaphore(1)
+    second: list[Outcome] = []
+    world.host.before(
+        "upload_send", lambda: second.append(world.upload("w2", upload_threads=threads))
+    )
+
+    assert world.upload(upload_threads=threads) is Outcome.DONE
+
+    assert second == [Outcome.NOT_OURS]
+    assert threads.acquire(blocking=False)
+
+
+def test_a_worker_that_is_told_to_end_hands_its_upload_back(world: ImageWorld) -> None:
+    stopping = Event()
+    world.host.before("upload_send", stopping.set)
+
+    assert world.upload(stopping=stopping) is Outcome.HANDED_BACK
+
+    assert world.copy().state == CopyState.ABSENT
+    assert world.host.volumes == {}
+    assert world.upload(stopping=stopping) is Outcome.NOT_OURS
+
+
+def test_an_image_removed_during_its_upload_leaves_nothing_behind(world: ImageWorld) -> None:
+    def remove() -> None:
+        [request] = world.registry.requests.list().items
+        world.registry.requests.delete(request.id, actor=ACTOR)
+        world.registry.images.remove("debian", actor=ACTOR)
+
+    world.host.before("upload_end", remove)
+    assert world.upload() is Outcome.CLAIM_LOST
+    assert world.host.volumes == {}
+
+    [(task, copy_id)] = world.due()
+    assert task == "workers.remove_image"
+    assert uploads.remove(copy_id, world.worker()) is Outcome.DONE
+    assert world.due() == []
+    assert uploads.remove(copy_id, world.worker()) is Outcome.NOT_OURS
+
+
+def test_a_removal_waits_for_a_silent_host(world: ImageWorld) -> None:
+    world.upload()
+    [request] = world.registry.requests.list().items
+    world.registry.requests.delete(request.id, actor=ACTOR)
+    world.registry.images.remove("debian", actor=ACTOR)
+    [(_, copy_id)] = world.due()
+    world.host.hang_at("delete_volume")
+
+    assert uploads.remove(copy_id, world.worker()) is Outcome.HANDED_BACK
+    assert uploads.remove(copy_id, world.worker()) is Outcome.DONE
+    assert world.host.volumes == {}
+
+
+def test_what_a_host_must_not_look_into_is_not_sent(world: ImageWorld) -> None:
+    """An older release took it, or somebody wrote to the store."""
+    evil = b"OOOM\0\0\0\2/run/a-fifo".ljust(SIZE_BYTES, b"\0")
+    world.store.path(world.image.id, "raw").write_bytes(evil)
+
+    assert world.upload() is Outcome.FAILED
+
+    assert "it is a COW image" in (world.copy().last_error or "")
+    assert world.host.volumes == {}
+    assert not [op for op, _ in world.host.log if op.startswith("upload")]
+
+
+def test_a_store_without_the_file_is_told(world: ImageWorld) -> None:
+    world.store.path(world.image.id, "raw").unlink()
+
+    assert world.upload() is Outcome.FAILED
+
+    assert "No such file" in (world.copy().last_error or "")

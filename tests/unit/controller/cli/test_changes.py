@@ -1,0 +1,95 @@
+"""`fuga scale`, `label` and `extend` as a person types them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.http_api import HttpApi
+from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
+    REQUEST_ID,
+    VM_ID,
+    Fuga,
+    a_request,
+    a_vm,
+    api,
+    fuga,
+)
+
+REQUEST = f"/v1/requests/{REQUEST_ID}"
+
+
+@pytest.fixture(autouse=True)
+def web(api: HttpApi) -> None:  # noqa: F811
+    api.on_list("/v1/requests", a_request(count=3))
+    api.on_list("/v1/vms", a_vm())
+    changed = a_request(count=5, labels={"env": "prod"}, expires_at="2026-01-02T00:00:00Z")
+    api.on("PATCH", REQUEST, changed)
+    api.on("PATCH", f"/v1/vms/{VM_ID}", a_vm(labels={}))
+
+
+@pytest.mark.parametrize(
+    ("words", "body", "told"),
+    [
+        (["scale", "web", "-n", "5"], {"count": 5}, "3 -> 5 VMs"),
+        (
+            ["scale", "web", "-n", "2", "--remove", "web-1"],
+            {"count": 2, "remove": [VM_ID]},
+            "VMs",
+        ),
+        (["label", "web", "env=prod", "a-"], {"labels": {"env": "prod", "a": None}}, "env=prod"),
+        (["extend", "web", "--ttl", "2h"], {"ttl_s": 7200}, "ends"),
+        (["extend", "web", "--never"], {"ttl_s": "never"}, "ends"),
+    ],
+)
+def test_a_request_is_changed(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+    words: list[str],
+    body: dict[str, Any],
+    told: str,
+) -> None:
+    ended = fuga(*words)
+
+    [asked] = api.calls("PATCH", REQUEST)
+    assert (ended.status, asked.body) == (0, body)
+    assert told in ended.out
+
+
+def test_a_vm_is_labelled(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+    ended = fuga("label", "web-1", "env-")
+
+    [asked] = api.calls("PATCH", f"/v1/vms/{VM_ID}")
+    assert (ended.status, asked.body) == (0, {"labels": {"env": None}})
+    assert "no labels" in ended.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["scale", "web-1", "-n", "2"],
+        ["scale", "web", "-n", "2", "--remove", "web"],
+        ["extend", "web"],
+        ["extend", "web", "--ttl", "2h", "--never"],
+        ["extend", "web", "--ttl", "soon"],
+        ["label", "web", "env"],
+        ["request", "small", "--label", "=x"],
+    ],
+)
+def test_what_makes_no_sense_changes_nothing(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+    words: list[str],
+) -> None:
+    assert fuga(*words).status == 2
+
+    assert not [asked for asked in api.asked if asked.method in {"PATCH", "POST"}]
+
+
+def test_requests_and_vms_are_looked_for_by_label(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+    fuga("requests", "--label", "env=prod")
+    fuga("vms", "--label", "env=prod", "--state", "stopped")
+
+    assert api.calls("GET", "/v1/requests")[0].query["label"] == "env=prod"
+    assert api.calls("GET", "/v1/vms")[0].query["state"] == "stopped"
