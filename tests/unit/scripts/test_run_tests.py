@@ -1,0 +1,69 @@
+"""`make test`: a test that failed beside others runs once more, where load may have failed it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.run_tests import Account
+
+ROOT = Path(__file__).resolve().parents[3]
+#: Pytest without the plugins of other suites, which take seconds to load.
+PLAIN_PYTEST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+CONFTEST = """
+from tests.account import Account
+
+def pytest_configure(config):
+    config.pluginmanager.register(Account(), "account")
+"""
+MOODY = """
+from pathlib import Path
+
+def test_it():
+    mark = Path("seen")
+    seen = mark.exists()
+    mark.touch()
+    assert seen
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [(MOODY, 0), ("def test_it():\n    raise AssertionError\n", 1)]
+)
+def test_what_passes_alone_is_named_as_unsteady(tmp_path: Path, text: str, status: int) -> None:
+    (tmp_path / "test_it.py").write_text(text)
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    qemu\n    test_driver\n")
+
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "run_tests.py"), "-n", "0"],
+        cwd=tmp_path,
+        env={**os.environ, **PLAIN_PYTEST, "PYTHONPATH": str(ROOT), "CI": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == status, ran.stdout
+    assert ("UNSTEADY: test_it.py::test_it" in ran.stdout) == (status == 0)
+    assert "0 passed, 1 failed, 0 skipped" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("failed", "again"),
+    [
+        ([], False),
+        (["tests/e2e/test_it.py::test_a"], True),
+        ([f"tests/e2e/test_it.py::test_{each}" for each in range(4)], False),
+        (["tests/e2e/test_it.py::test_a", "tests/unit/test_it.py::test_b"], False),
+        (["tests/chaos/test_it.py::test_a"], False),
+    ],
+)
+def test_few_failures_of_tests_on_processes_are_looked_at_again(
+    failed: list[str], again: bool
+) -> None:
+    assert Account(failed=failed).may_be_unsteady is again
