@@ -1,1 +1,1 @@
-"""What commands that ask the API share: address, token, names, waiting and watching."""
+"""Parts of commands that call the API: address, token, names, waiting and watching."""

@@ -1,4 +1,4 @@
-"""Completes names from the API, quickly or not at all: who types does not wait for a network."""
+"""Completes names from the API, quickly or not at all: typing never waits for a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST: Final = 500
 
 
 def names_of(*paths: str) -> Callable[[str], list[str]]:
-    """Return a completion: names below these paths that begin with what was typed."""
+    """Return a completion: names below these paths that begin with the typed text."""
 
     def complete(incomplete: str) -> list[str]:
         found = {name for path in paths for name in _names(path)}

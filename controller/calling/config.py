@@ -20,7 +20,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Settings file (TOML); else FUGA_CONFIG. The environment goes before it.",
+        help="Settings file, TOML (default: FUGA_CONFIG); the environment overrides it",
         callback=_use,
         is_eager=True,
     ),

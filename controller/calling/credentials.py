@@ -22,7 +22,7 @@ OF_FUGA_UP: Final = "fuga-up-"  #: how names of the operator's tokens of `fuga u
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """The file that `fuga up` leaves in the state folder, readable by its owner alone."""
+    """The file that `fuga up` writes to the state folder, readable only by its owner."""
 
     url: str = DEFAULT_URL
     operator: str | None = None
@@ -48,8 +48,8 @@ class Credentials:
             ) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadInputError(
-                f"{path} is not a credentials file ({error!r}). `fuga up` writes a new one "
-                "once it is removed."
+                f"{path} is not a credentials file ({error!r}). Remove it, then `fuga up` "
+                "writes a new one."
             ) from None
 
     def save(self, path: Path) -> None:
@@ -59,17 +59,17 @@ class Credentials:
 
 
 def _check_nobody_else_wrote(file: int, path: Path) -> None:
-    """Refuse an open file that others may have filled: it says where tokens are sent."""
+    """Refuse an open file that others may have written: it decides where tokens are sent."""
     found = os.fstat(file)
     if found.st_uid not in {0, os.geteuid()}:
         why = f"belongs to another user ({found.st_uid})"
     elif stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
-        why = "can be written to by others"
+        why = "is writable by others"
     else:
         return
     raise BadInputError(
-        f"{path} {why}, who could lead your tokens elsewhere: it is not read. Run as its owner, "
-        "let FUGA_STATE_DIR name a folder of yours, or set FUGA_URL and FUGA_TOKEN."
+        f"{path} {why}, who could redirect your tokens: it is ignored. Run as its owner, "
+        "set FUGA_STATE_DIR to a folder of yours, or set FUGA_URL and FUGA_TOKEN."
     )
 
 
@@ -106,7 +106,7 @@ def find_connection(
             known = ", ".join(found.tenants) if found and found.tenants else "none"
             raise BadInputError(
                 f"{path} has no token of tenant {tenant!r} (known: {known}). "
-                f"`fuga token create --tenant {tenant} --save` makes one."
+                f"Create one with `fuga token create --tenant {tenant} --save`."
             )
     else:
         token = token or (found.operator if found else None)
@@ -118,7 +118,7 @@ def find_connection(
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:
-    """Return the folder of all that is embedded, by default ``.fuga``."""
+    """Return the state folder of the embedded profile, by default ``.fuga``."""
     named = environ.get("FUGA_STATE_DIR") or _text(settings_file(environ), "state_dir")
     return Path(named or ".fuga")
 

@@ -1,4 +1,4 @@
-"""How a command's user calls what the API calls by a field: by the option that was typed."""
+"""Maps fields of the API to the options that a command's user typed."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def shares(round_: Mapping[str, Any]) -> str:
-    """Say every tenant's dominant share after the round."""
+    """Return every tenant's dominant share after the round."""
     parts = []
     for each in round_.get("shares") or ():
         share = each.get("dominant_share", each.get("share", each.get("after")))
@@ -22,6 +22,6 @@ def duration_s(round_: Mapping[str, Any]) -> float | None:
 
 
 def decided_by(round_: Mapping[str, Any]) -> str:
-    """Say who decided, and whether its search was cut."""
+    """Return who decided, and whether its search was cut."""
     who = str(round_["decided_by"])
     return f"{who}, cut" if round_.get("cut") else who

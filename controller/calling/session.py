@@ -1,4 +1,4 @@
-"""What every command over REST shares: its address, its token, its way to print."""
+"""Shared by every command over REST: address, token and output format."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ P = ParamSpec("P")
 OutputOption = Annotated[
     OutputFormat | None,
     typer.Option(
-        "-o", "--output", help="table or wide; for programs json, yaml or name.", metavar="FORMAT"
+        "-o", "--output", help="table or wide; for programs: json, yaml or name", metavar="FORMAT"
     ),
 ]
 AsOption = Annotated[
-    str | None, typer.Option("--as", metavar="TENANT", help="Speak with that tenant's token.")
+    str | None, typer.Option("--as", metavar="TENANT", help="Use this tenant's token")
 ]
 UrlOption = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="The API's address; else FUGA_URL.")
+    str | None, typer.Option("--url", metavar="URL", help="API address (default: FUGA_URL)")
 ]
 
 WatchOption = Annotated[
-    bool, typer.Option("--watch", "-w", help="Show it again every two seconds, until Ctrl-C.")
+    bool, typer.Option("--watch", "-w", help="Refresh every two seconds until Ctrl-C")
 ]
 
 
@@ -58,7 +58,7 @@ class Common:
     url: str | None = None
 
     def over(self, other: Common) -> Common:
-        """Prefer these to the other's."""
+        """Return these options, and the other's where these are unset."""
         return Common(
             self.output or other.output, self.tenant or other.tenant, self.url or other.url
         )
@@ -104,19 +104,19 @@ class Session:
             print_table(columns, rows, empty=empty)
 
     def say(self, message: str) -> None:
-        """Tell a person; a program reads the JSON instead."""
+        """Print a message for people; programs read the JSON instead."""
         if not self.json:
             echo(message)
 
     def answer(self, value: Any, message: str) -> None:
-        """Print what was done: the record for programs, a sentence for people."""
+        """Print the result: the record for programs, a sentence for people."""
         if self.json:
             print_json(value)
         else:
             echo(message)
 
     def close(self) -> None:
-        """Let go of what was opened."""
+        """Close what was opened."""
         if self._api is not None:
             self._api.close()
 
@@ -181,7 +181,7 @@ def _as_command(
 
 def _watch(session: Session, show: Callable[[], None]) -> None:
     if session.json:
-        raise BadInputError("--watch is for people: leave out -o, or ask again and again")
+        raise BadInputError("--watch cannot be used with -o")
     from controller.calling.watching import watch  # noqa: PLC0415
 
     watch(show)

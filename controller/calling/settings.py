@@ -15,14 +15,14 @@ S = TypeVar("S", bound="BaseSettings")
 
 
 def load_settings() -> ControllerSettings:
-    """Read the settings, or say which of them cannot be."""
+    """Read the settings; report invalid ones."""
     from controller.settings import ControllerSettings  # noqa: PLC0415 - slow; `--help` needs none
 
     return load_as(ControllerSettings)
 
 
 def load_as(settings: type[S]) -> S:
-    """Read the settings of one kind of process, or say which of them cannot be."""
+    """Read the settings of one kind of process; report invalid ones."""
     from registry import SettingsError  # noqa: PLC0415
     from service.settings_names import load  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""From what a person types to the one request or VM that is meant."""
+"""Finds the request or VM that a typed name or id means."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ADVISED = 500
 
 
 class NothingCalledSoError(BadInputError):
-    """No request and no VM is meant by what was typed."""
+    """The typed text names no request and no VM."""
 
     def __init__(self, typed: str, meant: str | None) -> None:
         told = f"; {meant}" if meant else ". `fuga requests` and `fuga vms` list them."
-        what = f"no request and no VM is called {typed!r}, nor has an id that begins or ends so"
+        what = f"no request or VM with name or id {typed!r}"
         super().__init__(what + told)
         self.meant = f"; {meant}" if meant else ""
 
@@ -37,7 +37,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """Where it stands in the API."""
+        """Its path in the API."""
         return f"{self.kind}s/{self.record['id']}"
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Target:
 
     @property
     def live(self) -> bool:
-        """Whether somebody still wants it."""
+        """Whether it is neither deleted nor ended."""
         if self.kind == "request":
             return self.record["state"] in LIVE_REQUEST
         return bool(self.record["desired"] != "deleted")
@@ -54,8 +54,8 @@ class Target:
 def find_target(api: Client, typed: str) -> Target:
     """Find a request or VM by id, name, or the beginning or end of an id.
 
-    A name may have been used before: what lives goes first, then the newest.
-    Of two that live nothing is guessed.
+    A name may have been used before: a live one wins, then the newest. Two live
+    ones are ambiguous.
     """
     for search in (_by_id, _by_name, _by_part):
         found = search(api, typed)
@@ -64,13 +64,13 @@ def find_target(api: Client, typed: str) -> Target:
         live = [each for each in found if each.live]
         if len(live) > 1:
             listed = "\n".join(f"  {each}: {each.record['id']}" for each in live)
-            raise BadInputError(f"{typed!r} names several things; give the id of one:\n{listed}")
+            raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{listed}")
         return live[0] if live else max(found, key=lambda each: str(each.record["id"]))
     raise NothingCalledSoError(typed, advice(typed, _names(api)))
 
 
 def _names(api: Client) -> list[str]:
-    """Return names that may have been meant; of many the first, which is good enough for advice."""
+    """Return similar names, the first of many: enough for advice."""
     pages = [api.get(kind, limit=_ADVISED)["items"] for kind in ("requests", "vms")]
     live = [each for page in pages for each in page if each.get("state") in {None, *LIVE_REQUEST}]
     return list(dict.fromkeys(str(each["name"]) for each in live))
@@ -113,7 +113,7 @@ def is_part_of_id(typed: str, whole: object) -> bool:
 
 
 def find_request(api: Client, typed: str) -> Json:
-    """Find a request; the name of a VM is not good enough."""
+    """Find a request; refuse a VM."""
     target = find_target(api, typed)
     if target.kind != "request":
         raise BadInputError(f"{typed!r} is a VM, not a request")

@@ -1,4 +1,4 @@
-"""`--wait`: look until it is so, show how far it is, say why it is not."""
+"""`--wait`: polls until the goal is reached, shows progress, explains failures."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _LOOK_EVERY_S = 0.5
 
 
 class Progress(Protocol):
-    """Shows one line that changes."""
+    """Shows one changing line."""
 
     def __call__(self, line: str) -> None:
-        """Show that line instead of the one before."""
+        """Replace the line."""
         ...
 
 
 @contextmanager
 def progress(*, quiet: bool = False) -> Iterator[Progress]:
-    """Show a live line on a terminal, elsewhere one line per change, on standard error."""
+    """Show a live line on a terminal, else one line per change, on standard error."""
     if quiet:
         yield lambda _line: None
     elif sys.stderr.isatty():
@@ -53,14 +53,14 @@ def progress(*, quiet: bool = False) -> Iterator[Progress]:
 def wait_until_running(
     api: Client, request: Json, *, timeout_s: float, quiet: bool = False
 ) -> Json:
-    """Look at a request until all its VMs run.
+    """Poll a request until all its VMs run.
 
     Raises
     ------
     WaitExpiredError
         After ``timeout_s``, with the reasons.
     CliError
-        When the request is over before: deleted, cancelled, expired.
+        When the request ends before: deleted, cancelled, expired.
     """
     seen = request
     with progress(quiet=quiet) as show:
@@ -69,10 +69,10 @@ def wait_until_running(
                 seen = api.get(f"requests/{request['id']}")
             except ApiUnreachableError as error:
                 api_trouble.append(error)
-                show("the API does not answer; trying again")
+                show("the API does not answer; retrying")
                 continue
             if seen["state"] in ("released", "cancelled", "expired"):
-                raise CliError(f"request {seen['name']} is {seen['state']}: nothing to wait for")
+                raise CliError(f"request {seen['name']} is {seen['state']}; nothing to wait for")
             if seen["vms_running"] >= seen["count"]:
                 return seen
             show(_how_far(seen))
@@ -82,8 +82,8 @@ def wait_until_running(
                 f"request {seen['name']}: {seen['vms_running']} of {seen['count']} VMs run "
                 f"after {timeout_s:g} s",
                 *reasons(api, seen),
-                "It stays: `fuga requests` shows it, "
-                f"`fuga explain {seen['name']}` says more, `fuga rm {seen['name']}` deletes it.",
+                "The request stays: `fuga requests` shows it, "
+                f"`fuga explain {seen['name']}` explains, `fuga rm {seen['name']}` deletes it.",
             ]
         )
     )
@@ -92,7 +92,7 @@ def wait_until_running(
 def wait_until_gone(
     api: Client, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
 ) -> list[Json]:
-    """Look until no VM of the targets is left on a host."""
+    """Poll until no VM of the targets is left on a host."""
     left = list(targets)
     gone: dict[str, Json] = {}
     with progress(quiet=quiet) as show:
@@ -112,14 +112,14 @@ def wait_until_gone(
     names = ", ".join(str(target) for target in left)
     raise WaitExpiredError(
         f"after {timeout_s:g} s still being removed: {names}\n"
-        "`fuga vms` shows what is left and its last error, `fuga host list` whether its host is up."
+        "`fuga vms` shows the remaining VMs and errors, `fuga host list` the state of hosts."
     )
 
 
 def wait_until_switched(
     api: Client, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
 ) -> list[Json]:
-    """Look until nothing that was asked of the power of these VMs is left to do."""
+    """Poll until the power changes of these VMs are done."""
     busy: list[Json] = []
     with progress(quiet=quiet) as show:
         for api_trouble in _rounds(timeout_s):
@@ -133,12 +133,18 @@ def wait_until_switched(
             show(f"{len(busy)} VMs to go, {busy[0]['name']}: {power_of(busy[0])}")
     lines = [f"  {vm['name']}: {power_of(vm)}" for vm in busy]
     raise WaitExpiredError(
-        "\n".join([f"after {timeout_s:g} s not done:", *lines, "It goes on: `fuga vms` shows it."])
+        "\n".join(
+            [
+                f"after {timeout_s:g} s not done:",
+                *lines,
+                "The change continues: `fuga vms` shows it.",
+            ]
+        )
     )
 
 
 def power_of(vm: Mapping[str, Any]) -> str:
-    """Say what is asked of a VM's power, and what keeps it."""
+    """Return the power change of a VM under way, and what delays it."""
     power = vm["power"]
     state = str(power["state"]).replace("_", " ")
     why = power["waits_for"] or power["last_error"]
@@ -153,7 +159,7 @@ def _vms_of(api: Client, target: Target) -> Iterator[Json]:
 
 
 def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = False) -> Json:
-    """Look at a new host until the monitor reached it."""
+    """Poll a new host until the monitor reached it."""
     seen = host
     with progress(quiet=quiet) as show:
         for api_trouble in _rounds(timeout_s):
@@ -167,13 +173,13 @@ def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = Fa
             show(f"host {seen['name']}: {seen['health']}, last error: {text(seen['last_error'])}")
     raise WaitExpiredError(
         f"host {seen['name']} is {seen['health']} after {timeout_s:g} s, "
-        f"last error: {plain(seen['last_error'] or 'none: does the monitor run?')}\n"
-        "It stays registered and is tried again; `fuga host remove` takes it away."
+        f"last error: {plain(seen['last_error'] or 'none; check that the monitor runs')}\n"
+        "It stays registered and the monitor keeps trying; `fuga host remove` retires it."
     )
 
 
 def reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
-    """Say why VMs of a request do not run, a line each."""
+    """Return why VMs of a request do not run, a line each."""
     lines = []
     waiting = request.get("waiting")
     if waiting:
@@ -191,14 +197,14 @@ def reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
                 state = vm.get("assignment_state") or "waiting"
                 lines.append(f"  {vm['name']}{where}: {state}{why}")
     except (ApiUnreachableError, ProblemError) as error:
-        lines.append(f"  no more is known: {error}")
+        lines.append(f"  reasons are not available: {error}")
     if not lines:
-        lines.append("  no slot has decided about it yet: does the control centre run?")
+        lines.append("  no slot has decided it yet; check that the control centre runs")
     return lines
 
 
 def _rounds(timeout_s: float) -> Iterator[list[ApiUnreachableError]]:
-    """Pace the looks; raise what kept the API away if no look ever succeeded since."""
+    """Pace the polls; raise the API's error if no poll has succeeded since."""
     end = time.monotonic() + timeout_s
     while True:
         trouble: list[ApiUnreachableError] = []

@@ -15,14 +15,14 @@ INTERVAL_S: Final = 2.0
 
 
 class _Screen(io.StringIO):
-    """Takes what is printed; tables are as wide as the terminal behind it."""
+    """Takes printed output; tables are as wide as the terminal behind it."""
 
     def isatty(self) -> bool:
         return sys.__stdout__ is not None and sys.__stdout__.isatty()
 
 
 def watch(show: Callable[[], None], *, interval_s: float = INTERVAL_S) -> None:
-    """Show a list in place on a terminal, else one after the other; Ctrl-C ends it well."""
+    """Refresh a list in place on a terminal, else print it again; Ctrl-C ends without error."""
     with contextlib.suppress(KeyboardInterrupt):
         if not sys.stdout.isatty():
             while True:
@@ -40,7 +40,7 @@ def watch(show: Callable[[], None], *, interval_s: float = INTERVAL_S) -> None:
 
 
 def newest_lines(told: str, height: int) -> str:
-    """Return what a terminal of that height has room for: the headings and the newest rows."""
+    """Return the lines that fit the height: the headings and the newest rows."""
     lines = told.splitlines()
     if len(lines) < height:
         return told

@@ -1,4 +1,4 @@
-"""Every command of `fuga` and where it is written: imported when it is asked for, not before."""
+"""Every command of `fuga` and its module, imported only when the command runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Place(NamedTuple):
-    """Where the help of all commands shows one, and where it is written."""
+    """The help panel and the module of a command."""
 
     panel: str
     written: str  #: ``module:attribute`` below this package; a function, or a `typer.Typer`
@@ -77,11 +77,11 @@ PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
 
 
 class Commands(TyperGroup):
-    """The group of all commands. One that is run costs the import of its own module alone."""
+    """The group of all commands. Running one imports only its own module."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        # Typer only looks them up, and offers the names next to one that there is not.
+        # Typer only looks them up, and suggests the names next to an unknown one.
         self.commands = cast("MutableMapping[str, Command]", _Imported())
 
     def list_commands(self, ctx: Context) -> list[str]:
@@ -90,7 +90,7 @@ class Commands(TyperGroup):
 
 
 class _Imported(Mapping[str, "Command"]):
-    """Commands by name, each made when it is first asked for."""
+    """Commands by name, each made at its first use."""
 
     def __init__(self) -> None:
         self._made: dict[str, Command] = {}

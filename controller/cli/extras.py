@@ -1,4 +1,4 @@
-"""Packages that few commands need, and that are not installed with the others."""
+"""Optional packages that few commands need."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ SIMULATION: Final = ("matplotlib", "pyarrow")
 
 
 class MissingExtraError(CliError):
-    """A command needs packages that are not installed here."""
+    """A command needs packages that are not installed."""
 
     def __init__(self, command: str, missing: Sequence[str], extra: str) -> None:
         super().__init__(
             f"{command} needs {' and '.join(missing)}: pip install 'fuga-controller[{extra}]', "
-            f"or with the locked versions -r requirements/{extra}.lock"
+            f"or -r requirements/{extra}.lock for the locked versions"
         )
         self.missing = tuple(missing)
 
 
 def need_simulation(command: str, find: Callable[[str], ModuleSpec | None] = find_spec) -> None:
-    """Refuse a command that simulates where what it writes with is not installed."""
+    """Refuse to simulate without the packages that write results."""
     missing = [name for name in SIMULATION if find(name) is None]
     if missing:
         raise MissingExtraError(command, missing, "simulation")

@@ -1,4 +1,4 @@
-"""The command `fuga`: what every command may be told, and how each of them ends."""
+"""The command `fuga`: the options of every command, and how commands end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Place VMs on KVM hosts: fairly between tenants, decided in time slots.",
+    help="Place VMs on KVM hosts, fairly between tenants, in time slots.",
 )
 
 
@@ -31,12 +31,12 @@ def fuga(
     as_tenant: AsOption = None,
     url: UrlOption = None,
 ) -> None:
-    """Keep what every command may be told, before its name or after it."""
+    """Keep the options that may stand before or after a command's name."""
     ctx.obj = Common(output, as_tenant, url)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; whatever goes wrong becomes a message and an exit status."""
+    """Run one command; every error becomes a message and an exit status."""
     try:
         app(args=arguments, prog_name="fuga")
     except ApiError as error:

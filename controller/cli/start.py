@@ -1,4 +1,4 @@
-"""Where the command `fuga` begins: nothing is imported before Ctrl-C ends it as it should."""
+"""Start of the command `fuga`: sets up Ctrl-C before it imports anything."""
 
 import os
 import signal
@@ -6,8 +6,8 @@ import sys
 
 
 def main() -> None:
-    """Run the command; Ctrl-C ends it without a traceback, also while it is being imported."""
-    # Until a command says otherwise; a process that serves has handlers of its own.
+    """Run the command; Ctrl-C ends it without a traceback, even during imports."""
+    # Processes that serve install their own handlers.
     before = signal.signal(signal.SIGINT, _leave)
     from controller.cli.main import main as run  # noqa: PLC0415
 

@@ -1,1 +1,1 @@
-"""What every command prints with: tables, YAML, errors, and the terminal itself."""
+"""Output of every command: tables, YAML, errors, and the terminal itself."""

@@ -1,4 +1,4 @@
-"""What a command may end with instead of an answer, and its exit status."""
+"""Errors that end a command, and their exit status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class ExitStatus(IntEnum):
-    """What the commands answer to the shell; 0 is success."""
+    """The exit statuses of commands; 0 is success."""
 
     FAILED = 1  #: it was tried and did not work
     BAD_INPUT = 2  #: asked in a way that cannot be answered
@@ -37,13 +37,13 @@ class CliError(ControllerError):
 
 
 class BadInputError(CliError):
-    """What was typed cannot be meant."""
+    """The typed input is wrong."""
 
     status = ExitStatus.BAD_INPUT
 
 
 class WaitExpiredError(CliError):
-    """`--wait` ended before what it waited for."""
+    """`--wait` timed out."""
 
     status = ExitStatus.WAIT_EXPIRED
 
@@ -53,20 +53,22 @@ _ADVICE: Final[Mapping[str | None, str]] = MappingProxyType(
         "unauthorized": (
             "Set FUGA_TOKEN, or run the command where `fuga up` keeps its state (FUGA_STATE_DIR)."
         ),
-        "forbidden": "This needs another token: `--as TENANT`, or the operator's.",
+        "forbidden": "This needs another token: use `--as TENANT`, or an operator's token.",
     }
 )
 
 
 def at_the_prompt(error: ApiError, as_typed: Callable[[str], str] = str) -> CliError:
-    """Return what an error of the client means to somebody who typed a command.
+    """Return the command-line message for an error of the client.
 
-    ``as_typed`` tells how a field of the API is called there.
+    ``as_typed`` maps a field of the API to the typed option.
     """
     message = str(error)
     match error:
         case ApiUnreachableError():
-            advice = "Is it running? `fuga up` starts it; FUGA_URL or --url names another address."
+            advice = (
+                "Check that it runs (`fuga up` starts it), or give its address: FUGA_URL or --url."
+            )
             status = ExitStatus.UNREACHABLE
         case ProblemError():
             advice = _ADVICE.get(error.code, "")

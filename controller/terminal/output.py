@@ -40,12 +40,12 @@ _wide: ContextVar[bool] = ContextVar("wide", default=False)
 
 
 def echo(message: object = "", *, err: bool = False) -> None:
-    """Print one line, whoever wrote parts of it; nothing in it commands the terminal."""
+    """Print one line with control characters of untrusted parts removed."""
     _print(plain(str(message)), err=err)
 
 
 def echo_lines(message: object, *, err: bool = False, nl: bool = True) -> None:
-    """Print lines. What others wrote in one of them goes through `plain` before."""
+    """Print lines. Pass untrusted text through `plain` before."""
     _print(plain_lines(str(message)), err=err, nl=nl)
 
 
@@ -54,7 +54,7 @@ def _print(message: str, *, err: bool = False, nl: bool = True) -> None:
 
 
 def percent(value: float | None) -> str:
-    """Say a part of one, as of shares or distances."""
+    """Return a fraction as a percentage."""
     return "-" if value is None else f"{value:.1%}"
 
 
@@ -89,7 +89,7 @@ def field(
 
 
 def print_json(value: Any) -> None:
-    """Print records and nothing else: as JSON, or in the form that was asked for instead."""
+    """Print records and nothing else, as JSON or in the chosen format."""
     match _format.get():
         case OutputFormat.YAML:
             echo_lines(yaml_text(value), nl=False)
@@ -101,7 +101,7 @@ def print_json(value: Any) -> None:
 
 
 def names_in(value: Any) -> list[str]:
-    """Return what records are called: by name, else by number or id."""
+    """Return the name of a record, or else its number or id."""
     records = value if isinstance(value, list) else [value]
     return [_called(record) for record in records if isinstance(record, Mapping)]
 
@@ -116,7 +116,7 @@ def print_table(
 ) -> None:
     """Print rows below their headings, one a line; ``empty`` where there are none.
 
-    Columns that a terminal has no room for are left out, unless ``-o wide`` asks for all.
+    On a terminal, columns without room are left out, unless ``-o wide`` asks for all.
     """
     cells = [[text(column.value(row)) for column in columns] for row in rows]
     if not cells:
@@ -140,17 +140,17 @@ def print_table(
 
 
 def terminal_width() -> int | None:
-    """Return how many characters a line has; None where no terminal limits it."""
+    """Return the width of a line; None without a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def table_width() -> int:
-    """Return how many characters a line of a table may have."""
+    """Return the maximum width of a table."""
     return terminal_width() or WIDE
 
 
 def text(value: object) -> str:
-    """Say a value in a cell, whoever wrote it."""
+    """Return a value as a cell's text, without control characters."""
     return plain(_said(value))
 
 
@@ -169,7 +169,7 @@ def _said(value: object) -> str:
 
 
 def clock(value: object) -> str:
-    """Say an API time in the reader's own zone, to the second; only the time if it is today."""
+    """Return an API time in the local zone, to the second; only the time if it is today."""
     if not isinstance(value, str):
         return "-"
     moment = datetime.fromisoformat(value).astimezone()
@@ -179,7 +179,7 @@ def clock(value: object) -> str:
 
 
 def age(value: object) -> str:
-    """Say how long ago an API time was."""
+    """Return how long ago an API time was."""
     if not isinstance(value, str):
         return "-"
     return _span(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(value)).total_seconds()))
@@ -193,7 +193,7 @@ def _span(seconds: float) -> str:
 
 
 def until(value: object) -> str:
-    """Say how long it is until an API time."""
+    """Return how long it is until an API time."""
     if not isinstance(value, str):
         return "-"
     seconds = (datetime.fromisoformat(value) - datetime.now(UTC)).total_seconds()
@@ -201,7 +201,7 @@ def until(value: object) -> str:
 
 
 def resources(amounts: Mapping[str, Any]) -> str:
-    """Say a resource vector as ``4 vcpus, 8192 memory_mib``."""
+    """Return a resource vector as ``4 vcpus, 8192 memory_mib``."""
     return ", ".join(f"{amount} {name}" for name, amount in amounts.items())
 
 

@@ -1,4 +1,4 @@
-"""The terminal of somebody who types to a VM: every key is the guest's, and it is given back."""
+"""Raw mode of a terminal: every key goes to the guest, and the mode is restored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 
 @contextmanager
 def raw_terminal(fileno: int) -> Iterator[None]:
-    """Let every key through as it is, Ctrl-C too; at the end it is as it was, however it ends.
+    """Pass every key through, Ctrl-C too, and restore the terminal at the end of the block.
 
     A signal that would end the process raises `SystemExit` inside the block.
     """

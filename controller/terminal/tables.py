@@ -1,4 +1,4 @@
-"""How a table becomes lines: which columns have room, and what stands where."""
+"""Lays out a table in lines: which columns have room, and their widths."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def left_out_of(
     cells: Sequence[Sequence[str]],
     width: int | None,
 ) -> list[int]:
-    """Return the places of the columns that stay: as many as have room, the first always."""
+    """Return the indices of the columns that have room, always including the first."""
     needed = [
         min(wide, _PROSE) if column.prose else wide
         for column, wide in zip(columns, _widths([headings, *cells]), strict=True)
@@ -50,7 +50,7 @@ def lines_of(
 
 
 def _fold(columns: Sequence[Column], widths: list[int], width: int) -> None:
-    """Give prose what the other columns leave, and a first column at most the whole line."""
+    """Give prose the rest of the width, and a first column at most the whole line."""
     for place, column in enumerate(columns):
         if column.prose:
             others = _line(widths, range(len(widths))) - widths[place]

@@ -1,4 +1,4 @@
-"""Writes YAML: block style, and every string that might be read as something else in quotes.
+"""Writes YAML in block style; quotes every string that YAML might read as another type.
 
 Quoted strings are JSON's, which are YAML's too, but for characters that YAML wants escaped.
 """

@@ -73,7 +73,7 @@ def test_guests_boot_from_an_image_that_was_added_and_it_goes_when_they_are_gone
 ) -> None:
     before = lab.images(1)
     added = fuga.cli("image", "add", "tiny-linux", str(guest_dir() / BASE_VOLUME))
-    assert "image tiny-linux:1 is on offer" in added.stdout
+    assert "image tiny-linux:1 is ready" in added.stdout
 
     asked = ("request", "tiny", "-n", "2", "--tenant", "a", "--name", "web", "--wait")
     fuga.cli(*asked, "--image", "tiny-linux")
@@ -135,7 +135,7 @@ def test_an_image_is_fetched_by_a_worker_and_from_nowhere_else(
         "image", "add", "other", "--from", elsewhere, "--sha256", sha256, check=False
     )
 
-    assert "image fetched:1 is on offer" in added.stdout
+    assert "image fetched:1 is ready" in added.stdout
     [file] = (fuga.state_dir / "images").iterdir()
     assert file.read_bytes() == content
     assert refused.returncode == 2

@@ -1,1 +1,1 @@
-"""Commands that run the site, watch it, and find what is wrong."""
+"""Commands that run the site, watch it and find faults."""

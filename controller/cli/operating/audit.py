@@ -69,7 +69,7 @@ NARROW: Final = (
 
 
 def columns_for(width: int) -> Sequence[Column]:
-    """Return what a table of so many characters has room for."""
+    """Return the columns that fit a table of this width."""
     return COLUMNS if width >= _ALL_FROM else NARROW
 
 
@@ -77,21 +77,25 @@ def columns_for(width: int) -> Sequence[Column]:
 def audit(
     session: Session,
     *,
-    token: Annotated[str | None, typer.Option(help="Only of the token of that name.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Only of that tenant's tokens.")] = None,
-    subject: Annotated[str | None, typer.Option(help="Only about the thing of that id.")] = None,
-    method: Annotated[str | None, typer.Option(help="Only POST, PATCH, PUT or DELETE.")] = None,
-    status: Annotated[int | None, typer.Option(help="Only what was answered that.")] = None,
-    refused: Annotated[bool, typer.Option("--refused", help="Only 401, 403 and 429.")] = False,
-    request_id: Annotated[str | None, typer.Option(help="The one with that X-Request-Id.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Not older than 30m, 12h or 7d.")
+    token: Annotated[str | None, typer.Option(help="Show only calls with this token")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Show only calls of this tenant")] = None,
+    subject: Annotated[str | None, typer.Option(help="Show only calls about this id")] = None,
+    method: Annotated[str | None, typer.Option(help="Show only POST, PATCH, PUT or DELETE")] = None,
+    status: Annotated[
+        int | None, typer.Option(help="Show only calls with this HTTP status")
     ] = None,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 50,
+    refused: Annotated[bool, typer.Option("--refused", help="Show only 401, 403 and 429")] = False,
+    request_id: Annotated[
+        str | None, typer.Option(help="Show only the call with this X-Request-Id")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Show only calls of the last 30m, 12h or 7d")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of rows", min=1)] = 50,
 ) -> None:
-    """List calls of the API that could change something, newest first. For operators.
+    """List API calls that could change something, newest first (operators).
 
-    What a caller was refused within a minute is one row, with how often.
+    A caller's refused calls within a minute share one row with a count.
     """
     filters = {
         "token": token,

@@ -1,4 +1,4 @@
-"""`fuga doctor --hosts`: where hosts are not as the ledger says, and an operator's word on it."""
+"""`fuga doctor --hosts`: differences between hosts and ledger, and their repair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plain_text import plain
 
 
 def tell_differences(session: Session, *, repair: bool, yes: bool) -> None:
-    """Print every difference with what is done about it; with ``repair`` ask about some."""
+    """Print every difference with its answer; with ``repair`` ask before repairing."""
     found = list(session.api.items("differences"))
     asking = [each for each in found if each["answer"] == "ask"]
     if not repair:
@@ -25,7 +25,7 @@ def tell_differences(session: Session, *, repair: bool, yes: bool) -> None:
             _print(found)
         if asking:
             raise CliError(
-                f"{len(asking)} of {len(found)} differences wait for an operator's word:"
+                f"{len(asking)} of {len(found)} differences need an operator's decision:"
                 " `fuga doctor --hosts --repair`"
             )
         return
@@ -33,17 +33,17 @@ def tell_differences(session: Session, *, repair: bool, yes: bool) -> None:
     if session.json:
         print_json(done)
     else:
-        echo(f"{len(done)} of {len(asking)} are being repaired")
+        echo(f"{len(done)} of {len(asking)} differences are being repaired")
     if len(done) < len(asking):
-        raise CliError(f"{len(asking) - len(done)} differences stay as they are")
+        raise CliError(f"{len(asking) - len(done)} differences remain")
 
 
 def _print(found: list[dict[str, Any]]) -> None:
     columns = [field(name) for name in ("host", "difference", "answer", "what", "action", "why")]
-    print_table(columns, found, empty="hosts are as the ledger says")
+    print_table(columns, found, empty="no differences between hosts and ledger")
     for each in found:
         if each["on_word"] is not None:
-            echo(f"{each['host']}, {each['subject']}: if you say so, {each['on_word']}")
+            echo(f"{each['host']}, {each['subject']}: on repair, {each['on_word']}")
 
 
 def _is_wanted(difference: Mapping[str, Any], *, yes: bool) -> bool:

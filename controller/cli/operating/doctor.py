@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _CERTIFICATES_LAST: Final = timedelta(days=30)
 #: What is late, as the doctor calls it.
 _DONE_BY: Final = {"decide": "control centre", "build": "workers", "look": "monitors"}
-_NO_ERROR: Final = "no error is known: does the monitor run?"
+_NO_ERROR: Final = "no error recorded; check that the monitor runs"
 
 S = TypeVar("S", bound="BaseSettings")
 
@@ -48,30 +48,31 @@ def doctor(
     config: ConfigOption = None,
     *,
     hosts: Annotated[
-        bool, typer.Option("--hosts", help="Where hosts are not as the ledger says; a dry run.")
+        bool, typer.Option("--hosts", help="List differences between hosts and ledger")
     ] = False,
     hashes: Annotated[
-        bool, typer.Option("--hashes", help="Read the files of images, and compare their SHA-256.")
+        bool, typer.Option("--hashes", help="Compare the SHA-256 of image files")
     ] = False,
     history: Annotated[
         bool,
-        typer.Option("--history", help="Look at VMs, requests and events that are over, too."),
+        typer.Option("--history", help="Check ended VMs, requests and events, too"),
     ] = False,
     repair: Annotated[
         bool,
         typer.Option(
             "--repair",
-            help="Delete files of no image, free stray addresses; "
-            "with --hosts: ask about what needs your word.",
+            help="Delete stray image files, free stray addresses; with --hosts: repair differences",
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --hosts --repair: do it all.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --hosts --repair: repair all without asking")
+    ] = False,
 ) -> None:
-    """Print the settings in force and what is wrong: with them, the database, images, hosts."""
+    """Check settings, database, images and hosts, and print what is wrong."""
     if hosts and hashes:
-        raise BadInputError("--hashes is about the files of images: leave --hosts out")
+        raise BadInputError("--hashes cannot be used with --hosts")
     if hosts and history:
-        raise BadInputError("--history is about the database: leave --hosts out")
+        raise BadInputError("--history cannot be used with --hosts")
     if hosts:
         tell_differences(session, repair=repair, yes=yes)
         return
@@ -155,7 +156,7 @@ def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Itera
 
 
 def _misspelt(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Find variables that are nearly settings: whoever mistypes one is not heard."""
+    """Find variables that are nearly settings: a mistyped setting has no effect."""
     from service.settings_names import known_names  # noqa: PLC0415
 
     names = known_names()
@@ -163,7 +164,7 @@ def _misspelt(environ: Mapping[str, str]) -> Iterator[Finding]:
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
         if name not in names and near:
             yield Finding(
-                "settings", False, f"environment: {name} is no setting; is {near[0]} meant?"
+                "settings", False, f"environment: {name} is not a setting; did you mean {near[0]}?"
             )
 
 
@@ -174,7 +175,7 @@ def _policies(settings: ControllerSettings) -> Iterator[Finding]:
     try:
         check_policies(settings)
     except SettingsError as error:
-        yield Finding("policies", False, f"{error}; no API and no control centre starts")
+        yield Finding("policies", False, f"{error}; neither API nor control centre starts")
 
 
 def _state(folder: Path) -> Iterator[Finding]:
@@ -190,14 +191,14 @@ def _state(folder: Path) -> Iterator[Finding]:
 
 
 def _host_credentials(store: HostCredentials, now: datetime) -> Iterator[Finding]:
-    """Look at what opens hosts, as far as it lies on this machine."""
+    """Check the host credentials that lie on this machine."""
     from registry import HostCredentialError  # noqa: PLC0415
 
     for name in store.names():
         about = f"credential {name}"
         openings = store.openings(name)
         if not openings:
-            yield Finding(about, False, "its folder holds files neither for TLS nor for SSH")
+            yield Finding(about, False, "its folder holds no files for TLS or SSH")
         for opening in openings:
             try:
                 store.check(name, opening)
@@ -206,7 +207,7 @@ def _host_credentials(store: HostCredentials, now: datetime) -> Iterator[Finding
                 yield Finding(about, False, f"{opening}: {error.reason}")
                 continue
             if ends_at is None:
-                yield Finding(about, True, f"{opening}: in order")
+                yield Finding(about, True, f"{opening}: valid")
             else:
                 well = ends_at - now > _CERTIFICATES_LAST
                 yield Finding(about, well, f"{opening}: a certificate ends on {ends_at:%Y-%m-%d}")
@@ -219,21 +220,21 @@ def _lab_uris() -> tuple[str, ...]:
 
 
 def trouble_of(host: Mapping[str, Any]) -> str | None:
-    """Say what keeps VMs from a host that is to get some."""
+    """Return why a host that should get VMs gets none."""
     if host["admin"] != "active":
         return None
     if host["health"] != "up":
         return f"{host['health']}: {host['last_error'] or _NO_ERROR}"
     if host.get("pool_silent_since"):
-        return f"{host['last_error']}: it is up, and gets no VMs"
+        return f"{host['last_error']}: it is up but gets no VMs"
     return None
 
 
 def _liveness(session: Session) -> Iterator[Finding]:
-    """Tell what `fuga status` does: who leads, and what is late."""
+    """Report as `fuga status` does: who leads, and what is late."""
     try:
         found = session.api.get("status")
-    except ApiError:  # of an API that is older, or that is away: others tell that
+    except ApiError:  # an older API, or none: another finding reports that
         return
     for late in found["late"]:
         yield Finding(_DONE_BY[late["what"]], False, late_sentence(late))
@@ -254,7 +255,7 @@ def _hosts(session: Session) -> Iterator[Finding]:
         if trouble := trouble_of(host):
             yield Finding(f"host {host['name']}", False, trouble)
         if host.get("can_filter") is False:
-            why = "its libvirt has no network filters (nwfilter): no VM is built there"
+            why = "its libvirt has no network filters (nwfilter): no VM is created there"
             yield Finding(f"host {host['name']}", False, why)
     yield from openness(hosts, _lab_uris())
     yield from confinement(hosts)

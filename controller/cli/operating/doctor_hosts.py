@@ -11,8 +11,8 @@ from controller.cli.operating.doctor_register import Finding
 from controller.cli.operating.encryption import is_local
 
 _UNSEEN: Final = (
-    "whether QEMU runs in its sandbox libvirt does not tell: seccomp_sandbox in a host's qemu.conf"
-    " must not be 0"
+    "libvirt does not report whether QEMU runs in its sandbox: set seccomp_sandbox in a host's"
+    " qemu.conf to 1, or leave it out"
 )
 
 
@@ -25,11 +25,11 @@ def confinement(hosts: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
                 f"host {host['name']}",
                 # Emulated guests are those of a lab: no tenant's work is on them.
                 host["domain_type"] != "kvm",
-                "nothing confines its guests: libvirt there has neither AppArmor nor SELinux",
+                "nothing confines its guests: its libvirt has neither AppArmor nor SELinux",
             )
         if host.get("shares_kept") is False:
             yield Finding(
-                f"host {host['name']}", True, "processors are not shared out by vCPUs: no cgroup"
+                f"host {host['name']}", True, "processor time is not shared by vCPUs: no cgroup"
             )
     models = Counter(str(host["security_model"]) for host in told)
     shown = ", ".join(f"{model} on {count}" for model, count in sorted(models.items()))

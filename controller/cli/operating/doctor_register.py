@@ -1,4 +1,4 @@
-"""What `fuga doctor` finds in the database and in the folder of images, and mends there."""
+"""What `fuga doctor` checks and repairs in the database and the image store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_LOOKED_AT: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     about: str
     well: bool
@@ -31,13 +31,15 @@ class Finding:
 def register_findings(
     settings: ControllerSettings, *, hashes: bool, repair: bool, history: bool = False
 ) -> Iterator[Finding]:
-    """Look at the database, and at the images if they lie where this machine sees them."""
+    """Check the database, and the images if this machine can see them."""
     from registry import Registry, RegistryError  # noqa: PLC0415 - slow; `--help` needs none
 
     url = settings.resolved_database_url()
     file = settings.state_dir / "fuga.db"
     if settings.database_url is None and not file.exists():
-        yield Finding("database", False, f"{file} is not there: `fuga up` or `fuga db upgrade`")
+        yield Finding(
+            "database", False, f"{file} does not exist; run `fuga up` or `fuga db upgrade`"
+        )
         return
     try:
         registry = Registry.connect(url)
@@ -72,7 +74,7 @@ def _looked_at(
     for message in wrong:
         yield Finding("database", False, message)
     if not wrong:
-        of = "all states, of what is gone too," if history else "the states of what there is"
+        of = "the states of existing and ended items" if history else "the states of existing items"
         yield Finding("database", True, f"the ledger's sums, addresses and {of} agree")
     yield from _connections(registry)
     yield from _tokens(registry)
@@ -80,13 +82,13 @@ def _looked_at(
 
 
 def _connections(registry: Registry) -> Iterator[Finding]:
-    """Compare what processes keep of connections with what the server gives."""
+    """Compare the connections that processes keep with those that the server allows."""
     found = registry.connections()
     if found is None:
         return
     told = (
-        f"an API and {found.processes} processes heard keep up to {found.kept} connections,"
-        f" the server gives {found.given}"
+        f"an API and {found.processes} processes keep up to {found.kept} connections,"
+        f" the server allows {found.given}"
     )
     if found.kept > found.given:
         yield Finding("database", False, f"{told}: raise max_connections of PostgreSQL")
@@ -95,7 +97,7 @@ def _connections(registry: Registry) -> Iterator[Finding]:
 
 
 def _tokens(registry: Registry) -> Iterator[Finding]:
-    """Name operators' tokens that end soon, and those that never do."""
+    """Report operators' tokens that expire soon, and those that never do."""
     living = registry.tokens.living_operators()
     now = registry.now()
     soon = [
@@ -111,9 +113,11 @@ def _tokens(registry: Registry) -> Iterator[Finding]:
         if token.expires_at is None and not token.name.startswith(OF_FUGA_UP)
     ]
     if soon:
-        yield Finding("tokens", False, f"end soon: {_some(soon)}; `fuga token renew NAME`")
+        yield Finding(
+            "tokens", False, f"expire soon: {_some(soon)}; renew with `fuga token renew NAME`"
+        )
     if endless:
-        yield Finding("tokens", True, f"operators' that never end: {_some(endless)}")
+        yield Finding("tokens", True, f"operators' tokens that never expire: {_some(endless)}")
 
 
 def _some(names: list[str]) -> str:
@@ -127,8 +131,8 @@ def _signatures(registry: Registry, keys: int) -> Finding:
         for image in registry.images.list(limit=_MOST_LOOKED_AT).items
         if image.signed_by is None and image.removed_at is None
     ]
-    older = f"; unsigned from before: {_some(unsigned)}" if unsigned else ""
-    return Finding("images", True, f"signed by one of {keys} keys, or refused{older}")
+    older = f"; older unsigned images: {_some(unsigned)}" if unsigned else ""
+    return Finding("images", True, f"must be signed by one of {keys} keys{older}")
 
 
 def _images(
@@ -138,7 +142,9 @@ def _images(
     from registry.images.qemu_img import program  # noqa: PLC0415
 
     if program() is None:
-        message = "qemu-img is not on this machine (qemu-utils): an API here leaves it to workers"
+        message = (
+            "qemu-img (qemu-utils) is not installed here: an API here leaves checks to workers"
+        )
         yield Finding("images", True, message)
     try:
         store = settings.resolved_image_store()
@@ -150,7 +156,7 @@ def _images(
     if not store.folder.is_dir():
         if registry.images.list(limit=1).items:
             message = (
-                f"{store.folder} is not there: look where the API runs, or set FUGA_IMAGE_STORE"
+                f"{store.folder} does not exist; run this with the API, or set FUGA_IMAGE_STORE"
             )
             yield Finding("images", False, message)
         return
@@ -166,16 +172,14 @@ def _images(
         hint = "; `fuga doctor --repair` deletes it" if each.stray is not None else ""
         yield Finding("images", False, f"{each.message}{hint}")
     if not wrong:
-        how = "their content is their own" if hashes else "their sizes are right"
+        how = "with correct content" if hashes else "with correct sizes"
         yield Finding("images", True, f"{store.folder} has the files of all images, {how}")
 
 
 def _without_quota(registry: Registry) -> Iterator[Finding]:
-    """Tell of tenants that nothing bounds: theirs to fill are queue and database."""
+    """Report tenants without limits, who could fill queue and database."""
     names = registry.quotas.without_any()
     if names:
         some = ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
-        message = (
-            f"{len(names)} tenants may ask for any number of VMs: {some}; see `fuga quota set`"
-        )
+        message = f"{len(names)} tenants have no limits: {some}; set them with `fuga quota set`"
         yield Finding("quotas", True, message)

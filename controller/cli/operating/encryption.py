@@ -1,4 +1,4 @@
-"""Which connections of ours are encrypted, and whether it is known who is at their other end."""
+"""Which connections of this machine are encrypted, and whether their peers are verified."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 #: What it is about, whether it is well, and what is found.
 Found = tuple[str, bool, str]
 
-_ADVICE: Final = "passwords and all else can be read on the way"
+_ADVICE: Final = "others can read passwords and data on the way"
 
 
 def encryption(
     settings: ControllerSettings, api_url: str, environ: Mapping[str, str]
 ) -> Iterator[Found]:
-    """Judge the ways to the API, the database and the broker; no secret is told."""
+    """Judge the connections to API, database and broker; print no secret."""
     yield _api(api_url)
     database = settings.database_url
     if database is not None:
@@ -30,7 +30,7 @@ def encryption(
 
 
 def is_local(host: str | None) -> bool:
-    """Tell whether a host's name or address is of this machine, without asking anybody."""
+    """Return whether a name or address is this machine's, without a lookup."""
     if not host or host.startswith("/") or host == "localhost":
         return True
     try:
@@ -40,48 +40,48 @@ def is_local(host: str | None) -> bool:
 
 
 def _api(url: str) -> Found:
-    about, parts = "way to the API", urlsplit(url)
+    about, parts = "connection to API", urlsplit(url)
     if parts.scheme == "https":
-        return about, True, "encrypted, and the server's name is checked"
+        return about, True, "encrypted, server name verified"
     return _plain(about, parts.hostname, "set FUGA_TLS_CERT and FUGA_TLS_KEY of `fuga api`")
 
 
 def _database(url: str, environ: Mapping[str, str]) -> Found:
-    about, parts = "way to the database", urlsplit(url)
+    about, parts = "connection to database", urlsplit(url)
     if not parts.scheme.startswith("postgres"):
-        return about, True, "a file of this machine"
+        return about, True, "a local file"
     said = dict(parse_qsl(parts.query))
     mode = said.get("sslmode") or environ.get("PGSSLMODE") or "prefer"
     host = said.get("host") or parts.hostname
     match mode:
         case "verify-full":
-            return about, True, "encrypted, and the server's name is checked"
+            return about, True, "encrypted, server name verified"
         case "verify-ca":
-            told = "encrypted, but any server with a certificate of that CA is believed"
-            return about, is_local(host), f"{told}: sslmode=verify-full checks its name"
+            told = "encrypted, but accepts any server with a certificate of that CA"
+            return about, is_local(host), f"{told}: set sslmode=verify-full to verify its name"
         case "require":
-            told = "encrypted, but whoever answers is believed"
+            told = "encrypted, but accepts any server"
             return about, is_local(host), f"{told}: set sslmode=verify-full and sslrootcert"
         case _:
             return _plain(about, host, "set sslmode=verify-full and sslrootcert in the URL")
 
 
 def _broker(url: str) -> Iterator[Found]:
-    about, parts = "way to the broker", urlsplit(url)
+    about, parts = "connection to broker", urlsplit(url)
     if parts.scheme == "rediss":
         said = dict(parse_qsl(parts.query))
         unchecked = said.get("ssl_cert_reqs") == "none"
         if unchecked or said.get("ssl_check_hostname") == "false":
-            yield about, is_local(parts.hostname), "encrypted, but whoever answers is believed"
+            yield about, is_local(parts.hostname), "encrypted, but accepts any server"
         else:
-            yield about, True, "encrypted, and the server's name is checked"
+            yield about, True, "encrypted, server name verified"
     elif parts.hostname is not None:
         yield _plain(about, parts.hostname, "use rediss:// with ssl_ca_certs")
     if parts.scheme.startswith("redis") and not parts.password and not is_local(parts.hostname):
-        yield "broker", False, "anybody who reaches it may use it: the URL has no password"
+        yield "broker", False, "anybody who reaches it can use it: the URL has no password"
 
 
 def _plain(about: str, host: str | None, advice: str) -> Found:
     if is_local(host):
-        return about, True, "not encrypted, and does not leave this machine"
+        return about, True, "not encrypted, local to this machine"
     return about, False, f"not encrypted: {_ADVICE}; {advice}"

@@ -1,4 +1,4 @@
-"""`fuga env`: address and token for other programs, as a shell reads them."""
+"""`fuga env`: address and token for other programs, in shell syntax."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from controller.terminal.output import echo, print_json
 
 @with_session
 def env(session: Session) -> None:
-    """Print FUGA_URL and FUGA_TOKEN in force: eval "$(fuga env)", or with --as TENANT."""
+    """Print FUGA_URL and FUGA_TOKEN for a shell: eval "$(fuga env)"."""
     found = session.connection
     if found.token is None:
         raise BadInputError(
-            "there is no token yet: set FUGA_TOKEN, or run the command where `fuga up` keeps "
+            "no token: set FUGA_TOKEN, or run the command where `fuga up` keeps "
             "its state (FUGA_STATE_DIR)"
         )
     variables = {"FUGA_URL": found.url, "FUGA_TOKEN": found.token}

@@ -21,7 +21,7 @@ _PAGE: Final = 500
 
 
 def subject_of(event: Mapping[str, Any]) -> str:
-    """Say what an event is about: by its name, else as ids are said everywhere."""
+    """Return the subject of an event: its name, or else its short id."""
     kind, key, name = event["subject_type"], str(event["subject_id"]), event.get("subject_name")
     if name is not None:
         return f"{kind} {'of ' if kind == 'assignment' else ''}{name}"
@@ -51,27 +51,31 @@ def events(
     session: Session,
     *,
     last: Annotated[
-        int, typer.Option("--last", "-n", help="So many of the newest.", min=1, max=_PAGE)
+        int, typer.Option("--last", "-n", help="Number of newest events", min=1, max=_PAGE)
     ] = 100,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Not older than 30m, 12h or 7d, or than a time."),
+        typer.Option(
+            metavar="TIME", help="Show only events of the last 30m, 12h or 7d, or since a time"
+        ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Then go on with what happens, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new events until Ctrl-C")
     ] = False,
     subject: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Only about that request, VM or host: name or id."),
+        typer.Option(
+            metavar="NAME", help="Show only events of this request, VM or host (name or id)"
+        ),
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="Only of that kind.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Show only events of this kind")] = None,
     after: Annotated[
-        int | None, typer.Option(help="Those with a greater id, the oldest first.", min=0)
+        int | None, typer.Option(help="Show events with a greater id, oldest first", min=0)
     ] = None,
 ) -> None:
-    """List what happened, the newest below."""
+    """List events, newest last."""
     if follow and session.json:
-        raise BadInputError("--follow is for people: programs ask again with --after")
+        raise BadInputError("--follow is for people; programs poll with --after")
     asked: dict[str, Any] = {"kind": kind}
     if subject is not None:
         asked["subject"] = _id_of(session, subject)
@@ -103,7 +107,7 @@ def _follow(session: Session, after: int, asked: Mapping[str, Any]) -> None:
 
 
 def _id_of(session: Session, typed: str) -> str:
-    """Return the id of a request, VM or host that is called so; of other things, what is typed."""
+    """Return the id of the request, VM or host with this name; else what was typed."""
     from controller.calling.targets import NothingCalledSoError, find_target  # noqa: PLC0415
     from controller.client.errors import ProblemError  # noqa: PLC0415
 
@@ -117,7 +121,7 @@ def _id_of(session: Session, typed: str) -> str:
         return str(session.api.get(f"hosts/{typed}")["id"])
     except ProblemError:
         raise BadInputError(
-            f"no request, VM or host is called {typed!r}; `fuga requests --all`, `fuga vms`"
+            f"request, VM or host {typed!r} not found; `fuga requests --all`, `fuga vms`"
             f" and `fuga host list` list them{nothing.meant}"
         ) from None
 

@@ -1,4 +1,4 @@
-"""`fuga pause` and `resume`: whether slots are decided."""
+"""`fuga pause` and `resume`: stop and start deciding slots."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ from controller.terminal.output import clock
 def pause(
     session: Session,
     reason: Annotated[
-        str, typer.Argument(metavar="REASON", help="Read by whoever waits meanwhile, and kept.")
+        str, typer.Argument(metavar="REASON", help="Reason, shown to waiting tenants and recorded")
     ],
 ) -> None:
-    """Decide no slot until `fuga resume`; what is placed is still built and deleted."""
+    """Stop deciding slots until `fuga resume`. Workers keep creating and deleting VMs."""
     answer = session.api.post("slot-loop/pause", {"reason": reason})
-    session.answer(answer, "paused: no round commits from now on; `fuga resume` ends it")
+    session.answer(answer, "paused: no rounds until `fuga resume`")
 
 
 @with_session
 def resume(
     session: Session,
-    reason: Annotated[str | None, typer.Argument(metavar="[REASON]", help="Kept.")] = None,
+    reason: Annotated[
+        str | None, typer.Argument(metavar="[REASON]", help="Reason, recorded")
+    ] = None,
 ) -> None:
-    """Decide slots again, from the next one on."""
+    """Decide slots again, starting with the next one."""
     answer = session.api.post("slot-loop/resume", {"reason": reason})
-    session.answer(answer, "resumed: the next slot is decided")
+    session.answer(answer, "resumed: the next slot will be decided")
 
 
 def paused(session: Session) -> str | None:
-    """Return a sentence about the pause; None where slots are decided."""
+    """Return a sentence about the pause; None while slots are decided."""
     try:
         found: Mapping[str, Any] = session.api.get("slot-loop")
-    except ApiError:  # of an API that is older, or that is away: others tell that
+    except ApiError:  # an older API, or none: another finding reports that
         return None
     if found["state"] != "paused":
         return None
     by = f" by {found['changed_by']}" if found["changed_by"] else ""
     return (
         f"the slot loop is paused since {clock(found['changed_at'])}{by}: {found['reason']}."
-        " `fuga resume` ends it"
+        " Resume it with `fuga resume`."
     )

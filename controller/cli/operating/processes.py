@@ -23,12 +23,12 @@ def api(config: ConfigOption = None) -> None:
     """Serve the REST API (one process)."""
     from controller import rest  # noqa: PLC0415
 
-    load_settings()  # what is wrong with them is told before anything is imported that reads them
+    load_settings()  # reports bad settings before a module that reads them is imported
     raise typer.Exit(rest.main())
 
 
 def control(config: ConfigOption = None) -> None:
-    """Run the control centre: it decides every slot (one process)."""
+    """Run the control centre, which decides every slot (one process)."""
     from controller.centre import slot_loop  # noqa: PLC0415
 
     load_settings()
@@ -50,20 +50,19 @@ def simulation_worker(
         Path,
         typer.Argument(
             metavar="FOLDER",
-            help="What the fleet shares; only simulations below it are run, and who may write"
-            " there may do what this process may.",
+            help="Folder shared by the fleet; its writers gain this process's rights",
         ),
     ],
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", help="Runs at a time; 0: one for each core.", min=0)
+        int, typer.Option("--jobs", "-j", help="Runs at a time; 0: one per core", min=0)
     ] = 0,
     config: ConfigOption = None,
 ) -> None:
-    """Run what `fuga simulate --celery` submits (one process, and one for each run).
+    """Execute the runs of `fuga simulate --celery` (one process, plus one per run).
 
-    It needs FUGA_BROKER_URL, and neither database nor hosts.
+    Needs FUGA_BROKER_URL, but neither database nor hosts.
 
-    SIGTERM or Ctrl-C: its runs write what they have, and other workers go on from there.
+    On SIGTERM or Ctrl-C, runs save their state and other workers continue them.
     """
     need_simulation("fuga simulation-worker")
     from controller.simulations.queue import NoFleetError  # noqa: PLC0415
@@ -71,7 +70,7 @@ def simulation_worker(
     from service import ListenerError  # noqa: PLC0415
 
     if not folder.is_dir():
-        raise BadInputError(f"{folder}: there is no folder of that name on this machine")
+        raise BadInputError(f"{folder}: folder not found on this machine")
     try:
         status = run(load_settings(), folder, jobs=jobs or os.cpu_count() or 1)
     except (NoFleetError, ListenerError) as error:
@@ -80,14 +79,14 @@ def simulation_worker(
 
 
 def _become(module: str) -> None:
-    """Turn into the module's process: the controller never imports monitor or workers."""
+    """Replace this process by the module's: the controller imports neither monitor nor workers."""
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-P", "-m", module])  # noqa: S606
 
 
 @db.command()
 def upgrade(config: ConfigOption = None) -> None:
-    """Bring the database to this version's schema; makes it where there is none."""
+    """Upgrade the database to this version's schema, or create it."""
     from registry import upgrade as upgrade_database  # noqa: PLC0415
 
     settings = load_settings()
@@ -99,9 +98,9 @@ def upgrade(config: ConfigOption = None) -> None:
 
 @db.command()
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="To be made; not there yet.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New backup file")],
 ) -> None:
-    """Write the whole database into a file, while fuga runs."""
+    """Back up the whole database into a file while fuga runs."""
     from registry.operating.backup import BackupError  # noqa: PLC0415
     from registry.operating.backup import backup as make_backup  # noqa: PLC0415
 
@@ -109,14 +108,14 @@ def backup(
         make_backup(load_settings().resolved_database_url(), file)
     except BackupError as error:
         raise CliError(str(error)) from None
-    echo(f"{file}: {file.stat().st_size} bytes, with all that secrets are checked against")
+    echo(f"{file}: {file.stat().st_size} bytes; keep it safe, it holds the hashes of all tokens")
 
 
 @db.command()
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Of `fuga db backup`.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Backup file of `fuga db backup`")],
 ) -> None:
-    """Put a backup into an empty database. No process of fuga may run meanwhile."""
+    """Restore a backup into an empty database. Stop all fuga processes first."""
     from registry.operating.backup import BackupError  # noqa: PLC0415
     from registry.operating.backup import restore as put_back  # noqa: PLC0415
 
@@ -125,24 +124,24 @@ def restore(
     except BackupError as error:
         raise CliError(str(error)) from None
     echo(
-        "restored. Now: `fuga db upgrade`; start the monitor, then the rest; `fuga doctor`;"
-        " `fuga token list`, since tokens revoked after the backup are good again"
+        "restored. Next: `fuga db upgrade`; start the monitor, then the rest; `fuga doctor`;"
+        " `fuga token list`: tokens revoked after the backup are valid again"
     )
 
 
 @db.command("token")
 def operators_token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="To tell it from others.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the token")],
     expires: Annotated[
         str | None,
         typer.Option(
             "--expires",
             metavar="TIME",
-            help="As 90d or 12h: it ends then; never; by default FUGA_OPERATOR_TOKEN_DAYS.",
+            help="Lifetime: 90d, 12h or never (default: FUGA_OPERATOR_TOKEN_DAYS)",
         ),
     ] = None,
 ) -> None:
-    """Make an operator's token, as who may write to the database: the first has no API to ask."""
+    """Create an operator's token directly in the database, such as the first one."""
     from controller.cli.vms.changes import parse_end  # noqa: PLC0415
     from registry import Registry  # noqa: PLC0415
 
@@ -161,9 +160,9 @@ def operators_token(
 
 @db.command()
 def purge(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted")] = False,
 ) -> None:
-    """Delete history that is older than it has to be, at once (the control centre does so too)."""
+    """Delete expired history now. The control centre does so regularly."""
     from controller.centre.purge import purge_all  # noqa: PLC0415
     from registry import Registry  # noqa: PLC0415
 
@@ -175,17 +174,17 @@ def purge(
     finally:
         registry.close()
     for number, what in (
-        (counts.inputs, f"rounds' inputs and outcomes older than {periods.inputs_days} days"),
-        (counts.assignments, f"assignments of VMs gone for {periods.rounds_days} days"),
+        (counts.inputs, f"inputs and outcomes of rounds older than {periods.inputs_days} days"),
+        (counts.assignments, f"assignments of VMs deleted {periods.rounds_days} days ago"),
         (counts.rounds, f"rounds older than {periods.rounds_days} days"),
-        (counts.events, f"events from before the last {periods.events_months} months"),
-        (counts.audit, f"rows of the audit from before the last {periods.audit_months} months"),
+        (counts.events, f"events older than {periods.events_months} months"),
+        (counts.audit, f"audit rows older than {periods.audit_months} months"),
     ):
         echo(f"{'would delete' if dry_run else 'deleted'} {number:>8} {what}")
 
 
 class Driver(StrEnum):
-    """Which hosts the lab is made of."""
+    """The kind of hosts of the lab."""
 
     AUTO = "auto"
     QEMU = "qemu"
@@ -195,21 +194,21 @@ class Driver(StrEnum):
 def up(
     hosts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Your own hosts (TOML) instead of a lab."),
+        typer.Option(metavar="FILE", help="Use the hosts in this TOML file instead of a lab"),
     ] = None,
     driver: Annotated[
-        Driver, typer.Option(help="The lab's hosts: real QEMU, or libvirt's test driver.")
+        Driver, typer.Option(help="Lab hosts: real QEMU or libvirt's test driver")
     ] = Driver.AUTO,
     port: Annotated[
         int | None,
-        typer.Option(help="Of the API; 0 takes a free one. Else FUGA_LISTEN.", min=0, max=65535),
+        typer.Option(help="API port; 0: any free port (default: FUGA_LISTEN)", min=0, max=65535),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return once all runs; `fuga down` ends it.")
+        bool, typer.Option("--detach", help="Run in the background; stop with `fuga down`")
     ] = False,
     ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
 ) -> None:
-    """Start everything on this machine: API, control centre, monitor, worker, hosts."""
+    """Start API, control centre, monitor, worker and hosts on this machine."""
     if detach:
         from controller.embedded.detached import run_detached, up_arguments  # noqa: PLC0415
 
@@ -221,10 +220,10 @@ def up(
 
 def down(
     purge: Annotated[
-        bool, typer.Option("--purge", help="Remove the state folder's content, too.")
+        bool, typer.Option("--purge", help="Also delete the contents of the state folder")
     ] = False,
 ) -> None:
-    """End what `fuga up` started: processes, and the lab's hosts and guests."""
+    """Stop what `fuga up` started: processes, lab hosts and guests."""
     from controller.embedded.down import run  # noqa: PLC0415
 
     run(purge=purge)

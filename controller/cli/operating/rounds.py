@@ -1,4 +1,4 @@
-"""`fuga rounds`, `replay`: what was decided."""
+"""`fuga rounds`, `replay`: list, show and replay rounds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from plain_text import plain
 app = typer.Typer(
     name="rounds",
     invoke_without_command=True,
-    help="The rounds: every decision with its shares, its bound and its time.",
+    help="Rounds: every decision with its shares, bound and duration.",
 )
 
-NumberArgument = Annotated[int, typer.Argument(metavar="N", help="A round's number.", min=1)]
+NumberArgument = Annotated[int, typer.Argument(metavar="N", help="Round number", min=1)]
 
 
 def _bound(value: float | None) -> str:
@@ -51,18 +51,18 @@ COLUMNS = (
 @listing
 def rounds(
     session: Session,
-    last: Annotated[int, typer.Option("--last", "-n", help="So many of the newest.", min=1)] = 100,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All there are.")] = False,
+    last: Annotated[int, typer.Option("--last", "-n", help="Number of newest rounds", min=1)] = 100,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Show all rounds")] = False,
 ) -> None:
-    """List rounds, the newest below."""
+    """List rounds, newest last."""
     if session.before_another:
         return
     found = list(session.api.items("rounds", most=None if everything else last + 1))
     more = not everything and len(found) > last
     rows = (found if everything else found[:last])[::-1]
-    session.show(rows, COLUMNS, empty="no rounds yet: slots in which nothing happens leave none.")
+    session.show(rows, COLUMNS, empty="no rounds yet. Slots without work leave no round.")
     if more:
-        session.say(f"the newest {last}; --all lists every round")
+        session.say(f"newest {last} rounds; use --all for all")
     if not session.json and (told := paused(session)):
         session.say(told)
 
@@ -90,7 +90,7 @@ def show(session: Session, number: NumberArgument) -> None:
         ("inputs digest", found.get("inputs_digest")),
         ("bound", _bound(found.get("bound"))),
         ("off fair", percent(found.get("fair_distance"))),
-        ("inputs", None if found.get("replayable", True) else "purged: no replay any more"),
+        ("inputs", None if found.get("replayable", True) else "purged: cannot be replayed"),
     ):
         if value is not None:
             echo(f"{label:18}{value}")
@@ -105,7 +105,7 @@ def show(session: Session, number: NumberArgument) -> None:
     if beside := found.get("shadow"):
         tell(beside)
     echo()
-    echo("of the VMs that it placed there are still:")
+    echo("VMs of this round that still exist:")
     placed = [vm for vm in session.api.items("vms") if vm["round"] == number]
     columns = (field("name"), field("tenant"), field("vm_type", "type"), field("host"))
     print_table(columns, placed, empty="none")
@@ -119,7 +119,7 @@ def _print_shares(rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
 
 @with_session
 def replay(session: Session, number: NumberArgument) -> None:
-    """Recompute a stored round in a fresh process and compare, bit for bit."""
+    """Recompute a stored round in a new process and compare bit for bit."""
     from controller.calling.waiting import progress  # noqa: PLC0415
 
     with progress(quiet=session.json) as show_line:
@@ -135,4 +135,4 @@ def replay(session: Session, number: NumberArgument) -> None:
     if session.json:
         print_json(answer)
     differences = "\n".join(plain(f"  {each}") for each in answer.get("differences") or ())
-    raise CliError(f"round {number}: the replay DIFFERS from what is stored\n{differences}")
+    raise CliError(f"round {number}: the replay DIFFERS from the stored round\n{differences}")

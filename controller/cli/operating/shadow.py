@@ -1,4 +1,4 @@
-"""`fuga shadow`: what a second policy would have decided, beside what was decided."""
+"""`fuga shadow`: decisions of a second policy beside the real ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAST: Final = 100
 
 
 def _both(name: str, told: Callable[[Any], str] = str) -> Callable[[Row], str | None]:
-    """Return what tells a measure of the first policy and of the second."""
+    """Return a column's function that shows a measure of both policies."""
 
     def cell(row: Row) -> str | None:
         if row["first"] is None or row["decided"] is None:
@@ -29,7 +29,7 @@ def _both(name: str, told: Callable[[Any], str] = str) -> Callable[[Row], str | 
 
 
 def _used(used: Mapping[str, float]) -> str:
-    """Say the part of the first resource that is in use."""
+    """Return the used part of the first resource."""
     return percent(next(iter(used.values()), None))
 
 
@@ -52,7 +52,7 @@ COLUMNS = (
 
 
 def _placed(row: Row) -> str | None:
-    """Say the VMs of a tenant that each placed; rounds of earlier versions do not know."""
+    """Return how many of a tenant's VMs each policy placed, if the round recorded it."""
     return f"{row['placed_first']} / {row['placed_second']}" if "placed_first" in row else None
 
 
@@ -74,9 +74,9 @@ TENANTS = (
 
 SinceOption = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Slots from then on: 12h ago, or 2026-11-10T00:00Z."),
+    typer.Option(metavar="TIME", help="Slots since TIME: 12h (ago) or 2026-11-10T00:00Z"),
 ]
-UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Slots before then.")]
+UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Slots before TIME")]
 
 
 @listing
@@ -84,16 +84,18 @@ def shadow(
     session: Session,
     last: Annotated[
         int | None,
-        typer.Option("--last", "-n", help="So many of the newest; 100, or all of a time.", min=1),
+        typer.Option(
+            "--last", "-n", help="Number of newest rounds (default: 100; all with --since)", min=1
+        ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All there are.")] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Show all rounds")] = False,
     since: SinceOption = None,
     until: UntilOption = None,
 ) -> None:
-    """List rounds as the second policy (FUGA_SHADOW_POLICY) would have decided them.
+    """Compare rounds with a second policy, FUGA_SHADOW_POLICY (operators).
 
-    The newest below, each cell with the first policy and the second. For operators.
-    `fuga rounds show N` has the tenants of one.
+    Newest last. Each cell shows the deciding policy, then the second one.
+    `fuga rounds show N` shows the tenants of one round.
     """
     now = datetime.now(UTC)
     moments = {
@@ -104,13 +106,13 @@ def shadow(
     most = last if last or moments or everything else _LAST
     found = session.api.items("shadow-rounds", most=None if everything else most, **moments)
     rows = list(found)[::-1]
-    session.show(rows, COLUMNS, empty="no rounds: FUGA_SHADOW_POLICY names a second policy.")
+    session.show(rows, COLUMNS, empty="no rounds. Set FUGA_SHADOW_POLICY to a second policy.")
     if rows and not session.json:
         session.say(summary(rows))
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Say what came of all these rounds together."""
+    """Return a summary of all these rounds."""
     both = [row for row in rows if row["first"] is not None and row["decided"] is not None]
     failed, skipped = len(rows) - len(both), sum(row["skipped"] for row in rows)
     words = [f"{len(both)} rounds"]
@@ -127,7 +129,7 @@ def summary(rows: Sequence[Row]) -> str:
             f"off fair {percent(far[0])}, {percent(far[1])} by the second",
             f"which took {statistics.median(row['seconds'] for row in both):.3f} s (median)",
         ]
-    words += [f"{failed} failed"] * bool(failed) + [f"{skipped} passed over"] * bool(skipped)
+    words += [f"{failed} failed"] * bool(failed) + [f"{skipped} skipped"] * bool(skipped)
     return "; ".join(words)
 
 
@@ -137,9 +139,9 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def tell(found: Row) -> None:
-    """Print what the second policy would have done in one round, beside what was done."""
+    """Print a round's decision by the second policy beside the real one."""
     echo()
-    echo(f"beside it, without effect, by {found['policy']} (first / second):")
+    echo(f"second policy {found['policy']}, without effect (first / second):")
     if found["error"] is not None:
         echo(f"not decided: {found['error']}")
         return
@@ -154,14 +156,14 @@ def tell(found: Row) -> None:
     if found["first"]["zones"] or found["decided"]["zones"]:
         lines.append(("in zones", _both("zones", _in_zones)(found)))
     if found["cut"]:
-        lines.append(("cut", "its search, by the budget of the round"))
+        lines.append(("cut", "the round's budget cut its search"))
     for label, told in lines:
         echo(f"{label:18}{told}")
     echo("")
-    print_table(TENANTS, found["shares"], empty="neither placed anything")
+    print_table(TENANTS, found["shares"], empty="neither policy placed a VM")
 
 
 def _in_zones(zones: Mapping[str, str]) -> str:
-    """Say who decides where."""
+    """Return which policy decides in which zone."""
     told = [f"{zone or 'elsewhere'}: {policy}" for zone, policy in zones.items()]
-    return ", ".join(told) or "everywhere alike"
+    return ", ".join(told) or "the same everywhere"

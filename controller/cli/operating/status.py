@@ -1,4 +1,4 @@
-"""`fuga status`: does anybody decide, build and look at hosts, and since when not?"""
+"""`fuga status`: whether control centre, workers and monitors do their work."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from controller.terminal.output import Column, age, clock, echo, field, print_js
 
 @with_session
 def status(session: Session) -> None:
-    """Say who leads, what was decided last, who was heard when, and what is late.
+    """Show the leader, the last round, the processes and what is late.
 
-    The exit status is 1 while something is late.
+    Exits with status 1 while something is late.
     """
     found = session.api.get("status")
     if session.json:
@@ -26,33 +26,35 @@ def status(session: Session) -> None:
 
 
 def late_sentence(late: Mapping[str, Any]) -> str:
-    """Say one thing that is late."""
+    """Return a sentence about one late thing."""
     since = f" since {clock(late['since'])} ({age(late['since'])})" if late["since"] else ""
     return f"{late['message']}{since}"
 
 
 def well_sentence(found: Mapping[str, Any]) -> str:
-    """Say in a line that somebody leads, and who was heard."""
+    """Return a line about the leader and the running processes."""
     heard = [each["kind"] for each in found["processes"] if not each["late"]]
     slot = f", last slot {clock(found['last_slot_at'])}" if found["last_slot_at"] else ""
     return (
         f"{found['leader']} leads since {clock(found['leads_since'])}{slot};"
-        f" {heard.count('worker')} workers and {heard.count('monitor')} monitors are heard"
+        f" {heard.count('worker')} workers and {heard.count('monitor')} monitors run"
     )
 
 
 def _tell(found: Mapping[str, Any]) -> None:
     leader = found["leader"] or ("somebody" if found["leads_since"] else "nobody")
     since = f" since {clock(found['leads_since'])}" if found["leads_since"] else ""
-    echo(f"{'leads':12}{leader}{since}{', paused: it decides nothing' * found['paused']}")
+    echo(f"{'leads':12}{leader}{since}{', paused (no rounds)' * found['paused']}")
     length = f", {found['slot_length_s']:g} s each" if found["slot_length_s"] else ""
     echo(f"{'last slot':12}{_at(found['last_slot_at'])}{length}")
     number = f"{found['last_round']}, of the slot {_at(found['last_round_at'])}"
     echo(f"{'last round':12}{number if found['last_round'] else 'none yet'}")
     if hosts := found["hosts"]:
-        echo(f"{'hosts':12}{hosts['up']} of {hosts['active']} active ones are up")
+        echo(f"{'hosts':12}{hosts['up']} of {hosts['active']} active hosts are up")
     if found["oldest_unbuilt_at"]:
-        echo(f"{'unbuilt':12}the oldest VM waits {age(found['oldest_unbuilt_at'])} for a worker")
+        echo(
+            f"{'unbuilt':12}the oldest VM has waited {age(found['oldest_unbuilt_at'])} for a worker"
+        )
     if found["processes"]:
         echo()
         columns = (

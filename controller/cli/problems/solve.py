@@ -1,4 +1,4 @@
-"""`fuga solve`: a problem file in, an answer out; no database, no cluster."""
+"""`fuga solve`: reads a problem file and prints an answer, without database or cluster."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from controller.terminal.output import OutputFormat, echo_lines
 
 FileArgument = Annotated[
     str | None,
-    typer.Argument(metavar="FILE|-", help="The problem, JSON; - reads standard input."),
+    typer.Argument(metavar="FILE|-", help="Problem file (JSON); - reads standard input"),
 ]
 PolicyOption = Annotated[
-    str | None, typer.Option("--policy", metavar="NAME", help="Who decides, see --list.")
+    str | None, typer.Option("--policy", metavar="NAME", help="Policy or mechanism (see --list)")
 ]
 SeedOption = Annotated[
     int | None,
-    typer.Option("--seed", metavar="S", help="Of random choices; else the file's, else 0."),
+    typer.Option("--seed", metavar="S", help="Random seed (default: the file's, or 0)"),
 ]
 DetailsOption = Annotated[
-    bool, typer.Option("--details", help="Tell of every host, in large clusters too.")
+    bool, typer.Option("--details", help="Show every host, even in large clusters")
 ]
 ListOption = Annotated[
-    bool, typer.Option("--list", help="List policies and mechanisms: paper, guarantees.")
+    bool, typer.Option("--list", help="List policies and mechanisms with paper and guarantees")
 ]
 
 
@@ -46,20 +46,20 @@ def solve_command(
     details: DetailsOption = False,
     list_policies: ListOption = False,
 ) -> None:
-    """Run a policy or a mechanism on a problem file and say who gets what.
+    """Run a policy or a mechanism on a problem file.
 
-    Policies place whole VMs on hosts, mechanisms divide what hosts offer. Only
-    the file is read. Bad input ends with exit status 2 and the place of each
-    error in the file.
+    Policies place whole VMs on hosts; mechanisms divide the hosts' resources.
+    The command reads only the file. On bad input it prints the place of each
+    error and exits with status 2.
 
-    Limits: files of 32 MiB; 200,000 hosts (classes spread out), tenants and
-    demands each; quantities up to 10^12 with at most six decimal places; room
-    for 2,000,000 VMs.
+    Limits: 32 MiB per file; 200,000 hosts (counting each host of a class),
+    tenants and demands each; quantities up to 10^12 with at most six decimal
+    places; 2,000,000 VMs.
     """
     before = ctx.obj if isinstance(ctx.obj, Common) else Common()
     form = output or before.output or OutputFormat.TABLE
     if form not in (OutputFormat.TABLE, OutputFormat.JSON):
-        raise BadInputError(f"-o: found {form.value!r}, allowed are table and json")
+        raise BadInputError(f"-o: found {form.value!r}, wanted table or json")
     as_json = form is OutputFormat.JSON
     if list_policies:
         rows, broken = _catalogue()
@@ -68,9 +68,9 @@ def solve_command(
             echo_lines(f"fuga: {message}", err=True)
         return
     if file is None:
-        raise BadInputError("name a problem file, or - for standard input")
+        raise BadInputError("give a problem file, or - for standard input")
     if policy is None:
-        raise BadInputError("name a policy with --policy; `fuga solve --list` shows all")
+        raise BadInputError("give a policy with --policy; `fuga solve --list` shows all")
     from controller.cli.problems.solving import answer_to  # noqa: PLC0415
 
     keep_stdout_clean()
@@ -79,7 +79,7 @@ def solve_command(
 
 
 def _catalogue() -> tuple[list[dict[str, Any]], list[str]]:
-    """Tell of each policy and mechanism what `--list` shows, and what cannot be used."""
+    """Return what `--list` shows of every entry, and the errors of unusable plugins."""
     from placement.catalog.names import listings  # noqa: PLC0415
 
     rows, broken = listings()

@@ -1,4 +1,4 @@
-"""What `fuga solve` does between the file's bytes and the answer."""
+"""The work of `fuga solve`, from the bytes of the file to the answer."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def answer_to(file: str, policy: str, seed: int | None, *, details: bool) -> dic
 def _decide(
     whole: WholeVmProblem, name: str, entry: CatalogEntry, seed: int, *, details: bool
 ) -> dict[str, Any]:
-    """Do what a round does between its reading and its commit."""
+    """Do the part of a round between its reading and its commit."""
     parameters = policy_parameters(whole, entry)
     policy = policy_by_name(name, parameters)
     rng, budget = np.random.default_rng(seed), Budget()
@@ -124,13 +124,13 @@ def _decide(
 
 
 class Clock:
-    """Tells the seconds between its laps."""
+    """Measures the seconds between its laps."""
 
     def __init__(self) -> None:
         self._last_s = time.perf_counter()
 
     def lap(self) -> float:
-        """Return the seconds since it was made, or since the last lap."""
+        """Return the seconds since its creation or its last lap."""
         before_s, self._last_s = self._last_s, time.perf_counter()
         return self._last_s - before_s
 
@@ -138,7 +138,7 @@ class Clock:
 def _divide(
     problem: Problem, name: str, entry: MechanismEntry, seed: int, *, details: bool
 ) -> dict[str, Any]:
-    """Divide, check and tell."""
+    """Divide, check and return the answer."""
     mechanism = mechanism_by_name(name, mechanism_parameters(problem, entry))
     divided = to_divisible(problem, name, entry)
     started_s = time.perf_counter()
@@ -152,13 +152,13 @@ def _divide(
 
 
 def _no_answer(file: str, problem: Problem, name: str, error: SolverError) -> CliError:
-    """Tell of a solver that failed; where amounts lie far apart they are why."""
+    """Return the error of a failed solver; amounts that lie far apart are the cause."""
     spread = widest_spread(problem)
     if spread is None or spread.ratio < FAR_APART:
         return CliError(f"{_shown(file)}: {name} found no answer, please report it: {error}")
     return BadInputError(
         f"{_shown(file)}: {spread}, too far apart for {name}: {error}\n"
-        "Take another unit or leave out what is too small to matter."
+        "Use another unit, or leave out amounts that are too small to matter."
     )
 
 
@@ -169,7 +169,7 @@ def _seed(problem: Problem, option: int | None) -> int:
 
 
 def _read_bytes(file: str) -> bytes:
-    """Read a file or standard input, a little beyond the limit at most."""
+    """Read a file or standard input, at most one byte beyond the limit."""
     try:
         if file == "-":
             return _read_some(sys.stdin.buffer)

@@ -1,4 +1,4 @@
-"""An answer of `fuga solve` for people: tenants, placements by host, what is left out."""
+"""An answer of `fuga solve` as tables: tenants, placements by host, demands left out."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from controller.terminal.output import Column, echo, echo_lines, field, print_ta
 
 #: What the reasons of `left_out` mean, in words.
 REASONS: Final[Mapping[str, str]] = {
-    "no_host_large_enough": "larger than every host that it may use, even empty",
-    "no_eligible_host": "no host that it may use",
-    "no_room": "the hosts that it may use are too full",
+    "no_host_large_enough": "larger than every eligible host, even empty",
+    "no_eligible_host": "no eligible host",
+    "no_room": "eligible hosts are too full",
     "above_overload": "there is room, but above the overload threshold",
     "no_slots": "there is room, but not in whole slots",
     "gang_not_whole": "fewer than its min_count found room",
-    "held_back": "room is kept for a demand that starves",
-    "nothing_asked": "it demands nothing",
+    "held_back": "room is reserved for a starving demand",
+    "nothing_asked": "the demand is zero",
 }
 
 Row = Mapping[str, Any]
@@ -31,9 +31,9 @@ _NARROWEST: Final = 60
 _WIDEST: Final = 100
 
 _SIZES: Final = (
-    "Policies place whole VMs, mechanisms divide what hosts offer. Sizes: p hosts, k classes of "
-    "hosts, T kinds of VM, V distinct free vectors, n tenants, m resources, q leaves of the tree "
-    "of tenants, η combinations of a host in the game."
+    "Policies place whole VMs, mechanisms divide the hosts' resources. Sizes: p hosts, k "
+    "classes of hosts, T kinds of VM, V distinct free vectors, n tenants, m resources, q "
+    "leaves of the tree of tenants, η combinations of a host in the game."
 )
 
 
@@ -47,7 +47,7 @@ def print_answer(answer: Row, *, details: bool) -> None:
         f"{answer['seconds']:.3f} s"
     )
     if answer["details"].get("cut"):
-        echo("The search was cut at its limit: not every combination was weighed.")
+        echo("The search reached its limit and did not evaluate every combination.")
 
     _heading("Tenants")
     _print_first(
@@ -100,7 +100,7 @@ def print_answer(answer: Row, *, details: bool) -> None:
 
 
 def print_catalogue(rows: Sequence[Row]) -> None:
-    """Print what is known of each entry, a paragraph each: the texts are too long for cells.
+    """Print a paragraph for each entry: the texts are too long for cells.
 
     Policies first; as wide as the terminal, within reason.
     """
@@ -132,7 +132,7 @@ def _wrapped(text: str, width: int, *, indent: str, hanging: str = "") -> str:
 def _print_first(columns: Sequence[Column], rows: Sequence[Row], *, empty: str) -> None:
     print_table(columns, rows[:_MOST_ROWS], empty=empty)
     if len(rows) > _MOST_ROWS:
-        echo(f"... and {len(rows) - _MOST_ROWS:,} more; -o json tells of all")
+        echo(f"... and {len(rows) - _MOST_ROWS:,} more; -o json shows all")
 
 
 def _joined(entries: Sequence[str]) -> str:
@@ -147,7 +147,7 @@ def _heading(title: str) -> None:
 
 
 def _fair_share(details: Row) -> list[Column]:
-    """Return the column of what would be fair, which policies are told with."""
+    """Return the column of fair shares that answers of policies have."""
     if "shares" not in details:
         return []
     shares: Row = details["shares"]

@@ -1,4 +1,4 @@
-"""How far simulations are, on standard error: bars on a terminal, else lines of a fleet's runs."""
+"""The progress of simulations on standard error: bars on a terminal, else lines."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _MOST_BARS: Final = 16
 
 
 class Shown(Protocol):
-    """Where to tell how far a study is."""
+    """Shows the progress of a study."""
 
     def tell(self, progress: Mapping[str, Progress]) -> None:
-        """Show how far every run is that has begun."""
+        """Show the progress of every run that has begun."""
         ...
 
     def warn(self, sentence: str) -> None:
-        """Show what keeps the study from going on."""
+        """Show what keeps the study from continuing."""
         ...
 
 
 @contextmanager
 def showing(names: Sequence[str], *, fleet: bool) -> Iterator[Shown]:
-    """Show how far everything is for the length of a block.
+    """Show progress for the length of a block.
 
     Parameters
     ----------
     fleet : bool
-        Where there is no terminal, tell in lines which worker begins and ends which run.
+        Without a terminal, print a line when a worker begins or ends a run.
     """
     if not sys.stderr.isatty():
         yield _Lines(len(names)) if fleet else _Nothing()
@@ -57,17 +57,17 @@ def showing(names: Sequence[str], *, fleet: bool) -> Iterator[Shown]:
 
 
 class _Nothing:
-    """For files and pipes that nobody reads meanwhile."""
+    """For files and pipes: shows no progress."""
 
     def tell(self, progress: Mapping[str, Progress]) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
     def warn(self, sentence: str) -> None:
         echo(sentence, err=True)
 
 
 class _Lines(_Nothing):
-    """A line whenever a run of a fleet is begun, ended, or let go of."""
+    """A line whenever a worker of a fleet begins, ends or leaves a run."""
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
@@ -78,7 +78,7 @@ class _Lines(_Nothing):
         for name, worker in list(self._at.items()):
             if name not in progress:
                 del self._at[name]
-                echo(f"{name}: {worker} has let go of it, somebody else may go on", err=True)
+                echo(f"{name}: {worker} left it; another worker may continue", err=True)
         for name, far in progress.items():
             if far.part >= 1 and far.worker is None and name not in self._ended:
                 self._ended.add(name)
@@ -86,7 +86,7 @@ class _Lines(_Nothing):
                 echo(f"{name}: ended, {len(self._ended)} of {self._runs}", err=True)
             elif far.worker is not None and self._at.get(name) != far.worker:
                 self._at[name] = far.worker
-                echo(f"{name}: begun on {far.worker}", err=True)
+                echo(f"{name}: started on {far.worker}", err=True)
 
 
 class _Bars:

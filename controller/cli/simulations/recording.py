@@ -1,4 +1,4 @@
-"""`fuga simulate --from-registry`: a time of the live system as what is simulated."""
+"""`fuga simulate --from-registry`: simulates a period of the live system."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_ZONES: Final = "none"  #: --policy decides everywhere, whatever the live sys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Which time of the register center, as it was typed."""
+    """The period of the register center, as it was typed."""
 
     since: str | None
     until: str | None
@@ -39,15 +39,15 @@ class Window:
         until = now if self.until is None else min(now, parse_moment(self.until, "--until", now))
         if since >= until:
             raise BadInputError(
-                f"--since is {since.isoformat()}, which is not before {until.isoformat()}, the end"
+                f"--since {since.isoformat()} is not before the end, {until.isoformat()}"
             )
         return since, until
 
 
 def save(window: Window, folder: Path) -> None:
-    """Write a recording to a folder of its own, and tell how to simulate it."""
+    """Write a recording to a folder of its own, and print how to simulate it."""
     if folder.exists():
-        raise BadInputError(f"--save-trace {folder}: it is there already")
+        raise BadInputError(f"--save-trace {folder}: already exists")
     found = _record(window, folder)
     echo_lines(_told(found))
     echo(found.command())
@@ -62,9 +62,9 @@ def on_registry(asked: Asked, window: Window, *, out: Path, resume: bool) -> Ask
     """
     stray = [word for word in asked.sweep if "=" not in word]
     if stray:
-        raise BadInputError(f"{stray[0]}: with --from-registry there is no TRACE")
+        raise BadInputError(f"{stray[0]}: --from-registry takes no TRACE")
     if asked.types is not None or asked.trace_format is not None:
-        raise BadInputError("--types and --format say how a TRACE is read, not --from-registry")
+        raise BadInputError("--types and --format cannot be used with --from-registry")
     folder = out / _FOLDER
     if resume and folder.is_dir():
         try:
@@ -73,7 +73,7 @@ def on_registry(asked: Asked, window: Window, *, out: Path, resume: bool) -> Ask
             raise BadInputError(str(error)) from error
     else:
         if (out / "runs").exists():
-            raise BadInputError(f"{out} has a simulation: name another --out, or --resume it")
+            raise BadInputError(f"{out} holds a simulation: give another --out, or --resume")
         found = _record(window, folder)
     echo_lines(_told(found), err=True)
     return replace(
@@ -110,15 +110,15 @@ def _record(window: Window, folder: Path) -> Recording:
         registry.close()
     if not found.vms_running + found.vms_waiting + found.vms_asked:
         shutil.rmtree(folder)
-        raise BadInputError(f"nothing was asked for from {found.since} to {found.until}")
+        raise BadInputError(f"no requests from {found.since} to {found.until}")
     return found
 
 
 def decided_as(newest: PastDecision | None, settings: ControllerSettings) -> Decided:
-    """Return how rounds were decided: as the newest of the time was, else as settings say."""
+    """Return how rounds were decided: as the newest of the period, else as the settings say."""
     if newest is None:
         return Decided(
-            told_by="the settings, as there is no round",
+            told_by="the settings, because there is no round",
             policy=settings.policy,
             parameters=settings.policy_parameters,
             slot_length_s=settings.slot_length_s,
@@ -134,7 +134,7 @@ def decided_as(newest: PastDecision | None, settings: ControllerSettings) -> Dec
         }
     else:
         zones = _zones_of(settings)
-        told_by += ", whose inputs are purged: of zones the settings"
+        told_by += ", zones from the settings because its inputs are purged"
     return Decided(
         told_by=told_by,
         policy=newest.policy,
@@ -158,10 +158,10 @@ def _told(found: Recording) -> str:
     decided = found.decided
     lines = [
         f"{found.since} to {found.until}: {found.hosts_there} hosts, {found.vms_running} VMs"
-        f" that ran already, {found.vms_waiting} that waited, {found.vms_asked} asked for"
-        f" since; in {found.folder}",
-        f"{found.groups} groups of tenants and {found.quotas} quotas, as they were from time to"
-        " time; what hosts offer and their labels as of now",
+        f" already running, {found.vms_waiting} waiting, {found.vms_asked} requested"
+        f" later; in {found.folder}",
+        f"{found.groups} groups of tenants and {found.quotas} quotas, as they were at each"
+        " time; capacity and labels of hosts as of now",
         f"decided by {decided.policy} in slots of {decided.slot_length_s:g} s"
         f"{_in_zones(decided)} ({decided.told_by})",
     ]

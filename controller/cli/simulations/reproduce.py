@@ -1,4 +1,4 @@
-"""`fuga reproduce`: tables and figures of the papers, computed anew beside what is printed."""
+"""`fuga reproduce`: recomputes tables and figures of the papers and compares them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from controller.terminal.output import OutputFormat
 
 NamesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="NAME...", help="Tables and figures, as --list has them; or all."),
+    typer.Argument(metavar="NAME...", help="Tables and figures (see --list), or all"),
 ]
 ListOption = Annotated[
-    bool, typer.Option("--list", help="Tell which there are, with paper and what they show.")
+    bool, typer.Option("--list", help="List tables and figures with their papers")
 ]
 QuickOption = Annotated[
-    bool, typer.Option("--quick", help="Smaller clusters and shorter traces: a minute in all.")
+    bool, typer.Option("--quick", help="Use small clusters and short traces (a minute in all)")
 ]
 SeedOption = Annotated[
-    int, typer.Option(help="Of workloads that are made and of policies' choices.", min=0)
+    int, typer.Option(help="Random seed of generated workloads and policies", min=0)
 ]
 OutOption = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Data, plots, verdicts, reproduction.md.")
+    Path,
+    typer.Option("--out", metavar="DIR", help="Output folder for data, plots and reproduction.md"),
 ]
 ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Run only what DIR does not have, run in the same way.")
+    bool, typer.Option("--resume", help="Run only items that DIR does not hold yet")
 ]
 
 
@@ -46,11 +47,11 @@ def reproduce_command(
     resume: ResumeOption = False,
     output: OutputOption = None,
 ) -> None:
-    """Compute tables and figures of the papers anew, and judge them beside what is printed.
+    """Recompute tables and figures of the papers and compare them with the print.
 
-    Each gets a folder in DIR with data (CSV), plot (SVG and PNG) and verdict: the
-    paper's numbers, ours, the differences, and why where they differ. The status
-    is 1 if a worked example is off. docs/reproduction.md is DIR/reproduction.md.
+    Each item gets a folder in DIR with data (CSV), plot (SVG, PNG) and verdict:
+    the paper's numbers, ours, and the reasons for differences. Exits with status
+    1 if a worked example differs. docs/reproduction.md is DIR/reproduction.md.
     """
     from controller.cli.simulations import reproducing  # noqa: PLC0415
 
@@ -60,6 +61,6 @@ def reproduce_command(
         reproducing.list_items(form)
         return
     if not names:
-        raise BadInputError("name a table or figure (fuga reproduce --list), or all of them: all")
+        raise BadInputError("give tables or figures (see fuga reproduce --list), or all")
     need_simulation("fuga reproduce")
     reproducing.reproduce(names, quick=quick, seed=seed, out=out, resume=resume, form=form)

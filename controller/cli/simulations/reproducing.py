@@ -1,4 +1,4 @@
-"""What `fuga reproduce` does: run items with a bar, tell each verdict as it is there."""
+"""The work of `fuga reproduce`: runs items with a bar and prints each verdict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from simulation.reproduction import (
 
 
 def list_items(form: OutputFormat) -> None:
-    """Tell which tables and figures there are."""
+    """List tables and figures."""
     rows = [
         {"name": item.name, "place": item.place, "shows": item.shows, "paper": item.paper.value}
         for item in ITEMS.values()
@@ -52,7 +52,7 @@ _LISTED = (
 def reproduce(
     names: Sequence[str], *, quick: bool, seed: int, out: Path, resume: bool, form: OutputFormat
 ) -> None:
-    """Run items and tell; errors end the command with their status."""
+    """Run items and print verdicts; errors end the command with their status."""
     try:
         items = items_named(names)
         out.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def reproduce(
             )
     except KeyboardInterrupt:
         done = f"{len(finished)} of {len(items)} are in {out}"
-        raise CliError(f"stopped: {done}; --resume goes on from there") from None
+        raise CliError(f"stopped: {done}; continue with --resume") from None
     except SimulationError as error:
         raise CliError(str(error)) from error
     if form is not OutputFormat.TABLE:
@@ -90,10 +90,10 @@ def reproduce(
         print_json(summary_of(finished, setup))
     else:
         echo()
-        echo(f"{out / DOCUMENT} tells all; beside it the data and plots of each")
+        echo(f"report: {out / DOCUMENT}; data and plots are beside it")
     wrong = [each.told["name"] for each in finished if each.is_wrong]
     if wrong:
-        raise CliError(f"worked examples that must agree exactly do not: {', '.join(wrong)}")
+        raise CliError(f"worked examples that do not agree exactly: {', '.join(wrong)}")
 
 
 def _line(finished: Finished, width: int) -> str:
@@ -116,7 +116,7 @@ def _line(finished: Finished, width: int) -> str:
 
 @contextmanager
 def _bar(items: int) -> Iterator[Callable[[Item], Callable[[float], None]]]:
-    """Show which item runs and how far all are, on standard error."""
+    """Show the running item and the progress on standard error."""
     if not sys.stderr.isatty():
         yield lambda item: lambda part: None
         return

@@ -1,4 +1,4 @@
-"""`fuga simulate`: a trace through the policies that rounds use, and what came of it."""
+"""`fuga simulate`: runs a trace through the policies that rounds use."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from controller.terminal.output import OutputFormat
 
 # `simulating` brings numpy and is imported where it is used: `--help` is there at once
 
-_WHAT, _HOW, _OUT = "What is simulated", "How it is decided", "What is written"
+_WHAT, _HOW, _OUT = "Input", "Decisions", "Output"
 
 WordsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TRACE [NAME=A,B]...",
-        help="A trace (docs/simulate.md: CSV, Parquet, public formats), then more of --sweep."
-        " None with --from-registry.",
+        help="Trace file (formats: docs/simulate.md), then values for --sweep."
+        " No trace with --from-registry",
     ),
 ]
 HostsOption = Annotated[
@@ -31,14 +31,14 @@ HostsOption = Annotated[
     typer.Option(
         "--hosts",
         metavar="INVENTORY",
-        help="The hosts: a CSV or JSON file, or 20:64c:256g (20 of 64 cores and 256 GiB).",
+        help="Hosts: CSV or JSON file, or 20:64c:256g (20 hosts, 64 cores, 256 GiB)",
         rich_help_panel=_WHAT,
     ),
 ]
 AddHostsOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="What if there were these as well: a file, or 20:64c:256g:label=ssd; repeatable.",
+        help="Hosts to add: file or 20:64c:256g:label=ssd; repeatable",
         metavar="HOSTS",
         rich_help_panel=_WHAT,
     ),
@@ -46,7 +46,7 @@ AddHostsOption = Annotated[
 WithoutHostsOption = Annotated[
     str | None,
     typer.Option(
-        help="What if these were not there: names, or patterns as rack3-*.",
+        help="Hosts to remove: names or patterns such as rack3-*",
         metavar="NAME,...",
         rich_help_panel=_WHAT,
     ),
@@ -55,44 +55,44 @@ BesideUnchangedOption = Annotated[
     bool,
     typer.Option(
         "--beside-unchanged",
-        help="Run everything on the hosts without --add-hosts and --without-hosts, too.",
+        help="Also run without --add-hosts and --without-hosts",
         rich_help_panel=_WHAT,
     ),
 ]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", help="Of the trace; else by its columns.", rich_help_panel=_WHAT),
+    typer.Option("--format", help="Format of the trace (default: detected)", rich_help_panel=_WHAT),
 ]
 TypesOption = Annotated[
     str | None,
-    typer.Option(help="CSV of VM types: name and resources.", rich_help_panel=_WHAT),
+    typer.Option(help="CSV of VM types: name and resources", rich_help_panel=_WHAT),
 ]
 WeightsOption = Annotated[
     str | None,
-    typer.Option(help="CSV of tenant and weight; else 1.", rich_help_panel=_WHAT),
+    typer.Option(help="CSV of tenant and weight (default: 1)", rich_help_panel=_WHAT),
 ]
 TreeOption = Annotated[
     str | None,
     typer.Option(
-        help="CSV of name, parent, weight and at_s: groups of tenants, from when on.",
+        help="CSV of groups of tenants: name, parent, weight, at_s (start)",
         rich_help_panel=_WHAT,
     ),
 ]
 QuotasOption = Annotated[
     str | None,
     typer.Option(
-        help="CSV of owner, resource, limit and at_s: the most that tenants and groups may hold.",
+        help="CSV of limits: owner, resource, limit, at_s (start)",
         rich_help_panel=_WHAT,
     ),
 ]
 TenantsOption = Annotated[
     int,
-    typer.Option(help="Fold tenants into so many; 0: as they are.", min=0, rich_help_panel=_WHAT),
+    typer.Option(help="Merge tenants into this number; 0: keep all", min=0, rich_help_panel=_WHAT),
 ]
 SampleOption = Annotated[
     float,
     typer.Option(
-        help="Part of the tenants that takes part, drawn anew for each seed.",
+        help="Fraction of tenants to simulate, drawn for each seed",
         min=0.0001,
         max=1.0,
         rich_help_panel=_WHAT,
@@ -102,7 +102,7 @@ UntilOption = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="End at this time of the trace, seconds; of the register center as --since.",
+        help="End: seconds of the trace; with --from-registry as --since",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -110,7 +110,7 @@ FromRegistryOption = Annotated[
     bool,
     typer.Option(
         "--from-registry",
-        help="Hosts, requests and VMs of the live system, instead of TRACE and --hosts.",
+        help="Use the live system's hosts and requests instead of TRACE",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -118,7 +118,7 @@ SinceOption = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Of the register center: so long ago (7d, 12h), or 2026-11-10T00:00Z; 7d.",
+        help="Start of --from-registry: 12h ago or 2026-11-10T00:00Z (default: 7d)",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -126,7 +126,7 @@ SaveTraceOption = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Write what is read from the register center there, and simulate nothing.",
+        help="Save the --from-registry data to DIR, simulate nothing",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -134,25 +134,31 @@ AnonymousOption = Annotated[
     bool,
     typer.Option(
         "--anonymous",
-        help="Of the register center: numbers for names of tenants, groups and hosts.",
+        help="Replace names in --from-registry data by numbers",
         rich_help_panel=_WHAT,
     ),
 ]
 DrainOption = Annotated[
     bool,
-    typer.Option("--drain", help="Go on until all VMs have ended.", rich_help_panel=_WHAT),
+    typer.Option("--drain", help="Continue until all VMs have ended", rich_help_panel=_WHAT),
 ]
 PolicyOption = Annotated[
     str,
-    typer.Option("--policy", metavar="NAME,...", help="Who decides.", rich_help_panel=_HOW),
+    typer.Option(
+        "--policy",
+        metavar="NAME,...",
+        help="Policies",
+        show_default="fuga, best_fit_drfh, first_fit",
+        rich_help_panel=_HOW,
+    ),
 ]
 ZonePolicyOption = Annotated[
     list[str] | None,
     typer.Option(
         "--zone-policy",
         metavar="ZONE=POLICY",
-        help="Who decides on hosts labelled zone=ZONE; elsewhere --policy does. Or a JSON file as"
-        " FUGA_ZONE_POLICIES has it; none: not as the register center has it.",
+        help="Policy of a zone, or a JSON file as FUGA_ZONE_POLICIES; none ignores the"
+        " register center's zones; repeatable",
         rich_help_panel=_HOW,
     ),
 ]
@@ -161,7 +167,7 @@ SlotOption = Annotated[
     typer.Option(
         "--slot",
         metavar="SECONDS",
-        help="Length of slots; 60, or as those of the register center.",
+        help="Slot length (default: 60, or the live system's)",
         min=0.001,
         max=1e9,
         rich_help_panel=_HOW,
@@ -172,13 +178,12 @@ BeganAtOption = Annotated[
     typer.Option(
         "--began-at",
         metavar="TIME",
-        help="When time 0 of the trace was, as 2026-11-10T00:00Z: rounds get the seeds that"
-        " rounds had then.",
+        help="Date of the trace's time 0, such as 2026-11-10T00:00Z; sets the seeds of rounds",
         rich_help_panel=_HOW,
     ),
 ]
 SeedsOption = Annotated[
-    int, typer.Option(help="Run each policy so many times.", min=1, rich_help_panel=_HOW)
+    int, typer.Option(help="Number of runs of each policy", min=1, rich_help_panel=_HOW)
 ]
 ParameterOption = Annotated[
     list[str] | None,
@@ -186,7 +191,7 @@ ParameterOption = Annotated[
         "--parameter",
         "-p",
         metavar="NAME=VALUE",
-        help="Of the policies that read it (fuga solve --list has all); repeatable.",
+        help="Policy parameter (see fuga solve --list); repeatable",
         rich_help_panel=_HOW,
     ),
 ]
@@ -194,14 +199,14 @@ SweepOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=A,B,...",
-        help="Run every combination of these values; slot=10,60 varies the slots.",
+        help="Run all combinations of values, such as slot=10,60; repeatable",
         rich_help_panel=_HOW,
     ),
 ]
 BudgetOption = Annotated[
     int | None,
     typer.Option(
-        help="Combinations a round evaluates at most; 0: all; 2000000, or as the register center.",
+        help="Maximum combinations per round; 0: all (default: 2000000, or live)",
         min=0,
         rich_help_panel=_HOW,
     ),
@@ -211,39 +216,38 @@ GiveUpOption = Annotated[
     typer.Option(
         "--give-up",
         metavar="SECONDS",
-        help="VMs that wait longer are given up by their tenants.",
+        help="Tenants cancel VMs that wait longer",
         min=0.0,
         rich_help_panel=_HOW,
     ),
 ]
 JobsOption = Annotated[
     int,
-    typer.Option("--jobs", "-j", help="Runs at a time; 0: one for each core.", min=0),
+    typer.Option("--jobs", "-j", help="Runs at a time; 0: one per core", min=0),
 ]
 CeleryOption = Annotated[
     bool,
     typer.Option(
         "--celery",
-        help="Runs go to every `fuga simulation-worker` on FUGA_BROKER_URL; DIR, working folder"
-        " and inputs must be shared.",
+        help="Run on all `fuga simulation-worker`s of FUGA_BROKER_URL; share DIR and inputs",
     ),
 ]
 OutOption = Annotated[
     Path,
-    typer.Option("--out", metavar="DIR", help="Where to write.", rich_help_panel=_OUT),
+    typer.Option("--out", metavar="DIR", help="Output folder", rich_help_panel=_OUT),
 ]
 ResumeOption = Annotated[
     bool,
-    typer.Option("--resume", help="Go on with what is in DIR.", rich_help_panel=_OUT),
+    typer.Option("--resume", help="Continue the simulation in DIR", rich_help_panel=_OUT),
 ]
 CsvOption = Annotated[
     bool,
-    typer.Option("--csv", help="Time series as CSV, not Parquet.", rich_help_panel=_OUT),
+    typer.Option("--csv", help="Write time series as CSV instead of Parquet", rich_help_panel=_OUT),
 ]
 IdealOption = Annotated[
     int,
     typer.Option(
-        help="Slots from one comparison with fair shares and the LP bound to the next.",
+        help="Compare with fair shares and LP bound every N slots",
         min=1,
         rich_help_panel=_OUT,
     ),
@@ -289,13 +293,13 @@ def simulate_command(
     ideal_every: IdealOption = 12,
     output: OutputOption = None,
 ) -> None:
-    """Run a trace of requests through policies, slot by slot, on hosts that you name.
+    """Simulate policies on a trace of requests, slot by slot.
 
-    Or, with --from-registry, what the live system was asked for, on its hosts.
+    With --from-registry, simulate the live system's requests on its hosts.
 
-    The decisions are those of the control centre: same policies, same rounds;
-    only clock, hosts and VMs are simulated. DIR gets time series, summary.json and
-    report.html. Ctrl-C keeps what there is; --resume goes on.
+    Policies and rounds are those of the control centre; only clock, hosts and
+    VMs are simulated. DIR gets time series, summary.json and report.html. After
+    Ctrl-C, --resume continues.
     """
     if save_trace is None:
         need_simulation("fuga simulate")
@@ -330,7 +334,7 @@ def simulate_command(
         from controller.cli.simulations import recording  # noqa: PLC0415
 
         if began_at is not None:
-            raise BadInputError("--began-at is of a TRACE; with --from-registry say --since")
+            raise BadInputError("--began-at needs a TRACE; with --from-registry use --since")
         window = recording.Window(since=since, until=until, anonymous=anonymous)
         if save_trace is not None:
             recording.save(window, save_trace)
@@ -339,13 +343,13 @@ def simulate_command(
             replace(asked, sweep=(*asked.sweep, *(words or ()))), window, out=out, resume=resume
         )
     elif since is not None or save_trace is not None or anonymous:
-        raise BadInputError("--since, --save-trace and --anonymous go with --from-registry")
+        raise BadInputError("--since, --save-trace and --anonymous need --from-registry")
     else:
         trace, *more = words or [""]
         if not trace or "=" in trace:
-            raise BadInputError("name a trace: fuga simulate TRACE --hosts 20:64c:256g")
+            raise BadInputError("give a trace: fuga simulate TRACE --hosts 20:64c:256g")
         if hosts is None:
-            raise BadInputError("name the hosts: --hosts FILE, or --hosts 20:64c:256g")
+            raise BadInputError("give the hosts: --hosts FILE or --hosts 20:64c:256g")
         asked = replace(
             asked,
             trace=trace,

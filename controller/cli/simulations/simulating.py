@@ -1,4 +1,4 @@
-"""What `fuga simulate` does: plan the runs, run them with a bar, tell what came of them."""
+"""The work of `fuga simulate`: plans and runs a study and prints its results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SLOT_LENGTH_S, _BUDGET_UNITS = 60.0, 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What somebody typed."""
+    """The options as typed."""
 
     trace: str = ""
     hosts: str | None
@@ -119,7 +119,7 @@ def seconds_of(told: str | None, option: str) -> float | None:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise BadInputError(f"{option}: found {told!r}, expected seconds of the trace")
+        raise BadInputError(f"{option}: found {told!r}, wanted seconds of the trace")
     return seconds
 
 
@@ -145,26 +145,26 @@ def run_study(
     as_csv: bool,
     form: OutputFormat,
 ) -> None:
-    """Simulate and tell; errors end the command with their status."""
+    """Simulate and print results; errors end the command with their status."""
     if celery and jobs:
         raise BadInputError(
-            "--jobs is of this machine; with --celery each `fuga simulation-worker` has its own"
+            "--jobs cannot be used with --celery: each `fuga simulation-worker` has its own"
         )
     if (out / FLEET).exists() and not celery:
         raise BadInputError(
-            f"{out / FLEET}: a fleet may be at this study; go on with --celery, or remove that"
-            " folder if no worker is at it any more"
+            f"{out / FLEET}: a fleet may run this study; continue with --celery, or remove that"
+            " folder if no worker runs it any more"
         )
     if (out / "runs").exists() and not resume:
-        raise BadInputError(f"{out} has a simulation: name another --out, or --resume it")
+        raise BadInputError(f"{out} holds a simulation: give another --out, or --resume")
     try:
         specs = asked.specs()
-        open_inputs(specs[0])  # what is wrong with a file is told before processes start
+        open_inputs(specs[0])  # reports bad files before processes start
         out.mkdir(parents=True, exist_ok=True)
     except SimulationError as error:
         raise BadInputError(str(error)) from error
     except OSError as error:
-        wanted = "name a folder that can be written"
+        wanted = "give a writable folder"
         raise BadInputError(f"--out {out}: {error.strerror}; {wanted}") from error
     queue = _queue_of_fleet(out, len(specs)) if celery else None
     with showing([spec.name for spec in specs], fleet=celery) as shown:
@@ -186,11 +186,11 @@ def run_study(
     report = write_report(out, document)
     _tell(document, summaries, report, form)
     if len(summaries) < len(specs) or not document["finished"]:
-        raise CliError(f"stopped; `--resume --out {out}` and the same words go on from here")
+        raise CliError(f"stopped; continue with the same options and `--resume --out {out}`")
 
 
 def _queue_of_fleet(out: Path, runs: int) -> SimulationQueue:
-    """Return the queue that a fleet listens to, once its broker has answered."""
+    """Return the queue of the fleet, once its broker has answered."""
     from controller.calling.settings import load_settings  # noqa: PLC0415 - slow, and seldom needed
     from controller.simulations.queue import NoFleetError, SimulationQueue  # noqa: PLC0415
 
@@ -200,8 +200,7 @@ def _queue_of_fleet(out: Path, runs: int) -> SimulationQueue:
     except NoFleetError as error:
         raise CliError(str(error)) from error
     echo(
-        f"{runs} runs for whoever runs `fuga simulation-worker` on a folder that has"
-        f" {out.resolve()}",
+        f"{runs} runs wait for a `fuga simulation-worker` whose folder holds {out.resolve()}",
         err=True,
     )
     return queue
@@ -220,8 +219,8 @@ def _tell(
     print_study(document["comparison"], summaries)
     bad = [each["bad_rows"] for each in summaries if each["bad_rows"]["count"]]
     if bad:
-        echo(f"{bad[0]['count']} bad rows were left out, the first of them:", err=True)
+        echo(f"{bad[0]['count']} bad rows were skipped, the first of them:", err=True)
         for line in bad[0]["first"][:5]:
             echo(f"  {line}", err=True)
     echo()
-    echo(f"report: {report}; beside it summary.json, plots and the time series of runs")
+    echo(f"report: {report}; summary.json, plots and time series are beside it")

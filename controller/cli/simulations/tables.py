@@ -1,4 +1,4 @@
-"""The tables that a study ends with at the terminal: its runs, and of several seeds their means."""
+"""The tables at the end of a study: its runs, and means over seeds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _first_used(row: Mapping[str, Any]) -> str:
 
 _OF_RUNS = (
     Column("run", lambda row: row["name"] + ("" if row["finished"] else " (stopped)")),
-    Column("VMs asked", lambda row: f"{row['vms']['asked']:,}", right=True),
+    Column("VMs requested", lambda row: f"{row['vms']['asked']:,}", right=True),
     Column("placed", lambda row: _percent(row["placed_part"]), right=True),
     Column("mean wait", lambda row: _seconds(row["wait_s"]["mean"]), right=True),
     Column("95 % within", lambda row: _seconds(row["wait_s"]["p95"]), right=True),

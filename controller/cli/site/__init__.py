@@ -1,1 +1,1 @@
-"""Commands for what there is: hosts, types, images, networks, tenants and their tokens."""
+"""Commands for hosts, resources, types, images, networks, tenants, quotas and tokens."""

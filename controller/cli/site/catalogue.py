@@ -1,4 +1,4 @@
-"""`fuga type`: what is on offer."""
+"""`fuga type`: the VM types on offer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from controller.terminal.output import Column, field
 #: Not resources: what a VM may take of its host at most.
 _LIMITS: Final = ("disk_iops", "disk_mib_s", "net_mbps")
 _AMOUNTS: Final = (
-    "vcpus=2 memory_mib=4096 disk_gib=20, and limits: disk_iops=500 disk_mib_s=100 (of all its"
-    " disks) net_mbps=1000 (each way)"
+    "Resources, such as vcpus=2 memory_mib=4096 disk_gib=20; limits: disk_iops, disk_mib_s"
+    " (for all disks together), net_mbps (each way)"
 )
 
 types = typer.Typer(name="type", no_args_is_help=True, help="VM types: named resource vectors.")
@@ -30,7 +30,7 @@ def list_types(session: Session) -> None:
     columns += [Column(name, _amount(name), right=True) for name in names]
     limited = dict.fromkeys(name for row in rows for name in row.get("limits", {}))
     columns += [Column(name, _limit(name), right=True) for name in limited]
-    session.show(rows, columns, empty="no VM types. `fuga type add` makes one.")
+    session.show(rows, columns, empty="no VM types. Add one with `fuga type add`.")
 
 
 def _amount(resource: str) -> Any:
@@ -45,15 +45,15 @@ def _limit(name: str) -> Any:
 @with_session
 def add_type(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the VM type")],
     amounts: Annotated[
         list[str],
         typer.Argument(metavar="RESOURCE=AMOUNT...", help=_AMOUNTS),
     ],
 ) -> None:
-    """Offer a VM type; it never changes."""
+    """Add a VM type. A VM type cannot be changed later."""
     given = parse_amounts("RESOURCE=AMOUNT", amounts)
     limits = {name: given.pop(name) for name in _LIMITS if name in given}
     body = {"name": name, "resources": given}
     made = session.api.post("vm-types", body | ({"limits": limits} if limits else {}))
-    session.answer(made, f"VM type {name} is on offer")
+    session.answer(made, f"VM type {name} added")

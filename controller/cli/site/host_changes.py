@@ -1,4 +1,4 @@
-"""`fuga host set`, and who must act when a host is taken out of service."""
+"""`fuga host set`, and which tenants must act when a host is taken out of service."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def change_of(
     no_credential: bool = False,
     ssh_host_keys: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the body of a change to a host; what is not given stays as it is."""
+    """Return the body of a change to a host: only the given fields change."""
     for given, taken_back, options in (
-        (overrides, detected, "--override and with --detected"),
-        (ratios, label_ratio, "--ratio and with --label-ratio"),
+        (overrides, detected, "--override and --detected"),
+        (ratios, label_ratio, "--ratio and --label-ratio"),
     ):
         both = sorted(set(given) & set(taken_back or ()))
         if both:
-            raise BadInputError(f"{both[0]} is given both with {options}")
+            raise BadInputError(f"{both[0]}: give only one of {options}")
     body: dict[str, Any] = {
         "overrides": {**overrides, **dict.fromkeys(detected or ())},
         "reserved": dict(reserved),
@@ -47,24 +47,24 @@ def change_of(
     if fence_target is not None:
         body["fence_target"] = fence_target
     if credential is not None and no_credential:
-        raise BadInputError("--credential and --no-credential exclude each other")
+        raise BadInputError("give only one of --credential and --no-credential")
     if credential is not None or no_credential:
         body["credential"] = credential
     if ssh_host_keys is not None:
         body["ssh_host_keys"] = ssh_host_keys
     if not body:
-        raise BadInputError("there is nothing to set; `fuga host set --help` lists what can be")
+        raise BadInputError("nothing to set; see `fuga host set --help`")
     return body
 
 
 def tell_warnings(host: Mapping[str, Any]) -> None:
-    """Say on standard error what of a host's settings is doubtful."""
+    """Print warnings about a host's settings on standard error."""
     for warning in host.get("warnings", ()):
         echo(f"warning: host {host['name']}: {warning}", err=True)
 
 
 def tell_who_must_act(session: Session, host: Mapping[str, Any], message: str) -> None:
-    """Say what still is on a host that takes no new VMs, and whose it is."""
+    """Print which VMs remain on a host that takes no new VMs, and their tenants."""
     held: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for vm in session.api.items("vms", host=host["name"]):
         held[vm["tenant"]].append(vm)
@@ -82,11 +82,11 @@ def tell_who_must_act(session: Session, host: Mapping[str, Any], message: str) -
         return
     echo(f"host {host['name']} {message}")
     if not rows:
-        echo("no VM is left there: it may be switched off or removed")
+        echo("it holds no VMs: you can switch it off or remove it")
         return
     echo(
-        f"{sum(row['vms'] for row in rows)} VMs are still there. Nothing moves them by itself:"
-        " these tenants must delete them (`fuga rm VM`; `fuga scale` asks for others elsewhere):"
+        f"{sum(row['vms'] for row in rows)} VMs are still there and do not move by themselves."
+        " Their tenants must delete them (`fuga rm VM`, then `fuga scale` for new ones):"
     )
     columns = [column("tenant"), column("vms", right=True), column("running", right=True)]
     print_table([*columns, column("names")], rows, empty="")

@@ -1,4 +1,4 @@
-"""`fuga host`: the machines that VMs run on."""
+"""`fuga host`: the hosts that VMs run on."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ if TYPE_CHECKING:
     from controller.client.http import Json
     from controller.client.models import Host
 
-app = typer.Typer(
-    name="host", no_args_is_help=True, help="The machines that VMs run on (operators)."
-)
+app = typer.Typer(name="host", no_args_is_help=True, help="Hosts that VMs run on (operators).")
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="Of `fuga host list`.", autocompletion=complete_host)
+    str,
+    typer.Argument(
+        metavar="NAME", help="Host name (see `fuga host list`)", autocompletion=complete_host
+    ),
 ]
 CredentialOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Opens it for TLS or SSH: a folder in FUGA_HOST_CREDENTIALS of monitor and workers.",
+        help="TLS or SSH credential: a folder below FUGA_HOST_CREDENTIALS",
     ),
 ]
 HostKeyOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY",
-        help="For SSH: a public key that it may show, as 'ssh-ed25519 AAAA…'; repeat it for more.",
+        help="Accepted SSH host key, such as 'ssh-ed25519 AAAA…'; repeatable",
     ),
 ]
 #: Logs that virtlogd bounds have 2 MiB each, unless it is told otherwise.
@@ -44,7 +45,7 @@ _BOUNDED_MIB: Final = 64
 
 
 def inventory(host: Mapping[str, Any], resource: str) -> str:
-    """Say what of a host's resource is committed, and what it offers."""
+    """Return committed and capacity of a host's resource."""
     for each in host["inventories"]:
         if each["resource"] == resource:
             return f"{each['committed']}/{each['capacity']}"
@@ -102,7 +103,9 @@ def parse_ratios(given: list[str] | None) -> dict[str, int]:
 def list_(session: Session) -> None:
     """List hosts: state, committed/capacity of each resource, last poll."""
     hosts = list(session.api.hosts.list())
-    session.show(hosts, _columns(hosts), empty="no hosts. `fuga host add NAME URI` registers one.")
+    session.show(
+        hosts, _columns(hosts), empty="no hosts. Register one with `fuga host add NAME URI`."
+    )
 
 
 @app.command()
@@ -110,38 +113,49 @@ def list_(session: Session) -> None:
 def add(
     session: Session,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    uri: Annotated[str, typer.Argument(metavar="URI", help="Such as qemu+tls://host/system.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the host")],
+    uri: Annotated[
+        str, typer.Argument(metavar="URI", help="libvirt URI, such as qemu+tls://host/system")
+    ],
     credential: CredentialOption = None,
     ssh_host_key: HostKeyOption = None,
-    label: Annotated[list[str] | None, typer.Option(help="Repeat it for several.")] = None,
+    label: Annotated[list[str] | None, typer.Option(help="Host label; repeatable")] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option(metavar="RESOURCE=AMOUNT", help="Capacity to assume, not what is detected."),
+        typer.Option(
+            metavar="RESOURCE=AMOUNT",
+            help="Capacity to use instead of the detected one; repeatable",
+        ),
     ] = None,
     reserve: Annotated[
-        list[str] | None, typer.Option(metavar="RESOURCE=AMOUNT", help="Kept for the host itself.")
+        list[str] | None,
+        typer.Option(
+            metavar="RESOURCE=AMOUNT", help="Amount reserved for the host itself; repeatable"
+        ),
     ] = None,
     ratio: Annotated[
-        list[str] | None, typer.Option(metavar="RESOURCE=RATIO", help="Over-commit, as vcpus=4.")
+        list[str] | None,
+        typer.Option(
+            metavar="RESOURCE=RATIO", help="Over-commit ratio, such as vcpus=4; repeatable"
+        ),
     ] = None,
-    domain_type: Annotated[str, typer.Option(help="kvm, or qemu (emulated).")] = "kvm",
-    pool: Annotated[str, typer.Option(help="Storage pool for the VMs' volumes.")] = "default",
-    network: Annotated[str, typer.Option(help="Network of the VMs.")] = "default",
+    domain_type: Annotated[str, typer.Option(help="kvm or qemu (emulated)")] = "kvm",
+    pool: Annotated[str, typer.Option(help="Storage pool for VM volumes")] = "default",
+    network: Annotated[str, typer.Option(help="Default network of VMs on this host")] = "default",
     base_volume: Annotated[
-        str | None, typer.Option(help="Volume of the pool that VMs' disks are laid over.")
+        str | None, typer.Option(help="Volume in the pool that VM disks are based on")
     ] = None,
     memory_backing_mib: Annotated[
-        int | None, typer.Option(help="Cap on a VM's real memory (labs).")
+        int | None, typer.Option(help="Maximum real memory per VM (labs)")
     ] = None,
-    max_builds: Annotated[int, typer.Option(help="VMs created there at a time.")] = 2,
+    max_builds: Annotated[int, typer.Option(help="VMs created at a time")] = 2,
     fence_target: Annotated[
-        str | None, typer.Option(help="What the fencing command is told, as a BMC's address.")
+        str | None, typer.Option(help="Argument of the fencing command, such as a BMC address")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it is up, or say why not.")] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds that --wait lasts at most.")] = 60,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is up; show errors")] = False,
+    timeout: Annotated[float, typer.Option(help="Maximum seconds to wait")] = 60,
 ) -> None:
-    """Register a host. It is `enrolling` until the monitor has reached it."""
+    """Register a host. It is `enrolling` until the monitor reaches it."""
     made = session.api.post(
         "hosts",
         {
@@ -178,40 +192,50 @@ def set_(
     name: NameArgument,
     override: Annotated[
         list[str] | None,
-        typer.Option(metavar="RESOURCE=AMOUNT", help="Capacity to assume, not what is detected."),
+        typer.Option(
+            metavar="RESOURCE=AMOUNT",
+            help="Capacity to use instead of the detected one; repeatable",
+        ),
     ] = None,
     detected: Annotated[
         list[str] | None,
-        typer.Option(metavar="RESOURCE", help="Take the override back: what is detected counts."),
+        typer.Option(
+            metavar="RESOURCE", help="Remove the override, use the detected amount; repeatable"
+        ),
     ] = None,
     reserve: Annotated[
-        list[str] | None, typer.Option(metavar="RESOURCE=AMOUNT", help="Kept for the host itself.")
+        list[str] | None,
+        typer.Option(
+            metavar="RESOURCE=AMOUNT", help="Amount reserved for the host itself; repeatable"
+        ),
     ] = None,
     ratio: Annotated[
-        list[str] | None, typer.Option(metavar="RESOURCE=RATIO", help="Over-commit, as vcpus=4.")
+        list[str] | None,
+        typer.Option(
+            metavar="RESOURCE=RATIO", help="Over-commit ratio, such as vcpus=4; repeatable"
+        ),
     ] = None,
     label_ratio: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="RESOURCE", help="Take its own ratio back: that of its labels counts."
+            metavar="RESOURCE", help="Remove the host's ratio, use its labels' ratio; repeatable"
         ),
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option(help="All its labels from now on; repeat it for several.")
+        list[str] | None, typer.Option(help="Host label; replaces all labels; repeatable")
     ] = None,
-    max_builds: Annotated[
-        int | None, typer.Option(help="VMs created there at a time.", min=1)
-    ] = None,
+    max_builds: Annotated[int | None, typer.Option(help="VMs created at a time", min=1)] = None,
     fence_target: Annotated[
-        str | None, typer.Option(help="What the fencing command is told; empty: nothing any more.")
+        str | None, typer.Option(help="Argument of the fencing command; empty removes it")
     ] = None,
     credential: CredentialOption = None,
     no_credential: Annotated[
-        bool, typer.Option("--no-credential", help="What libvirt finds there by itself opens it.")
+        bool,
+        typer.Option("--no-credential", help="Use the credentials that libvirt finds by itself"),
     ] = False,
     ssh_host_key: HostKeyOption = None,
 ) -> None:
-    """Change a host's settings; what is not named stays as it is."""
+    """Change a host's settings. Settings that are not given stay as they are."""
     changed = session.api.patch(
         f"hosts/{name}",
         change_of(
@@ -237,17 +261,21 @@ def set_(
 @with_session
 def ratios_(
     session: Session,
-    label: Annotated[str | None, typer.Argument(metavar="LABEL", help="None: list all.")] = None,
+    label: Annotated[
+        str | None, typer.Argument(metavar="LABEL", help="Label (omit to list all)")
+    ] = None,
     ratio: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RESOURCE=RATIO...", help="Such as vcpus=4; none: no more."),
+        typer.Argument(
+            metavar="RESOURCE=RATIO...", help="Ratios, such as vcpus=4 (omit to remove them)"
+        ),
     ] = None,
 ) -> None:
-    """Set or list the over-commit of hosts with a label that have no ratio of their own."""
+    """Set or list over-commit ratios by label, for hosts without their own ratio."""
     if label is not None:
         session.api.put("label-ratios", {"label": label, "ratios": parse_ratios(ratio)})
     columns = [field("label"), Column("ratios", _ratios)]
-    session.show(session.api.items("label-ratios"), columns, empty="no label has a ratio")
+    session.show(session.api.items("label-ratios"), columns, empty="no label has ratios")
 
 
 def _ratios(row: Mapping[str, Any]) -> str:
@@ -257,7 +285,7 @@ def _ratios(row: Mapping[str, Any]) -> str:
 @app.command()
 @with_session
 def show(session: Session, name: NameArgument) -> None:
-    """Show one host: its settings, each resource's inventory, and what the monitor saw last."""
+    """Show one host: settings, inventory, and the monitor's last report."""
     host = session.api.get(f"hosts/{name}")
     report = _report(session, name)
     if session.json:
@@ -288,7 +316,7 @@ def show(session: Session, name: NameArgument) -> None:
         [
             field("name"),
             field("state"),
-            Column("whose", lambda row: "ours" if row["assignment_id"] else "a stranger's"),
+            Column("whose", lambda row: "ours" if row["assignment_id"] else "foreign"),
             field("vcpus", right=True),
             field("memory_mib", right=True),
             Column("memory used", lambda row: row["memory_used_mib"], right=True),
@@ -309,14 +337,14 @@ def _report(session: Session, name: str) -> Json | None:
 
 
 def _seen(report: Json | None) -> str:
-    """Say what the host consumed when it was last looked at."""
+    """Return what the host consumed at its last poll."""
     if report is None:
-        return "it has not answered yet"
+        return "not polled yet"
     busy, memory, disk = (
         report[key] for key in ("cpu_busy_percent", "memory_used_mib", "disk_used_gib")
     )
     return (
-        f"seen {report['polled_at']}: processors "
+        f"polled {report['polled_at']}: processors "
         f"{'-' if busy is None else f'{busy:.0f} % busy'}, memory "
         f"{'-' if memory is None else f'{memory} MiB used'}, pool "
         f"{'-' if disk is None else f'{disk} GiB used'}"
@@ -325,7 +353,7 @@ def _seen(report: Json | None) -> str:
 
 
 def _unbounded(report: Json) -> str:
-    """Say that guests may fill the host's disk by what they write on their consoles."""
+    """Warn that console logs of guests may fill the host's disk."""
     size_mib = report.get("largest_console_bytes", 0) >> 20
     if size_mib < _BOUNDED_MIB:
         return ""
@@ -342,21 +370,21 @@ def _seconds(nanoseconds: int | None) -> str | None:
 @app.command()
 @with_session
 def drain(session: Session, name: NameArgument) -> None:
-    """Take no new VMs; those there run on."""
-    _set_admin(session, name, "draining", "takes no new VMs; those there run on")
+    """Stop placing VMs on a host. Its VMs keep running."""
+    _set_admin(session, name, "draining", "takes no new VMs; its VMs keep running")
 
 
 @app.command()
 @with_session
 def maintenance(session: Session, name: NameArgument) -> None:
-    """Take no new VMs while somebody works on the host."""
+    """Stop placing VMs on a host while somebody works on it."""
     _set_admin(session, name, "maintenance", "is in maintenance and takes no new VMs")
 
 
 @app.command()
 @with_session
 def activate(session: Session, name: NameArgument) -> None:
-    """Take VMs again."""
+    """Place VMs on a host again."""
     _set_admin(session, name, "active", "takes VMs again")
 
 
@@ -370,27 +398,27 @@ def fence(
         bool,
         typer.Option(
             "--by-hand",
-            help="You have made sure that it is off, and stays off until it is switched on.",
+            help="Confirm that you switched the host off and keep it off",
         ),
     ] = False,
 ) -> None:
-    """Have a host that is down proven to be off, so that its VMs are placed elsewhere."""
+    """Prove that a host which is down is off, so that its VMs are placed elsewhere."""
     answer = session.api.post(f"hosts/{name}/fence", {"by_hand": by_hand})
-    done = "what it held is decided again" if by_hand else "is to be fenced by a worker"
+    done = "its VMs wait for the next round" if by_hand else "a worker will fence it"
     session.answer(answer, f"host {name}: {done}")
 
 
 def _fencing(fence: Mapping[str, Any]) -> str:
-    """Say how far the fencing of a host has come."""
+    """Return the state of a host's fencing."""
     if fence["last_error"] is None:
         return str(fence["state"])
-    return f"{fence['state']}, {fence['attempts']} times: {fence['last_error']}"
+    return f"{fence['state']}, {fence['attempts']} attempts: {fence['last_error']}"
 
 
 @app.command()
 @with_session
 def remove(session: Session, name: NameArgument) -> None:
-    """Retire a host that holds no VMs any more; its history stays."""
+    """Retire a host that holds no VMs. Its history is kept."""
     answer = session.api.hosts.delete(name)
     session.answer(answer, f"host {name} is retired")
 
@@ -400,14 +428,14 @@ def remove(session: Session, name: NameArgument) -> None:
 def alias(
     session: Session,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A host's name, or the tenant's name of it.")
+        str, typer.Argument(metavar="NAME", help="Host name, or the tenant's name for it")
     ],
-    tenant: Annotated[str, typer.Option(help="Whose name of the host is meant.")],
+    tenant: Annotated[str, typer.Option(help="Tenant that uses the name")],
 ) -> None:
-    """Say which host a tenant means by its own name for it, or what it calls a host."""
+    """Translate between a host's name and a tenant's name for it."""
     found = session.api.get("host-aliases", tenant=tenant, name=name)["items"]
     columns = (field("host"), field("alias", f"to tenant {tenant}"))
-    session.show(found, columns, empty=f"{name} means no host to tenant {tenant}.")
+    session.show(found, columns, empty=f"tenant {tenant} has no host named {name}.")
 
 
 def _set_admin(session: Session, name: str, admin: str, message: str) -> None:

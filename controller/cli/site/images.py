@@ -1,4 +1,4 @@
-"""`fuga image`: what VMs' disks rest on."""
+"""`fuga image`: the disk images that VMs start from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ app = typer.Typer(
 )
 
 ReferenceArgument = Annotated[
-    str, typer.Argument(metavar="NAME[:REVISION]", help="Of `fuga image list`; NAME: the newest.")
+    str,
+    typer.Argument(
+        metavar="NAME[:REVISION]", help="Image (see `fuga image list`); NAME alone: the newest"
+    ),
 ]
 _QCOW2_MAGIC: Final = b"QFI\xfb"
 _MAX_SIGNATURE_BYTES: Final = 4096
@@ -29,21 +32,21 @@ _LOOK_EVERY_S: Final = 0.5
 
 
 class Format(StrEnum):
-    """What a file is."""
+    """The format of an image file."""
 
     QCOW2 = "qcow2"
     RAW = "raw"
 
 
 class Seed(StrEnum):
-    """How a guest is told its name, keys and address."""
+    """How a guest receives its name, keys and address."""
 
     NONE = "none"
     NOCLOUD = "nocloud"
 
 
 def size(bytes_: int | None) -> str:
-    """Say a size for people."""
+    """Return a size for people."""
     if bytes_ is None:
         return "-"
     for unit, length in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -53,12 +56,12 @@ def size(bytes_: int | None) -> str:
 
 
 def reference(image: Mapping[str, Any]) -> str:
-    """Say which image and revision it is."""
+    """Return an image's name and revision."""
     return f"{image['name']}:{image['revision']}"
 
 
 def state(image: Mapping[str, Any]) -> str:
-    """Say what an image's state is, and how far an import is."""
+    """Return an image's state, with the progress of an import."""
     if image.get("held_at") is not None:
         return "held"
     if image["state"] == "importing" and image["received_bytes"]:
@@ -95,13 +98,11 @@ def _part(done: int, whole: int) -> str:
 @listing
 def list_(
     session: Session,
-    everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Those that were removed, too.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Include removed images")] = False,
 ) -> None:
     """List images, every revision."""
     rows = session.api.items("images", include_removed="true" if everything else None)
-    session.show(rows, _COLUMNS, empty="no images. `fuga image add NAME FILE` adds one.")
+    session.show(rows, _COLUMNS, empty="no images. Add one with `fuga image add NAME FILE`.")
 
 
 @app.command()
@@ -121,7 +122,9 @@ def show(session: Session, image: ReferenceArgument) -> None:
         echo(f"signed  by {found['signed_by']}")
     if copies is not None:
         echo("")
-        print_table(_COPY_COLUMNS, copies, empty="on no host yet: it is brought when VMs need it")
+        print_table(
+            _COPY_COLUMNS, copies, empty="on no host yet: hosts receive it when VMs need it"
+        )
 
 
 def _copies(session: Session, image: Mapping[str, Any]) -> list[Any] | None:
@@ -140,51 +143,51 @@ def add(
     session: Session,
     *,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Of the image; a new revision of it.")
+        str, typer.Argument(metavar="NAME", help="Image name; an existing name gets a new revision")
     ],
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="On this machine; it is sent.")
+        Path | None, typer.Argument(metavar="[FILE]", help="Local image file to upload")
     ] = None,
     origin: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="URL", help="Fetched by a worker, if FUGA_IMAGE_URLS allows it."
+            "--from",
+            metavar="URL",
+            help="URL that a worker downloads; FUGA_IMAGE_URLS must allow it",
         ),
     ] = None,
     image_format: Annotated[
-        Format | None, typer.Option("--format", help="Else it is looked up in the file.")
+        Format | None, typer.Option("--format", help="Image format (default: detected)")
     ] = None,
     seed: Annotated[
-        Seed, typer.Option(help="How its guests are told name, keys and address.")
+        Seed, typer.Option(help="How guests receive name, keys and address")
     ] = Seed.NONE,
     min_memory: Annotated[
-        int, typer.Option(metavar="MIB", help="Memory that a VM of it needs.", min=0)
+        int, typer.Option(metavar="MIB", help="Minimum memory of a VM", min=0)
     ] = 0,
-    sha256: Annotated[
-        str | None, typer.Option(metavar="HEX", help="What its hash must be.")
-    ] = None,
+    sha256: Annotated[str | None, typer.Option(metavar="HEX", help="Expected SHA-256")] = None,
     signature: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Of minisign or `cosign sign-blob`; with --from it may lie beside the image.",
+            help="Signature by minisign or `cosign sign-blob`",
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for --from at most.", min=0, metavar="S")
+        float, typer.Option(help="Maximum seconds to wait for --from", min=0, metavar="S")
     ] = 3600,
 ) -> None:
-    """Add an image; the same name again is its next revision."""
+    """Add an image, or a new revision of an existing one."""
     said: dict[str, Any] = {"name": name, "seed_kind": seed.value, "min_memory_mib": min_memory}
     if sha256 is not None:
         said["sha256"] = sha256.lower()
     if signature is not None:
         said["signature"] = _signature_in(signature)
     if (file is None) == (origin is None):
-        raise BadInputError("an image is a FILE, or --from URL: one of them")
+        raise BadInputError("give either FILE or --from URL")
     if file is None:
         if sha256 is None:
-            raise BadInputError("--from needs --sha256: what comes is checked by it")
+            raise BadInputError("--from needs --sha256, to check the download")
         said |= {"url": origin, "format": (image_format or Format.QCOW2).value}
         _await_import(session, session.api.post("images", said), timeout_s=timeout)
         return
@@ -197,13 +200,13 @@ def add(
 def _say_offer(session: Session, made: Mapping[str, Any]) -> None:
     session.answer(
         made,
-        f"image {reference(made)} is on offer: {size(made['size_bytes'])}, "
-        f"a disk of {size(made['virtual_size_bytes'])}",
+        f"image {reference(made)} is ready: {size(made['size_bytes'])}, "
+        f"disk {size(made['virtual_size_bytes'])}",
     )
 
 
 def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float) -> None:
-    """Show how far a worker is, if one has to fetch or check it, until the image is ready."""
+    """Show the progress of download and check until the image is ready."""
     from controller.calling.waiting import progress  # noqa: PLC0415
 
     deadline = time.monotonic() + timeout_s
@@ -212,8 +215,8 @@ def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float
         while seen["state"] == "importing":
             if time.monotonic() >= deadline:
                 raise WaitExpiredError(
-                    f"image {reference(made)} is not here after {timeout_s:g} s;"
-                    f" `fuga image show {reference(made)}` tells how far it is"
+                    f"image {reference(made)} is not ready after {timeout_s:g} s;"
+                    f" `fuga image show {reference(made)}` shows its progress"
                 )
             show(f"{reference(made)}: {state(seen)}")
             time.sleep(_LOOK_EVERY_S)
@@ -226,7 +229,7 @@ def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float
 @app.command()
 @with_session
 def remove(session: Session, image: ReferenceArgument) -> None:
-    """Remove an image that no VM rests on, here and from the hosts."""
+    """Remove an unused image from the store and all hosts."""
     removed = session.api.delete(f"images/{image}")
     session.answer(removed, f"image {reference(removed)} is removed")
 
@@ -234,9 +237,9 @@ def remove(session: Session, image: ReferenceArgument) -> None:
 @app.command()
 @with_session
 def release(session: Session, image: ReferenceArgument) -> None:
-    """Let an image go to hosts again that is held, since hosts stopped answering with it."""
+    """Release an image that is held because hosts stopped answering during its upload."""
     released = session.api.post(f"images/{image}/release", {})
-    session.answer(released, f"image {reference(released)} is brought to hosts again")
+    session.answer(released, f"image {reference(released)} is released: hosts receive it again")
 
 
 def _signature_in(file: Path) -> str:
@@ -249,7 +252,7 @@ def _signature_in(file: Path) -> str:
         raise BadInputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         pass
-    raise BadInputError(f"{file}: no signature of minisign or cosign: they are a few short lines")
+    raise BadInputError(f"{file}: not a signature by minisign or cosign")
 
 
 def _format_of(file: Path) -> Format:
@@ -262,7 +265,7 @@ def _format_of(file: Path) -> Format:
 
 @contextmanager
 def _bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Show how far it is, on a terminal."""
+    """Show the progress on a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda _done, _whole: None
         return

@@ -1,4 +1,4 @@
-"""`fuga network`: what VMs are attached to."""
+"""`fuga network`: the networks that VMs are attached to."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from controller.calling.session import Session, listing, with_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, echo, field, print_json
 
-app = typer.Typer(name="network", no_args_is_help=True, help="What VMs are attached to.")
+app = typer.Typer(name="network", no_args_is_help=True, help="Networks that VMs are attached to.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of `fuga network list`.")]
-_SOURCE = "SOURCE is a network of the host's libvirt, or bridge:NAME"
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Network name (see `fuga network list`)")
+]
+_SOURCE = "SOURCE is a libvirt network or bridge:NAME"
 
 
 def parse_source(text: str) -> dict[str, str]:
@@ -39,7 +41,7 @@ def parse_hosts(given: list[str] | None) -> dict[str, dict[str, str] | None]:
 
 
 def shown_source(source: Mapping[str, Any] | None) -> str:
-    """Say a source as it is typed."""
+    """Return a source as it is typed."""
     if source is None:
         return "-"
     return str(source["name"] if source["kind"] == "network" else f"bridge:{source['name']}")
@@ -56,7 +58,7 @@ def _hosts(network: Mapping[str, Any]) -> list[str]:
 
 
 def who_may_use(network: Mapping[str, Any]) -> str:
-    """Say who may use it."""
+    """Return who may use a network."""
     if network["tenant"] is not None:
         return f"{network['tenant']} alone"
     if network["offered_to"] is None:
@@ -65,7 +67,7 @@ def who_may_use(network: Mapping[str, Any]) -> str:
 
 
 def guests_of(network: Mapping[str, Any]) -> str:
-    """Say what its VMs may do to each other."""
+    """Return what the VMs of a network may do to each other."""
     said = "isolated" if network["isolated"] else "reach each other"
     return said if network["filtered"] else f"{said}, NOT FILTERED"
 
@@ -76,28 +78,28 @@ def parse_offers(given: str) -> list[str] | None:
     if names == ["all"]:
         return None
     if not names:
-        raise BadInputError("--offer-to: found no name, wanted A,B or all or nobody")
+        raise BadInputError("--offer-to: found no name, wanted A,B, all or nobody")
     return [] if names == ["nobody"] else names
 
 
 OffersOption = Annotated[
     str | None,
     typer.Option(
-        "--offer-to", metavar="A,B", help="Tenants and groups that may use it; all; nobody."
+        "--offer-to", metavar="A,B", help="Tenants and groups that may use it; or all, or nobody"
     ),
 ]
 IsolatedOption = Annotated[
     bool | None,
     typer.Option(
         "--isolated/--no-isolated",
-        help="Whether its VMs are kept from each other; so by default where tenants share it.",
+        help="Separate its VMs (default: if several tenants may use it)",
     ),
 ]
 FilterOption = Annotated[
     bool | None,
     typer.Option(
         "--filter/--no-filter",
-        help="Whether hosts keep its VMs to their own MAC and address; so by default.",
+        help="Restrict VMs to their own MAC and IP addresses (default)",
     ),
 ]
 
@@ -118,34 +120,34 @@ _COLUMNS = (
 def add_network(
     session: Session,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the network")],
     source: Annotated[
         str | None,
-        typer.Option(metavar="SOURCE", help=f"What hosts call it; {_SOURCE}."),
+        typer.Option(metavar="SOURCE", help=f"Its name on hosts; {_SOURCE}"),
     ] = None,
     host: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST=SOURCE", help="What that host calls it. May be repeated."),
+        typer.Option(metavar="HOST=SOURCE", help="Its name on this host; repeatable"),
     ] = None,
     cidr: Annotated[
-        str | None, typer.Option(help="Give VMs addresses of this IPv4 network; else DHCP.")
+        str | None, typer.Option(help="IPv4 subnet to assign addresses from (default: DHCP)")
     ] = None,
-    gateway: Annotated[str | None, typer.Option(help="Default route of the VMs.")] = None,
-    dns: Annotated[list[str] | None, typer.Option(help="May be repeated.")] = None,
+    gateway: Annotated[str | None, typer.Option(help="Default route of the VMs")] = None,
+    dns: Annotated[list[str] | None, typer.Option(help="DNS server; repeatable")] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(metavar="FROM-TO", help="Addresses not to be given. May be repeated."),
+        typer.Option(metavar="FROM-TO", help="Addresses not to assign; repeatable"),
     ] = None,
     tenant: Annotated[
-        str | None, typer.Option(help="A tenant or group that alone sees and uses it.")
+        str | None, typer.Option(help="Only tenant or group that sees and uses it")
     ] = None,
     offer_to: OffersOption = None,
     isolated: IsolatedOption = None,
     filtered: FilterOption = None,
 ) -> None:
-    """Add a network that requests may name (operators)."""
+    """Add a network (operators)."""
     if cidr is None and (gateway or dns or exclude):
-        raise BadInputError("--gateway, --dns and --exclude belong to a --cidr")
+        raise BadInputError("--gateway, --dns and --exclude need --cidr")
     subnet = {"cidr": cidr, "gateway": gateway, "dns": dns or [], "excluded": exclude or []}
     made = session.api.post(
         "networks",
@@ -160,7 +162,7 @@ def add_network(
             "filtered": filtered is not False,
         },
     )
-    session.answer(made, f"network {name} added. `fuga request TYPE --network {name}` uses it.")
+    session.answer(made, f"network {name} added. Use it with `fuga request TYPE --network {name}`.")
 
 
 @app.command("list")
@@ -170,7 +172,7 @@ def list_networks(session: Session) -> None:
     session.show(
         session.api.items("networks"),
         _COLUMNS,
-        empty="no networks: VMs get the one that each host's settings name.",
+        empty="no networks: VMs use the default network of each host.",
     )
 
 
@@ -189,7 +191,7 @@ def show_network(session: Session, name: NameArgument) -> None:
         ("guests", guests_of(network)),
         ("default", shown_source(network["default"])),
         ("hosts", ", ".join(_hosts(network)) or "-"),
-        ("subnet", subnet.get("cidr") or "none: VMs ask by DHCP"),
+        ("subnet", subnet.get("cidr") or "none: VMs use DHCP"),
         ("gateway", subnet.get("gateway") or "-"),
         ("dns", ", ".join(subnet.get("dns", ())) or "-"),
         ("excluded", ", ".join(subnet.get("excluded", ())) or "-"),
@@ -205,10 +207,10 @@ def map_network(
     name: NameArgument,
     hosts: Annotated[
         list[str],
-        typer.Argument(metavar="HOST=SOURCE...", help=f"{_SOURCE}; HOST= for the default."),
+        typer.Argument(metavar="HOST=SOURCE...", help=f"{_SOURCE}; HOST= restores the default"),
     ],
 ) -> None:
-    """Say what hosts call a network (operators)."""
+    """Set the name of a network on single hosts (operators)."""
     answer = session.api.patch(f"networks/{name}", {"hosts": parse_hosts(hosts)})
     session.answer(answer, f"network {name} is mapped on {len(hosts)} hosts")
 
@@ -223,7 +225,7 @@ def set_network(
     isolated: IsolatedOption = None,
     filtered: FilterOption = None,
 ) -> None:
-    """Change who may use a network, and what its VMs may do from their next start (operators)."""
+    """Change who may use a network and its filters (operators). VMs follow at next start."""
     changes: dict[str, Any] = {}
     if offer_to is not None:
         changes["offered_to"] = parse_offers(offer_to)
@@ -233,7 +235,7 @@ def set_network(
         if value is not None
     }
     if not changes:
-        raise BadInputError("name what to change: --offer-to, --isolated or --filter, or their no")
+        raise BadInputError("nothing to change: give --offer-to, --[no-]isolated or --[no-]filter")
     changed = session.api.patch(f"networks/{name}", changes)
     session.answer(
         changed, f"network {name} is for {who_may_use(changed)}; its VMs: {guests_of(changed)}"

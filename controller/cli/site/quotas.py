@@ -11,9 +11,7 @@ from controller.calling.session import Session, with_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, echo, field, print_table
 
-app = typer.Typer(
-    name="quota", no_args_is_help=True, help="How much a tenant or group may have at most."
-)
+app = typer.Typer(name="quota", no_args_is_help=True, help="Limits of tenants and groups.")
 
 NONE = "none"  #: what a command line writes for no limit
 
@@ -24,10 +22,10 @@ def show(
     session: Session,
     tenant: Annotated[
         str | None,
-        typer.Argument(metavar="[TENANT]", help="A tenant or group; your own if left out."),
+        typer.Argument(metavar="[TENANT]", help="Tenant or group (default: your own)"),
     ] = None,
 ) -> None:
-    """Show limits and what of them is used, those of the groups above as well."""
+    """Show limits and usage, including those of the groups above."""
     name = tenant or _own(session)
     _show(session, session.api.get(f"tenants/{name}/quota"))
 
@@ -36,27 +34,26 @@ def show(
 @with_session
 def set_(
     session: Session,
-    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="A tenant or group.")],
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant or group")],
     limits: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="RESOURCE=LIMIT...",
-            help=f"Such as vcpus=40 vms=10 (their number); {NONE} takes a limit back.",
+            help=f"Limits, such as vcpus=40 vms=10; {NONE} removes one",
         ),
     ] = None,
     over: Annotated[
         str | None,
         typer.Option(
             metavar="refuse|wait|inherit",
-            help="Requests above a quota are refused, or accepted and wait; inherit: as the "
-            "group above says.",
+            help="What happens to requests above a limit; inherit: as in the parent group",
         ),
     ] = None,
 ) -> None:
-    """Set limits; one below what is used stops new VMs and ends none."""
+    """Set limits. A limit below current usage stops new VMs but ends none."""
     body = {"limits": parse_limits(limits or []), "over_quota": over}
     if not body["limits"] and over is None:
-        raise BadInputError("name a limit such as vcpus=40, or --over")
+        raise BadInputError("nothing to set: give a limit such as vcpus=40, or --over")
     _show(session, session.api.patch(f"tenants/{tenant}/quota", body))
 
 
@@ -95,5 +92,5 @@ def _own(session: Session) -> str:
     """Return the tenant whose token this is."""
     found = session.api.get("shares")["items"]
     if len(found) != 1:
-        raise BadInputError("name a tenant or group: `fuga tenant list` shows them")
+        raise BadInputError("give a tenant or group (see `fuga tenant list`)")
     return str(found[0]["name"])

@@ -10,14 +10,16 @@ from controller.calling.session import Session, with_session
 from controller.terminal.output import field
 
 app = typer.Typer(
-    name="resource", no_args_is_help=True, help="What hosts offer and VMs hold (operators)."
+    name="resource",
+    no_args_is_help=True,
+    help="Resources that hosts offer and VMs hold (operators).",
 )
 
 
 @app.command("list")
 @with_session
 def list_(session: Session) -> None:
-    """List resources: unit, and what each VM holds beyond its type."""
+    """List resources with unit and overhead per VM."""
     columns = [field("name"), field("unit"), field("overhead_per_vm", right=True)]
     session.show(session.api.items("resources"), columns, empty="no resources")
 
@@ -26,11 +28,12 @@ def list_(session: Session) -> None:
 @with_session
 def set_(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Such as memory_mib.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Resource name, such as memory_mib")],
     overhead: Annotated[
-        int, typer.Option(help="What each VM holds beyond its type, in the resource's unit.", min=0)
+        int,
+        typer.Option(help="Amount each VM holds beyond its type, in the resource's unit", min=0),
     ],
 ) -> None:
-    """Set the overhead per VM, for VMs that are placed from now on."""
+    """Set the overhead per VM, for VMs placed from now on."""
     changed = session.api.patch(f"resources/{name}", {"overhead_per_vm": overhead})
-    session.answer(changed, f"each VM holds {overhead} {name} beyond its type from now on")
+    session.answer(changed, f"each VM placed from now on holds {overhead} {name} beyond its type")

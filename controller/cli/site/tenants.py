@@ -1,4 +1,4 @@
-"""`fuga tenant`: between whom the cluster is shared, and the groups that they form."""
+"""`fuga tenant`: tenants that share the cluster, and groups of tenants."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ from controller.calling.session import Session, listing, with_session
 from controller.terminal.output import Column, echo, field, print_json, print_table
 
 app = typer.Typer(
-    name="tenant", no_args_is_help=True, help="Whose share is accounted, and their groups."
+    name="tenant",
+    no_args_is_help=True,
+    help="Tenants that share the cluster, and groups of tenants.",
 )
 
 NameArgument = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="Of `fuga tenant list`.", autocompletion=complete_tenant),
+    typer.Argument(
+        metavar="NAME",
+        help="Tenant or group (see `fuga tenant list`)",
+        autocompletion=complete_tenant,
+    ),
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Change nothing: show what it would do to shares.")
+    bool, typer.Option("--dry-run", help="Show the effect on shares, change nothing")
 ]
 TOP = "/"  #: what a command line writes for no group
 
@@ -28,7 +34,7 @@ TOP = "/"  #: what a command line writes for no group
 @app.command("list")
 @listing
 def list_(session: Session) -> None:
-    """List tenants below their groups: weight, share of the pool, and what is theirs of it."""
+    """List tenants below their groups: weight, share and entitlement."""
     shares = session.api.get("shares")["items"]
     if session.json:
         of_name = {each["name"]: each for each in shares}
@@ -43,14 +49,14 @@ def list_(session: Session) -> None:
             Column("entitled to", lambda row: percent(row["entitlement"]), right=True),
         ],
         shares,
-        empty="no tenants. `fuga tenant create NAME` makes one.",
+        empty="no tenants. Create one with `fuga tenant create NAME`.",
     )
 
 
 @app.command()
 @with_session
 def show(session: Session, name: NameArgument) -> None:
-    """Show one tenant or group: its place in the tree, and where it stands."""
+    """Show one tenant or group: its group, weight, share and entitlement."""
     found = {**_standing(session, name), **session.api.get(f"tenants/{name}")}
     if session.json:
         print_json(found)
@@ -71,25 +77,25 @@ def show(session: Session, name: NameArgument) -> None:
 def create(
     session: Session,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    weight: Annotated[float, typer.Option(help="Its share against its siblings'.")] = 1.0,
-    parent: Annotated[str | None, typer.Option(help="The group that it is part of.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the tenant or group")],
+    weight: Annotated[float, typer.Option(help="Weight relative to its siblings")] = 1.0,
+    parent: Annotated[str | None, typer.Option(help="Parent group")] = None,
     group: Annotated[
-        bool, typer.Option("--group", help="A group: its tenants ask, it does not.")
+        bool, typer.Option("--group", help="Create a group, which contains tenants")
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Create a tenant, which asks for VMs, or a group, which tenants are part of."""
+    """Create a tenant, which may request VMs, or a group of tenants."""
     body = {"name": name, "weight": weight, "parent": parent, "is_group": group}
     if dry_run:
         _show_effects(session, session.api.post("tenants", body, dry_run=True))
         return
     made = session.api.post("tenants", body)
     if group:
-        session.answer(made, f"group {name} created. `fuga tenant move` puts tenants into it.")
+        session.answer(made, f"group {name} created. Move tenants into it with `fuga tenant move`.")
     else:
         session.answer(
-            made, f"tenant {name} created. `fuga token create --tenant {name}` lets it in."
+            made, f"tenant {name} created. Give it access with `fuga token create --tenant {name}`."
         )
 
 
@@ -101,10 +107,10 @@ app.command("add", hidden=True)(create)
 def set_(
     session: Session,
     name: NameArgument,
-    weight: Annotated[float, typer.Option(help="Its share against its siblings'.")],
+    weight: Annotated[float, typer.Option(help="Weight relative to its siblings")],
     dry_run: DryRunOption = False,
 ) -> None:
-    """Change a weight, from the next round on."""
+    """Change a weight, effective from the next round."""
     _change(session, name, {"weight": weight}, dry_run, f"{name} has weight {weight:g}")
 
 
@@ -114,20 +120,20 @@ def move(
     session: Session,
     name: NameArgument,
     to: Annotated[
-        str, typer.Option("--to", metavar="GROUP", help=f"{TOP} for the top, out of every group.")
+        str, typer.Option("--to", metavar="GROUP", help=f"New parent group; {TOP} for none")
     ],
     dry_run: DryRunOption = False,
 ) -> None:
-    """Move a tenant, or a group with all its members, into another group."""
+    """Move a tenant, or a group with its members, into another group."""
     parent = None if to == TOP else to
-    where = "part of no group" if parent is None else f"part of {parent}"
+    where = "in no group" if parent is None else f"in group {parent}"
     _change(session, name, {"parent": parent}, dry_run, f"{name} is {where}")
 
 
 @app.command()
 @with_session
 def remove(session: Session, name: NameArgument) -> None:
-    """Remove a tenant or group that nobody uses any more; history stays."""
+    """Remove an unused tenant or group. Its history is kept."""
     answer = session.api.delete(f"tenants/{name}")
     session.answer(answer, f"{_kind(answer)} {name} is removed")
 
@@ -140,7 +146,7 @@ def _change(session: Session, name: str, body: Mapping[str, Any], dry_run: bool,
 
 
 def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
-    """Print what a change would do to everybody; who is not touched is left out."""
+    """Print the effect of a change on everybody whom it touches."""
     if session.json:
         print_json(answer)
         return
@@ -156,9 +162,9 @@ def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
             Column("fair next round", _before_and_after("target"), right=True),
         ],
         touched,
-        empty="nobody's share would change",
+        empty="no share would change",
     )
-    echo(f"nothing is changed; {len(rows) - len(touched)} others would stay as they are")
+    echo(f"nothing changed; {len(rows) - len(touched)} others would keep their shares")
 
 
 def _is_touched(row: Mapping[str, Any]) -> bool:
@@ -203,5 +209,5 @@ def _indented(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def percent(part: float | None) -> str:
-    """Say a part of the pool."""
+    """Return a part of the pool as text."""
     return "-" if part is None else f"{part:.1%}"

@@ -1,4 +1,4 @@
-"""`fuga token`: who may speak to the API, for what, and until when."""
+"""`fuga token`: who may use the API, as whom, and until when."""
 
 from __future__ import annotations
 
@@ -21,25 +21,23 @@ from plain_text import advice
 ENDS_SOON: Final = timedelta(days=14)
 _RENEWED: Final = re.compile(r"-\d{8}-\d{6}$")
 
-app = typer.Typer(name="token", no_args_is_help=True, help="Who may speak to the API.")
+app = typer.Typer(name="token", no_args_is_help=True, help="Access tokens of the API.")
 
 ExpiresOption = Annotated[
     str | None,
     typer.Option(
         "--expires",
         metavar="TIME",
-        help="As 90d or 12h: it ends then; never. Operators' end after a while by default.",
+        help="Lifetime: 90d, 12h or never (operators' tokens expire by default)",
     ),
 ]
-ReadOnlyOption = Annotated[
-    bool, typer.Option("--read-only", help="Sees what it would see, and changes nothing.")
-]
+ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="Allow reading only")]
 
 
 @app.command("list")
 @listing
 def list_tokens(session: Session) -> None:
-    """List tokens, and to the hour when each was last used; secrets are never shown again."""
+    """List tokens and the hour of their last use. Secrets are never shown again."""
     columns = (
         Column("id", lambda row: short_id(row["id"])),
         field("name"),
@@ -60,18 +58,18 @@ def create_token(
     session: Session,
     *,
     tenant: Annotated[
-        str | None, typer.Option(help="May act for that tenant; without it: an operator.")
+        str | None, typer.Option(help="Tenant that the token acts for (default: operator token)")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="To tell it from others.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the token")] = None,
     expires: ExpiresOption = None,
     read_only: ReadOnlyOption = False,
     save: Annotated[
-        bool, typer.Option("--save", help="Keep it in the state folder, for `--as TENANT`.")
+        bool, typer.Option("--save", help="Save it in the state folder, for `--as TENANT`")
     ] = False,
 ) -> None:
-    """Create a token and print its secret, once."""
+    """Create a token and print its secret once."""
     if save and tenant is None:
-        raise BadInputError("--save keeps tenants' tokens: name one with --tenant")
+        raise BadInputError("--save needs --tenant")
     role = "operator" if tenant is None else "tenant"
     body: dict[str, Any] = {"role": role, "tenant": tenant, "name": name or tenant or role}
     if read_only:
@@ -83,7 +81,7 @@ def create_token(
         path = state_dir(os.environ) / FILE_NAME
         found = Credentials.load(path)
         if found is None:
-            raise BadInputError(f"{path} is not there: `fuga up` writes it")
+            raise BadInputError(f"{path} does not exist; `fuga up` writes it")
         Credentials(
             url=found.url,
             operator=found.operator,
@@ -99,15 +97,13 @@ app.command("add", hidden=True)(create_token)
 @with_session
 def renew_token(
     session: Session,
-    token: Annotated[
-        str, typer.Argument(metavar="TOKEN", help="Its name or id, or the end of that.")
-    ],
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Token name, id or end of the id")],
     *,
     expires: ExpiresOption = None,
 ) -> None:
-    """Make the token that follows another, for the same and as long, and print its secret, once.
+    """Create the successor of a token, with the same rights and lifetime; print its secret once.
 
-    The other opens what it did until it ends, or is revoked: nobody goes without.
+    The old token stays valid until it expires or is revoked.
     """
     before = _living(session, token)
     body = {each: before[each] for each in ("role", "tenant", "read_only")}
@@ -125,11 +121,9 @@ def renew_token(
 @with_session
 def revoke_token(
     session: Session,
-    token: Annotated[
-        str, typer.Argument(metavar="TOKEN", help="Its name or id, or the end of that.")
-    ],
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Token name, id or end of the id")],
 ) -> None:
-    """Let a token open nothing any more."""
+    """Revoke a token."""
     living = _living(session, token)
     answer = session.api.delete(f"tokens/{living['id']}")
     session.answer(answer, f"token {living['name']} is revoked")
@@ -139,7 +133,7 @@ def _living(session: Session, token: str) -> Mapping[str, Any]:
     good = [each for each in session.api.items("tokens") if _state(each) in {"good", "ends soon"}]
     living = [each for each in good if each["name"] == token or is_part_of_id(token, each["id"])]
     if len(living) != 1:
-        what = "several tokens are" if living else "no token in force is"
+        what = "several tokens are" if living else "no valid token is"
         meant = None if living else advice(token, [each["name"] for each in good])
         raise BadInputError(f"{what} called {token!r}; {meant or '`fuga token list` shows them'}")
     return living[0]
@@ -154,11 +148,11 @@ def _state(token: Mapping[str, Any]) -> str:
     left = datetime.fromisoformat(ends) - datetime.now(UTC)
     if left <= timedelta(0):
         return "expired"
-    # Of one that was made for hours, nobody expects weeks.
+    # A token made for hours is not expected to last weeks.
     return "ends soon" if left < min(ENDS_SOON, _life(token) / 4) else "good"
 
 
 def _life(token: Mapping[str, Any]) -> timedelta:
-    """Return how long one that ends was made for."""
+    """Return the lifetime of a token that expires."""
     ends, made = (datetime.fromisoformat(token[at]) for at in ("expires_at", "created_at"))
     return ends - made

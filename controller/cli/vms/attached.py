@@ -1,7 +1,7 @@
 """A terminal and a VM's console, joined through the API.
 
-One thread reads what the guest writes; this one types. Each call has a number, so that what was
-typed reaches the guest once and in order though a call be lost.
+One thread reads what the guest writes; this one types. Each call has a number, so that the guest
+reads each key once and in order, even if a call is lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Attached:
     api : Client
         The API.
     path : str
-        Of the VM's console.
+        The path of the VM's console.
     stdin, stdout : int
         The terminal.
     """
@@ -59,7 +59,7 @@ class Attached:
         path = f"{self._path}/sessions/{session['id']}"
         reader = threading.Thread(target=self._read, args=(path,), daemon=True)
         try:
-            self._say("Ctrl-] lets go of the console, Enter may show a prompt")
+            self._say("press Ctrl-] to leave the console; Enter may show a prompt")
             with raw_terminal(self._stdin):
                 reader.start()
                 self._type(path)
@@ -94,7 +94,7 @@ class Attached:
                 if error.http_status not in _BUSY | {_CONFLICT}:
                     self._end(str(error))
                     return False
-                # Full, or over: of that the reader learns.
+                # Full or over: the reader finds out.
             except ApiUnreachableError as error:
                 if time.monotonic() - since > _AWAY_S:
                     self._end(str(error))
@@ -116,7 +116,7 @@ class Attached:
             if (last, state) == ("waiting", "attached"):
                 self._say("attached")
             elif (last, state) == ("attached", "waiting"):
-                self._say(f"not attached now: {reason}")
+                self._say(f"detached: {reason}")
             last = state
             self._show(answer, after)
             after = answer["end"]
@@ -128,10 +128,10 @@ class Attached:
                 why = f": {reason}" if reason else ""
                 self._end(f"no worker attached the console within {_AWAY_S:g} s{why}")
             elif not answer["content"] and time.monotonic() - asked_at < _AGAIN_S:
-                self._over.wait(_AGAIN_S)  # the API has no thread to let us wait in
+                self._over.wait(_AGAIN_S)  # the API has no thread that could wait for us
 
     def _next(self, path: str, after: int) -> dict[str, Any] | None:
-        """Return what the guest wrote since; None: that is not to be had any more."""
+        """Return what the guest wrote since; None once nobody can read it any more."""
         since = time.monotonic()
         while not self._over.is_set():
             try:
@@ -147,7 +147,7 @@ class Attached:
 
     def _show(self, answer: dict[str, Any], after: int) -> None:
         if answer["start"] > after:
-            self._say(f"{answer['start'] - after} bytes came too fast and are left out")
+            self._say(f"{answer['start'] - after} bytes arrived too fast and are not shown")
         left = memoryview(base64.b64decode(answer["content"]))
         while left:
             left = left[os.write(self._stdout, left) :]
@@ -156,11 +156,11 @@ class Attached:
         os.write(self._stdout, f"\r\n[fuga: {plain(words)}]\r\n".encode())
 
     def _end(self, reason: str) -> None:
-        if not self._over.is_set():  # else it ends because we let go of it
+        if not self._over.is_set():  # else it ends because the user left it
             self._reason = reason
         self._over.set()
         os.write(self._wake, b".")
 
     def _close(self, path: str) -> None:
-        with contextlib.suppress(ApiError):  # it ends by itself when nobody is heard of
+        with contextlib.suppress(ApiError):  # it ends by itself when no call comes
             self._api.delete(path)

@@ -1,4 +1,4 @@
-"""`fuga capacity`: how many more VMs fit now, where, and what runs out first."""
+"""`fuga capacity`: how many more VMs fit now, where, and which resource runs out first."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from controller.terminal.output import Column, echo, field, print_json, print_ta
 def capacity(
     session: Session,
     *,
-    vm_type: Annotated[str, typer.Argument(metavar="TYPE", help="Of `fuga type list`.")],
-    tenant: Annotated[str | None, typer.Option(help="Whose groups are meant.")] = None,
+    vm_type: Annotated[str, typer.Argument(metavar="TYPE", help="VM type (see `fuga type list`)")],
+    tenant: Annotated[str | None, typer.Option(help="Tenant whose VM groups apply")] = None,
     requires: Annotated[
         list[str] | None,
-        typer.Option("--require", metavar="LABEL", help="Only on hosts with that label."),
+        typer.Option("--require", metavar="LABEL", help="Only hosts with this label; repeatable"),
     ] = None,
     forbid: Annotated[
-        list[str] | None, typer.Option(metavar="LABEL", help="Never on hosts with that label.")
+        list[str] | None, typer.Option(metavar="LABEL", help="No hosts with this label; repeatable")
     ] = None,
     host: Annotated[
-        list[str] | None, typer.Option(metavar="HOST", help="Only on these hosts.")
+        list[str] | None, typer.Option(metavar="HOST", help="Only this host; repeatable")
     ] = None,
-    zone: Annotated[str | None, typer.Option(help="Only in that zone.")] = None,
+    zone: Annotated[str | None, typer.Option(help="Only hosts in this zone")] = None,
     anti_affinity: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="At most one VM of the group on a host.")
+        str | None, typer.Option(metavar="GROUP", help="At most one VM of this group per host")
     ] = None,
     affinity: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="All VMs of the group on one host.")
+        str | None, typer.Option(metavar="GROUP", help="All VMs of this group on one host")
     ] = None,
     spread: Annotated[
-        str | None, typer.Option(metavar="zone", help="Evenly over the zones.")
+        str | None, typer.Option(metavar="zone", help="Spread evenly over zones")
     ] = None,
 ) -> None:
-    """Say how many more VMs of a type fit now, on which hosts, and what runs out first."""
+    """Show how many more VMs of a type fit now, where, and which resource runs out first."""
     found = session.api.get(
         "capacity",
         vm_type=vm_type,

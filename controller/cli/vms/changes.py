@@ -1,4 +1,4 @@
-"""`fuga scale`, `label`, `extend`: what may change of requests and VMs that are there."""
+"""`fuga scale`, `label`, `extend`: change requests and VMs that exist."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from controller.terminal.errors import BadInputError
 from controller.terminal.output import clock
 
 RequestArgument = Annotated[
-    str, typer.Argument(metavar="REQUEST", help="Its name, id or the end of it.")
+    str, typer.Argument(metavar="REQUEST", help="Request name, id or end of the id")
 ]
 TtlOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help="As 90m, 2h or 7d: it ends then, with its VMs.")
+    str | None,
+    typer.Option(metavar="TIME", help="Delete the request and its VMs after TIME (90m, 2h, 7d)"),
 ]
 
 _TIME: Final = re.compile(r"([0-9]{1,9})([smhd])")
@@ -41,7 +42,7 @@ def parse_end(given: str, option: str = "--expires") -> int | Literal["never"]:
 
 
 def parse_moment(given: str, option: str, now: datetime) -> datetime:
-    """Read a time that is so long ago, or one of ISO 8601; without a zone it is UTC."""
+    """Read a span before now, or a time of ISO 8601; without a zone it is UTC."""
     try:
         at = datetime.fromisoformat(given)
     except ValueError:
@@ -52,8 +53,8 @@ def parse_moment(given: str, option: str, now: datetime) -> datetime:
         return now - timedelta(seconds=parse_ttl(given, option))
     except BadInputError:
         raise BadInputError(
-            f"{option}: found {given!r}, wanted so long ago, as 7d or 12h, or a time such as"
-            " 2026-11-10T00:00Z"
+            f"{option}: found {given!r}, wanted a span before now such as 7d or 12h, or a time"
+            " such as 2026-11-10T00:00Z"
         ) from None
 
 
@@ -69,13 +70,13 @@ def parse_labels(given: list[str] | None) -> dict[str, str]:
 
 
 def labels_and_end(labels: list[str] | None, ttl: str | None) -> dict[str, Any]:
-    """Return what options say of a new request's labels and end, without what they do not."""
+    """Return the labels and the end of a new request, as far as options give them."""
     given: dict[str, Any] = {"labels": parse_labels(labels)} if labels else {}
-    return given if ttl is None else given | {"ttl_s": parse_ttl(ttl)}  # of 0 the API says no
+    return given if ttl is None else given | {"ttl_s": parse_ttl(ttl)}  # the API refuses 0
 
 
 def told_labels(record: Mapping[str, Any]) -> str:
-    """Say the labels of a request or VM in a cell."""
+    """Return the labels of a request or VM as the text of a cell."""
     return ",".join(f"{key}={value}" for key, value in (record.get("labels") or {}).items())
 
 
@@ -84,13 +85,13 @@ def scale(
     session: Session,
     *,
     request: RequestArgument,
-    count: Annotated[int, typer.Option("-n", "--count", help="How many VMs from now on.")],
+    count: Annotated[int, typer.Option("-n", "--count", help="New number of VMs")],
     remove: Annotated[
         list[str] | None,
-        typer.Option(metavar="VM", help="To go first, when there are to be fewer."),
+        typer.Option(metavar="VM", help="VM to remove first; repeatable"),
     ] = None,
 ) -> None:
-    """Ask for more or fewer VMs. Fewer: those without a place go first, then the newest."""
+    """Change the number of VMs. Unplaced VMs are removed first, then the newest."""
     found = find_request(session.api, request)
     body: dict[str, Any] = {"count": count}
     if remove:
@@ -110,13 +111,14 @@ def label(
     session: Session,
     *,
     target: Annotated[
-        str, typer.Argument(metavar="NAME", help="Request or VM: name, id or the end of it.")
+        str, typer.Argument(metavar="NAME", help="Request or VM (name, id or end of the id)")
     ],
     changes: Annotated[
-        list[str], typer.Argument(metavar="KEY=VALUE|KEY-...", help="KEY- takes it away.")
+        list[str],
+        typer.Argument(metavar="KEY=VALUE|KEY-...", help="Label to set, or KEY- to remove one"),
     ],
 ) -> None:
-    """Change labels of a request or a VM: words of your own, to find things by."""
+    """Set or remove labels of a request or a VM."""
     found = find_target(session.api, target)
     gone = {each[:-1]: None for each in changes if each.endswith("-") and "=" not in each}
     put = parse_labels([each for each in changes if each[:-1] not in gone])
@@ -130,14 +132,14 @@ def extend(
     *,
     request: RequestArgument,
     ttl: TtlOption = None,
-    never: Annotated[bool, typer.Option("--never", help="It does not end by itself.")] = False,
+    never: Annotated[bool, typer.Option("--never", help="Remove the end")] = False,
 ) -> None:
-    """Let a request end later, counted from now, or never."""
+    """Set when a request ends, counted from now, or never."""
     if never == (ttl is not None):
-        raise BadInputError("say either --ttl TIME or --never")
+        raise BadInputError("give either --ttl TIME or --never")
     found = find_request(session.api, request)
     body = {"ttl_s": "never" if ttl is None else parse_ttl(ttl)}
     changed = session.api.patch(f"requests/{found['id']}", body)
     ends = changed["expires_at"]
-    told = "does not end by itself" if ends is None else f"ends {clock(ends)}"
+    told = "never ends" if ends is None else f"ends {clock(ends)}"
     session.answer(changed, f"request {changed['name']} {told}")

@@ -1,4 +1,4 @@
-"""`fuga console`: a VM's serial console, wherever it runs: to type there, or to read."""
+"""`fuga console`: the serial console of a VM on any host, to type or to read."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ _FOLLOW_EVERY_S = 1.0
 
 
 class PlainText:
-    """Turns what a guest wrote into text that cannot command the reader's terminal."""
+    """Removes control characters from a guest's output, for the reader's terminal."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
 
     def of(self, content: bytes) -> str:
-        """Return it with line ends of ours; other control characters are left out."""
+        """Return the text with plain line ends and no other control characters."""
         text = self._decode(content)
         return "".join(each for each in text if each in "\n\t" or each.isprintable())
 
 
 ReadOnlyOption = Annotated[
-    bool, typer.Option("--read-only", help="Show what it writes, and type nothing.")
+    bool, typer.Option("--read-only", help="Show the output without taking the keyboard")
 ]
 ForceOption = Annotated[
-    bool, typer.Option("--force", help="Take the console from whoever types there now.")
+    bool, typer.Option("--force", help="Take the console from its current user")
 ]
 
 
 @with_session
 def console(
     session: Session,
-    vm: Annotated[str, typer.Argument(metavar="VM", help="Name, id or the end of it.")],
-    log: Annotated[bool, typer.Option("--log", help="Print the last 64 KiB, and end.")] = False,
+    vm: Annotated[str, typer.Argument(metavar="VM", help="VM name, id or end of the id")],
+    log: Annotated[bool, typer.Option("--log", help="Print the last 64 KiB and exit")] = False,
     read_only: ReadOnlyOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Attach to a VM's serial console: type there, until Ctrl-]; or read it, until Ctrl-C."""
+    """Attach to a VM's serial console. End with Ctrl-], or with Ctrl-C if read-only."""
     target = find_target(session.api, vm)
     if target.kind != "vm":
         raise BadInputError(f"{vm!r} is a request: name one of its VMs, such as {vm}-1")
     path = f"{target.path}/console"
     if force and (log or read_only or session.json):
-        raise BadInputError("--force is for typing: leave out --log, --read-only and -o")
+        raise BadInputError("--force cannot be used with --log, --read-only or -o")
     if not (log or read_only or session.json):
         if sys.stdin.isatty() and sys.stdout.isatty():
             _attach(session, path, force=force)
             return
         if force:
-            raise BadInputError("--force is for typing, which needs a terminal")
-        echo("fuga: this is no terminal, so the console is only shown", err=True)
+            raise BadInputError("--force needs a terminal")
+        echo("fuga: not a terminal, so the console is read-only", err=True)
     answer = session.api.get(path)
     if session.json:
         print_json(answer)

@@ -1,4 +1,4 @@
-"""`fuga explain`: why here, why not, resource by resource."""
+"""`fuga explain`: why VMs run where they run, or why they wait."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def explain(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A request or VM: name, id or the end of it.",
+            help="Request or VM (name, id or end of the id)",
             autocompletion=complete_target,
         ),
     ],
 ) -> None:
-    """Say why VMs run where they run, or why they wait."""
+    """Explain why VMs run where they run, or why they wait."""
     from controller.calling.targets import find_target  # noqa: PLC0415
 
     found = find_target(session.api, target)
@@ -55,19 +55,19 @@ def _request(explanation: Mapping[str, Any]) -> None:
         if waiting.get("message"):
             echo(waiting["message"])
         if explanation.get("order") is not None:
-            echo(f"place in line: {explanation['order']}")
+            echo(f"order: {explanation['order']}")
         if waiting.get("shortages"):
             echo("")
             print_table(
                 [
                     field("resource"),
                     Column(
-                        "too little on",
+                        "short on",
                         lambda row: f"{row['hosts_short']} of {row['hosts']} hosts",
                         right=True,
                     ),
                     field("nearest_host"),
-                    field("missing", "missing there", right=True),
+                    field("missing", "amount missing", right=True),
                 ],
                 waiting["shortages"],
                 empty="",
@@ -77,7 +77,7 @@ def _request(explanation: Mapping[str, Any]) -> None:
             _obstacles(waiting["obstacles"])
         if waiting.get("would_help"):
             echo()
-            echo("one more VM would be placed if this changed:")
+            echo("one more VM would be placed after one of these changes:")
             for sentence in waiting["would_help"]:
                 echo(f"  {sentence}")
     if explanation.get("unbuilt"):
@@ -98,13 +98,13 @@ def _request(explanation: Mapping[str, Any]) -> None:
 
 def _obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:
     columns = [
-        Column("kept from hosts by", _named),
+        Column("excluded by", _named),
         field("hosts", right=True),
-        field("only", "by nothing else", right=True),
+        field("only", "by this alone", right=True),
         field("missing", right=True),
     ]
     if any(each.get("until") for each in obstacles):
-        columns.append(Column("tried again", lambda row: clock(row.get("until"))))
+        columns.append(Column("next attempt", lambda row: clock(row.get("until"))))
     if any(each["only_hosts"] for each in obstacles):  # told to operators
         columns.append(Column("such as", lambda row: ", ".join(row["only_hosts"])))
     print_table(columns, obstacles, empty="")

@@ -1,4 +1,4 @@
-"""`fuga key`, and what `fuga request` reads from files: how a tenant gets into its VMs."""
+"""`fuga key`, and the files that `fuga request` reads: public keys and user data."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, age, field, short_id
 from plain_text import advice
 
-app = typer.Typer(
-    name="key", no_args_is_help=True, help="SSH keys: every new VM of a tenant lets them in."
-)
+app = typer.Typer(name="key", no_args_is_help=True, help="SSH keys that open a tenant's new VMs.")
 
 MAX_USER_DATA_BYTES = 65536
 _MAX_KEY_FILE_BYTES = 262_144
@@ -26,7 +24,7 @@ def read_public_keys(path: Path) -> list[str]:
     """Read a file of public keys, one on a line, as ``authorized_keys`` holds them."""
     text = _read(path, _MAX_KEY_FILE_BYTES).decode("utf-8", errors="replace")
     if "PRIVATE KEY" in text:
-        raise BadInputError(f"{path} holds a private key: give the public one, {path}.pub")
+        raise BadInputError(f"{path} holds a private key; give the public key, {path}.pub")
     lines = [line.strip() for line in text.splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
@@ -54,11 +52,13 @@ def _read(path: Path, most: int) -> bytes:
 @with_session
 def add_key(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="To tell it from others.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Such as ~/.ssh/id_ed25519.pub.")],
-    tenant: Annotated[str | None, typer.Option(help="Whose; an operator must say.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Public key file, such as ~/.ssh/id_ed25519.pub")
+    ],
+    tenant: Annotated[str | None, typer.Option(help="Owner (required for operators)")] = None,
 ) -> None:
-    """Let a public key into every VM that is built for its tenant from now on."""
+    """Add a public key to every VM that is created for the tenant from now on."""
     keys = read_public_keys(file)
     if len(keys) > 1:
         raise BadInputError(f"{file} holds {len(keys)} keys: add them one by one")
@@ -73,7 +73,7 @@ def add_key(
 @listing
 def list_keys(
     session: Session,
-    tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Show only keys of this tenant")] = None,
 ) -> None:
     """List public keys."""
     columns = (
@@ -86,7 +86,7 @@ def list_keys(
     session.show(
         session.api.items("ssh-keys", tenant=tenant),
         columns,
-        empty="no keys. `fuga key add NAME FILE` adds one.",
+        empty="no keys. Add one with `fuga key add NAME FILE`.",
     )
 
 
@@ -94,10 +94,10 @@ def list_keys(
 @with_session
 def remove_key(
     session: Session,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its name or id, or part of that.")],
-    tenant: Annotated[str | None, typer.Option(help="Of that tenant.")] = None,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Key name, id or end of the id")],
+    tenant: Annotated[str | None, typer.Option(help="Owner of the key")] = None,
 ) -> None:
-    """Let a key into no new VM. VMs that were built with it keep it."""
+    """Remove a key from future VMs. Existing VMs keep it."""
     listed = list(session.api.items("ssh-keys", tenant=tenant))
     found = [each for each in listed if each["name"] == key or is_part_of_id(key, each["id"])]
     if len(found) != 1:

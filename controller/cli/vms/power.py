@@ -1,4 +1,4 @@
-"""`fuga stop`, `start`, `reboot`: the power of VMs that are there."""
+"""`fuga stop`, `start`, `reboot`: switch VMs off and on."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from controller.terminal.output import print_json
 
 TargetsArgument = Annotated[
     list[str],
-    typer.Argument(metavar="NAME...", help="Requests or VMs: name, id or the end of it."),
+    typer.Argument(metavar="NAME...", help="Requests or VMs (names, ids or ends of ids)"),
 ]
 PatienceOption = Annotated[
     int | None,
     typer.Option(
-        help="Seconds that a guest is given to shut down; else the site's default.",
+        help="Seconds for the guest to shut down (default: set by the site)",
         min=0,
         max=3600,
         metavar="S",
     ),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="At once, without a word to the guest.")]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Until it is done, or say why not.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Cut the power without a clean shutdown")
+]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until done; show errors")]
 _DONE = {"stop": "stopping", "start": "starting", "reboot": "rebooting"}
 #: Beyond what guests are given: workers, hosts and slow guests want time, too.
 _GRACE_S = 60
@@ -39,13 +41,13 @@ def stop(
     force: ForceOption = False,
     wait: WaitOption = False,
 ) -> None:
-    """Shut VMs down. They keep their place and their share of the cluster."""
+    """Shut VMs down. They keep their host and their share."""
     _switch(session, "stop", targets, timeout_s=timeout, force=force, wait=wait)
 
 
 @with_session
 def start(session: Session, targets: TargetsArgument, wait: WaitOption = False) -> None:
-    """Start VMs that are off, where they are."""
+    """Start VMs that are off, on their hosts."""
     _switch(session, "start", targets, timeout_s=None, force=False, wait=wait)
 
 
@@ -57,7 +59,7 @@ def reboot(
     force: ForceOption = False,
     wait: WaitOption = False,
 ) -> None:
-    """Shut VMs down and start them again; a guest that does not listen is reset."""
+    """Shut VMs down and start them again; a guest that does not respond is reset."""
     _switch(session, "reboot", targets, timeout_s=timeout, force=force, wait=wait)
 
 

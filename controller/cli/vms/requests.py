@@ -1,4 +1,4 @@
-"""`fuga request`, `requests`, `vms`, `rm`: what tenants do all day."""
+"""`fuga request`, `requests`, `vms`, `rm`: ask for VMs, list and delete them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,18 @@ from controller.cli.vms.keys import read_public_keys, read_user_data
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, age, field, print_json, short_id, until
 
-TimeoutOption = Annotated[
-    float, typer.Option(help="Seconds that --wait lasts at most.", min=0, metavar="S")
-]
+TimeoutOption = Annotated[float, typer.Option(help="Maximum seconds to wait", min=0, metavar="S")]
 LabelOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="A word of your own, to find it by; repeat it."),
+    typer.Option(metavar="KEY=VALUE", help="Label to find it by; repeatable"),
 ]
 WithLabelOption = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="With that label only.")
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Show only items with this label")
 ]
 
 
 def waiting_for(request: Mapping[str, Any]) -> str:
-    """Say in a few words why VMs of a request wait, or are not known to run."""
+    """Return in a few words why VMs of a request wait, or are unknown."""
     waiting, unknown = request.get("waiting"), request.get("vms_unknown")
     if request["state"] not in LIVE_REQUEST:
         return "-"
@@ -48,7 +46,7 @@ def waiting_for(request: Mapping[str, Any]) -> str:
 
 
 def vm_state(vm: Mapping[str, Any]) -> str:
-    """Say what a VM does now, and what becomes of it, in one word or two."""
+    """Return the state of a VM, or the change under way, in a word or two."""
     if vm["desired"] == "deleted":
         return "deleted" if vm["observed"] == "absent" and not vm["host"] else "deleting"
     if vm.get("power"):
@@ -66,17 +64,17 @@ def vm_state(vm: Mapping[str, Any]) -> str:
 
 
 def unknown(vm: Mapping[str, Any]) -> str | None:
-    """Say since when nobody knows what a VM does, since its host does not answer."""
+    """Return since when a VM's state is unknown because its host does not answer."""
     since = vm.get("unknown_since")
     return f"unknown, {age(since)}" if since else None
 
 
 def image_wait(image: Mapping[str, Any]) -> str:
-    """Say how far the image is that a VM waits for."""
+    """Return the progress of the image that a VM waits for."""
     if image.get("held"):
-        return "its image is held"
+        return "image held"
     if image["state"] != "uploading" or not image["size_bytes"]:
-        return "waits for image"
+        return "waiting for image"
     return f"image {100 * image['uploaded_bytes'] // image['size_bytes']}%"
 
 
@@ -89,7 +87,7 @@ def rules_body(
     affinity: str | None,
     spread: str | None,
 ) -> dict[str, Any]:
-    """Return the rules that options give, without those that they do not."""
+    """Return the rules that the options give."""
     given: dict[str, Any] = {
         "forbids": list(forbid or ()),
         "prefers": list(prefer or ()),
@@ -106,9 +104,7 @@ def _membership(option: str, given: str | None) -> dict[str, Any] | None:
         return None
     group, colon, mode = given.partition(":")
     if colon and mode != "soft":
-        raise BadInputError(
-            f"{option} {given!r}: after the group's name there may stand :soft alone"
-        )
+        raise BadInputError(f"{option} {given!r}: wanted GROUP or GROUP:soft")
     return {"group": group, "soft": True} if colon else {"group": group}
 
 
@@ -149,76 +145,85 @@ def request(
     vm_type: Annotated[
         str,
         typer.Argument(
-            metavar="TYPE", help="Of `fuga type list`.", autocompletion=complete_vm_type
+            metavar="TYPE", help="VM type (see `fuga type list`)", autocompletion=complete_vm_type
         ),
     ],
-    count: Annotated[int, typer.Option("-n", "--count", help="How many VMs.")] = 1,
+    count: Annotated[int, typer.Option("-n", "--count", help="Number of VMs")] = 1,
     min_count: Annotated[
         int | None,
-        typer.Option(help="At least so many at once or none, when they are placed first."),
+        typer.Option(help="Place this many VMs in the first round, or none"),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Of the request; else one is made up.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="For whom; an operator must say.")] = None,
+    name: Annotated[str | None, typer.Option(help="Request name (generated if omitted)")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Tenant (required for operators)")] = None,
     image: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME[:REVISION]", help="Of `fuga image list`; else the installation's default."
+            metavar="NAME[:REVISION]",
+            help="Image (see `fuga image list`; default: set by the site)",
         ),
     ] = None,
     requires: Annotated[
         list[str] | None,
         typer.Option(
-            "--require", "--requires", metavar="LABEL", help="Only on hosts with that label."
+            "--require",
+            "--requires",
+            metavar="LABEL",
+            help="Only hosts with this label; repeatable",
         ),
     ] = None,
     host: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Only on these hosts.", autocompletion=complete_host),
+        typer.Option(
+            metavar="HOST", help="Only this host; repeatable", autocompletion=complete_host
+        ),
     ] = None,
     network: Annotated[
-        str | None, typer.Option(help="Of `fuga network list`; else each host's own.")
+        str | None,
+        typer.Option(help="Network (see `fuga network list`; default: set by each host)"),
     ] = None,
     ssh_key: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Public keys that these VMs let in as well."),
+        typer.Option(metavar="FILE", help="Additional public key file for these VMs; repeatable"),
     ] = None,
     user_data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="For cloud-init in these VMs; 64 KiB at most."),
+        typer.Option(metavar="FILE", help="cloud-init user data, at most 64 KiB"),
     ] = None,
     hostname: Annotated[
         str | None,
-        typer.Option(help="Of the guest; of several with their number. Else the VM's name."),
+        typer.Option(help="Guest hostname, numbered for several VMs (default: VM name)"),
     ] = None,
     forbid: Annotated[
-        list[str] | None, typer.Option(metavar="LABEL", help="Never on hosts with that label.")
+        list[str] | None, typer.Option(metavar="LABEL", help="No hosts with this label; repeatable")
     ] = None,
     prefer: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL", help="On hosts with that label as long as they have room."),
+        typer.Option(
+            metavar="LABEL", help="Hosts with this label while they have room; repeatable"
+        ),
     ] = None,
-    zone: Annotated[str | None, typer.Option(help="Only in that zone.")] = None,
+    zone: Annotated[str | None, typer.Option(help="Only hosts in this zone")] = None,
     anti_affinity: Annotated[
         str | None,
         typer.Option(
-            metavar="GROUP[:soft]", help="At most one VM of the group on a host; soft: if possible."
+            metavar="GROUP[:soft]", help="At most one VM of this group per host; :soft if possible"
         ),
     ] = None,
     affinity: Annotated[
         str | None,
         typer.Option(
-            metavar="GROUP[:soft]", help="All VMs of the group on one host; soft: if possible."
+            metavar="GROUP[:soft]", help="All VMs of this group on one host; :soft if possible"
         ),
     ] = None,
     spread: Annotated[
-        str | None, typer.Option(metavar="zone", help="Evenly over the zones.")
+        str | None, typer.Option(metavar="zone", help="Spread evenly over zones")
     ] = None,
     label: LabelOption = None,
     ttl: TtlOption = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until all its VMs run.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all VMs run")] = False,
     timeout: TimeoutOption = 300,
 ) -> None:
-    """Ask for VMs of one type. The next slot decides where they run."""
+    """Request VMs of one type. The next slot decides where they run."""
     body: dict[str, Any] = {"vm_type": vm_type, "count": count, "requires": requires or []}
     if min_count is not None:
         body["min_count"] = min_count
@@ -265,11 +270,11 @@ def request(
 @listing
 def requests(
     session: Session,
-    tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
-    state: Annotated[str | None, typer.Option(help="In that state only.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Show only items of this tenant")] = None,
+    state: Annotated[str | None, typer.Option(help="Show only requests in this state")] = None,
     label: WithLabelOption = None,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Those that are over, too.")
+        bool, typer.Option("--all", "-a", help="Include requests that have ended")
     ] = False,
 ) -> None:
     """List requests: what is placed, what runs, what waits and why."""
@@ -278,7 +283,7 @@ def requests(
     session.show(
         rows,
         REQUEST_COLUMNS,
-        empty="no requests. `fuga request small -n 4` asks for VMs.",
+        empty="no requests. Request VMs with `fuga request small -n 4`.",
     )
 
 
@@ -286,19 +291,19 @@ def requests(
 def vms(
     session: Session,
     *,
-    tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Show only items of this tenant")] = None,
     request: Annotated[
         str | None,
         typer.Option(
-            help="Of that request only: name, id or the end of it.",
+            help="Show only VMs of this request (name, id or end of the id)",
             autocompletion=complete_request,
         ),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(help="On that host only.", autocompletion=complete_host)
+        str | None, typer.Option(help="Show only VMs on this host", autocompletion=complete_host)
     ] = None,
     state: Annotated[
-        str | None, typer.Option(help="running, stopped, absent, lost or unknown.")
+        str | None, typer.Option(help="Show only running, stopped, absent, lost or unknown VMs")
     ] = None,
     label: WithLabelOption = None,
 ) -> None:
@@ -310,7 +315,7 @@ def vms(
         tenant=tenant, request=request_id, host=host, state=state, label=label
     )
     narrowed = any((tenant, request, host, state, label))
-    asks = "no such VMs." if narrowed else "no VMs. `fuga request small -n 4` asks for some."
+    asks = "no such VMs." if narrowed else "no VMs. Request some with `fuga request small -n 4`."
     session.show(rows, VM_COLUMNS, empty=asks)
 
 
@@ -321,11 +326,11 @@ def rm(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="Requests or VMs: name, id or the end of it.",
+            help="Requests or VMs (names, ids or ends of ids)",
             autocompletion=complete_target,
         ),
     ],
-    wait: Annotated[bool, typer.Option("--wait", help="Until they are gone.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until they are gone")] = False,
     timeout: TimeoutOption = 120,
 ) -> None:
     """Delete requests with all their VMs, or single VMs."""
@@ -336,13 +341,13 @@ def rm(
         answer = session.api.delete(target.path)
         answers.append(answer)
         if not target.live:
-            session.say(f"{target} was deleted before")
+            session.say(f"{target} is already deleted")
         elif target.kind == "request":
             placed = answer.get("vms_placed", target.record["vms_placed"])
-            rest = f", {placed} VMs are being removed" if placed else ", nothing of it was placed"
+            rest = f", {placed} VMs are being removed" if placed else ", no VM of it was placed"
             session.say(f"deleted {target}{rest}")
         else:
-            session.say(f"deleted {target}, it is being removed")
+            session.say(f"deleted {target}; it is being removed")
     if wait:
         answers = wait_until_gone(session.api, found, timeout_s=timeout, quiet=session.json)
         session.say("gone")

@@ -1,4 +1,4 @@
-"""`fuga vm-groups`: which VMs keep apart, or together."""
+"""`fuga vm-groups`: which VMs stay apart or together."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _COLUMNS = (
 @listing
 def vm_groups(
     session: Session,
-    tenant: Annotated[str | None, typer.Option(help="Of that tenant only.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Show only groups of this tenant")] = None,
 ) -> None:
-    """List groups of VMs that keep apart or together, and where they are."""
+    """List VM groups (affinity and anti-affinity) and the hosts of their VMs."""
     session.show(
         session.api.items("vm-groups", tenant=tenant),
         _COLUMNS,
-        empty="no groups. `fuga request --anti-affinity NAME` or `--affinity NAME` makes one.",
+        empty="no VM groups. Create one with `fuga request --affinity NAME` or `--anti-affinity`.",
     )

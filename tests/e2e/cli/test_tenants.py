@@ -43,7 +43,7 @@ def test_a_tree_is_made_looked_at_and_changed_after_a_dry_run(
         ["nothing", "is", "changed;", "0", "others", "would", "stay", "as", "they", "are"],
     ]
     assert fuga("tenant", "move", "web", "--to", "research") == "web is part of research\n"
-    assert fuga("tenant", "move", "web", "--to", "/") == "web is part of no group\n"
+    assert fuga("tenant", "move", "web", "--to", "/") == "web is in no group\n"
     assert "nothing is changed; 0 others" in fuga(
         "tenant", "set", "web", "--weight", "3", "--dry-run"
     )

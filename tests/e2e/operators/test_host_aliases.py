@@ -34,4 +34,4 @@ def test_the_command_tells_it(fuga: Fuga, register):
     alias = next(word for word in told.split() if word.startswith("host-"))
 
     assert "kvm-07" in fuga("host", "alias", alias, "--tenant", "a")
-    assert "means no host" in fuga("host", "alias", "nothing", "--tenant", "a")
+    assert "has no host named" in fuga("host", "alias", "nothing", "--tenant", "a")

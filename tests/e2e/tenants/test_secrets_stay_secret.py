@@ -66,7 +66,7 @@ def test_secrets_are_told_once_or_never(postgres: PostgresServer, tmp_path: Path
             )
             eventually(lambda: "127.0.0.1:1" in worker_log.read_text(), within_s=START_TIME_S)
 
-    assert "way to the broker" in doctor.stdout
+    assert "connection to broker" in doctor.stdout
     said = {
         "the API's log": api_log.read_text(),
         "the worker's log": worker_log.read_text(),

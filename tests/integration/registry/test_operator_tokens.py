@@ -43,9 +43,12 @@ def test_doctor_names_operators_tokens_that_end_soon_and_those_that_never_do(
         pass_days(raw, "alice", 80)
     after = told(register_url, tmp_path)
 
-    endless = Finding("tokens", True, "operators' that never end: old")
+    endless = Finding("tokens", True, "operators' tokens that never expire: old")
     assert before == [endless]
-    assert after == [Finding("tokens", False, "end soon: alice; `fuga token renew NAME`"), endless]
+    assert after == [
+        Finding("tokens", False, "expire soon: alice; renew with `fuga token renew NAME`"),
+        endless,
+    ]
 
 
 def test_metrics_tell_when_the_first_token_ends_that_is_in_use(

@@ -290,8 +290,8 @@ def test_one_round_is_told_beside_what_was_done(capsys) -> None:
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "placed 4 / 3" in lines
     assert "in use 50.0% / 50.0%" in lines
-    assert "in zones elsewhere: fuga, east: slots / everywhere alike" in lines
-    assert "cut its search, by the budget of the round" in lines
+    assert "in zones elsewhere: fuga, east: slots / the same everywhere" in lines
+    assert "cut the round's budget cut its search" in lines
     assert "a 5 4 / 3 2 0.100 0.300 0.250 -0.050" in lines
     assert "b - - - 0.100 0.300 0.250 -0.050" in lines  # of a round of an earlier version
     assert lines[-1] == "not decided: it raised"
@@ -313,7 +313,7 @@ def test_a_window_is_summed_up() -> None:
     assert summary([row(2), row(3, skipped=7), failed]) == (
         "2 rounds; 8 VMs placed, 10 by the second policy; 5 (50%) on the same host; "
         "off fair 25.0%, 25.0% by the second; which took 0.500 s (median); 1 failed; "
-        "7 passed over"
+        "7 skipped"
     )
 
 

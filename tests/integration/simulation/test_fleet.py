@@ -142,7 +142,7 @@ def test_a_fleet_writes_what_one_machine_writes_though_a_worker_dies(fleet: Flee
     out = JobFiles(fleet.shared / "out")
     specs = fleet.specs("trace.csv")
     [begun] = [spec.name for spec in specs if out.is_taken(spec.name)]
-    eventually(lambda: f"{begun}: begun on " in study.log.read_text(), within_s=PATIENCE_S)
+    eventually(lambda: f"{begun}: started on " in study.log.read_text(), within_s=PATIENCE_S)
     os.killpg(dies.pid, signal.SIGKILL)  # with the run that it began
     dies.process.wait()
     lives = fleet.worker()

@@ -55,7 +55,7 @@ def test_policies_run_side_by_side_and_end_in_a_report(tmp_path: Path) -> None:
     assert [run["name"] for run in document["runs"]] == ["first_fit-seed0", "slots-seed0"]
     assert document["finished"]
     assert again.returncode == 2
-    assert "name another --out, or --resume it" in again.stderr
+    assert "give another --out, or --resume" in again.stderr
     assert resumed.returncode == 0, resumed.stderr
     assert json.loads(resumed.stdout)["runs"] == document["runs"]  # nothing ran again
 
@@ -63,12 +63,15 @@ def test_policies_run_side_by_side_and_end_in_a_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "name a trace"),
-        (["nowhere.csv"], "name the hosts"),
+        ([], "give a trace"),
+        (["nowhere.csv"], "give the hosts"),
         (["nowhere.csv", "--hosts", "1:1c"], "nowhere.csv: No such file"),
         (["google:9", "--hosts", "google:9", "--slot", "0"], "Invalid value for '--slot'"),
         (["google:9", "--hosts", "google:9", "--out", "/dev/null"], "--out /dev/null: File exists"),
-        (["nowhere.csv", "--hosts", "1:1c", "--celery", "-j2"], "--jobs is of this machine"),
+        (
+            ["nowhere.csv", "--hosts", "1:1c", "--celery", "-j2"],
+            "--jobs cannot be used with --celery",
+        ),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(words: list[str], says: str) -> None:
@@ -102,10 +105,10 @@ def test_the_live_system_is_simulated_and_handed_on(
     registry.close()
 
     assert done.returncode == 0, done.stderr
-    assert "0 VMs that ran already, 0 that waited, 3 asked for" in done.stderr
+    assert "0 VMs already running, 0 waiting, 3 requested" in done.stderr
     assert "0 groups of tenants and 0 quotas" in done.stderr
-    by = "decided by fuga in slots of 5 s (round 1, whose inputs are purged: of zones the settings)"
-    assert by in done.stderr
+    assert "decided by fuga in slots of 5 s (round 1, zones from the settings" in done.stderr
+    assert "because its inputs are purged)" in done.stderr
     document = json.loads((out / "summary.json").read_text())
     assert document["runs"][0]["vms"]["placed"] == 3
     assert json.loads(resumed.stdout)["runs"] == document["runs"]  # of what was recorded

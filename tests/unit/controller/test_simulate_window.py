@@ -35,9 +35,9 @@ def test_times_are_so_long_ago_or_of_a_calendar(since, until, expected):
 @pytest.mark.parametrize(
     ("since", "until", "says"),
     [
-        ("yesterday", None, "--since: found 'yesterday', wanted so long ago, as 7d"),
+        ("yesterday", None, "--since: found 'yesterday', wanted a span before now such as 7d"),
         (None, "7x", "--until: found '7x'"),
-        ("1h", "2h", "--since is 2026-11-17T11:00:00.00:00, which is not before"),
+        ("1h", "2h", "--since 2026-11-17T11:00:00.00:00 is not before"),
     ],
 )
 def test_other_times_are_refused(since, until, says):
@@ -57,7 +57,7 @@ def test_without_a_round_settings_say_how_rounds_are_decided():
     told = decided_as(None, SETTINGS)
 
     assert (told.policy, told.slot_length_s, told.zone_policies) == ("slots", 30, OF_SETTINGS)
-    assert told.told_by == "the settings, as there is no round"
+    assert told.told_by == "the settings, because there is no round"
 
 
 def test_where_inputs_are_purged_settings_say_who_decides_in_zones():
@@ -74,4 +74,4 @@ def test_where_inputs_are_purged_settings_say_who_decides_in_zones():
 
     assert (told.policy, told.parameters, told.slot_length_s) == ("fuga", {"eta": 3}, 60)
     assert told.zone_policies == OF_SETTINGS
-    assert told.told_by == "round 7, whose inputs are purged: of zones the settings"
+    assert told.told_by == "round 7, zones from the settings because its inputs are purged"

@@ -227,8 +227,8 @@ def test_the_catalogue_keeps_to_the_width_of_the_terminal(
     ("arguments", "message"),
     [
         (("-", "--policy", "fugo"), "did you mean fuga?"),
-        (("-",), "name a policy with --policy"),
-        ((), "name a problem file"),
+        (("-",), "give a policy with --policy"),
+        ((), "give a problem file"),
         (("/nowhere/p.json", "--policy", "fuga"), "/nowhere/p.json: cannot be read"),
         (("/", "--policy", "fuga"), "/: is a directory"),
         (("a\0b", "--policy", "fuga"), "cannot be read"),

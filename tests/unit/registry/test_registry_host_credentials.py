@@ -203,6 +203,6 @@ def test_the_doctor_looks_at_every_credential_here(tmp_path: Path) -> None:
     assert [name for name, each in sorted(found.items()) if each.well] == ["credential ssh"]
     assert "a certificate ends on 20" in found["credential site"].message
     assert "mode 0644" in found["credential open"].message
-    assert "neither for TLS nor for SSH" in found["credential empty"].message
+    assert "holds no files for TLS or SSH" in found["credential empty"].message
     assert earlier["credential site"].well
     assert str(store.folder) not in str(found)

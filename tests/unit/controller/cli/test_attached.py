@@ -127,7 +127,7 @@ def test_it_says_when_nobody_holds_the_console_and_why_it_ends(
         guest.state = "attached"
         terminal.until(b"[fuga: attached]")
         guest.state, guest.reason = "waiting", "its worker is gone"
-        terminal.until(b"[fuga: not attached now: its worker is gone]")
+        terminal.until(b"[fuga: detached: its worker is gone]")
         guest.state, guest.written = "attached", b"back"
         terminal.until(b"back")
         guest.state, guest.reason, guest.written = "ended", "the guest is off", b"back, and gone"
@@ -192,4 +192,4 @@ def test_reading_only_types_nothing(guest: Guest, tmp_path: Path) -> None:
 def test_force_is_for_typing_alone(guest: Guest, tmp_path: Path) -> None:
     with attached(guest, tmp_path, "--force", "--log") as terminal:
         assert terminal.ended() == 2
-    assert b"--force is for typing" in terminal.shown
+    assert b"--force cannot be used with --log" in terminal.shown

@@ -108,7 +108,7 @@ def test_credentials_that_others_may_write_are_not_read(
 ) -> None:
     (tmp_path / "credentials.json").chmod(mode)
 
-    with pytest.raises(BadInputError, match="can be written to by others"):
+    with pytest.raises(BadInputError, match="is writable by others"):
         find_connection(environ | {"FUGA_TOKEN": "mine"})
 
 

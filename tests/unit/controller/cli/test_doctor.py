@@ -17,11 +17,11 @@ HUNG = "storage pool 'default' does not answer since 2026-01-01 00:00:00 UTC"
     [
         ({}, None),
         ({"health": "down", "last_error": "no route"}, "down: no route"),
-        ({"health": "down"}, "down: no error is known: does the monitor run?"),
+        ({"health": "down"}, "down: no error recorded; check that the monitor runs"),
         ({"health": "down", "admin": "maintenance"}, None),
         (
             {"pool_silent_since": SINCE, "last_error": HUNG},
-            f"{HUNG}: it is up, and gets no VMs",
+            f"{HUNG}: it is up but gets no VMs",
         ),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_host_that_shares_no_processors_out_is_told() -> None:
     [told, _] = confinement([a_host(shares_kept=False)])
 
     assert (told.about, told.well) == ("host h1", True)
-    assert "not shared out" in told.message
+    assert "no cgroup" in told.message
 
 
 @pytest.mark.parametrize(

@@ -27,24 +27,24 @@ def judged(
     ],
 )
 def test_the_way_to_the_api(url: str, well: bool):
-    assert judged(url)["way to the API"][0] is well
+    assert judged(url)["connection to API"][0] is well
 
 
 @pytest.mark.parametrize(
     ("url", "well", "said"),
     [
-        ("postgresql://f:s3cret@db/f?sslmode=verify-full", True, "name is checked"),
+        ("postgresql://f:s3cret@db/f?sslmode=verify-full", True, "name verified"),
         ("postgresql://f:s3cret@db/f?sslmode=verify-ca", False, "any server"),
-        ("postgresql://f:s3cret@db/f?sslmode=require", False, "whoever answers"),
+        ("postgresql://f:s3cret@db/f?sslmode=require", False, "any server"),
         ("postgresql://f:s3cret@db/f?sslmode=prefer", False, "not encrypted"),
         ("postgresql://f:s3cret@db/f", False, "not encrypted"),
-        ("postgresql://f:s3cret@127.0.0.1/f", True, "does not leave"),
-        ("postgresql+psycopg://f@/f?host=/run/postgresql", True, "does not leave"),
-        ("sqlite:////var/lib/fuga.db", True, "a file"),
+        ("postgresql://f:s3cret@127.0.0.1/f", True, "local to this machine"),
+        ("postgresql+psycopg://f@/f?host=/run/postgresql", True, "local to this machine"),
+        ("sqlite:////var/lib/fuga.db", True, "a local file"),
     ],
 )
 def test_the_way_to_the_database(url: str, well: bool, said: str):
-    found = judged(database_url=url)["way to the database"]
+    found = judged(database_url=url)["connection to database"]
 
     assert found[0] is well
     assert said in found[1]
@@ -54,7 +54,7 @@ def test_the_way_to_the_database(url: str, well: bool, said: str):
 def test_what_libpq_reads_from_the_environment_counts():
     env = {"PGSSLMODE": "verify-full"}
 
-    assert judged(env=env, database_url="postgresql://f@db/f")["way to the database"][0]
+    assert judged(env=env, database_url="postgresql://f@db/f")["connection to database"][0]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_libpq_reads_from_the_environment_counts():
 def test_the_way_to_the_broker(url: str, well: bool):
     found = judged(broker_url=url)
 
-    assert found["way to the broker"][0] is well
+    assert found["connection to broker"][0] is well
     assert "s3cret" not in str(found)
 
 

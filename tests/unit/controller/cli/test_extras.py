@@ -62,8 +62,8 @@ def test_who_simulates_is_told_in_one_line_what_to_install(
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"fuga: fuga {words[0]} needs matplotlib and pyarrow: pip install "
-        "'fuga-controller[simulation]', or with the locked versions "
-        "-r requirements/simulation.lock\n"
+        "'fuga-controller[simulation]', or -r requirements/simulation.lock for the locked "
+        "versions\n"
     )
 
 

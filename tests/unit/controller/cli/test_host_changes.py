@@ -104,7 +104,7 @@ def test_an_empty_host_may_be_switched_off(api: HttpApi, fuga: Fuga) -> None:  #
     api.on("PATCH", "/v1/hosts/host-1", a_host(admin="draining"))
     api.on_list("/v1/vms")
 
-    assert "may be switched off" in fuga("host", "drain", "host-1").out
+    assert "you can switch it off" in fuga("host", "drain", "host-1").out
 
 
 def test_ratios_are_set_and_listed_by_label(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811

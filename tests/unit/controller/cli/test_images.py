@@ -77,7 +77,7 @@ def test_a_file_is_sent_as_it_is_with_what_is_said_of_it(
         "sha256": SHA256,
         "source": "debian.qcow2",
     }
-    assert "image debian:2 is on offer: 400.0 MiB, a disk of 2.0 GiB" in capsys.readouterr().out
+    assert "image debian:2 is ready: 400.0 MiB, disk 2.0 GiB" in capsys.readouterr().out
 
 
 def test_a_file_that_does_not_begin_like_qcow2_is_raw(api: HttpApi, file: Path) -> None:
@@ -124,7 +124,7 @@ def test_an_image_to_fetch_is_waited_for(api: HttpApi, capsys: pytest.CaptureFix
     assert (asked.body["url"], asked.body["sha256"]) == (URL, SHA256)
     told = capsys.readouterr()
     assert "importing, 100.0 MiB so far" in told.err
-    assert "image debian:2 is on offer" in told.out
+    assert "image debian:2 is ready" in told.out
 
 
 def test_an_image_that_cannot_be_fetched_says_why(
@@ -204,7 +204,7 @@ def test_what_is_no_signature_is_not_sent(
 
     assert run("image", "add", "debian", file, "--signature", tmp_path / "sig") == 2
 
-    assert "no signature of minisign or cosign" in capsys.readouterr().err
+    assert "not a signature by minisign or cosign" in capsys.readouterr().err
     assert not api.calls("POST", "/v1/images/upload")
 
 
@@ -216,7 +216,7 @@ def test_an_image_that_a_worker_has_to_check_is_waited_for(
 
     assert run("image", "add", "debian", file) == 0
 
-    assert "image debian:2 is on offer" in capsys.readouterr().out
+    assert "image debian:2 is ready" in capsys.readouterr().out
 
 
 def test_a_held_image_is_shown_as_held_and_released(
@@ -233,4 +233,4 @@ def test_a_held_image_is_shown_as_held_and_released(
     out = capsys.readouterr().out
     assert "held" in out
     assert "2 hosts, or their" in out
-    assert "image debian:2 is brought to hosts again" in out
+    assert "image debian:2 is released" in out

@@ -185,7 +185,7 @@ def test_watching_is_for_tables(api: HttpApi, capsys: pytest.CaptureFixture[str]
         main(["host", "list", "--watch", "-o", "json"])
 
     assert ended.value.code == 2
-    assert "--watch is for people" in capsys.readouterr().err
+    assert "--watch cannot be used with -o" in capsys.readouterr().err
 
 
 def read_until(terminal: int, wanted: str | None) -> str:

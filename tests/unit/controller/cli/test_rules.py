@@ -41,7 +41,7 @@ def test_a_group_is_soft_or_nothing(fuga: Fuga, given: str) -> None:
     ended = fuga("request", "small", "--anti-affinity", given)
 
     assert ended.status == 2
-    assert "there may stand :soft alone" in ended.err
+    assert "wanted GROUP or GROUP:soft" in ended.err
 
 
 def test_what_keeps_a_request_from_hosts_is_a_table(api: HttpApi, fuga: Fuga) -> None:

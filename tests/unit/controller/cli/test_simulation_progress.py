@@ -67,10 +67,10 @@ def test_elsewhere_a_fleet_tells_in_lines_who_is_at_what(
         shown.tell({"a": at(1.0), "b": at(1.0)})
 
     assert capsys.readouterr().err.splitlines() == [
-        "a: begun on sim-1:7",
-        "a: sim-1:7 has let go of it, somebody else may go on",
+        "a: started on sim-1:7",
+        "a: sim-1:7 left it; another worker may continue",
         "nobody is at any run",
-        "a: begun on sim-2:9",
+        "a: started on sim-2:9",
         "a: ended, 1 of 2",
         "b: ended, 2 of 2",
     ]
