@@ -1,13 +1,7 @@
 """Every placement mechanism as a pure function on arrays, and the check of feasibility."""
 
-from placement.catalog.names import (
-    POLICIES,
-    CatalogEntry,
-    entry_by_name,
-    mechanism_by_name,
-    policy_by_name,
-)
-from placement.catalog.notes import PolicyNote
+from placement.catalog.names import entry_by_name, mechanism_by_name, policy_by_name
+from placement.catalog.policies import POLICIES, CatalogEntry
 from placement.errors import (
     GangTooLargeError,
     InfeasibleAllocationError,
@@ -69,7 +63,6 @@ __all__ = [
     "PluginError",
     "PluginFailedError",
     "Policy",
-    "PolicyNote",
     "QuantityTooLargeError",
     "Reason",
     "ShapeMismatchError",

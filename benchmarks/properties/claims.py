@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from placement.catalog.names import POLICIES
+from placement.catalog.policies import POLICIES
 
 YES, NO, OPEN = "yes", "no", "not told"
 

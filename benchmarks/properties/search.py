@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.properties import whole_vms
 from benchmarks.properties.cases import FAMILIES, Case, Family, draw, in_groups, with_a_lie
 from benchmarks.properties.checks import PROPERTIES, VIOLATION
-from placement.catalog.names import POLICIES
+from placement.catalog.policies import POLICIES
 
 #: Measured, in order; ``psdsf+pareto`` is psdsf with its parameter pareto.
 MECHANISMS: Final = (

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from benchmarks.properties.cases import Case
-from placement.catalog.names import POLICIES, mechanism_by_name, policy_by_name
+from placement import POLICIES, mechanism_by_name, policy_by_name
 from placement.round.arrays import FloatArray, IntArray
 from placement.round.budget import Budget
 from placement.round.model import Snapshot

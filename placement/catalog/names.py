@@ -4,151 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from placement.catalog import plugins
 from placement.catalog.guard import Theirs, guarded_maker
-from placement.catalog.notes import POLICY_NOTES, PolicyNote
+from placement.catalog.policies import POLICIES, CatalogEntry
 from placement.errors import (
     ParameterError,
     PluginError,
     UnknownPolicyError,
     WrongKindError,
 )
-from placement.filling.overload import read_overload
-from placement.fuga.parameters import PARAMETERS as FUGA_PARAMETERS
-from placement.fuga.parameters import FugaParameters
-from placement.fuga.policy import Fuga
 from placement.mechanisms import MECHANISMS
 from placement.mechanisms.entry import MechanismEntry
 from placement.mechanisms.model import Mechanism
-from placement.policies.best_fit import BestFit
-from placement.policies.best_fit_drfh import BestFitDrfh
-from placement.policies.best_fit_hdrf import BestFitHdrf
-from placement.policies.drf_pool import DrfPool
-from placement.policies.first_fit import FirstFit
-from placement.policies.first_fit_drfh import FirstFitDrfh
-from placement.policies.optimal.policy import Optimal
-from placement.policies.psdsf_fit import PsdsfFit
-from placement.policies.random_fit import RandomFit
-from placement.policies.slots import Slots
-from placement.policies.tsf_fit import TsfFit
-from placement.policies.two_choices_drfh import TwoChoicesDrfh
 from placement.round.model import Policy
-from placement.rules import with_patience, with_rules
-from placement.rules.patience import PARAMETERS as PATIENCE_PARAMETERS
-from placement.rules.patience import Patience
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogEntry:
-    """A policy of the catalogue: what it does, what it reads, how it is made."""
-
-    summary: str
-    parameters: frozenset[str]
-    make: Callable[[Mapping[str, Any]], Policy]
-    note: PolicyNote | None = None  #: ours stand in `POLICY_NOTES`
-    reads_tree: bool = False  #: does it look at the tree of tenants itself?
-
-
-def fair_entry(
-    summary: str,
-    parameters: frozenset[str],
-    make: Callable[[Mapping[str, Any]], Policy],
-    *,
-    reads_tree: bool = False,
-) -> CatalogEntry:
-    """Return the entry of a policy that claims fairness: it holds hosts back for who starves."""
-
-    def made(given: Mapping[str, Any]) -> Policy:
-        policy = make({key: given[key] for key in given if key in parameters})
-        return with_patience(policy, Patience.of(given))
-
-    known = parameters | PATIENCE_PARAMETERS
-    return CatalogEntry(summary, known, made, reads_tree=reads_tree)
-
-
-_OVERLOAD: Final = frozenset({"overload"})
-
-
-def _overload(given: Mapping[str, Any]) -> float:
-    return read_overload("overload", given.get("overload", 1.0))
-
-
-POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
-    {
-        "fuga": fair_entry(
-            "game between hosts with fair quotas, the rest by Best-Fit DRFH",
-            FUGA_PARAMETERS,
-            lambda given: Fuga(FugaParameters.of(given)),
-        ),
-        "best_fit_drfh": fair_entry(
-            "one VM at a time to the tenant of least share, on the host of best shape",
-            _OVERLOAD,
-            lambda given: BestFitDrfh(overload=_overload(given)),
-        ),
-        "best_fit_hdrf": fair_entry(
-            "one VM at a time down the tree of tenants, on the host of best shape",
-            _OVERLOAD,
-            lambda given: BestFitHdrf(overload=_overload(given)),
-            reads_tree=True,
-        ),
-        "first_fit": CatalogEntry(
-            "requests in order, each VM on the first host where it fits; not fair",
-            _OVERLOAD,
-            lambda given: FirstFit(overload=_overload(given)),
-        ),
-        "first_fit_drfh": fair_entry(
-            "one VM at a time to the tenant of least share, on the first host where it fits",
-            _OVERLOAD,
-            lambda given: FirstFitDrfh(overload=_overload(given)),
-        ),
-        "two_choices_drfh": fair_entry(
-            "one VM at a time to the tenant of least share, on the better of two random hosts",
-            _OVERLOAD,
-            lambda given: TwoChoicesDrfh(overload=_overload(given)),
-        ),
-        "psdsf_fit": fair_entry(
-            "one VM at a time to the tenant and host of least virtual dominant share",
-            _OVERLOAD,
-            lambda given: PsdsfFit(overload=_overload(given)),
-        ),
-        "tsf_fit": fair_entry(
-            "one VM at a time to the tenant of least task share, on the host of best shape",
-            _OVERLOAD,
-            lambda given: TsfFit(overload=_overload(given)),
-        ),
-        "drf_pool": fair_entry(
-            "fair targets as if all hosts were one, packed first-fit, the rest in turn",
-            _OVERLOAD,
-            lambda given: DrfPool(overload=_overload(given)),
-        ),
-        "slots": CatalogEntry(
-            "hosts cut into equal slots, the tenant of fewest slots is next; not fair in resources",
-            frozenset({"slots"}) | _OVERLOAD,
-            Slots.of,
-        ),
-        "best_fit": CatalogEntry(
-            "requests in order, each VM on the host that is left with the least; not fair",
-            _OVERLOAD,
-            lambda given: BestFit(overload=_overload(given)),
-        ),
-        "random_fit": CatalogEntry(
-            "requests in order, each VM on a fitting host at random; not fair",
-            _OVERLOAD,
-            lambda given: RandomFit(overload=_overload(given)),
-        ),
-        "optimal": CatalogEntry(
-            "as much of the first resource, or as many VMs, as any allocation could; not fair",
-            frozenset({"objective"}) | _OVERLOAD,
-            Optimal.of,
-        ),
-    }
-)
-
+from placement.rules import with_rules
 
 #: What an entry point of each group must name.
 _EXPECTED: Final[Mapping[str, type]] = MappingProxyType(
@@ -220,23 +94,16 @@ def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:
 
 
 def _listing(name: str, entry: CatalogEntry | MechanismEntry, origin: str | None) -> Listing:
-    note: PolicyNote | MechanismEntry | None = (
-        entry if isinstance(entry, MechanismEntry) else entry.note or POLICY_NOTES.get(name)
-    )
     return Listing(
         name=name,
-        kind=_kind(entry),
+        kind="mechanism" if isinstance(entry, MechanismEntry) else "policy",
         summary=entry.summary,
-        paper=note.paper if note else "not told",
-        guarantees=note.guarantees if note else "not told",
-        complexity=note.complexity if note else "not told",
+        paper=entry.paper,
+        guarantees=entry.guarantees,
+        complexity=entry.complexity,
         parameters=tuple(sorted(entry.parameters)),
         origin=origin,
     )
-
-
-def _kind(entry: CatalogEntry | MechanismEntry) -> str:
-    return "mechanism" if isinstance(entry, MechanismEntry) else "policy"
 
 
 def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from placement.fairness.levels import in_steps, levels_of
+from placement.fairness.targets import fair_targets
 from placement.filling.draft import Draft
 from placement.round.arrays import BoolArray, FloatArray
 from placement.round.reasons import how_many_fit
@@ -36,9 +37,7 @@ def admit(draft: Draft, request: int) -> bool:
     return True
 
 
-def fill_with_gangs(
-    draft: Draft, fill: Callable[[], object], targets: Callable[[], FloatArray]
-) -> None:
+def fill_with_gangs(draft: Draft, fill: Callable[[], object]) -> None:
     """Fill a draft by a rule that knows single VMs only, gangs whole.
 
     The gangs that their fair target covers come first: their tenants would
@@ -52,12 +51,9 @@ def fill_with_gangs(
         Changed in place.
     fill : callable
         Places what remains in ``draft`` within its room.
-    targets : callable
-        Returns the fair target of each request in VMs, shape (Q,); asked only
-        where there are gangs.
     """
     if draft.not_begun.any():
-        begin_covered(draft, fill, targets())
+        begin_covered(draft, fill, fair_targets(draft.snapshot))
     fill()
     while begin_next(draft, fill):
         fill()

@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from placement.errors import ParameterError
 from placement.round.arrays import IntArray
 from placement.round.model import Snapshot
-
-
-def read_overload(name: str, value: Any) -> float:
-    """Return the threshold that a parameter gives.
-
-    Raises
-    ------
-    ParameterError
-        Unless it is a number above 0, at most 1.
-    """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 < value <= 1:
-        raise ParameterError(name, value, "a number above 0, at most 1")
-    return float(value)
 
 
 def as_fraction(overload: float) -> Fraction:

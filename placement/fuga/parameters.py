@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from placement.errors import ParameterError
-from placement.filling.overload import read_overload
+from placement.parameters import (
+    Reader,
+    allowing,
+    number,
+    one_of,
+    or_null,
+    part,
+    switch,
+    whole_number,
+)
 
 Equilibrium: TypeAlias = Literal["auto", "exact", "sequential", "sweeps"]
 
@@ -31,73 +39,22 @@ class FugaParameters:
     #: host -> count of VMs per request, in place of the best combinations
     strategies: Mapping[int, tuple[tuple[int, ...], ...]] | None = None
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> FugaParameters:
-        """Return the parameters, checked; JSON values are welcome.
 
-        Raises
-        ------
-        ParameterError
-            Naming the parameter, what was found and what is allowed.
-        """
-        for name, value in given.items():
-            if name not in _READERS:
-                raise ParameterError(name, value, f"one of {', '.join(sorted(_READERS))}")
-        return cls(**{name: _READERS[name](name, value) for name, value in given.items()})
+def _are_names(value: Any) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and len(value) > 0
+        and all(isinstance(each, str) for each in value)
+        and len(set(value)) == len(value)
+    )
 
 
-PARAMETERS: Final = frozenset(field.name for field in fields(FugaParameters))
+def _ranking(name: str, value: Any) -> tuple[str, ...]:
+    return tuple(allowing("a list of different names of resources", _are_names)(name, value))
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _alpha(name: str, value: Any) -> float:
-    # beyond, a distance of a billion VMs to the power of alpha leaves the floats
-    if not _is_number(value) or not 1 < value <= 30:
-        raise ParameterError(name, value, "a number above 1, at most 30")
-    return float(value)
-
-
-def _whole_number(least: int, most: int) -> Callable[[str, Any], int]:
-    def read(name: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ParameterError(name, value, f"a whole number from {least} to {most}")
-        return value
-
-    return read
-
-
-def _switch(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ParameterError(name, value, "true or false")
-    return value
-
-
-def _equilibrium(name: str, value: Any) -> Equilibrium:
-    if value not in get_args(Equilibrium):
-        raise ParameterError(name, value, " | ".join(get_args(Equilibrium)))
-    return cast("Equilibrium", value)
-
-
-def _ranking(name: str, value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if (
-        isinstance(value, str)
-        or not isinstance(value, Sequence)
-        or not value
-        or not all(isinstance(each, str) for each in value)
-        or len(set(value)) != len(value)
-    ):
-        raise ParameterError(name, value, "a list of different names of resources")
-    return tuple(value)
-
-
-def _strategies(name: str, value: Any) -> Mapping[int, tuple[tuple[int, ...], ...]] | None:
-    if value is None:
-        return None
+def _strategies(name: str, value: Any) -> Mapping[int, tuple[tuple[int, ...], ...]]:
     if not isinstance(value, Mapping):
         raise ParameterError(name, value, "a mapping from host to lists of counts")
     read = {}
@@ -122,14 +79,15 @@ def _combination(place: str, row: Any) -> tuple[int, ...]:
     return tuple(row)
 
 
-_READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
-    "alpha": _alpha,
-    "eta": _whole_number(1, 100),
-    "overload": read_overload,
-    "ranking": _ranking,
-    "equilibrium": _equilibrium,
-    "quota": _switch,
-    "fallback": _switch,
-    "sweeps": _whole_number(0, 10_000),
-    "strategies": _strategies,
+READERS: Final[Mapping[str, Reader]] = {
+    # Beyond 30 a distance of a billion VMs to the power of alpha leaves the floats.
+    "alpha": number("a number above 1, at most 30", lambda value: 1 < value <= 30),
+    "eta": whole_number(1, 100),
+    "overload": part,
+    "ranking": or_null(_ranking),
+    "equilibrium": one_of(get_args(Equilibrium)),
+    "quota": switch,
+    "fallback": switch,
+    "sweeps": whole_number(0, 10_000),
+    "strategies": or_null(_strategies),
 }

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from placement.mechanisms.entry import MechanismEntry
+from placement.mechanisms.hierarchies.collapsed import READERS as COLLAPSED_READERS
 from placement.mechanisms.hierarchies.collapsed import Collapsed
 from placement.mechanisms.hierarchies.hdrf import Hdrf, NaiveHdrf
 from placement.mechanisms.hierarchies.mch import Mch
@@ -18,12 +19,13 @@ from placement.mechanisms.max_min.drfh import Drfh
 from placement.mechanisms.max_min.per_server_drf import PerServerDrf
 from placement.mechanisms.max_min.tsf import Tsf
 from placement.mechanisms.model import DivisibleProblem, Division, Mechanism
-from placement.mechanisms.psdsf.mechanism import PARAMETERS as PSDSF_PARAMETERS
+from placement.mechanisms.psdsf.mechanism import READERS as PSDSF_READERS
 from placement.mechanisms.psdsf.mechanism import Psdsf
+from placement.parameters import read
 from placement.round.tenant_tree import TenantTree
 
-#: By name. Who adds a mechanism adds one entry here; a parameter that it reads
-#: is named in `parameters` and checked by `make`, which raises `ParameterError`.
+#: By name. Whoever adds a mechanism adds one entry here; `make` checks the parameters that
+#: `parameters` names, and raises `ParameterError`.
 MECHANISMS: Final[Mapping[str, MechanismEntry]] = MappingProxyType(
     {
         "drf": MechanismEntry(
@@ -53,8 +55,8 @@ MECHANISMS: Final[Mapping[str, MechanismEntry]] = MappingProxyType(
             guarantees="envy-free on allowed hosts, sharing incentive, single-server DRF; "
             "neither unique nor Pareto optimal (parameter pareto adds that)",
             complexity="O(k (n log n + n m)) per sweep, tens to hundreds of sweeps",
-            parameters=PSDSF_PARAMETERS,
-            make=Psdsf.of,
+            parameters=frozenset(PSDSF_READERS),
+            make=lambda given: Psdsf(**read(PSDSF_READERS, given)),
         ),
         "tsf": MechanismEntry(
             summary="equal tasks relative to all hosts without constraints, by linear programs",
@@ -118,8 +120,8 @@ MECHANISMS: Final[Mapping[str, MechanismEntry]] = MappingProxyType(
             paper="C-CH and M-CH, the yardsticks in the paper of mch; our reading of them",
             guarantees="Pareto optimal in the pool; no hierarchical share guarantee",
             complexity="O(q m) for the weights, then one drf",
-            make=lambda given: Collapsed(**given),
-            parameters=frozenset({"resource"}),
+            make=lambda given: Collapsed(**read(COLLAPSED_READERS, given)),
+            parameters=frozenset(COLLAPSED_READERS),
             reads_tree=True,
         ),
     }

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from placement.fairness.shares import fractions_of_pool
-from placement.fairness.targets import fair_targets
 from placement.filling.buckets import FreeBuckets
 from placement.filling.draft import Draft
-from placement.filling.gangs import fill_with_gangs
-from placement.filling.overload import room_below
 from placement.mechanisms.hierarchies.task_tree import TaskTree
+from placement.policies.skeletons import InTurn
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
 from placement.round.model import Allocation, Snapshot
 from placement.round.tenant_tree import TenantTree
-from placement.round.vm_kinds import VmKinds, vm_kinds
+from placement.round.vm_kinds import VmKinds
 from placement.rules.in_tree import without_tree
 
 
+@dataclass(frozen=True, slots=True)
 class BestFitHdrf:
     """Each VM goes to the tenant whom H-DRF serves next, on the host of least H.
-
-    Parameters
-    ----------
-    overload : float
-        No host is filled above this part of its capacity in any resource.
 
     Notes
     -----
@@ -44,18 +39,14 @@ class BestFitHdrf:
     .. [2] Wang, Li, Liang, INFOCOM 2014, Section V-B.
     """
 
-    def __init__(self, *, overload: float = 1.0) -> None:
-        self._overload = overload
+    overload: float = 1.0  #: no host is filled above this part of its capacity
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Fill the hosts; nothing that fits below the threshold is left out."""
-        del rng, budget  # nothing is random, nothing is searched
         tree = TenantTree.flat(snapshot.weight) if snapshot.tree is None else snapshot.tree
-        flat = without_tree(snapshot)  # for gangs: who is poorest, and what is fair
-        draft = Draft(flat, room_below(flat, self._overload))
-        kinds = vm_kinds(snapshot)
-        fill_with_gangs(draft, lambda: _fill(draft, tree, kinds), lambda: fair_targets(flat))
-        return draft.allocation()
+        in_turn = InTurn(lambda draft, kinds, _: _fill(draft, tree, kinds), self.overload)
+        # By flat weights for gangs: who is poorest, and what is fair.
+        return in_turn.place(without_tree(snapshot), rng, budget)
 
 
 def _fill(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from placement.fairness.targets import fair_targets, quotas
 from placement.filling.draft import Draft
-from placement.filling.gangs import admit
+from placement.filling.gangs import admit, fill_with_gangs
 from placement.filling.in_order import fill_first_hosts
 from placement.filling.in_turn import fill_by_first_fit
 from placement.filling.overload import room_below
@@ -49,5 +49,5 @@ class DrfPool:
                 candidates[kind] = fill_first_hosts(
                     draft, request, int(offered[request]), candidates[kind]
                 )
-        fill_by_first_fit(draft, kinds)
+        fill_with_gangs(draft, lambda: fill_by_first_fit(draft, kinds))
         return draft.allocation()

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from placement.filling.draft import Draft
 from placement.filling.in_turn import fill_by_first_fit
-from placement.filling.overload import room_below
-from placement.round.budget import Budget
-from placement.round.model import Allocation, Snapshot
-from placement.round.vm_kinds import vm_kinds
+from placement.round.vm_kinds import VmKinds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstFitDrfh:
-    """Progressive filling with First-Fit.
+def first_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
+    """Fill progressively with First-Fit.
 
     Notes
     -----
@@ -28,12 +22,5 @@ class FirstFitDrfh:
     Wang, Li, Liang, "Dominant Resource Fairness in Cloud Computing Systems with
     Heterogeneous Servers", INFOCOM 2014, section V-B; TPDS 2015, section 5.
     """
-
-    overload: float = 1.0  #: no host is filled above this part of its capacity
-
-    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Fill the hosts; nothing that fits is left out."""
-        del rng, budget  # nothing is random, nothing is searched
-        draft = Draft(snapshot, room_below(snapshot, self.overload))
-        fill_by_first_fit(draft, vm_kinds(snapshot))
-        return draft.allocation()
+    del rng  # nothing is random
+    fill_by_first_fit(draft, kinds)

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from placement.fairness.targets import fair_targets
 from placement.filling.draft import Draft
-from placement.filling.gangs import fill_with_gangs
-from placement.filling.overload import room_below
 from placement.policies.task_levels import fill_by_tasks, tasks_alone_on
 from placement.round.arrays import IntArray
-from placement.round.budget import Budget
-from placement.round.model import Allocation, Snapshot
-from placement.round.vm_kinds import VmKinds, hosts_for, vm_kinds
+from placement.round.vm_kinds import VmKinds, hosts_for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PsdsfFit:
-    """One VM at a time to the pair (tenant, host) of least virtual dominant share.
+def psdsf_fit(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
+    """Give one VM at a time to the pair (tenant, host) of least virtual dominant share.
 
     Notes
     -----
@@ -39,20 +32,8 @@ class PsdsfFit:
     .. [1] Khamse-Ashari et al., "Per-Server Dominant-Share Fairness (PS-DSF)",
        2016.
     """
-
-    overload: float = 1.0  #: no host is filled above this part of its capacity
-
-    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Fill the hosts; nothing that fits is left out."""
-        del rng, budget  # nothing is random, nothing is searched
-        draft = Draft(snapshot, room_below(snapshot, self.overload))
-        kinds = vm_kinds(snapshot)
-        fill_with_gangs(
-            draft,
-            lambda: fill_by_tasks(draft, kinds, _LargestHosts(draft, kinds)),
-            lambda: fair_targets(snapshot),
-        )
-        return draft.allocation()
+    del rng  # nothing is random
+    fill_by_tasks(draft, kinds, _LargestHosts(draft, kinds))
 
 
 class _LargestHosts:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from placement.errors import ParameterError
 from placement.filling.draft import Draft
+from placement.filling.gangs import fill_with_gangs
 from placement.filling.in_turn import fill_by_first_fit
-from placement.filling.overload import read_overload, room_below
+from placement.filling.overload import room_below
+from placement.parameters import part, whole_number
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
 from placement.round.model import Allocation, LeftOut, Reason, Snapshot
@@ -21,6 +22,8 @@ from placement.round.vm_kinds import vm_kinds
 
 #: Into which the largest host may be cut.
 MOST_SLOTS: Final = 10_000
+#: What may be set on it.
+READERS: Final = {"slots": whole_number(1, MOST_SLOTS), "overload": part}
 #: Slots of a VM that no host can hold: more than hosts offer.
 _NEVER: Final = 2**31
 
@@ -54,27 +57,14 @@ class Slots:
     slots: int = 14  #: in the largest host
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Slots:
-        """Return the policy with parameters, checked.
-
-        Raises
-        ------
-        ParameterError
-            Naming the parameter, what was found and what is allowed.
-        """
-        slots = given.get("slots", cls().slots)
-        if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= MOST_SLOTS:
-            raise ParameterError("slots", slots, f"a whole number from 1 to {MOST_SLOTS:,}")
-        return cls(slots=slots, overload=read_overload("overload", given.get("overload", 1.0)))
-
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Fill the slots; nothing is left out that still finds slots."""
         del rng, budget  # nothing is random, nothing is searched
         room = room_below(snapshot, self.overload)
         cut = in_slots(snapshot, room, self.slots)
         by_slots = Draft(cut)
-        fill_by_first_fit(by_slots, vm_kinds(cut))
+        kinds = vm_kinds(cut)
+        fill_with_gangs(by_slots, lambda: fill_by_first_fit(by_slots, kinds))
 
         draft = Draft(snapshot, room)
         for gang in np.flatnonzero(draft.not_begun * by_slots.given).tolist():

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from placement.fairness.targets import fair_targets
 from placement.filling.buckets import FreeBuckets
 from placement.filling.draft import Draft
-from placement.filling.gangs import fill_with_gangs
-from placement.filling.overload import room_below
 from placement.policies.task_levels import fill_by_tasks, tasks_alone_on
-from placement.round.budget import Budget
-from placement.round.model import Allocation, Snapshot
-from placement.round.vm_kinds import VmKinds, vm_kinds
+from placement.round.vm_kinds import VmKinds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TsfFit:
-    """One VM at a time to the tenant of least ``x_i / (w_i sum over l of gamma[i, l])``.
+def tsf_fit(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
+    """Give one VM at a time to the tenant of least ``x_i / (w_i sum over l of gamma[i, l])``.
 
     Notes
     -----
@@ -34,20 +26,8 @@ class TsfFit:
     TSF as in Khamse-Ashari et al., "Per-Server Dominant-Share Fairness
     (PS-DSF)", 2016, Section II; H: Wang, Li, Liang, INFOCOM 2014, Section V.
     """
-
-    overload: float = 1.0  #: no host is filled above this part of its capacity
-
-    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Fill the hosts; nothing that fits is left out."""
-        del rng, budget  # nothing is random, nothing is searched
-        draft = Draft(snapshot, room_below(snapshot, self.overload))
-        kinds = vm_kinds(snapshot)
-        fill_with_gangs(
-            draft,
-            lambda: fill_by_tasks(draft, kinds, _BestShapes(draft, kinds)),
-            lambda: fair_targets(snapshot),
-        )
-        return draft.allocation()
+    del rng  # nothing is random
+    fill_by_tasks(draft, kinds, _BestShapes(draft, kinds))
 
 
 class _BestShapes:

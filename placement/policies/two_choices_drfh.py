@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from placement.fairness.targets import fair_targets
 from placement.filling.buckets import mismatch
 from placement.filling.draft import Draft
-from placement.filling.gangs import fill_with_gangs
-from placement.filling.overload import room_below
 from placement.filling.progressive import fill_in_turn
 from placement.round.arrays import FloatArray, IntArray
-from placement.round.budget import Budget
-from placement.round.model import Allocation, Snapshot
-from placement.round.vm_kinds import VmKinds, hosts_for, vm_kinds
+from placement.round.model import Snapshot
+from placement.round.vm_kinds import VmKinds, hosts_for
 
 #: Random numbers that are drawn at once.
 _DRAWN: Final = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TwoChoicesDrfh:
-    """Progressive filling that probes two random hosts for each VM.
+def two_choices_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
+    """Fill progressively, probing two random hosts for each VM; all probes come from ``rng``.
 
     Notes
     -----
@@ -40,22 +34,7 @@ class TwoChoicesDrfh:
     Wang, Li, Liang, "Multi-Resource Fair Allocation in Heterogeneous Cloud
     Computing Systems", TPDS 2015, section 5.
     """
-
-    overload: float = 1.0  #: no host is filled above this part of its capacity
-
-    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Fill the hosts; nothing that fits is left out. All probes come from ``rng``."""
-        del budget  # nothing is searched
-        draft = Draft(snapshot, room_below(snapshot, self.overload))
-        kinds = vm_kinds(snapshot)
-
-        def rule() -> TwoChoices:
-            return TwoChoices(draft.room, snapshot, kinds, rng)
-
-        fill_with_gangs(
-            draft, lambda: fill_in_turn(draft, kinds, rule), lambda: fair_targets(snapshot)
-        )
-        return draft.allocation()
+    fill_in_turn(draft, kinds, lambda: TwoChoices(draft.room, draft.snapshot, kinds, rng))
 
 
 class TwoChoices:

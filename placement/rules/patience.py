@@ -12,19 +12,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.errors import ParameterError
 from placement.fairness.levels import is_poorer, relative_weights
 from placement.fairness.shares import dominant_shares, fractions_of_pool
 from placement.filling.overload import as_fraction
 from placement.mechanisms.max_min.climbs import Climbs
 from placement.mechanisms.max_min.rising import fill_pool
+from placement.parameters import part, read, whole_number
 from placement.round.arrays import FloatArray, IntArray
 from placement.round.model import Snapshot
 from placement.rules.in_tree import without_tree
 
 #: Rounds after which a request may have hosts held back for it.
 PATIENCE: Final = 12
-_MOST_PATIENCE: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +43,8 @@ class Patience:
         ParameterError
             Naming the parameter, what was found and what is allowed.
         """
-        patience = given.get("patience", cls().patience)
-        if isinstance(patience, bool) or not isinstance(patience, int):
-            raise ParameterError("patience", patience, "a whole number, 0 or more")
-        if not 0 <= patience <= _MOST_PATIENCE:
-            raise ParameterError("patience", patience, f"a number from 0 to {_MOST_PATIENCE}")
-        part = given.get("held_part", cls().held_part)
-        if isinstance(part, bool) or not isinstance(part, int | float) or not 0 < part <= 1:
-            raise ParameterError("held_part", part, "a number above 0, at most 1")
-        return cls(patience=patience, held_part=part, overload=given.get("overload", 1.0))
+        own = read(READERS, {name: given[name] for name in READERS if name in given})
+        return cls(**own, overload=given.get("overload", 1.0))
 
     def most_hosts(self, open_hosts: int) -> int:
         """Return how many of the open hosts may be held back."""
@@ -60,7 +52,7 @@ class Patience:
 
 
 #: The parameters that `Patience.of` reads besides ``overload``.
-PARAMETERS: Final = frozenset({"patience", "held_part"})
+READERS: Final = {"patience": whole_number(0, 10**9), "held_part": part}
 
 
 def waiting_levels(age: IntArray, patience: int) -> IntArray:

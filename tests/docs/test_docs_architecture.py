@@ -24,9 +24,8 @@ from controller.rest.app import create_app
 from controller.rest.callers.paths import PROTECTED_PREFIX
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.round import PolicyChoice
-from placement.catalog.names import POLICIES
-from placement.catalog.notes import POLICY_NOTES
 from placement.catalog.plugins import POLICY_GROUP
+from placement.catalog.policies import POLICIES
 from registry import Registry, lifecycle
 from registry.ground.schema import metadata
 from scripts.house import IMAGES, PICTURES, Plan, packages, picture_of, plans
@@ -161,8 +160,10 @@ def test_a_policy_of_another_package_decides_by_its_name(tmp_path: Path) -> None
     assert answer["left_out"][0]["demand"] == "early"
 
 
-def test_every_policy_of_ours_has_the_note_that_the_walk_asks_for() -> None:
-    assert set(POLICY_NOTES) == set(POLICIES)
+def test_every_policy_of_ours_tells_what_the_walk_asks_for() -> None:
+    for name, entry in POLICIES.items():
+        told = (entry.paper, entry.guarantees, entry.complexity)
+        assert "not told" not in told, name
 
 
 # ---- how to add a resource -----------------------------------------------------------

@@ -20,7 +20,7 @@ from benchmarks.properties.document import (
     read_seed,
 )
 from benchmarks.properties.search import search, why_not_asked
-from placement.catalog.names import POLICIES
+from placement.catalog.policies import POLICIES
 from placement.mechanisms import MECHANISMS
 
 GUIDE = Path(__file__).parents[2] / "docs" / "mechanisms.md"

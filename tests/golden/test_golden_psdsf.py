@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from placement.catalog.names import mechanism_by_name
 from placement.mechanisms.max_min.room import tasks_alone
-from placement.mechanisms.psdsf.mechanism import Psdsf
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
 from tests.divisible import a_divisible_problem, assert_fits
@@ -17,7 +17,7 @@ PROCEDURES = pytest.mark.parametrize("procedure", ["water_filling", "published"]
 
 
 def psdsf(problem, **parameters):
-    division = Psdsf.of(parameters).divide(problem, np.random.default_rng(0))
+    division = mechanism_by_name("psdsf", parameters).divide(problem, np.random.default_rng(0))
     assert_fits(problem, division)
     return division
 

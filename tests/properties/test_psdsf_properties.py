@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from placement.catalog.names import mechanism_by_name
 from placement.errors import ParameterError
 from placement.mechanisms.max_min.room import tasks_alone
-from placement.mechanisms.psdsf.mechanism import Psdsf
 from placement.mechanisms.psdsf.published import Published
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.servers import held_tasks, servers_of
@@ -56,7 +56,7 @@ def problems(
 
 
 def psdsf(problem, **parameters):
-    return Psdsf.of(parameters).divide(problem, np.random.default_rng(0))
+    return mechanism_by_name("psdsf", parameters).divide(problem, np.random.default_rng(0))
 
 
 def elsewhere_of(problem, server, tasks):
@@ -330,4 +330,4 @@ def test_leaps_end_where_plain_sweeps_do():
 )
 def test_a_parameter_that_is_not_allowed_is_named(name, value):
     with pytest.raises(ParameterError, match=name):
-        Psdsf.of({name: value})
+        mechanism_by_name("psdsf", {name: value})

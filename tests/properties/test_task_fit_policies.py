@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 from placement import Budget, check_allocation, policy_by_name
-from placement.policies.psdsf_fit import PsdsfFit
-from placement.policies.tsf_fit import TsfFit
+from placement.policies.psdsf_fit import psdsf_fit
+from placement.policies.skeletons import InTurn
+from placement.policies.tsf_fit import tsf_fit
 from tests.builders import a_snapshot
 from tests.plain import task_fits as plain
 from tests.properties.strategies import snapshots
@@ -17,7 +18,7 @@ POLICIES = pytest.mark.parametrize("name", ["psdsf_fit", "tsf_fit"])
 
 
 def place(snapshot, name):
-    policy = {"psdsf_fit": PsdsfFit, "tsf_fit": TsfFit}[name]()
+    policy = InTurn({"psdsf_fit": psdsf_fit, "tsf_fit": tsf_fit}[name])
     return policy.place(snapshot, np.random.default_rng(0), Budget())
 
 

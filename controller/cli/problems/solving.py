@@ -12,12 +12,8 @@ import numpy as np
 
 from controller import debug
 from controller.terminal.errors import BadInputError, CliError
-from placement.catalog.names import (
-    CatalogEntry,
-    entry_by_name,
-    mechanism_by_name,
-    policy_by_name,
-)
+from placement.catalog.names import entry_by_name, mechanism_by_name, policy_by_name
+from placement.catalog.policies import CatalogEntry
 from placement.catalog.zone_policies import overload_of_hosts
 from placement.errors import (
     InfeasibleAllocationError,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,12 @@ from placement.mechanisms.hierarchies.flattening import collapsed_weights
 from placement.mechanisms.hierarchies.leaves import Leaves
 from placement.mechanisms.hierarchies.mch import divide_among_leaves
 from placement.mechanisms.model import DivisibleProblem, Division
+from placement.parameters import allowing, or_null
+
+#: What may be set on it.
+READERS: Final = {
+    "resource": or_null(allowing("the name of a resource", lambda value: isinstance(value, str)))
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +39,6 @@ class Collapsed:
     """
 
     resource: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.resource is not None and not isinstance(self.resource, str):
-            raise ParameterError("resource", self.resource, "the name of a resource")
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
         """Divide the pool.

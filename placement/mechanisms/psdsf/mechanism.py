@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from placement.errors import ParameterError
 from placement.mechanisms.max_min.levels import levels_and_shares
 from placement.mechanisms.max_min.room import tasks_alone
 from placement.mechanisms.model import DivisibleProblem, Division
@@ -18,6 +16,7 @@ from placement.mechanisms.psdsf.pareto import raise_together
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.servers import held_tasks
 from placement.mechanisms.psdsf.sweeps import PROCEDURES, Procedure, sweep_until_still
+from placement.parameters import Reader, number, one_of, or_null, switch, whole_number
 from placement.round.arrays import FloatArray
 
 
@@ -54,20 +53,6 @@ class Psdsf:
     max_rounds: int | None = None  #: most sweeps over all servers; None: see `most_rounds`
     tolerance: float = 1e-9  #: part of a tenant's tasks whose move counts as standing still
     pareto: bool = False  #: afterwards give everybody as much more as there is
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Psdsf:
-        """Return the mechanism with parameters, checked; JSON values are welcome.
-
-        Raises
-        ------
-        ParameterError
-            Naming the parameter, what was found and what is allowed.
-        """
-        for name, value in given.items():
-            if name not in _READERS:
-                raise ParameterError(name, value, f"one of {', '.join(sorted(_READERS))}")
-        return cls(**{name: _READERS[name](name, value) for name, value in given.items()})
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
         """Divide the servers.
@@ -119,44 +104,15 @@ def _least_levels(problem: DivisibleProblem, tasks: FloatArray) -> FloatArray:
     return levels
 
 
-def _procedure(name: str, value: Any) -> Procedure:
-    for known in PROCEDURES:
-        if value == known:
-            return known
-    raise ParameterError(name, value, " | ".join(PROCEDURES))
-
-
 def most_rounds(problem: DivisibleProblem) -> int:
     """Return how many sweeps there are by default: 300,000 server steps, 30 to 3,000 sweeps."""
     return min(max(300_000 // max(len(problem.hosts), 1), 30), 3_000)
 
 
-def _rounds(name: str, value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
-        raise ParameterError(name, value, "null or a whole number from 1 to 1000000")
-    return value
-
-
-def _tolerance(name: str, value: Any) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 <= value < 1:
-        raise ParameterError(name, value, "a number from 0, below 1")
-    return float(value)
-
-
-def _switch(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ParameterError(name, value, "true or false")
-    return value
-
-
-_READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
-    "procedure": _procedure,
-    "max_rounds": _rounds,
-    "tolerance": _tolerance,
-    "pareto": _switch,
+#: What may be set on it.
+READERS: Final[Mapping[str, Reader]] = {
+    "procedure": one_of(tuple(PROCEDURES)),
+    "max_rounds": or_null(whole_number(1, 1_000_000)),
+    "tolerance": number("a number from 0, below 1", lambda value: 0 <= value < 1),
+    "pareto": switch,
 }
-
-PARAMETERS: Final = frozenset(_READERS)

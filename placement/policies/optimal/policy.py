@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from placement.errors import ParameterError
-from placement.fairness.targets import fair_targets, most_that_fit
+from placement.fairness.targets import most_that_fit
 from placement.filling.buckets import FreeBuckets
 from placement.filling.draft import Draft
 from placement.filling.first_hosts import FirstHosts
 from placement.filling.gangs import admit, fill_with_gangs
 from placement.filling.in_turn import fill_by_best_fit
-from placement.filling.overload import read_overload, room_below
+from placement.filling.overload import room_below
+from placement.parameters import one_of, part
 from placement.policies.optimal.hosts import ByPattern, HostGroup, HostsModel, OneByOne, Together
 from placement.policies.optimal.integer_program import IntegerProgram, Solved
 from placement.policies.optimal.patterns import maximal_patterns
@@ -67,23 +68,6 @@ class Optimal:
 
     objective: Objective = "first_resource"
     overload: float = 1.0  #: no host is filled above this part of its capacity
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Optimal:
-        """Return the policy with parameters, checked.
-
-        Raises
-        ------
-        ParameterError
-            Naming the parameter, what was found and what is allowed.
-        """
-        objective = given.get("objective", cls().objective)
-        if objective not in get_args(Objective):
-            raise ParameterError("objective", objective, " | ".join(get_args(Objective)))
-        return cls(
-            objective=cast("Objective", objective),
-            overload=read_overload("overload", given.get("overload", 1.0)),
-        )
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Decide the whole batch; ``budget`` counts combinations and nodes.
@@ -307,11 +291,7 @@ class _Search:
 
     def _fill_up(self, draft: Draft) -> None:
         """Place what still fits: nothing where the optimum was found."""
-        fill_with_gangs(
-            draft,
-            lambda: fill_by_best_fit(draft, self.kinds),
-            lambda: fair_targets(self.snapshot),
-        )
+        fill_with_gangs(draft, lambda: fill_by_best_fit(draft, self.kinds))
 
 
 def _pack_first(search: _Search, wanted: Sequence[Sequence[int]]) -> IntArray:
@@ -379,6 +359,10 @@ def _groups(snapshot: Snapshot, room: IntArray, wishes: Wishes) -> list[HostGrou
         )
     # In order of their first hosts, so that the columns follow the hosts.
     return sorted(groups, key=lambda group: int(group.hosts[0]))
+
+
+#: What may be set on it.
+READERS: Final = {"objective": one_of(get_args(Objective)), "overload": part}
 
 
 def _too_large(found: str, most: int) -> ParameterError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from placement.catalog.names import POLICIES, CatalogEntry, known_parameters
+from placement.catalog.names import known_parameters
+from placement.catalog.policies import POLICIES, CatalogEntry
 from placement.errors import ParameterError
 from placement.mechanisms import MECHANISMS, MechanismEntry
 from placement.solve.problem.faults import Faults, Place, described, near_names, quoted

@@ -16,7 +16,6 @@ from placement import (
     set_aside,
     shares_after,
 )
-from placement.catalog.notes import POLICY_NOTES
 from tests.builders import a_snapshot
 
 
@@ -37,7 +36,7 @@ def test_a_policy_either_holds_hosts_back_for_who_starves_or_says_that_it_is_not
     entry = POLICIES[name]
 
     assert ("patience" in entry.parameters) == ("not fair" not in entry.summary)
-    assert ("patience" in entry.parameters) == ("no fairness" not in POLICY_NOTES[name].guarantees)
+    assert ("patience" in entry.parameters) == ("no fairness" not in entry.guarantees)
 
 
 def test_what_only_another_policy_reads_is_passed_over():

@@ -20,7 +20,6 @@ from placement import (
     LeftOut,
     MechanismEntry,
     ParameterError,
-    PolicyNote,
     Reason,
     Snapshot,
 )
@@ -80,11 +79,9 @@ LARGEST_FIRST = CatalogEntry(
     summary="the largest VMs first, each on the first host where it fits",
     parameters=frozenset({"least_share"}),
     make=lambda given: LargestFirst(**given),
-    note=PolicyNote(
-        paper="none: an example",
-        guarantees="nothing that fits is left out; no fairness",
-        complexity="O(p) per demand",
-    ),
+    paper="none: an example",
+    guarantees="nothing that fits is left out; no fairness",
+    complexity="O(p) per demand",
 )
 
 EQUAL_SLICES = MechanismEntry(

@@ -1,29 +1,81 @@
-"""What each policy rests on and promises: the reader's half of the catalogue."""
+"""Every policy of ours: how it is made, what it rests on, promises and costs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+from placement.entry import Entry
+from placement.fuga.parameters import READERS as FUGA_READERS
+from placement.fuga.parameters import FugaParameters
+from placement.fuga.policy import Fuga
+from placement.parameters import Reader, part, read
+from placement.policies.best_fit import best_fit
+from placement.policies.best_fit_drfh import best_fit_drfh
+from placement.policies.best_fit_hdrf import BestFitHdrf
+from placement.policies.drf_pool import DrfPool
+from placement.policies.first_fit import first_fit
+from placement.policies.first_fit_drfh import first_fit_drfh
+from placement.policies.optimal.policy import READERS as OPTIMAL_READERS
+from placement.policies.optimal.policy import Optimal
+from placement.policies.psdsf_fit import psdsf_fit
+from placement.policies.random_fit import random_fit
+from placement.policies.skeletons import InOrder, InTurn
+from placement.policies.slots import READERS as SLOTS_READERS
+from placement.policies.slots import Slots
+from placement.policies.tsf_fit import tsf_fit
+from placement.policies.two_choices_drfh import two_choices_drfh
+from placement.round.model import Policy
+from placement.rules import with_patience
+from placement.rules.patience import READERS as PATIENCE_READERS
+from placement.rules.patience import Patience
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyNote:
-    """Where a policy comes from, what holds, and what it costs.
-
-    Sizes in ``complexity``: p hosts, T kinds of VM, V distinct free vectors, n
-    tenants.
-    """
-
-    paper: str
-    guarantees: str
-    complexity: str
+@dataclass(frozen=True, slots=True)
+class CatalogEntry(Entry[Policy]):
+    """A policy of the catalogue."""
 
 
-POLICY_NOTES: Final[Mapping[str, PolicyNote]] = MappingProxyType(
+_OVERLOAD: Final[Mapping[str, Reader]] = {"overload": part}
+
+
+def not_fair(
+    summary: str,
+    make: Callable[..., Policy],
+    readers: Mapping[str, Reader] = _OVERLOAD,
+    **more: Any,
+) -> CatalogEntry:
+    """Return the entry of a policy that ``make`` makes of the parameters that readers check."""
+    return CatalogEntry(
+        summary, frozenset(readers), lambda given: make(**read(readers, given)), **more
+    )
+
+
+def fair(
+    summary: str,
+    make: Callable[..., Policy],
+    readers: Mapping[str, Reader] = _OVERLOAD,
+    **more: Any,
+) -> CatalogEntry:
+    """Return the entry of a policy that claims fairness: it holds hosts back for who starves."""
+
+    def made(given: Mapping[str, Any]) -> Policy:
+        policy = make(**read(readers, {name: given[name] for name in given if name in readers}))
+        return with_patience(policy, Patience.of(given))
+
+    return CatalogEntry(summary, frozenset(readers) | PATIENCE_READERS.keys(), made, **more)
+
+
+#: By name. Whoever adds a policy adds one entry here.
+POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
     {
-        "fuga": PolicyNote(
+        "fuga": fair(
+            "game between hosts with fair quotas, the rest by Best-Fit DRFH",
+            lambda **given: Fuga(FugaParameters(**given)),
+            FUGA_READERS,
             paper="Xu, Yu: A Game Theory Approach to Fair and Efficient Resource Allocation "
             "in Cloud Computing, Mathematical Problems in Engineering, 2014",
             guarantees="subgame-perfect equilibrium where the game is small (η^p ≤ 20,000), else "
@@ -32,78 +84,105 @@ POLICY_NOTES: Final[Mapping[str, PolicyNote]] = MappingProxyType(
             "or envy-freeness",
             complexity="exact: η^p; at scale about V T η + p η T and one step per VM",
         ),
-        "best_fit_drfh": PolicyNote(
+        "best_fit_drfh": fair(
+            "one VM at a time to the tenant of least share, on the host of best shape",
+            partial(InTurn, best_fit_drfh),
             paper="Wang, Li, Liang: Dominant Resource Fairness in Cloud Computing Systems with "
             "Heterogeneous Servers, INFOCOM 2014; TPDS 2015",
             guarantees="nothing that fits is left out; the tenant of least weighted dominant "
             "share is always next; the paper's properties hold for divisible tasks only",
             complexity="O(log n + V) per VM",
         ),
-        "best_fit_hdrf": PolicyNote(
+        "best_fit_hdrf": fair(
+            "one VM at a time down the tree of tenants, on the host of best shape",
+            BestFitHdrf,
             paper="order: Bhattacharya et al.: Hierarchical Scheduling for Diverse Datacenter "
             "Workloads, SoCC 2013; hosts: Wang, Li, Liang, INFOCOM 2014",
             guarantees="nothing that fits is left out; down the tree the least share per weight "
             "is always next; the shares that groups are entitled to hold for one pool only",
             complexity="O(depth log n + log V) per VM",
+            reads_tree=True,
         ),
-        "first_fit": PolicyNote(
+        "first_fit": not_fair(
+            "requests in order, each VM on the first host where it fits; not fair",
+            partial(InOrder, first_fit),
             paper="none: the classical baseline",
             guarantees="nothing that fits is left out; no fairness",
             complexity="O(p) per demand",
         ),
-        "first_fit_drfh": PolicyNote(
+        "first_fit_drfh": fair(
+            "one VM at a time to the tenant of least share, on the first host where it fits",
+            partial(InTurn, first_fit_drfh),
             paper="Wang, Li, Liang: Dominant Resource Fairness in Cloud Computing Systems with "
             "Heterogeneous Servers, INFOCOM 2014; TPDS 2015",
             guarantees="nothing that fits is left out; the tenant of least weighted dominant "
             "share is always next; the paper's properties hold for divisible tasks only",
             complexity="O(log n) per VM, and T p once",
         ),
-        "two_choices_drfh": PolicyNote(
+        "two_choices_drfh": fair(
+            "one VM at a time to the tenant of least share, on the better of two random hosts",
+            partial(InTurn, two_choices_drfh),
             paper="Wang, Li, Liang: Multi-Resource Fair Allocation in Heterogeneous Cloud "
             "Computing Systems, TPDS 2015",
             guarantees="nothing that fits is left out; the tenant of least weighted dominant "
             "share is always next; where a VM goes is random, by the seed",
             complexity="O(log n) per VM as long as a probed host has room, else O(p)",
         ),
-        "psdsf_fit": PolicyNote(
+        "psdsf_fit": fair(
+            "one VM at a time to the tenant and host of least virtual dominant share",
+            partial(InTurn, psdsf_fit),
             paper="derived from Khamse-Ashari et al.: Per-Server Dominant-Share Fairness, 2016",
             guarantees="nothing that fits is left out; the pair of tenant and host of least "
             "virtual dominant share per weight is always next; the paper's properties hold for "
             "divisible tasks only",
             complexity="O(log n) per VM, and T p log p once",
         ),
-        "tsf_fit": PolicyNote(
+        "tsf_fit": fair(
+            "one VM at a time to the tenant of least task share, on the host of best shape",
+            partial(InTurn, tsf_fit),
             paper="derived from TSF as in Khamse-Ashari et al.: Per-Server Dominant-Share "
             "Fairness, 2016; hosts: Wang, Li, Liang, INFOCOM 2014",
             guarantees="nothing that fits is left out; the tenant of least task share per weight "
             "is always next; the paper's properties hold for divisible tasks only",
             complexity="O(log n + log V) per VM, and T p once",
         ),
-        "drf_pool": PolicyNote(
+        "drf_pool": fair(
+            "fair targets as if all hosts were one, packed first-fit, the rest in turn",
+            DrfPool,
             paper="derived from Ghodsi et al.: Dominant Resource Fairness, NSDI 2011",
             guarantees="nothing that fits is left out; each demand is offered the whole VMs of "
             "its pooled DRF target first, as far as they fit on hosts; no sharing incentive or "
             "envy-freeness",
             complexity="O(n) steps for the targets, O(log n) per VM, and T p once",
         ),
-        "slots": PolicyNote(
+        "slots": not_fair(
+            "hosts cut into equal slots, the tenant of fewest slots is next; not fair in resources",
+            Slots,
+            SLOTS_READERS,
             paper="the slot scheduler in Wang, Li, Liang, INFOCOM 2014, section VI",
             guarantees="the tenant of fewest slots per weight is always next; what has slots has "
             "room; leaves room unused where whole slots do not fit, with that reason; no fairness: "
             "equal slots are not equal shares",
             complexity="O(log n) per VM, and T p once",
         ),
-        "best_fit": PolicyNote(
+        "best_fit": not_fair(
+            "requests in order, each VM on the host that is left with the least; not fair",
+            partial(InOrder, best_fit),
             paper="none: the classical bin packing rule",
             guarantees="nothing that fits is left out; no fairness",
             complexity="O(p) per demand and host that it fills",
         ),
-        "random_fit": PolicyNote(
+        "random_fit": not_fair(
+            "requests in order, each VM on a fitting host at random; not fair",
+            partial(InOrder, random_fit),
             paper="none: the baseline that knows nothing of shapes",
             guarantees="nothing that fits is left out; no fairness; random, by the seed",
             complexity="O(p) per demand, O(1) per VM",
         ),
-        "optimal": PolicyNote(
+        "optimal": not_fair(
+            "as much of the first resource, or as many VMs, as any allocation could; not fair",
+            Optimal,
+            OPTIMAL_READERS,
             paper="none: an integer program solved by HiGHS (Huangfu, Hall: Parallelizing the "
             "dual revised simplex method, Mathematical Programming Computation, 2018)",
             guarantees="no allocation gives out more of the first resource (objective vms: more "

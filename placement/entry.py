@@ -1,0 +1,27 @@
+"""What the catalogue knows of a policy or a mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[Made]):
+    """What it does, which parameters it reads, how it is made, what it promises and costs.
+
+    Sizes in ``complexity`` of policies: p hosts, T kinds of VM, V distinct free
+    vectors, n tenants; of mechanisms: n tenants, k host classes, m resources, q
+    leaves of the tree of tenants.
+    """
+
+    summary: str
+    parameters: frozenset[str]  #: names of those that it reads
+    make: Callable[[Mapping[str, Any]], Made]  #: from the parameters that it reads
+    paper: str = "not told"
+    guarantees: str = "not told"
+    complexity: str = "not told"
+    reads_tree: bool = False  #: does it look at the tree of tenants itself?

@@ -1,0 +1,73 @@
+"""What parameters of policies and mechanisms may be: a reader for each, JSON values in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from placement.errors import ParameterError
+
+#: Takes a parameter's name and value; returns the value checked, or raises `ParameterError`.
+Reader: TypeAlias = Callable[[str, Any], Any]
+
+
+def read(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given parameters, each as its reader returns it.
+
+    Raises
+    ------
+    ParameterError
+        Naming the parameter, what was found and what is allowed; for a parameter
+        without a reader, too.
+    """
+    for name, value in given.items():
+        if name not in readers:
+            raise ParameterError(name, value, f"one of {', '.join(sorted(readers))}")
+    return {name: readers[name](name, value) for name, value in given.items()}
+
+
+def allowing(allowed: str, is_allowed: Callable[[Any], bool]) -> Reader:
+    """Return a reader of whatever a predicate allows; ``allowed`` describes it."""
+
+    def checked(name: str, value: Any) -> Any:
+        if not is_allowed(value):
+            raise ParameterError(name, value, allowed)
+        return value
+
+    return checked
+
+
+def number(allowed: str, fits: Callable[[float], bool]) -> Reader:
+    """Return a reader of numbers within bounds, which ``allowed`` describes."""
+
+    def is_allowed(value: Any) -> bool:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and fits(value)
+
+    checked = allowing(allowed, is_allowed)
+    return lambda name, value: float(checked(name, value))
+
+
+def whole_number(least: int, most: int) -> Reader:
+    """Return a reader of whole numbers from ``least`` to ``most``."""
+
+    def is_allowed(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+    return allowing(f"a whole number from {least:,} to {most:,}", is_allowed)
+
+
+def one_of(values: Sequence[str]) -> Reader:
+    """Return a reader of words from a list."""
+    return allowing(" | ".join(values), lambda value: isinstance(value, str) and value in values)
+
+
+def or_null(reader: Reader) -> Reader:
+    """Return a reader that lets None pass, too."""
+    return lambda name, value: None if value is None else reader(name, value)
+
+
+#: True or false.
+switch: Final = allowing("true or false", lambda value: isinstance(value, bool))
+#: A part of a whole.
+part: Final = number("a number above 0, at most 1", lambda value: 0 < value <= 1)

@@ -1,0 +1,56 @@
+"""What most policies share: requests in order, or tenants in turn. The rule is the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.filling.draft import Draft
+from placement.filling.gangs import admit, fill_with_gangs
+from placement.filling.overload import room_below
+from placement.round.arrays import IntArray
+from placement.round.budget import Budget
+from placement.round.model import Allocation, Snapshot
+from placement.round.vm_kinds import VmKinds, hosts_for, vm_kinds
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """Requests in order, each whole before the next. It is not fair."""
+
+    #: places what remains of a request on some hosts, shape (L,), in order; returns those of
+    #: them that may hold another VM of the same kind
+    rule: Callable[[Draft, int, IntArray, np.random.Generator], IntArray]
+    overload: float = 1.0  #: no host is filled above this part of its capacity
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Place the requests one after another."""
+        del budget  # nothing is searched
+        draft = Draft(snapshot, room_below(snapshot, self.overload))
+        kinds = vm_kinds(snapshot)
+        # Room only shrinks: a host that holds no VM of a kind never will.
+        candidates = [np.flatnonzero(row) for row in hosts_for(snapshot, kinds)]
+        for request in np.flatnonzero(snapshot.count).tolist():
+            if admit(draft, request):
+                kind = int(kinds.of_request[request])
+                candidates[kind] = self.rule(draft, request, candidates[kind], rng)
+        return draft.allocation()
+
+
+@dataclass(frozen=True, slots=True)
+class InTurn:
+    """One VM at a time to the tenant that is worst off by the rule; gangs whole."""
+
+    #: places what remains of single VMs
+    rule: Callable[[Draft, VmKinds, np.random.Generator], None]
+    overload: float = 1.0  #: no host is filled above this part of its capacity
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Fill the hosts; nothing that fits below the threshold is left out."""
+        del budget  # nothing is searched
+        draft = Draft(snapshot, room_below(snapshot, self.overload))
+        kinds = vm_kinds(snapshot)
+        fill_with_gangs(draft, lambda: self.rule(draft, kinds, rng))
+        return draft.allocation()
