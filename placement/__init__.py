@@ -2,6 +2,7 @@
 
 from placement.catalog.names import entry_by_name, mechanism_by_name, policy_by_name
 from placement.catalog.policies import POLICIES, CatalogEntry
+from placement.catalog.zone_policies import FALLBACK, fallback_parameters
 from placement.errors import (
     GangTooLargeError,
     InfeasibleAllocationError,
@@ -36,7 +37,7 @@ from placement.mechanisms.check import check_division
 from placement.round.arrays import BoolArray, FloatArray, IntArray
 from placement.round.budget import Budget
 from placement.round.check import check_allocation
-from placement.round.decision import FALLBACK, decide, fallback_parameters
+from placement.round.decision import decide
 from placement.round.model import Allocation, Allowance, LeftOut, Policy, Reason, Snapshot
 from placement.round.set_aside import set_aside
 

@@ -10,11 +10,14 @@ from typing import Any, Final
 import numpy as np
 
 from placement.catalog.names import policy_by_name
-from placement.round.decision import FALLBACK, fallback_parameters
 from placement.round.model import Policy
 from placement.rules import zones_with_rules
 from placement.rules.zones import Zone
 
+#: Decides when a policy cannot.
+FALLBACK: Final = "best_fit_drfh"
+#: Parameters of a policy that its fallback obeys, too.
+_FOR_EVERY_POLICY: Final = ("overload", "patience", "held_part")
 #: Hosts without a zone, or whose zone names no policy: the round's own policy decides there.
 ELSEWHERE: Final = ""
 
@@ -81,6 +84,11 @@ def _overload(parameters: Mapping[str, Any]) -> float:
     # A policy from elsewhere may call something else by that name.
     given = parameters.get("overload")
     return float(given) if isinstance(given, int | float) and 0 < given < 1 else 1.0
+
+
+def fallback_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the fallback obeys: those of a policy's parameters that speak of hosts."""
+    return {name: parameters[name] for name in parameters if name in _FOR_EVERY_POLICY}
 
 
 def fallback_in(zones: Sequence[ZoneInputs]) -> tuple[ZoneInputs, ...]:

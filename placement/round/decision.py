@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, Final
 
 import numpy as np
 
 from placement.round.budget import Budget
 from placement.round.model import Allocation, Policy, Snapshot
 from placement.round.set_aside import set_aside
-
-#: Decides when a policy cannot.
-FALLBACK: Final = "best_fit_drfh"
-#: Parameters of a policy that its fallback obeys, too.
-_FOR_EVERY_POLICY: Final = ("overload", "patience", "held_part")
 
 
 def decide(
@@ -43,8 +36,3 @@ def decide(
         key=lambda left: (left.request, left.count, left.reason.value),
     )
     return dataclasses.replace(allocation, left_out=tuple(left_out))
-
-
-def fallback_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the fallback is told: those of a policy's parameters that speak of hosts."""
-    return {name: parameters[name] for name in parameters if name in _FOR_EVERY_POLICY}
