@@ -746,6 +746,13 @@ class ResourceDef(TypedDict):
     unit: str
 
 
+class ResourceInput(TypedDict):
+    """Add a resource that hosts offer and VMs hold, such as GPUs."""
+
+    name: str
+    unit: NotRequired[str]
+
+
 class ResumeInput(TypedDict):
     """Decide slots again."""
 

@@ -469,6 +469,19 @@ class LabelRatios(Input):
     ratios: Ratios = Field(description="By resource, in thousandths; none: no default any more.")
 
 
+class ResourceInput(Input):
+    """Add a resource that hosts offer and VMs hold, such as GPUs."""
+
+    name: Name
+    unit: str = Field(
+        "units",
+        min_length=1,
+        max_length=32,
+        pattern=r"^[!-~]([ -~]*[!-~])?$",
+        description="What one of it is, such as `GPUs` or `Mbit/s`; amounts are whole numbers.",
+    )
+
+
 class ResourceChange(Input):
     """Change a resource."""
 

@@ -24,6 +24,22 @@ def list_(session: Session) -> None:
     session.show(session.api.items("resources"), columns, empty="no resources")
 
 
+@app.command("add")
+@with_session
+def add(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Resource name, such as gpu")],
+    unit: Annotated[str, typer.Option(help="Unit of its amounts, such as GPUs")] = "units",
+) -> None:
+    """Add a resource. A resource cannot be removed later."""
+    made = session.api.post("resources", {"name": name, "unit": unit})
+    session.answer(
+        made,
+        f"resource {name} added. Hosts offer none of it yet:"
+        f" fuga host set HOST --override {name}=AMOUNT",
+    )
+
+
 @app.command("set")
 @with_session
 def set_(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from fastapi import APIRouter, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
 
 from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import Name, PageOf, ResourceChange
+from controller.rest.schemas import Name, PageOf, ResourceChange, ResourceInput
+from controller.rest.writes.idempotency import GivenCreation
 from registry import Page, ResourceDef
 
 router = APIRouter(
@@ -17,12 +22,26 @@ router = APIRouter(
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
 )
+_ADAPTER: Final = TypeAdapter(ResourceDef)
 
 
 @router.get("", response_model=PageOf[ResourceDef])
 def list_resources(caller: AnyCaller, registry: GivenRegistry) -> Page[ResourceDef]:
     """List resources, in the order in which amounts are told."""
     return Page(registry.resources.all(), None)
+
+
+@router.post("", status_code=201, response_model=ResourceDef, responses=problems(403, 409))
+def add_resource(
+    body: ResourceInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
+) -> Response:
+    """Add a resource. Hosts offer none of it until an operator sets their capacity."""
+    return creation.answer(
+        body,
+        lambda: registry.resources.add(body.name, body.unit, actor=caller.actor),
+        status=201,
+        adapter=_ADAPTER,
+    )
 
 
 @router.patch("/{name}", response_model=ResourceDef, responses=problems(403, 404))

@@ -122,6 +122,7 @@ def test_a_repeated_answer_never_holds_a_secret(api: Api):
     [
         ("tenants", {"name": "c"}, 201),
         ("vm-types", {"name": "c", "resources": {"vcpus": 1, "memory_mib": 1}}, 201),
+        ("resources", {"name": "c"}, 201),
         ("hosts", {"name": "c", "uri": "qemu+tls://c/system"}, 202),
     ],
 )

@@ -129,3 +129,17 @@ def test_the_overhead_of_a_vm_is_set_by_resource(api: HttpApi, fuga: Fuga) -> No
     [asked] = api.calls("PATCH", "/v1/resources/memory_mib")
     assert (ended.status, asked.body) == (0, {"overhead_per_vm": 96})
     assert "96" in fuga("resource", "list").out
+
+
+def test_a_resource_is_added_and_the_answer_says_how_hosts_come_to_offer_it(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+) -> None:
+    made = {"name": "gpu", "unit": "GPUs", "position": 3, "overhead_per_vm": 0}
+    api.on("POST", "/v1/resources", made, status=201)
+
+    ended = fuga("resource", "add", "gpu", "--unit", "GPUs")
+
+    [asked] = api.calls("POST", "/v1/resources")
+    assert (ended.status, asked.body) == (0, {"name": "gpu", "unit": "GPUs"})
+    assert "fuga host set HOST --override gpu=AMOUNT" in ended.out
