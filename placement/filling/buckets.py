@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from placement.round.alike import alike
 from placement.round.arrays import IntArray
 from placement.round.vm_kinds import VmKinds
 
@@ -119,10 +120,12 @@ class FreeBuckets:
             ]
             self._of_kind.append((demands.setdefault(demand, len(demands)), shape, heaps))
         self._demands = list(demands)
-        for key, hosts in _alike(room, host_class):
-            bucket = self._bucket(key)
-            self._hosts[bucket] = hosts  # in ascending order, so a heap
-            self._note(bucket, hosts[0])
+        rows = np.concatenate([room, host_class[:, None]], axis=1)
+        groups = alike(rows)
+        for key, hosts in zip(rows[groups.first].tolist(), groups.members(), strict=False):
+            bucket = self._bucket(tuple(key))
+            self._hosts[bucket] = hosts.tolist()  # in ascending order, so a heap
+            self._note(bucket, self._hosts[bucket][0])
 
     def fill(self, line: Iterable[int]) -> list[int]:
         """Place VMs one after another, each on the host of least H.
@@ -293,18 +296,3 @@ class Shapes:
         ratio = free / free[self._reference[fits]][:, None]
         score = (np.abs(self._ratio[fits] - ratio) * self._scale[fits]).sum(axis=1).tolist()
         return [(*each, h) for each, h in zip(found, score, strict=True)]
-
-
-def _alike(room: IntArray, host_class: IntArray) -> list[tuple[tuple[int, ...], list[int]]]:
-    """Return each free vector and class that there is, with its hosts in order."""
-    rows = np.concatenate([room, host_class[:, None]], axis=1)
-    if not len(rows):
-        return []
-    by_key = np.lexsort(rows.T)  # stable, so hosts alike stay in order
-    rows = rows[by_key]
-    starts = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
-    hosts, ends = by_key.tolist(), [*starts.tolist(), len(by_key)]
-    keys = map(tuple, rows[[0, *starts.tolist()]].tolist())
-    return [
-        (key, hosts[start:end]) for key, start, end in zip(keys, [0, *ends], ends, strict=False)
-    ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from placement.round.alike import joined
 from placement.round.arrays import IntArray
 from placement.round.model import Allocation, Snapshot
 from placement.round.reasons import left_out
@@ -69,13 +70,7 @@ class Draft:
     def rows(self) -> IntArray:
         """Request, host and VMs placed, as `Allocation.placed` has them, shape (P, 3)."""
         if self._moves:
-            rows = np.concatenate([self._rows, *self._moves])
-            # One number for each pair, so that rows sort by request, then host.
-            pairs, place = np.unique(rows[:, 0] * len(self.free) + rows[:, 1], return_inverse=True)
-            counts = np.zeros(len(pairs), dtype=np.int64)
-            np.add.at(counts, place, rows[:, 2])
-            merged = np.stack([pairs // len(self.free), pairs % len(self.free), counts], axis=1)
-            self._rows, self._moves = merged[counts != 0], []
+            self._rows, self._moves = joined([self._rows, *self._moves]), []
         return self._rows
 
     def begin(self, request: int) -> None:

@@ -17,7 +17,7 @@ from placement.fairness.levels import in_steps, levels_of
 from placement.fairness.targets import fair_targets
 from placement.filling.draft import Draft
 from placement.round.arrays import BoolArray, FloatArray
-from placement.round.reasons import how_many_fit
+from placement.round.reasons import how_many_fit_of_each
 
 #: A target so close to ``min_count`` covers it.
 _WHOLE: Final = 1e-6
@@ -94,18 +94,11 @@ def _begin_one_by_one(draft: Draft, which: BoolArray, fill: Callable[[], object]
 
 
 def _that_fit(draft: Draft, gangs: Sequence[int]) -> list[int]:
-    """Return those of some gangs that fit whole by themselves; alike ones are looked at once."""
-    snapshot = draft.snapshot
-    fit: dict[bytes, int] = {}
-    whole = []
-    for gang in gangs:
-        needed = int(snapshot.min_count[gang])
-        kind = snapshot.demand[gang].tobytes() + snapshot.eligible[gang].tobytes()
-        if kind not in fit:
-            fit[kind] = how_many_fit(snapshot, gang, draft.room)
-        if needed <= draft.not_begun[gang] and needed <= fit[kind]:
-            whole.append(gang)
-    return whole
+    """Return those of some gangs that fit whole by themselves."""
+    which = np.array(gangs, dtype=np.int64)
+    fit = how_many_fit_of_each(draft.snapshot, which, draft.room)
+    whole = draft.snapshot.min_count[which] <= np.minimum(fit, draft.not_begun[which])
+    return [gang for gang, is_whole in zip(gangs, whole.tolist(), strict=True) if is_whole]
 
 
 def _begin(draft: Draft, gangs: Sequence[int], fill: Callable[[], object]) -> bool:

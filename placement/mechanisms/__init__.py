@@ -12,8 +12,6 @@ from placement.mechanisms.hierarchies.collapsed import Collapsed
 from placement.mechanisms.hierarchies.hdrf import Hdrf, NaiveHdrf
 from placement.mechanisms.hierarchies.mch import Mch
 from placement.mechanisms.hierarchies.mch_staged import MchStaged
-from placement.mechanisms.max_min.cdrf import Cdrf
-from placement.mechanisms.max_min.cdrfh import Cdrfh
 from placement.mechanisms.max_min.drf import Drf
 from placement.mechanisms.max_min.drfh import Drfh
 from placement.mechanisms.max_min.per_server_drf import PerServerDrf
@@ -70,14 +68,14 @@ MECHANISMS: Final[Mapping[str, MechanismEntry]] = MappingProxyType(
             paper="constrained DRF with placement as in Khamse-Ashari et al., PS-DSF, 2016",
             guarantees="Pareto optimal, sharing incentive",
             complexity="linear programs of n k unknowns, k m + n rows; one, or a few per stop",
-            make=lambda _: Cdrf(),
+            make=lambda _: Tsf(everywhere=False),
         ),
         "cdrfh": MechanismEntry(
             summary="equal global dominant shares on allowed hosts, by linear programs",
             paper="C-DRFH as in Khamse-Ashari et al., PS-DSF, 2016",
             guarantees="Pareto optimal; no sharing incentive",
             complexity="linear programs of n k unknowns, k m + n rows; one, or a few per stop",
-            make=lambda _: Cdrfh(),
+            make=lambda _: Drfh("cdrfh"),
         ),
         "hdrf": MechanismEntry(
             summary="a tree of tenants: the next whole task goes down to the least share",

@@ -53,7 +53,7 @@ def _fill(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
     """Place what remains in ``draft``, within its room."""
     if not draft.remaining.any():
         return
-    line = _Line(draft, tree, kinds)
+    line = _Turns(draft, tree, kinds)
     snapshot = draft.snapshot
     buckets = FreeBuckets(draft.room, snapshot.host_class, snapshot.pool, kinds)
     placed = []
@@ -69,7 +69,7 @@ def _fill(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
         draft.put_all(np.stack([requests, taken, np.ones_like(requests)], axis=1))
 
 
-class _Line:
+class _Turns:
     """Whose VM is next; whoever asks for the next one says that there was room for the last."""
 
     def __init__(self, draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:

@@ -14,6 +14,7 @@ from placement.filling.gangs import fill_with_gangs
 from placement.filling.in_turn import fill_by_first_fit
 from placement.filling.overload import room_below
 from placement.parameters import part, whole_number
+from placement.round.alike import alike
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
 from placement.round.model import Allocation, LeftOut, Reason, Snapshot
@@ -151,9 +152,9 @@ def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> In
 
 def _of_each(number: Callable[[list[int]], int], amounts: IntArray) -> IntArray:
     """Return a number for each row, reckoned once for rows that are alike, (X, R) to (X,)."""
-    distinct, which = np.unique(amounts, axis=0, return_inverse=True)
-    numbers = np.array([number(row) for row in distinct.tolist()], dtype=np.int64)
-    return numbers[which.reshape(-1)]
+    same = alike(amounts)
+    numbers = [number(row) for row in amounts[same.first].tolist()]
+    return np.array(numbers, dtype=np.int64)[same.of_row]
 
 
 def _with_reasons(draft: Draft, allocation: Allocation) -> Allocation:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from placement.round.alike import alike
 from placement.round.arrays import BoolArray, IntArray
 from placement.round.model import LeftOut, Reason, Snapshot
-from placement.round.vm_kinds import vm_kinds, vms_that_fit
+from placement.round.vm_kinds import vms_that_fit
 
 
 def hosts_open_to(snapshot: Snapshot, request: int) -> BoolArray:
@@ -41,16 +42,10 @@ def never_fit(snapshot: Snapshot, requests: IntArray) -> dict[int, Reason]:
 
     Requests that are alike are looked at once: a round may have ten thousands.
     """
-    of_request = vm_kinds(snapshot).of_request
-    of_kind: dict[int, Reason | None] = {}
-    found = {}
-    for request, kind in zip(requests.tolist(), of_request[requests].tolist(), strict=True):
-        if kind not in of_kind:
-            of_kind[kind] = never_fits(snapshot, request)
-        reason = of_kind[kind]
-        if reason is not None:
-            found[request] = reason
-    return found
+    kinds = alike(snapshot.demand[requests], snapshot.eligible[requests])
+    reasons = [never_fits(snapshot, request) for request in requests[kinds.first].tolist()]
+    of_each = zip(requests.tolist(), kinds.of_row.tolist(), strict=True)
+    return {request: why for request, kind in of_each if (why := reasons[kind]) is not None}
 
 
 def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[LeftOut, ...]:
@@ -106,10 +101,9 @@ def how_many_fit(snapshot: Snapshot, request: int, free: IntArray) -> int:
 
 def how_many_fit_of_each(snapshot: Snapshot, requests: IntArray, free: IntArray) -> IntArray:
     """Return `how_many_fit` of many requests, counted once for those alike, shape (X,)."""
-    kinds = vm_kinds(snapshot).of_request[requests]
-    _, first, which = np.unique(kinds, return_index=True, return_inverse=True)
-    fit = [how_many_fit(snapshot, request, free) for request in requests[first].tolist()]
-    return np.array(fit, dtype=np.int64)[which]
+    kinds = alike(snapshot.demand[requests], snapshot.eligible[requests])
+    fit = [how_many_fit(snapshot, request, free) for request in requests[kinds.first].tolist()]
+    return np.array(fit, dtype=np.int64)[kinds.of_row]
 
 
 def _for_now(fit: int, needed: int) -> Reason:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placement.round.alike import alike
 from placement.round.arrays import BoolArray, IntArray
 from placement.round.model import Snapshot
 
@@ -32,15 +33,9 @@ class VmKinds:
 
 def vm_kinds(snapshot: Snapshot) -> VmKinds:
     """Group the requests of ``snapshot`` by demand vector and eligibility."""
-    # Rows as bytes: hashing twenty thousand of those takes milliseconds.
-    demand = np.ascontiguousarray(snapshot.demand).view(np.uint8)
-    packed = np.concatenate([demand, snapshot.eligible.view(np.uint8)], axis=1)
-    rows = packed.view(f"V{packed.shape[1]}").ravel()
-    seen: dict[bytes, int] = {}
-    of_request = np.array([seen.setdefault(row, len(seen)) for row in rows.tolist()], np.int64)
-    first = np.full(len(seen), len(of_request))
-    np.minimum.at(first, of_request, np.arange(len(of_request)))
-    return VmKinds(snapshot.demand[first], snapshot.eligible[first], of_request)
+    kinds = alike(snapshot.demand, snapshot.eligible)
+    first = kinds.first
+    return VmKinds(snapshot.demand[first], snapshot.eligible[first], kinds.of_row)
 
 
 def hosts_for(snapshot: Snapshot, kinds: VmKinds) -> BoolArray:

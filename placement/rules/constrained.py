@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from placement.round.alike import joined
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
 from placement.round.constraints import Constraints, Group, Spread
@@ -118,8 +119,7 @@ class _Runs:
             self._reasons[int(expanded.origin[left.request])] = left.reason
         if not wishes:  # a wish may be why nothing was given there
             self._note_refused(expanded, allocation)
-        placed = allocation.placed.copy()
-        placed[:, 0] = expanded.origin[placed[:, 0]]
+        placed = _placed(expanded, allocation)
         self._rest = self._rest.after(placed)
         self._constraints = _in_place(self._constraints, placed)
 
@@ -173,15 +173,8 @@ class _Runs:
 
     def allocation(self, budget: Budget) -> Allocation:
         """Return what all runs together decided."""
-        rows: dict[tuple[int, int], int] = {}
-        for expanded, allocation in self._told:
-            origin = expanded.origin.tolist()
-            for request, host, count in allocation.placed.tolist():
-                key = origin[request], host
-                rows[key] = rows.get(key, 0) + count
-        placed = [(request, host, rows[request, host]) for request, host in sorted(rows)]
         return Allocation(
-            placed=np.array(placed, dtype=np.int64).reshape(-1, 3),
+            placed=joined(_placed(*told) for told in self._told),
             left_out=self._left_out(),
             work=budget.spent if len(self._told) > 1 else self._told[0][1].work,
             cut=any(allocation.cut for _, allocation in self._told),
@@ -210,6 +203,12 @@ class _Runs:
                 why[reason] = why.get(reason, 0) + part.count
             parts += [LeftOut(request=request, count=n, reason=reason) for reason, n in why.items()]
         return tuple(parts)
+
+
+def _placed(expanded: Expanded, allocation: Allocation) -> IntArray:
+    """Return the rows of an allocation with the requests that were asked for."""
+    requests, hosts, counts = allocation.placed.T
+    return np.stack([expanded.origin[requests], hosts, counts], axis=1)
 
 
 def _batches(groups: Sequence[Group], count: IntArray) -> list[frozenset[int]]:

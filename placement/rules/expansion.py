@@ -24,6 +24,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from placement.round.alike import alike
 from placement.round.arrays import BoolArray, IntArray
 from placement.round.constraints import Constraints, Group, Spread
 from placement.round.model import Snapshot
@@ -161,12 +162,11 @@ def _split(snapshot: Snapshot, marks: Sequence[IntArray]) -> tuple[Snapshot, Int
     """
     if not marks:
         return snapshot, np.arange(snapshot.eligible.shape[1])
-    rows = np.stack([snapshot.host_class, *marks], axis=1)
-    _, first, part = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    old_class: IntArray = snapshot.host_class[first]
+    parts = alike(snapshot.host_class, *marks)
+    old_class: IntArray = snapshot.host_class[parts.first]
     split = dataclasses.replace(
         snapshot,
-        host_class=part.ravel().astype(np.int64),
+        host_class=parts.of_row,
         eligible=snapshot.eligible[:, old_class],
     )
     return split, old_class

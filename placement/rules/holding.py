@@ -23,7 +23,7 @@ from placement.round.arrays import BoolArray, IntArray
 from placement.round.budget import Budget
 from placement.round.model import Allocation, LeftOut, Policy, Reason, Snapshot
 from placement.round.reasons import hosts_open_to, never_fit, still_needed
-from placement.round.vm_kinds import vms_that_fit
+from placement.round.vm_kinds import vm_kinds, vms_that_fit
 from placement.rules.patience import Patience, starving, waiting_levels
 
 #: Gangs that hosts are held for in one round: each is a kind of VM of its own to
@@ -56,9 +56,7 @@ class HoldingBack:
             return self.policy.place(snapshot, rng, budget)
         closed = closed_to_others(snapshot, rows)
         allocation = self.policy.place(closed, rng, budget)
-        room = room_below(snapshot, self.patience.overload)
-        requests, hosts, counts = allocation.placed.T
-        np.subtract.at(room, hosts, counts[:, None] * snapshot.demand[requests])
+        room = room_below(snapshot.after(allocation.placed), self.patience.overload)
         return dataclasses.replace(
             allocation,
             left_out=_reasons(snapshot, closed, room, allocation),
@@ -91,13 +89,14 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
     levels = waiting_levels(snapshot.age, patience.patience)
     held, taken = snapshot.held.copy(), np.zeros(len(room), dtype=np.bool_)
     pool, gangs = np.where(snapshot.pool > 0, snapshot.pool, np.inf), 0
-    lines: dict[tuple[bytes, int], _Line] = {}
+    of_request = vm_kinds(snapshot).of_request.tolist()
+    lines: dict[tuple[int, int], _HeldInOrder] = {}
     rows: list[tuple[int, int]] = []
-    in_vain: set[tuple[bytes, int]] = set()  # kinds, and VMs at once: no hosts are left for them
+    in_vain: set[tuple[int, int]] = set()  # kinds, and VMs at once: no hosts are left for them
     for request in requests.tolist():
         tenant, demand = snapshot.tenant[request], snapshot.demand[request]
         needed = still_needed(snapshot, request, int(snapshot.count[request]))
-        kind = demand.tobytes() + snapshot.eligible[request].tobytes()
+        kind = of_request[request]
         if (kind, needed) in in_vain:
             continue
         if not is_poorer((held[tenant] / pool).max(), fair[tenant]):
@@ -108,7 +107,7 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
         for level in sorted({int(levels[request]), 1}, reverse=True):
             if (kind, level) not in lines:
                 hosts = _of_level(np.flatnonzero(hosts_open_to(snapshot, request)), level)
-                lines[kind, level] = _Line(hosts, room[hosts], empty[hosts], demand)
+                lines[kind, level] = _HeldInOrder(hosts, room[hosts], empty[hosts], demand)
             if (chosen := lines[kind, level].least_missing(taken, needed, left)) is not None:
                 break
         if chosen is None:
@@ -130,17 +129,17 @@ def closed_to_others(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Sna
     Requests that are alike share their hosts, so that they stay one kind of VM;
     a gang shares with nobody.
     """
-    groups: dict[object, int] = {}
+    sharing: dict[tuple[int, bool], int] = {}
     classes = snapshot.eligible.shape[1]
-    host_class = snapshot.host_class.copy()
-    group_of = {}
+    host_class, of_request = snapshot.host_class.copy(), vm_kinds(snapshot).of_request.tolist()
+    own_class = {}
     for request, host in rows:
         gang = still_needed(snapshot, request, int(snapshot.count[request])) > 1
-        alike = snapshot.demand[request].tobytes(), snapshot.eligible[request].tobytes()
-        group_of[request] = groups.setdefault(request if gang else alike, len(groups))
-        host_class[host] = classes + group_of[request]
-    own = np.zeros((len(snapshot.count), len(groups)), dtype=np.bool_)
-    own[list(group_of), list(group_of.values())] = True
+        who = (request, True) if gang else (of_request[request], False)
+        own_class[request] = sharing.setdefault(who, len(sharing))
+        host_class[host] = classes + own_class[request]
+    own = np.zeros((len(snapshot.count), len(sharing)), dtype=np.bool_)
+    own[list(own_class), list(own_class.values())] = True
     return dataclasses.replace(
         snapshot, host_class=host_class, eligible=np.concatenate([snapshot.eligible, own], axis=1)
     )
@@ -152,7 +151,7 @@ def _of_level(hosts: IntArray, level: int) -> IntArray:
     return looked_at
 
 
-class _Line:
+class _HeldInOrder:
     """Hosts in the order in which they are held for one kind of VM.
 
     Those that miss least of room for one come first, among equals those with
@@ -243,22 +242,22 @@ def _reasons(
         missing[left.request] += left.count
         told.setdefault(left.request, left.reason)
     never = never_fit(snapshot, np.flatnonzero(missing).astype(np.int64))
-    seen: dict[bytes, _Fit] = {}
+    of_request, seen = vm_kinds(closed).of_request.tolist(), dict[int, _Fit]()
     parts: list[LeftOut] = []
     for request, reason in told.items():
         count = int(missing[request])
         if request in never:
             parts.append(LeftOut(request=request, count=count, reason=never[request]))
             continue
-        key = snapshot.demand[request].tobytes() + closed.eligible[request].tobytes()
-        if key not in seen:
+        kind = of_request[request]
+        if kind not in seen:
             own = hosts_open_to(closed, request)
             kept_from = hosts_open_to(snapshot, request) & ~own
-            seen[key] = _Fit(
+            seen[kind] = _Fit(
                 own=_fit(room, snapshot, request, own),
                 held=_fit(room, snapshot, request, kept_from),
             )
-        fit, needed = seen[key], still_needed(snapshot, request, count)
+        fit, needed = seen[kind], still_needed(snapshot, request, count)
         back = 0
         if fit.held and fit.own + fit.held >= needed:
             back = min(count, fit.held if needed == 1 else fit.own + fit.held)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from placement.fairness.targets import most_that_fit
+from placement.round.alike import joined
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
 from placement.round.details import Details, merged
@@ -57,14 +58,14 @@ class WithinAllowances:
                 dataclasses.replace(open_, count=offered, allowances=()), rng, budget
             )
             passes.append(allocation)
-            given = _given(allocation, len(offered))
+            rest, before = rest.after(allocation.placed), rest
+            given = before.count - rest.count
             tried |= given < offered
-            rest = rest.after(allocation.placed)
             open_ = _without_held(open_.after(allocation.placed), allocation)
             if not (given < within).any() or (within == wanted).all():
                 break  # nothing is left of an allowance that somebody else could have
         return Allocation(
-            placed=_merged([allocation.placed for allocation in passes]),
+            placed=joined(allocation.placed for allocation in passes),
             left_out=_left_out(rest, passes),
             work=max(allocation.work for allocation in passes),
             cut=any(allocation.cut for allocation in passes),
@@ -95,12 +96,6 @@ def _without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray) -> Int
     return found
 
 
-def _given(allocation: Allocation, requests: int) -> IntArray:
-    given = np.zeros(requests, dtype=np.int64)
-    np.add.at(given, allocation.placed[:, 0], allocation.placed[:, 2])
-    return given
-
-
 def _without_held(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     """Close the hosts that are held for requests which did not fit."""
     held = [host for _, host in Details.of(allocation).holding]
@@ -108,15 +103,6 @@ def _without_held(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
         return snapshot
     others = np.setdiff1d(np.arange(len(snapshot.capacity)), held)
     return only_in(snapshot, others)
-
-
-def _merged(placed: Sequence[IntArray]) -> IntArray:
-    """Return the rows of all passes, each (request, host) once, in order."""
-    rows = np.concatenate(placed)
-    pairs, place = np.unique(rows[:, :2], axis=0, return_inverse=True)
-    counts = np.zeros(len(pairs), dtype=np.int64)
-    np.add.at(counts, place.ravel(), rows[:, 2])
-    return np.concatenate([pairs, counts[:, None]], axis=1)
 
 
 def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:

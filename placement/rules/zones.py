@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from placement.round.alike import joined
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
 from placement.round.details import Details, merged
@@ -49,17 +50,14 @@ class InZones:
         has what each zone's policy tells; what explanations look for (`Details`)
         stands at the top as well, with the zone in front of what was cut.
         """
-        placed: list[IntArray] = []
         decided: list[tuple[Zone, Allocation]] = []
         rest = snapshot
         for zone in self._zones:
             allocation = zone.policy.place(only_in(rest, zone.hosts), rng, budget)
             decided.append((zone, allocation))
-            placed.append(allocation.placed)
             rest = rest.after(allocation.placed)
-        rows = np.concatenate([np.zeros((0, 3), dtype=np.int64), *placed])
         return Allocation(
-            placed=rows[np.lexsort((rows[:, 1], rows[:, 0]))],
+            placed=joined(allocation.placed for _, allocation in decided),
             left_out=_left_out(snapshot, rest, decided),
             work=sum(allocation.work for _, allocation in decided),
             cut=any(allocation.cut for _, allocation in decided),

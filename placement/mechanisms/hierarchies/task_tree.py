@@ -36,7 +36,7 @@ class Group(Protocol):
         ...
 
 
-class _Line:
+class _ByLevel:
     """Children that are not blocked, by share per weight; equals in order of position.
 
     Weights count relative to the largest, so that levels stay comparable through
@@ -75,7 +75,7 @@ class RescalingGroup:
     """
 
     def __init__(self, weights: Sequence[float], width: int) -> None:
-        self._line = _Line(weights)
+        self._line = _ByLevel(weights)
         self._width = width
         #: of the children not blocked: weight * vector / share
         self._directions = VectorSum(len(weights), width)
@@ -151,7 +151,7 @@ class PlainGroup:
     """A group of naive hierarchical DRF: it counts what its children hold."""
 
     def __init__(self, weights: Sequence[float], width: int) -> None:
-        self._line = _Line(weights)
+        self._line = _ByLevel(weights)
         self._vectors = VectorSum(len(weights), width)
 
     def least(self) -> int | None:

@@ -1,4 +1,4 @@
-"""DRFH: one dominant share per tenant, taken of all servers together."""
+"""DRFH and C-DRFH: one dominant share per tenant, taken of all servers together."""
 
 from __future__ import annotations
 
@@ -26,13 +26,19 @@ class Drfh:
     of [1]_. Finite tasks: all rise together until one has all its tasks, which
     then stays (Section V-A of [1]_). Zero demands: when capacity stops the
     rise, only tenants are frozen that cannot rise while all others keep their
-    level (derived). Tenants restricted to some hosts: as C-DRFH.
+    level (derived). Tenants restricted to some servers still have their share of
+    *all* servers as their level: that is C-DRFH, DRFH under placement
+    constraints as [2]_ describes it.
 
     References
     ----------
     .. [1] Wang, Li, Liang, "Dominant Resource Fairness in Cloud Computing
        Systems with Heterogeneous Servers", INFOCOM 2014, Sections III-V.
+    .. [2] Khamse-Ashari et al., "Per-Server Dominant-Share Fairness (PS-DSF)",
+       2016, Section II.
     """
+
+    name: str = "drfh"  #: by which errors call it: "drfh" or "cdrfh"
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
         """Divide the servers.
@@ -44,26 +50,22 @@ class Drfh:
         SolverError
             If the solver fails, or the least level is above that of pooled DRF.
         """
-        return max_min_dominant_shares(problem, "drfh")
+        refuse_speed(problem, self.name)
+        pool = problem.pool
+        shape, unit = shapes(problem.demand, pool)
+        room = of_pool(problem.free, pool)
+        able = usable(problem)
+        alone = alone_on(shape, able, problem.speed, room).sum(axis=1)
+        climbs = dominant_climbs(problem, shape, unit, alone)
+        filling = lexicographic_max_min(climbs, shape, able, problem.speed, room)
+        amounts = filling.amounts.sum(axis=1)
+        levels = climbs.level_of(amounts)
 
-
-def max_min_dominant_shares(problem: DivisibleProblem, mechanism: str) -> Division:
-    """Divide so that dominant shares per weight are max-min, see `Drfh`."""
-    refuse_speed(problem, mechanism)
-    pool = problem.pool
-    shape, unit = shapes(problem.demand, pool)
-    room = of_pool(problem.free, pool)
-    able = usable(problem)
-    alone = alone_on(shape, able, problem.speed, room).sum(axis=1)
-    climbs = dominant_climbs(problem, shape, unit, alone)
-    filling = lexicographic_max_min(climbs, shape, able, problem.speed, room)
-    amounts = filling.amounts.sum(axis=1)
-    levels = climbs.level_of(amounts)
-
-    in_play = climbs.limit > 0
-    if in_play.any():
-        pooled = climbs.level_of(fill_pool(climbs, shape, room.sum(axis=0))[0])
-        least, most = levels[in_play].min(), pooled[in_play].min()
-        if least > most * (1 + 1e-9):
-            raise SolverError(mechanism, 0, f"least level {least} is above pooled DRF's {most}")
-    return filling.division(problem, unit, levels)
+        in_play = climbs.limit > 0
+        if in_play.any():
+            pooled = climbs.level_of(fill_pool(climbs, shape, room.sum(axis=0))[0])
+            least, most = levels[in_play].min(), pooled[in_play].min()
+            if least > most * (1 + 1e-9):
+                message = f"least level {least} is above pooled DRF's {most}"
+                raise SolverError(self.name, 0, message)
+        return filling.division(problem, unit, levels)

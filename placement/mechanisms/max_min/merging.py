@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placement.round.alike import alike
 from placement.round.arrays import BoolArray, FloatArray, IntArray
 
 
@@ -57,9 +58,11 @@ def merge(shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArra
     direction = np.divide(
         room, largest[:, None], out=np.zeros_like(room), where=largest[:, None] > 0
     )
-    group, first = _alike(_significant(shape), able, speed)
-    kind, place = _alike(_significant(direction), able[first].T, speed[first].T)
-    kinds = len(place)
+    tenants = alike(_significant(shape), able, speed)
+    group, first = tenants.of_row, tenants.first
+    classes = alike(_significant(direction), able[first].T, speed[first].T)
+    kind, place = classes.of_row, classes.first
+    kinds = len(classes)
     sizes = np.bincount(kind, weights=largest, minlength=kinds)[kind]
     part = np.divide(largest, sizes, out=np.zeros_like(largest), where=sizes > 0)
     merged_room = np.zeros((kinds, room.shape[1]))
@@ -73,21 +76,6 @@ def merge(shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArra
         room=merged_room,
         part=part,
     )
-
-
-def _alike(*keys: FloatArray | BoolArray) -> tuple[IntArray, IntArray]:
-    """Return the number of each row's kind, by first appearance, and each kind's first row."""
-    rows = np.ascontiguousarray(np.concatenate([key.astype(np.float64) for key in keys], axis=1))
-    numbers: dict[bytes, int] = {}
-    first: list[int] = []
-    of_row = np.zeros(len(rows), dtype=np.int64)
-    for place, row in enumerate(rows):
-        key = row.tobytes()
-        if key not in numbers:
-            numbers[key] = len(first)
-            first.append(place)
-        of_row[place] = numbers[key]
-    return of_row, np.array(first, dtype=np.int64)
 
 
 def _significant(values: FloatArray) -> FloatArray:

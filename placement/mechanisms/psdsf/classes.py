@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placement.mechanisms.model import DivisibleProblem
+from placement.round.alike import alike
 from placement.round.arrays import FloatArray, IntArray
 
 
@@ -35,16 +36,12 @@ def merge_classes(problem: DivisibleProblem) -> MergedClasses:
     could be merged as well, but then the split over them would no longer be the
     one that servers arrive at by themselves.
     """
-    rows = np.concatenate(
-        [problem.capacity, problem.free, problem.eligible.T, problem.speed.T], axis=1
-    )
-    places: dict[bytes, int] = {}
-    kind = np.array([places.setdefault(row.tobytes(), len(places)) for row in rows], np.int64)
-    if len(places) == len(kind):
+    same = alike(problem.capacity, problem.free, problem.eligible.T, problem.speed.T)
+    kind, first = same.of_row, same.first
+    if len(first) == len(kind):
         return MergedClasses(problem=problem, kind=kind)
-    _, first = np.unique(kind, return_index=True)
     members = np.bincount(kind)
-    hosts = np.zeros(len(places), dtype=np.int64)
+    hosts = np.zeros(len(first), dtype=np.int64)
     np.add.at(hosts, kind, problem.hosts)
     merged = replace(
         problem,

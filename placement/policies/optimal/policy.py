@@ -21,6 +21,7 @@ from placement.policies.optimal.hosts import ByPattern, HostGroup, HostsModel, O
 from placement.policies.optimal.integer_program import IntegerProgram, Solved
 from placement.policies.optimal.patterns import maximal_patterns
 from placement.policies.optimal.wishes import Given, WishColumns, Wishes, rows_of
+from placement.round.alike import alike
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
 from placement.round.model import Allocation, Snapshot
@@ -337,28 +338,26 @@ def _pack(
 def _groups(snapshot: Snapshot, room: IntArray, wishes: Wishes) -> list[HostGroup]:
     """Return the groups of hosts that are alike and hold something that is wanted."""
     kinds, wanted = wishes.kinds, wishes.by_kind()
-    keys = np.concatenate([room, snapshot.host_class[:, None]], axis=1)
-    unique, of_group = np.unique(keys, axis=0, return_inverse=True)
-    of_group = of_group.reshape(-1)
-    fits = np.zeros((len(unique), len(kinds)), dtype=np.int64)
+    same = alike(room, snapshot.host_class)
+    rooms, host_class, members = room[same.first], snapshot.host_class[same.first], same.members()
+    fits = np.zeros((len(same), len(kinds)), dtype=np.int64)
     for kind in np.flatnonzero(wanted).tolist():
-        open_to = kinds.eligible[kind, unique[:, -1]]
-        fit = np.minimum(vms_that_fit(unique[:, :-1], kinds.demand[kind]), wanted[kind])
+        open_to = kinds.eligible[kind, host_class]
+        fit = np.minimum(vms_that_fit(rooms, kinds.demand[kind]), wanted[kind])
         fits[:, kind] = np.where(open_to, fit, 0)
-    groups = []
+    groups = []  # in order of their first hosts, so that the columns follow the hosts
     for number in np.flatnonzero(fits.any(axis=1)).tolist():
         inside = np.flatnonzero(fits[number]).tolist()
         groups.append(
             HostGroup(
-                hosts=np.flatnonzero(of_group == number).astype(np.int64),
-                room=tuple(unique[number, :-1].tolist()),
+                hosts=members[number],
+                room=tuple(rooms[number].tolist()),
                 kinds=tuple(inside),
                 demands=tuple(map(tuple, kinds.demand[inside].tolist())),
                 most=tuple(fits[number, inside].tolist()),
             )
         )
-    # In order of their first hosts, so that the columns follow the hosts.
-    return sorted(groups, key=lambda group: int(group.hosts[0]))
+    return groups
 
 
 #: What may be set on it.
