@@ -1,4 +1,4 @@
-"""What can go wrong while deciding rounds, or while asking workers."""
+"""Errors while deciding rounds or asking workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class ControllerError(Exception):
 
 
 class PolicyFailedError(ControllerError):
-    """A policy did not decide: it overran its time, or its process ended."""
+    """The policy overran its time, or its process ended."""
 
     def __init__(self, policy: str, reason: str) -> None:
         super().__init__(f"policy {policy} {reason}")
@@ -17,7 +17,7 @@ class PolicyFailedError(ControllerError):
 
 
 class SlotSkippedError(ControllerError):
-    """Neither the policy nor the fallback gave a feasible allocation."""
+    """Neither the policy nor the fallback returned a feasible allocation."""
 
     def __init__(self, reasons: tuple[str, ...]) -> None:
         super().__init__("the slot is skipped: " + "; ".join(reasons))
@@ -25,8 +25,8 @@ class SlotSkippedError(ControllerError):
 
 
 class ConsoleUnreadError(ControllerError):
-    """Nobody could read a VM's console in time."""
+    """No worker read the VM's console in time."""
 
     def __init__(self, vm: object, reason: str) -> None:
-        super().__init__(f"the console of VM {vm} could not be read: {reason}")
+        super().__init__(f"cannot read the console of VM {vm}: {reason}")
         self.reason = reason

@@ -1,4 +1,4 @@
-"""What somebody may have meant who typed a name that there is not."""
+"""Suggestions for a mistyped name."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ _ALL_TOLD: Final = 8
 
 
 def nearest(typed: str, names: Iterable[str]) -> list[str]:
-    """Return the names, three at most, that somebody may have meant, the likeliest first."""
+    """Return at most three similar names, the most similar first."""
     wanted = typed.lower()
     likely = [name for name in names if _may_be_like(wanted, name)][:_MOST_COMPARED]
     return difflib.get_close_matches(wanted, likely, n=3, cutoff=0.6)
 
 
 def advice(typed: str, names: Sequence[str]) -> str | None:
-    """Say which of these names was meant, or which there are; None: no more can be said."""
+    """Suggest similar names, or list all if they are few; else return None."""
     close = nearest(typed, names)
     if close:
         return f"did you mean {listed([plain(each) for each in close], 'or')}?"
     if names and len(names) <= _ALL_TOLD:
         shown = [plain(each) for each in sorted(names)]
-        return f"there {'is' if len(names) == 1 else 'are'} {listed(shown, 'and')}"
+        return f"known: {listed(shown, 'and')}"
     return None
 
 
 def listed(names: Sequence[object], joined: str) -> str:
-    """Return names as a sentence lists them."""
+    """Return names as in a sentence: with commas and a last conjunction."""
     *first, last = map(str, names)
     return f"{', '.join(first)} {joined} {last}" if first else last
 
 
 def _may_be_like(wanted: str, name: str) -> bool:
-    """Sort out at little cost what is far from it: of thousands of names few are compared."""
+    """Reject clearly different names cheaply, so that few of thousands are compared."""
     if abs(len(wanted) - len(name)) > 3:
         return False
     return wanted[:1] == name[:1] or wanted[-2:] == name[-2:]

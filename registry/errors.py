@@ -1,4 +1,4 @@
-"""What a caller of the register center can do something about."""
+"""Errors of the register center that a caller can act on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SAID: Final = 120
 
 
 def said_value(found: object) -> str:
-    """Return what was found, as people say it: nothing for null, text in quotes, no more of it."""
+    """Return a found value for a message: nothing for null, text in quotes and shortened."""
     match found:
         case None:
             return "nothing"
@@ -30,37 +30,37 @@ class RegistryError(Exception):
 
 
 class NotFoundError(RegistryError):
-    """Nothing has that key."""
+    """Nothing has this name or id, or it belongs to another tenant."""
 
     def __init__(self, kind: str, key: object) -> None:
-        super().__init__(f"there is no {kind} {str(key)!r}")
+        super().__init__(f"{kind} {str(key)!r} not found")
         self.kind = kind
         self.key = str(key)
 
 
 class DuplicateError(RegistryError):
-    """Another one holds that value already."""
+    """The name or value is already in use."""
 
     def __init__(self, kind: str, field: str, value: object) -> None:
-        super().__init__(f"a {kind} with {field} {str(value)!r} exists already")
+        super().__init__(f"a {kind} with {field} {str(value)!r} already exists")
         self.kind = kind
         self.field = field
         self.value = str(value)
 
 
 class AnotherMachineError(RegistryError):
-    """A machine answered at a host's address that is not the host."""
+    """Another machine answered at a host's address."""
 
     def __init__(self, host: str, known: str | None, found: str | None) -> None:
         super().__init__(
             f"another machine answers as host {host}: {found} instead of {known}, without"
-            " anything of ours; `fuga doctor --hosts` tells what to do"
+            " any trace of fuga; see `fuga doctor --hosts`"
         )
         self.host = host
 
 
 class InvalidError(RegistryError):
-    """A value is outside what is allowed."""
+    """A value is not allowed."""
 
     def __init__(self, field: str, found: object, allowed: str) -> None:
         super().__init__(f"{field}: found {said_value(found)}, allowed is {allowed}")
@@ -70,7 +70,7 @@ class InvalidError(RegistryError):
 
 
 class UnknownNameError(InvalidError):
-    """A field names something that is not there, at least not for who asks."""
+    """A field names something that does not exist for the caller."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class UnknownNameError(InvalidError):
     ) -> None:
         allowed = f"one of {listed(known, 'and')}" if known else f"an existing {kind}"
         super().__init__(field, key, f"{allowed}, {hint}" if hint else allowed)
-        told = f"{field}: there is no {kind} {said_value(key)}"
+        told = f"{field}: {kind} {said_value(key)} not found"
         also = hint or advice(str(key), known) or (allowed if known else None)
         self.args = (f"{told}; {also}" if also else told,)
         self.kind = kind
@@ -92,11 +92,11 @@ class UnknownNameError(InvalidError):
 
 
 class ConflictError(RegistryError):
-    """What exists stands in the way of what was asked."""
+    """The present state does not allow the call."""
 
 
 class IllegalTransitionError(RegistryError):
-    """A state machine has no such row."""
+    """The present state does not allow this change of state."""
 
     def __init__(self, state: object, event: object) -> None:
         super().__init__(f"{event} is not possible in state {state}")
@@ -105,7 +105,7 @@ class IllegalTransitionError(RegistryError):
 
 
 class CapacityExceededError(RegistryError):
-    """The ledger refused to commit more than a host offers."""
+    """The host does not have enough capacity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,21 +120,21 @@ class QuotaExcess:
 
 
 class QuotaExceededError(RegistryError):
-    """A request asks for more than a quota leaves."""
+    """The request exceeds a quota."""
 
     def __init__(self, tenant: str, exceeded: Sequence[QuotaExcess]) -> None:
         told = "; ".join(
-            f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} are used"
-            f" and {each.asked} asked for"
+            f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} in use"
+            f" and {each.asked} requested"
             for each in exceeded
         )
-        super().__init__(f"{told}. Ask for less, delete VMs, or have an operator raise the quota")
+        super().__init__(f"{told}. Request less, delete VMs, or ask an operator to raise the quota")
         self.tenant = tenant
         self.exceeded = tuple(exceeded)
 
 
 class StaleEpochError(RegistryError):
-    """The control centre's lease is over, or somebody else's by now."""
+    """The control centre's lease ended, or another process holds it."""
 
     def __init__(self, holder: str, epoch: int, found: str) -> None:
         super().__init__(f"{holder} holds no lease of epoch {epoch}: {found}")
@@ -143,7 +143,7 @@ class StaleEpochError(RegistryError):
 
 
 class LeaseLostError(RegistryError):
-    """A lease could not be renewed: it ran out and somebody else may have it."""
+    """A lease could not be renewed: it expired, and another process may hold it."""
 
     def __init__(self, name: str, holder: str, epoch: int) -> None:
         super().__init__(f"{holder} has lost the lease {name!r} of epoch {epoch}")
@@ -153,7 +153,7 @@ class LeaseLostError(RegistryError):
 
 
 class ClaimLostError(RegistryError):
-    """The row is no longer this claim's; whoever worked on it undoes what it did."""
+    """The claim on a row is lost; its worker undoes its work."""
 
     def __init__(self, subject: object, found: str) -> None:
         super().__init__(f"the claim on {subject} is lost: {found}")
@@ -162,7 +162,7 @@ class ClaimLostError(RegistryError):
 
 
 class RoundPurgedError(RegistryError):
-    """What a round was decided on is no longer kept."""
+    """The inputs of the round have been purged."""
 
     def __init__(self, number: int, decided_at: datetime) -> None:
         super().__init__(
@@ -175,7 +175,7 @@ class RoundPurgedError(RegistryError):
 
 
 class UriRefusedError(RegistryError):
-    """A libvirt URI that could run programs or names what we do not allow."""
+    """The libvirt URI could run programs, or its scheme or host is not allowed."""
 
     def __init__(self, uri: str, reason: str) -> None:
         super().__init__(f"the URI {uri!r} is refused: {reason}")
@@ -184,7 +184,7 @@ class UriRefusedError(RegistryError):
 
 
 class HostCredentialError(RegistryError):
-    """What opens a host cannot be used. It never says where the files are, or what is in them."""
+    """A host credential cannot be used. The message shows neither paths nor contents."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"credential {name}: {reason}")
@@ -193,7 +193,7 @@ class HostCredentialError(RegistryError):
 
 
 class ImageRefusedError(RegistryError):
-    """A file that must not become an image."""
+    """The file is not allowed as an image."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the image is refused: {reason}")
@@ -201,7 +201,7 @@ class ImageRefusedError(RegistryError):
 
 
 class ImageTooLargeError(RegistryError):
-    """An image is larger than the operator allows."""
+    """The image is larger than the operator allows."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -212,7 +212,7 @@ class ImageTooLargeError(RegistryError):
 
 
 class ImageUrlRefusedError(RegistryError):
-    """A URL from which images are not fetched."""
+    """Images cannot be downloaded from this URL."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"the URL {url!r} is refused: {reason}")
@@ -221,7 +221,7 @@ class ImageUrlRefusedError(RegistryError):
 
 
 class ImageStoreError(RegistryError):
-    """The folder in which images lie cannot be used."""
+    """The image store cannot be used."""
 
     def __init__(self, folder: object, reason: str) -> None:
         super().__init__(f"the image store {folder} cannot be used: {reason}")
@@ -230,7 +230,7 @@ class ImageStoreError(RegistryError):
 
 
 class RegistryUnavailableError(RegistryError):
-    """The database does not answer, or is busy for too long. Trying again may help."""
+    """The database does not answer, or is too busy. Try again."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the register center is not available: {reason}")
@@ -238,16 +238,16 @@ class RegistryUnavailableError(RegistryError):
 
 
 class SettingsError(RegistryError):
-    """Settings that cannot be read; says which, and what was found."""
+    """Invalid settings; the message lists each with its value."""
 
 
 class UnknownSettingError(SettingsError):
-    """The settings file has names that no process knows."""
+    """The settings file has unknown names."""
 
     def __init__(self, file: str, nearest: Mapping[str, str | None]) -> None:
         super().__init__(
             "; ".join(
-                f"{file}: {name} is no setting" + (f"; is {near} meant?" if near else "")
+                f"{file}: {name} is not a setting" + (f"; did you mean {near}?" if near else "")
                 for name, near in nearest.items()
             )
         )
@@ -255,7 +255,7 @@ class UnknownSettingError(SettingsError):
 
 
 class SlotLoopPausedError(RegistryError):
-    """An operator wants no slot to be decided; nothing was written."""
+    """An operator paused the slot loop; nothing was written."""
 
     def __init__(self, reason: str | None) -> None:
         super().__init__(f"the slot loop is paused: {reason}")
@@ -263,7 +263,7 @@ class SlotLoopPausedError(RegistryError):
 
 
 class SchemaOutdatedError(RegistryError):
-    """The database is older or newer than this code."""
+    """The database's schema is older or newer than this version of fuga."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class SchemaOutdatedError(RegistryError):
         at = f"the database is at revision {found or 'none'}"
         if first is not None:
             said = (
-                f"{at}, this code upgrades from {first} on: run `fuga db upgrade` of a version "
+                f"{at}, this version upgrades from {first} on: run `fuga db upgrade` of a version "
                 "between them first"
             )
         elif code_since is not None:
@@ -292,20 +292,20 @@ class SchemaOutdatedError(RegistryError):
 
 
 class StrangersInSchemaError(RegistryError):
-    """SQLite's file holds what no migration of ours made, and what may run when we write."""
+    """The SQLite file holds objects that fuga did not make and that could run code."""
 
     def __init__(self, strangers: Sequence[str], file: str = "the database") -> None:
         told, more = "; ".join(strangers[:5]), len(strangers) - 5
         super().__init__(
-            f"{file} is not as fuga made it: {told}{f'; and {more} more' if more > 0 else ''}. "
-            "What is in a database runs when fuga writes to it: take a copy that you trust, or "
-            "remove what is not fuga's"
+            f"{file} has foreign objects: {told}{f'; and {more} more' if more > 0 else ''}. "
+            "They could run when fuga writes: use a copy that you trust, or "
+            "remove them"
         )
         self.strangers = tuple(strangers)
 
 
 class AnsweredBeforeError(RegistryError):
-    """A call with this key was answered: that answer is to be given again."""
+    """A call with this key was answered; repeat that answer."""
 
     def __init__(self, key: str, status: int, body: str) -> None:
         super().__init__(f"Idempotency-Key {key!r} was answered {status} before")
@@ -315,7 +315,7 @@ class AnsweredBeforeError(RegistryError):
 
 
 class IdempotencyConflictError(RegistryError):
-    """The key was used before, for another body."""
+    """The key was already used with another body."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"Idempotency-Key {key!r} was used for another body")
@@ -323,7 +323,7 @@ class IdempotencyConflictError(RegistryError):
 
 
 class IdempotencyInProgressError(RegistryError):
-    """The first call with this key has not finished."""
+    """The first call with this key is still in progress."""
 
     def __init__(self, key: str, running_for: timedelta) -> None:
         seconds = running_for.total_seconds()

@@ -53,7 +53,7 @@ class Capacity(TypedDict):
 
 
 class ConsoleRead(TypedDict):
-    """The last of what a guest wrote on its serial console."""
+    """The last output of a guest on its serial console."""
 
     content: str
     end: int
@@ -61,7 +61,7 @@ class ConsoleRead(TypedDict):
 
 
 class ConsoleSaid(TypedDict):
-    """What a guest wrote since a console was attached."""
+    """The output of a guest since a console was attached."""
 
     content: str
     end: int
@@ -80,7 +80,7 @@ class ConsoleSession(TypedDict):
 
 
 class ConsoleSessionInput(TypedDict):
-    """How a console is taken hold of."""
+    """Attaches to a console."""
 
     force: NotRequired[bool]
 
@@ -89,7 +89,7 @@ ConsoleState: TypeAlias = Literal["waiting", "attached", "ended"]
 
 
 class ConsoleTyped(TypedDict):
-    """Something typed."""
+    """Typed input."""
 
     content: str
 
@@ -158,7 +158,7 @@ class Effect(TypedDict):
 
 
 class Effects(TypedDict):
-    """What a change that was not applied would do, groups before their members."""
+    """The effect of a change that was not applied, groups before their members."""
 
     applied: NotRequired[Literal[False]]
     tenants: list[Effect]
@@ -195,7 +195,7 @@ class Fence(TypedDict):
 
 
 class FenceInput(TypedDict):
-    """Have a host that is down fenced."""
+    """Fence a host that is down."""
 
     by_hand: NotRequired[bool]
 
@@ -252,13 +252,13 @@ class HostAlias(TypedDict):
 
 
 class HostAliases(TypedDict):
-    """Hosts that a name may mean: one, or none; two if a host has a name like an alias."""
+    """Hosts with this name or alias: usually one or none; two if a host's name equals an alias."""
 
     items: list[HostAlias]
 
 
 class HostChange(TypedDict):
-    """Change a host; what is not named stays as it is."""
+    """Change a host; omitted fields stay as they are."""
 
     admin: NotRequired[Literal["active", "draining", "maintenance"] | None]
     credential: NotRequired[str | None]
@@ -301,7 +301,7 @@ HostHealth: TypeAlias = Literal["enrolling", "up", "unreachable", "down"]
 
 
 class HostInput(TypedDict):
-    """Register a host. It is ``enrolling`` until the monitor has reached it."""
+    """Register a host. It is ``enrolling`` until the monitor reaches it."""
 
     base_volume: NotRequired[str | None]
     credential: NotRequired[str | None]
@@ -342,7 +342,7 @@ class HostReport(TypedDict):
 
 
 class HostsInView(TypedDict):
-    """What monitors see."""
+    """Summary of hosts."""
 
     active: int
     longest_silent_at: str | None
@@ -373,7 +373,7 @@ class Image(TypedDict):
 
 
 class ImageCopies(TypedDict):
-    """An image's copies, all of them: at most one per host."""
+    """All copies of an image: at most one per host."""
 
     items: list[ImageCopy]
 
@@ -394,7 +394,7 @@ class ImageCopy(TypedDict):
 
 
 class ImageInput(TypedDict):
-    """Have an image fetched."""
+    """Have a worker download an image."""
 
     format: NotRequired[Literal["qcow2", "raw"]]
     min_memory_mib: NotRequired[int]
@@ -433,14 +433,14 @@ class Inventory(TypedDict):
 
 
 class LabelRatios(TypedDict):
-    """Over-commit of hosts with a label that have no ratio of their own."""
+    """Over-commit ratios of hosts with a label, unless they have their own."""
 
     label: str
     ratios: dict[str, Any]
 
 
 class LateThing(TypedDict):
-    """Something that should have happened by now."""
+    """Work that is overdue."""
 
     message: str
     nobody: bool
@@ -449,7 +449,7 @@ class LateThing(TypedDict):
 
 
 class MembershipInput(TypedDict):
-    """The VMs belong to a group of the tenant's; its first member makes it."""
+    """Membership in a VM group of the tenant; the first member creates the group."""
 
     group: str
     soft: NotRequired[bool]
@@ -478,7 +478,7 @@ class Network(TypedDict):
 
 
 class NetworkChange(TypedDict):
-    """Change a network; what is not named stays as it is. VMs have it from their next start."""
+    """Change a network; omitted fields stay as they are. VMs follow at their next start."""
 
     filtered: NotRequired[bool | None]
     hosts: NotRequired[dict[str, Any]]
@@ -507,7 +507,7 @@ class NetworkSource(TypedDict):
 
 
 class NetworkSourceInput(TypedDict):
-    """What a host calls a network: a network of its libvirt, or a bridge."""
+    """The name of a network on a host: a libvirt network or a bridge."""
 
     kind: NotRequired[Literal["network", "bridge"]]
     name: str
@@ -533,7 +533,7 @@ class PauseExplanation(TypedDict):
 
 
 class PauseInput(TypedDict):
-    """Decide no slot."""
+    """Pause the slot loop."""
 
     reason: str
 
@@ -568,7 +568,7 @@ PowerState: TypeAlias = Literal[
 
 
 class ProcessHeard(TypedDict):
-    """A control centre, worker or monitor, and when it was heard."""
+    """A control centre, worker or monitor, and the time of its last heartbeat."""
 
     heard_at: str
     kind: str
@@ -587,7 +587,7 @@ class Quota(TypedDict):
 
 
 class QuotaChange(TypedDict):
-    """Change the quota of a tenant or group; what is not named stays as it is."""
+    """Change the quota of a tenant or group; omitted fields stay as they are."""
 
     limits: NotRequired[dict[str, Any]]
     over_quota: NotRequired[Literal["refuse", "wait", "inherit"] | None]
@@ -625,7 +625,7 @@ class QuotaUse(TypedDict):
 
 
 class Ready(TypedDict):
-    """The database answers and its schema fits."""
+    """The database answers and its schema matches."""
 
     last_round: int | None
     last_round_age_s: float | None
@@ -634,7 +634,7 @@ class Ready(TypedDict):
 
 
 class RepairInput(TypedDict):
-    """Which difference of a host."""
+    """Selects a difference of a host."""
 
     difference: Difference
     subject: str
@@ -681,7 +681,7 @@ class Request(TypedDict):
 
 
 class RequestChange(TypedDict):
-    """Change a request; what is not named stays as it is."""
+    """Change a request; omitted fields stay as they are."""
 
     count: NotRequired[int | None]
     labels: NotRequired[dict[str, Any] | None]
@@ -754,7 +754,7 @@ class ResourceInput(TypedDict):
 
 
 class ResumeInput(TypedDict):
-    """Decide slots again."""
+    """Resume the slot loop."""
 
     reason: NotRequired[str | None]
 
@@ -826,7 +826,7 @@ class Rules(TypedDict):
 
 
 class RulesInput(TypedDict):
-    """Where VMs may be, beside the labels and hosts that they require."""
+    """Placement rules, in addition to required labels and hosts."""
 
     affinity: NotRequired[MembershipInput | None]
     anti_affinity: NotRequired[MembershipInput | None]
@@ -837,7 +837,7 @@ class RulesInput(TypedDict):
 
 
 class Scopes(TypedDict):
-    """For what a token would have to be good, and for what it is."""
+    """The scope that a call needs, and the token's scope."""
 
     given: str
     needed: str
@@ -881,14 +881,14 @@ class ShortageExplanation(TypedDict):
 
 
 class ShutdownInput(TypedDict):
-    """Shut down, and how patiently."""
+    """Shut down."""
 
     force: NotRequired[bool]
     timeout_s: NotRequired[int | None]
 
 
 class SlotLoop(TypedDict):
-    """Whether slots are decided."""
+    """The state of the slot loop."""
 
     changed_at: str | None
     changed_by: str | None
@@ -930,17 +930,17 @@ class Standing(TypedDict):
 
 
 class Standings(TypedDict):
-    """Where tenants and groups stand, groups before their members."""
+    """Shares of tenants and groups, groups before their members."""
 
     items: list[Standing]
 
 
 class StartInput(TypedDict):
-    """Start. There is nothing to choose."""
+    """Start."""
 
 
 class Status(TypedDict):
-    """Whether anybody decides, builds and looks at hosts."""
+    """Whether control centre, workers and monitors do their work."""
 
     at: str
     hosts: HostsInView | None
@@ -967,7 +967,7 @@ class Subnet(TypedDict):
 
 
 class SubnetInput(TypedDict):
-    """Addresses that VMs of a network are given."""
+    """The addresses for VMs of a network."""
 
     cidr: str
     dns: NotRequired[list[str]]
@@ -988,14 +988,14 @@ class Tenant(TypedDict):
 
 
 class TenantChange(TypedDict):
-    """Change a tenant or group; what is not named stays as it is."""
+    """Change a tenant or group; omitted fields stay as they are."""
 
     parent: NotRequired[str | None]
     weight: NotRequired[float | None]
 
 
 class TenantInput(TypedDict):
-    """Admit a tenant, or make a group of tenants."""
+    """Create a tenant or a group of tenants."""
 
     is_group: NotRequired[bool]
     name: str
@@ -1018,7 +1018,7 @@ class Token(TypedDict):
 
 
 class TokenCreated(TypedDict):
-    """A new token. This answer alone holds the secret: only its hash is stored."""
+    """A new token. Only this answer holds the secret: fuga stores its hash."""
 
     created_at: str
     expires_at: str | None
@@ -1033,7 +1033,7 @@ class TokenCreated(TypedDict):
 
 
 class TokenInput(TypedDict):
-    """Make a token: for a tenant, or with role operator for none."""
+    """Create a token for a tenant, or for an operator."""
 
     name: str
     read_only: NotRequired[bool]
@@ -1140,7 +1140,7 @@ class VmType(TypedDict):
 
 
 class VmTypeInput(TypedDict):
-    """Offer a VM type."""
+    """Add a VM type."""
 
     limits: NotRequired[dict[str, Any]]
     name: str

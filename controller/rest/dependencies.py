@@ -1,4 +1,4 @@
-"""What endpoints are given: the register center and the few settings they need."""
+"""The dependencies of endpoints: the register center and a few settings."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Services:
     def image_store(self) -> ImageStore:
         """Return the folder of images, or raise `ImageStoreError` if this API has none."""
         if self.images is None:
-            raise ImageStoreError("(none)", "this API was started without one")
+            raise ImageStoreError("(none)", "this API has none")
         return self.images
 
 
 def services_of(request: HttpRequest) -> Services:
-    """Return what the application that serves a call was made of."""
+    """Return the dependencies of the application that serves a call."""
     return cast(Services, request.app.state.services)
 
 
@@ -74,7 +74,7 @@ async def _registry(request: HttpRequest) -> Registry:
 
 
 def reader_of(request: HttpRequest) -> Reader:
-    """Return who is told what a call is answered."""
+    """Return the reader of a call's answer."""
     return Reader(caller_of(request).tenant, services_of(request).host_names)
 
 

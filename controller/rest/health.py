@@ -1,4 +1,4 @@
-"""/healthz and /readyz: for whoever restarts the process, and whoever sends it traffic."""
+"""/healthz and /readyz: for service managers and load balancers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz")
 def process_lives() -> Alive:
-    """Answer as long as the process does; asks nobody."""
+    """Answer while the process runs, without asking the database."""
     return Alive()
 
 

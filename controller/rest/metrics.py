@@ -1,4 +1,4 @@
-"""What the API counts of its own calls, and where an operator reads it."""
+"""Metrics of API calls, and the endpoint that shows them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class HttpMetrics:
     def __init__(self, metrics: ProcessMetrics) -> None:
         self._calls = Counter(
             "fuga_http_requests",
-            "Calls of the API, by the template of their path.",
+            "API calls, by path template.",
             ["method", "route", "status"],
             registry=metrics.registry,
         )
         self._seconds = Histogram(
             "fuga_http_request_seconds",
-            "From a call's first byte to the end of its answer.",
+            "Duration from a call's first byte to the end of its answer.",
             ["method", "route"],
             buckets=_BUCKETS_S,
             registry=metrics.registry,
@@ -54,7 +54,7 @@ def count_refusals(metrics: ProcessMetrics) -> Callable[[str], None]:
     """Count connections that were refused; return what is told why."""
     counter = Counter(
         "fuga_http_connections_refused",
-        "Connections that were closed when they came, because there were too many.",
+        "Connections refused because there were too many.",
         ["reason"],
         registry=metrics.registry,
     )

@@ -1,4 +1,4 @@
-"""What the API reads and writes.
+"""The models that the API reads and writes.
 
 Input is strict: no conversions, no unknown names, everything bounded, no control
 characters. Output is the register center's records as they are, so most of it needs
@@ -49,7 +49,7 @@ from registry import (
 )
 
 MAX_BIGINT: Final = 2**63 - 1
-LABELS_SAID: Final = "KEY=VALUE; all that are given must be there."
+LABELS_SAID: Final = "KEY=VALUE; all given labels must match."
 
 Name = Annotated[str, StringConstraints(pattern=patterns.NAME, max_length=63)]
 ImageReference = Annotated[str, StringConstraints(pattern=patterns.REFERENCE, max_length=73)]
@@ -62,7 +62,7 @@ Uri = Annotated[str, StringConstraints(pattern=patterns.URI, max_length=500)]
 Count = Annotated[int, Field(ge=1, le=10_000)]
 Amount = Annotated[int, Field(ge=0, le=1_000_000_000_000)]
 Amounts = Annotated[dict[Name, Amount], Field(max_length=32)]
-Ratio = Annotated[int, Field(ge=1, le=1_000_000, description="Over-commit, in thousandths.")]
+Ratio = Annotated[int, Field(ge=1, le=1_000_000, description="Over-commit ratio, in thousandths.")]
 Ratios = Annotated[dict[Name, Ratio], Field(max_length=32)]
 Labels = Annotated[list[Label], Field(max_length=64)]
 AddressText = Annotated[str, StringConstraints(pattern=patterns.ADDRESS, max_length=40)]
@@ -73,7 +73,7 @@ ReasonText = Annotated[
 PublicKey = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 SshHostKeys = Annotated[
     list[PublicKey],
-    Field(max_length=8, description="Public keys of the host, of which it must show one for SSH."),
+    Field(max_length=8, description="Accepted SSH host keys; the host must show one of them."),
 ]
 UserDataText = Annotated[str, StringConstraints(pattern=patterns.BASE64, max_length=87_384)]
 Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
@@ -107,10 +107,10 @@ class Input(BaseModel):
 
 
 class MembershipInput(Input):
-    """The VMs belong to a group of the tenant's; its first member makes it."""
+    """Membership in a VM group of the tenant; the first member creates the group."""
 
     group: Name
-    soft: bool = Field(False, description="Only as far as there is room for it.")
+    soft: bool = Field(False, description="Apply the rule only while there is room.")
 
     def as_rule(self) -> MembershipRule:
         """Return what the register center keeps."""
@@ -118,19 +118,17 @@ class MembershipInput(Input):
 
 
 class RulesInput(Input):
-    """Where VMs may be, beside the labels and hosts that they require."""
+    """Placement rules, in addition to required labels and hosts."""
 
-    forbids: Labels = Field(default=[], description="Labels that a host must not carry.")
-    prefers: Labels = Field(
-        default=[], description="Hosts with all of these labels are taken first."
-    )
-    zone: Label | None = Field(None, description="Only on hosts with the label zone=THIS.")
+    forbids: Labels = Field(default=[], description="Labels that a host must not have.")
+    prefers: Labels = Field(default=[], description="Hosts with all of these labels come first.")
+    zone: Label | None = Field(None, description="Only hosts with the label zone=THIS.")
     anti_affinity: MembershipInput | None = Field(
-        None, description="At most one VM of the group on a host."
+        None, description="At most one VM of the group per host."
     )
     affinity: MembershipInput | None = Field(None, description="All VMs of the group on one host.")
     spread: Literal["zone"] | None = Field(
-        None, description="In each zone at most as many of the VMs as divided evenly, rounded up."
+        None, description="Spread the VMs over zones: at most an even part, rounded up, in each."
     )
 
     def as_rules(self) -> Rules:
@@ -152,191 +150,195 @@ class RequestInput(Input):
     count: Count
     min_count: Count = Field(
         1,
-        description="At least that many at once or none, in the first round that places any; "
-        "at most count.",
+        description="Minimum number placed in the first round that places any; at most count.",
     )
     name: Name | None = None
     tenant: Name | None = Field(
-        None, description="Operators must say for whom; a tenant may name itself."
+        None, description="Required for operators; a tenant may name itself."
     )
     image: ImageReference | None = Field(
         None,
-        description="Image that their disks start from, NAME or NAME:REVISION; "
-        "null: the installation's default.",
+        description="Disk image, NAME or NAME:REVISION; null: the site's default.",
     )
-    requires: Labels = Field(default=[], description="Labels that a host must carry.")
+    requires: Labels = Field(default=[], description="Labels that a host must have.")
     hosts: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
-        None, description="Hosts that may be used; null: all."
+        None, description="Allowed hosts; null: all."
     )
-    network: Name | None = Field(None, description="Null: that of each host's own settings.")
+    network: Name | None = Field(None, description="Null: each host's default network.")
     labels: OwnLabels = Field(
-        default={}, description="Words of the tenant's own, for its lists; its VMs get them, too."
+        default={}, description="Labels for filtering lists; the VMs get them, too."
     )
     ttl_s: TtlSeconds | None = Field(
-        None, description="After so many seconds it ends, with all its VMs; null: never."
+        None, description="Seconds until the request ends with all its VMs; null: never."
     )
     ssh_keys: Annotated[list[PublicKey], Field(max_length=64)] = Field(
-        default=[], description="Public keys that these VMs let in, beside the tenant's own."
+        default=[], description="Public keys for these VMs, in addition to the tenant's keys."
     )
     user_data: UserDataText | None = Field(
-        None, description="For cloud-init, base64 of 65536 bytes at most. Never shown again."
+        None, description="cloud-init user data, base64 of at most 65536 bytes. Never shown again."
     )
     hostname: Annotated[str, Field(min_length=1, max_length=240)] | None = Field(
         None,
-        description="What the guest calls itself (RFC 1123). Of several VMs each has its number "
-        "after the first part of it: web-1.example.org. Null: the name of the VM.",
+        description="Hostname of the guest (RFC 1123). With several VMs each has its number "
+        "after the first part: web-1.example.org. Null: the name of the VM.",
     )
     rules: RulesInput = RulesInput()
 
 
 class RequestChange(Input):
-    """Change a request; what is not named stays as it is."""
+    """Change a request; omitted fields stay as they are."""
 
-    count: Count | None = Field(None, description="Of VMs. More wait for a place.")
+    count: Count | None = Field(
+        None, description="New number of VMs. Additional VMs wait for placement."
+    )
     remove: Annotated[list[Annotated[UUID, Field(strict=False)]], Field(max_length=5_000)] = Field(
         default=[],
-        description="VMs to go first when there are to be fewer; then those without a place, "
+        description="VMs to remove first if the number shrinks; then unplaced VMs, "
         "then the newest.",
     )
-    labels: LabelChanges | None = Field(None, description="By key; null takes one away.")
+    labels: LabelChanges | None = Field(None, description="By key; null removes a label.")
     ttl_s: TtlSeconds | Literal["never"] | None = Field(
-        None, description="It ends so many seconds from now, or never; null: as before."
+        None, description="Seconds from now until the request ends, or never; null: unchanged."
     )
 
 
 class VmChange(Input):
     """Change a VM."""
 
-    labels: LabelChanges = Field(description="By key; null takes one away.")
+    labels: LabelChanges = Field(description="By key; null removes a label.")
 
 
 class ShutdownInput(Input):
-    """Shut down, and how patiently."""
+    """Shut down."""
 
     timeout_s: Annotated[int, Field(ge=0, le=MAX_TIMEOUT_S)] | None = Field(
-        None, description="Given to the guest before it is forced; null: the site's default."
+        None, description="Time for the guest before the power is cut; null: the site's default."
     )
-    force: bool = Field(False, description="At once, without a word to the guest.")
+    force: bool = Field(False, description="Cut the power without a clean shutdown.")
 
 
 class StartInput(Input):
-    """Start. There is nothing to choose."""
+    """Start."""
 
 
 class PauseInput(Input):
-    """Decide no slot."""
+    """Pause the slot loop."""
 
-    reason: ReasonText = Field(description="Read by whoever waits meanwhile, and kept.")
+    reason: ReasonText = Field(description="Shown to waiting tenants and recorded.")
 
 
 class ResumeInput(Input):
-    """Decide slots again."""
+    """Resume the slot loop."""
 
     reason: ReasonText | None = None
 
 
 class SlotLoop(BaseModel):
-    """Whether slots are decided."""
+    """The state of the slot loop."""
 
     state: SlotLoopState
-    reason: str | None = Field(description="Of the last change.")
-    changed_by: str | None = Field(description="Told to operators only.")
-    changed_at: datetime | None = Field(description="Null: it was never paused.")
+    reason: str | None = Field(description="Reason of the last change.")
+    changed_by: str | None = Field(description="Operators only.")
+    changed_at: datetime | None = Field(description="Null: never paused.")
 
 
 class VmTypeInput(Input):
-    """Offer a VM type."""
+    """Add a VM type."""
 
     name: Name
     resources: Annotated[Amounts, Field(min_length=1)]
     limits: Amounts = Field(
         default_factory=dict,
-        description="What a VM may take of its host at most: `disk_iops` (reads and writes a"
-        " second) and `disk_mib_s` (MiB a second) of all its disks, `net_mbps` (Mbit a second,"
-        " each way) of its card. What is not named is not limited. Limits are no resources:"
-        " nothing of them is counted.",
+        description="Limits of a VM on its host: `disk_iops` (reads and writes per"
+        " second) and `disk_mib_s` (MiB per second) of all its disks, `net_mbps` (Mbit per second,"
+        " each way) of its network card. Others are unlimited. Limits are not resources:"
+        " the ledger does not count them.",
     )
 
 
 class TenantInput(Input):
-    """Admit a tenant, or make a group of tenants."""
+    """Create a tenant or a group of tenants."""
 
     name: Name
-    weight: Weight = Field(1.0, description="Against its siblings.")
-    parent: Name | None = Field(None, description="The group that it is part of; null: none.")
-    is_group: bool = Field(False, description="A group asks for nothing itself: its tenants do.")
+    weight: Weight = Field(1.0, description="Relative to its siblings.")
+    parent: Name | None = Field(None, description="Parent group; null: none.")
+    is_group: bool = Field(
+        False, description="Create a group: its tenants request VMs, it does not."
+    )
 
 
 class TenantChange(Input):
-    """Change a tenant or group; what is not named stays as it is."""
+    """Change a tenant or group; omitted fields stay as they are."""
 
-    weight: Weight | None = Field(None, description="Against its siblings.")
-    parent: Name | None = Field(None, description="The group to move it to; null: to the top.")
+    weight: Weight | None = Field(None, description="Relative to its siblings.")
+    parent: Name | None = Field(None, description="New parent group; null: none.")
 
     @field_validator("weight")
     @classmethod
     def _is_given(cls, weight: float | None) -> float:
         if weight is None:
-            raise ValueError("a number, or leave it out")
+            raise ValueError("a number, or omit it")
         return weight
 
     @property
     def move(self) -> MoveTo | None:
-        """Where to, if it is to move."""
+        """The new parent group, if it moves."""
         return MoveTo(parent=self.parent) if "parent" in self.model_fields_set else None
 
 
 class QuotaChange(Input):
-    """Change the quota of a tenant or group; what is not named stays as it is."""
+    """Change the quota of a tenant or group; omitted fields stay as they are."""
 
     limits: Annotated[dict[Name, Amount | None], Field(max_length=64)] = Field(
-        default={}, description="By resource, `vms` for their number; null takes a limit back."
+        default={}, description="By resource, `vms` for the number of VMs; null removes a limit."
     )
     over_quota: Literal["refuse", "wait", "inherit"] | None = Field(
         None,
-        description="What becomes of requests above a quota; inherit: as the nearest group "
-        "above says, or the installation.",
+        description="What happens to requests above a quota; inherit: as in the nearest group "
+        "above, or as set by the site.",
     )
 
 
 class Rehearsal(BaseModel):
-    """Whether to apply a change, or only to tell what it would do."""
+    """Whether to apply a change, or only to show its effect."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    dry_run: bool = Field(False, description="Change nothing; answer what it does to shares.")
+    dry_run: bool = Field(False, description="Change nothing; return the effect on shares.")
 
 
 class Effects(BaseModel):
-    """What a change that was not applied would do, groups before their members."""
+    """The effect of a change that was not applied, groups before their members."""
 
     applied: Literal[False] = False
     tenants: list[Effect]
 
 
 class Standings(BaseModel):
-    """Where tenants and groups stand, groups before their members."""
+    """Shares of tenants and groups, groups before their members."""
 
     items: list[Standing]
 
 
 class HostInput(Input):
-    """Register a host. It is ``enrolling`` until the monitor has reached it."""
+    """Register a host. It is ``enrolling`` until the monitor reaches it."""
 
     name: Name
     uri: Uri
     credential: Name | None = Field(
         None,
-        description="Name of the files that open it for TLS or SSH, on the machines of monitor and "
+        description="Name of its TLS or SSH credential on the machines of monitor and "
         "workers; SSH needs one.",
     )
     ssh_host_keys: SshHostKeys = []
     labels: Labels = []
-    overrides: Amounts = Field(default={}, description="Capacity to assume, not what is detected.")
+    overrides: Amounts = Field(
+        default={}, description="Capacity to use instead of the detected one."
+    )
     reserved: Amounts = Field(
         default={},
-        description="Kept for the host itself; of resources without an override, where this does "
-        "not say, the site's default.",
+        description="Reserved for the host itself; default, for resources without "
+        "an override: set by the site.",
     )
     ratios: Ratios = {}
     domain_type: Literal["kvm", "qemu", "test"] = "kvm"
@@ -346,44 +348,43 @@ class HostInput(Input):
     memory_backing_mib: Annotated[int, Field(ge=16, le=1_000_000_000)] | None = None
     max_builds: Annotated[int, Field(ge=1, le=1000)] = 2
     fence_target: Annotated[str, Field(pattern=patterns.FENCE_TARGET)] | None = Field(
-        None, description="What the site's fencing command is told, such as a BMC's address."
+        None, description="Argument of the site's fencing command, such as a BMC address."
     )
 
 
 class HostChange(Input):
-    """Change a host; what is not named stays as it is."""
+    """Change a host; omitted fields stay as they are."""
 
     admin: Literal["active", "draining", "maintenance"] | None = None
     labels: Labels | None = None
     overrides: Annotated[dict[Name, Amount | None], Field(max_length=32)] | None = Field(
-        None, description="By resource; null takes an override back."
+        None, description="By resource; null removes an override."
     )
     reserved: Amounts | None = None
     ratios: Annotated[dict[Name, Ratio | None], Field(max_length=32)] | None = Field(
-        None, description="By resource, in thousandths; null: what the host's labels say."
+        None, description="By resource, in thousandths; null: the ratio of the host's labels."
     )
     max_builds: Annotated[int, Field(ge=1, le=1000)] | None = None
     fence_target: Annotated[str, Field(pattern=patterns.FENCE_TARGET_OR_NONE)] | None = Field(
-        None, description="Empty: none from now on."
+        None, description="Empty: removes it."
     )
     credential: Name | None = Field(
-        None, description="Null: what libvirt finds on the machines of monitor and workers."
+        None, description="Null: the credentials that libvirt finds by itself."
     )
-    ssh_host_keys: SshHostKeys | None = Field(None, description="All of them from now on.")
+    ssh_host_keys: SshHostKeys | None = Field(None, description="Replaces all labels.")
 
 
 class FenceInput(Input):
-    """Have a host that is down fenced."""
+    """Fence a host that is down."""
 
     by_hand: bool = Field(
         False,
-        description="You have made sure that it is off, and that it stays off until it is "
-        "switched on: no command is run.",
+        description="Confirm that you switched the host off and keep it off: fuga runs no command.",
     )
 
 
 class RepairInput(Input):
-    """Which difference of a host."""
+    """Selects a difference of a host."""
 
     difference: Annotated[Difference, Field(strict=False)]
     subject: Annotated[str, Field(pattern=patterns.PRINTABLE)]
@@ -394,24 +395,24 @@ class SshKeyInput(Input):
 
     name: Name
     public_key: PublicKey
-    tenant: Name | None = Field(None, description="Operators must say whose key it is.")
+    tenant: Name | None = Field(None, description="Required for operators.")
 
 
 class NetworkSourceInput(Input):
-    """What a host calls a network: a network of its libvirt, or a bridge."""
+    """The name of a network on a host: a libvirt network or a bridge."""
 
     kind: Literal["network", "bridge"] = "network"
     name: LibvirtName
 
 
 class SubnetInput(Input):
-    """Addresses that VMs of a network are given."""
+    """The addresses for VMs of a network."""
 
     cidr: AddressText = Field(description="IPv4, /16 to /30.")
     gateway: AddressText | None = None
     dns: Annotated[list[AddressText], Field(max_length=8)] = []
     excluded: Annotated[list[AddressText], Field(max_length=64)] = Field(
-        default=[], description="Addresses not to be given: 10.0.0.2 or 10.0.0.2-10.0.0.9."
+        default=[], description="Addresses not to assign: 10.0.0.2 or 10.0.0.2-10.0.0.9."
     )
 
 
@@ -423,50 +424,50 @@ class NetworkInput(Input):
 
     name: Name
     default: NetworkSourceInput | None = Field(
-        None, description="Of hosts that `hosts` does not name; null: they do not have it."
+        None, description="For hosts that `hosts` does not name; null: they do not have it."
     )
     hosts: Annotated[dict[Name, NetworkSourceInput], Field(max_length=1000)] = {}
-    subnet: SubnetInput | None = Field(None, description="Null: guests ask by DHCP.")
+    subnet: SubnetInput | None = Field(None, description="Null: guests use DHCP.")
     tenant: Name | None = Field(
-        None, description="The tenant or group that alone sees and uses it; null: the operators'."
+        None,
+        description="Only tenant or group that sees and uses it; null: it belongs to the"
+        " operators.",
     )
     offered_to: OfferedTo | None = Field(
         None, description="Tenants and groups that may use it; null: all."
     )
     isolated: bool | None = Field(
-        None, description="VMs do not reach each other; null: so where tenants share it."
+        None, description="Separate the VMs; null: if several tenants may use it."
     )
-    filtered: bool = Field(
-        True, description="VMs speak from their own MAC and address alone; false: from any."
-    )
+    filtered: bool = Field(True, description="Restrict VMs to their own MAC and IP addresses.")
 
 
 class NetworkChange(Input):
-    """Change a network; what is not named stays as it is. VMs have it from their next start."""
+    """Change a network; omitted fields stay as they are. VMs follow at their next start."""
 
     hosts: Annotated[dict[Name, NetworkSourceInput | None], Field(max_length=1000)] = Field(
-        default={}, description="What hosts call it; null: as its default says."
+        default={}, description="Its name by host; null: its default."
     )
     offered_to: OfferedTo | None = Field(
-        None, description="Tenants and groups that may use it; null, if it is named: all."
+        None, description="Tenants and groups that may use it; an explicit null: all."
     )
-    isolated: bool | None = Field(None, description="VMs do not reach each other; null: as before.")
+    isolated: bool | None = Field(None, description="Separate the VMs; null: unchanged.")
     filtered: bool | None = Field(
-        None, description="VMs speak from their own MAC and address alone; null: as before."
+        None, description="Restrict VMs to their own MAC and IP addresses; null: unchanged."
     )
 
     @model_validator(mode="after")
     def _changes_something(self) -> NetworkChange:
         if not (self.hosts or self.model_fields_set & {"offered_to", "isolated", "filtered"}):
-            raise ValueError("nothing is named that is to be changed")
+            raise ValueError("nothing to change")
         return self
 
 
 class LabelRatios(Input):
-    """Over-commit of hosts with a label that have no ratio of their own."""
+    """Over-commit ratios of hosts with a label, unless they have their own."""
 
     label: Label
-    ratios: Ratios = Field(description="By resource, in thousandths; none: no default any more.")
+    ratios: Ratios = Field(description="By resource, in thousandths; an empty object removes them.")
 
 
 class ResourceInput(Input):
@@ -485,36 +486,36 @@ class ResourceInput(Input):
 class ResourceChange(Input):
     """Change a resource."""
 
-    overhead_per_vm: Amount = Field(description="What each VM holds of it beyond its type.")
+    overhead_per_vm: Amount = Field(description="Amount that each VM holds beyond its type.")
 
 
 class TokenInput(Input):
-    """Make a token: for a tenant, or with role operator for none."""
+    """Create a token for a tenant, or for an operator."""
 
     role: Literal["operator", "tenant"]
     name: Name
     tenant: Name | None = None
-    read_only: bool = Field(False, description="It sees what its role sees, and changes nothing.")
+    read_only: bool = Field(False, description="Allow reading only.")
     ttl_s: Annotated[int, Field(ge=1, le=MAX_TTL_S)] | Literal["never"] | None = Field(
         None,
-        description="It opens nothing after so long; null: an operator's as long as is usual"
-        " here (`FUGA_OPERATOR_TOKEN_DAYS`), a tenant's, as with `never`, until it is revoked.",
+        description="Seconds until it expires; null: an operator's token as set by"
+        " `FUGA_OPERATOR_TOKEN_DAYS`, a tenant's never.",
     )
 
 
 class PageQuery(BaseModel):
-    """Which part of a list."""
+    """Selects a part of a list."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: Annotated[int, Field(ge=1, le=500)] = 100
     cursor: Annotated[str, Field(pattern=patterns.CURSOR)] | None = Field(
-        None, description="The `next` of the page before."
+        None, description="The `next` of the previous page."
     )
 
 
 class RequestsQuery(PageQuery):
-    """Which requests."""
+    """Selects requests."""
 
     tenant: Name | None = None
     state: RequestState | None = None
@@ -523,22 +524,22 @@ class RequestsQuery(PageQuery):
 
 
 class CapacityQuery(BaseModel):
-    """Which VMs are to fit: a type, and what a request for them would say."""
+    """The VMs to fit: a type, and the rules of a request for them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     vm_type: Name
-    tenant: Name | None = Field(None, description="Whose groups are meant; for operators.")
+    tenant: Name | None = Field(None, description="Tenant whose VM groups apply (operators).")
     requires: Labels = []
     hosts: Annotated[list[Name], Field(max_length=1000)] = []
     forbids: Labels = []
     zone: Label | None = None
-    anti_affinity: Name | None = Field(None, description="A group that keeps apart.")
-    affinity: Name | None = Field(None, description="A group that keeps together.")
+    anti_affinity: Name | None = Field(None, description="A VM group with at most one VM per host.")
+    affinity: Name | None = Field(None, description="A VM group with all VMs on one host.")
     spread: Literal["zone"] | None = None
 
     def as_rules(self) -> Rules:
-        """Return what a request would say."""
+        """Return the rules that a request would have."""
 
         def hard(group: str | None) -> MembershipRule | None:
             return None if group is None else MembershipRule(group=group)
@@ -553,96 +554,96 @@ class CapacityQuery(BaseModel):
 
 
 class VmsQuery(PageQuery):
-    """Which VMs."""
+    """Selects VMs."""
 
     request: UUID | None = None
     tenant: Name | None = None
     host: Name | None = None
     name: Annotated[str, Field(pattern=patterns.VM_NAME)] | None = None
     state: VmState | None = Field(
-        None, description="What is known of it; unknown: its host does not answer any more."
+        None, description="Observed state; unknown: its host does not answer."
     )
     label: LabelFilter = Field(default=[], description=LABELS_SAID)
     include_deleted: bool = False
 
 
 class ConsoleQuery(BaseModel):
-    """How much of a console."""
+    """Selects a part of a console's output."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bytes: Annotated[int, Field(ge=1, le=65_536)] = 65_536
     after: Annotated[int, Field(ge=0, le=MAX_BIGINT)] = Field(
-        0, description="Only what came after so many bytes: the `end` of the call before."
+        0, description="Return output after this byte: the `end` of the previous call."
     )
 
 
 class ConsoleSessionInput(BaseModel):
-    """How a console is taken hold of."""
+    """Attaches to a console."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    force: bool = Field(False, description="Also from whoever types there now.")
+    force: bool = Field(False, description="Take it from its current user.")
 
 
 class ConsoleSaidQuery(BaseModel):
-    """How much of a session, and how long to wait for it."""
+    """Selects a part of a session's output, and the time to wait for it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     after: Annotated[int, Field(ge=0, le=MAX_BIGINT)] = Field(
-        0, description="The `end` of the call before."
+        0, description="The `end` of the previous call."
     )
     wait_s: Annotated[float, Field(ge=0, le=5)] = Field(
-        0, description="How long to wait for more, if there is nothing."
+        0, description="Time to wait if there is no new output."
     )
 
 
 class ConsoleTyped(BaseModel):
-    """Something typed."""
+    """Typed input."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     content: Annotated[str, Field(min_length=1, max_length=4 * -(-MAX_TYPED_BYTES // 3))] = Field(
-        description=f"Base64 of 1 to {MAX_TYPED_BYTES} bytes, which reach the guest as they are."
+        description=f"Base64 of 1 to {MAX_TYPED_BYTES} bytes, passed to the guest unchanged."
     )
 
 
 class VmGroupsQuery(PageQuery):
-    """Which groups of VMs."""
+    """Selects VM groups."""
 
     tenant: Name | None = None
 
 
 class SshKeysQuery(PageQuery):
-    """Which public keys."""
+    """Selects public keys."""
 
     tenant: Name | None = None
 
 
 class HostAliasQuery(BaseModel):
-    """Which host, and to whom."""
+    """Selects a host by a tenant's name for it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: Name
-    name: Name = Field(description="The tenant's name of the host, or the host's own.")
+    name: Name = Field(description="The tenant's name for the host, or the host's own name.")
 
 
 class HostAliases(BaseModel):
-    """Hosts that a name may mean: one, or none; two if a host has a name like an alias."""
+    """Hosts with this name or alias: usually one or none; two if a host's name equals an alias."""
 
     items: list[HostAlias]
 
 
 class HostsQuery(PageQuery):
-    """Which hosts."""
+    """Selects hosts."""
 
     include_retired: bool = False
 
 
 class ImagesQuery(PageQuery):
-    """Which images."""
+    """Selects images."""
 
     name: Name | None = None
     include_removed: bool = False
@@ -653,7 +654,7 @@ ImageSignature = Annotated[str, Field(pattern=patterns.SIGNATURE)]
 
 
 class ImageUpload(BaseModel):
-    """What is said of an image that is sent."""
+    """Describes an uploaded image."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -662,28 +663,29 @@ class ImageUpload(BaseModel):
     seed_kind: Literal["none", "nocloud"] = "none"
     min_memory_mib: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
     sha256: Annotated[str, Field(pattern=patterns.SHA256)] | None = Field(
-        None, description="What the content's hash must be."
+        None, description="Expected SHA-256 of the content."
     )
     source: Annotated[str, Field(pattern=patterns.PRINTABLE)] = Field(
-        "uploaded", description="Where it is from, such as a file's name, for people."
+        "uploaded", description="Origin to show, such as a file name."
     )
     signature: ImageSignature | None = Field(
-        None, description="Of minisign or `cosign sign-blob`, as it is in its file."
+        None, description="Contents of the signature file, by minisign or `cosign sign-blob`."
     )
 
 
 class ImageInput(Input):
-    """Have an image fetched."""
+    """Have a worker download an image."""
 
     name: Name
-    url: Uri = Field(description="Within the addresses that the operator allows.")
+    url: Uri = Field(description="Must be within the URLs that the operator allows.")
     sha256: Annotated[str, Field(pattern=patterns.SHA256)] = Field(
-        description="What the content's hash must be."
+        description="Expected SHA-256 of the content."
     )
     signature: ImageSignature | None = Field(
         None,
-        description="Of minisign or `cosign sign-blob`, as it is in its file. Where images are"
-        " signed and none is given, it is fetched from beside the image (.minisig or .sig).",
+        description="Contents of the signature file, by minisign or `cosign sign-blob`. If"
+        " images must be"
+        " signed, null downloads it from beside the image (.minisig or .sig).",
     )
     format: Literal["qcow2", "raw"] = "qcow2"
     seed_kind: Literal["none", "nocloud"] = "none"
@@ -691,41 +693,41 @@ class ImageInput(Input):
 
 
 class ImageCopies(BaseModel):
-    """An image's copies, all of them: at most one per host."""
+    """All copies of an image: at most one per host."""
 
     items: list[ImageCopy]
 
 
 class EventsQuery(BaseModel):
-    """Which events: those after a number, oldest first."""
+    """Selects events: those after a number, oldest first."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: Annotated[int, Field(ge=1, le=500)] = 100
     after: Annotated[int, Field(ge=0, le=MAX_BIGINT)] = 0
     subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
-        None, description="Id of the request, VM, host or whatever it is about."
+        None, description="Id of the request, VM, host or other subject."
     )
     kind: Annotated[str, Field(pattern=patterns.EVENT_KIND)] | None = None
     tenant: Name | None = None
-    since: MomentText | None = Field(None, description="Only from then on.")
+    since: MomentText | None = Field(None, description="Only since this time.")
     newest: bool = Field(
-        False, description="The newest of them instead, still oldest first within the page."
+        False, description="Return the newest events instead, still oldest first within the page."
     )
 
     def since_moment(self) -> datetime | None:
-        """Return the time; `InvalidError` for a day that there is not."""
+        """Return the time; `InvalidError` for a date that does not exist."""
         return _moment("since", self.since)
 
 
 class MomentsQuery(PageQuery):
-    """Which part of a list, and of which time."""
+    """Selects a part of a list and a period."""
 
     since: MomentText | None = None
-    until: MomentText | None = Field(None, description="Only before it.")
+    until: MomentText | None = Field(None, description="Only before this time.")
 
     def moments(self) -> dict[str, datetime | None]:
-        """Return both times; `InvalidError` for a day that there is not."""
+        """Return both times; `InvalidError` for a date that does not exist."""
         return {name: _moment(name, getattr(self, name)) for name in ("since", "until")}
 
 
@@ -735,19 +737,19 @@ def _moment(name: str, given: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(given)
     except ValueError:
-        raise InvalidError(name, given, "a day and a time that there are") from None
+        raise InvalidError(name, given, "an existing date and time") from None
 
 
 class AuditQuery(MomentsQuery):
-    """Which calls that could change something."""
+    """Selects calls that could change something."""
 
     token: Name | None = Field(None, description="Name of the token.")
-    tenant: Name | None = Field(None, description="Whose token it was; null: everybody's.")
+    tenant: Name | None = Field(None, description="Tenant of the token; null: all.")
     method: Literal["POST", "PATCH", "PUT", "DELETE"] | None = None
     status: Annotated[int, Field(ge=100, le=599)] | None = None
-    refused: bool = Field(False, description="Only what was answered 401, 403 or 429.")
+    refused: bool = Field(False, description="Only calls answered with 401, 403 or 429.")
     subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
-        None, description="Id of what it was about."
+        None, description="Id of the subject."
     )
     request_id: Annotated[str, Field(pattern=patterns.HTTP_REQUEST_ID)] | None = Field(
         None, description="The `X-Request-Id` of the answer."
@@ -762,24 +764,26 @@ class PageOf(BaseModel, Generic[T]):
 
 
 class ConsoleRead(BaseModel):
-    """The last of what a guest wrote on its serial console."""
+    """The last output of a guest on its serial console."""
 
     vm: UUID
-    content: str = Field(description="Base64 of the bytes as they are.")
-    end: int = Field(description="Of all that it wrote: `after` of the next call.")
+    content: str = Field(description="Base64 of the unchanged bytes.")
+    end: int = Field(description="Total bytes written: `after` of the next call.")
 
 
 class ConsoleSaid(BaseModel):
-    """What a guest wrote since a console was attached."""
+    """The output of a guest since a console was attached."""
 
     session: ConsoleSession
-    start: int = Field(description="Beyond `after`: what lies between nobody read in time.")
-    content: str = Field(description="Base64 of the bytes as they are.")
+    start: int = Field(
+        description="If greater than `after`, the bytes between were not read in time."
+    )
+    content: str = Field(description="Base64 of the unchanged bytes.")
     end: int = Field(description="`after` of the next call.")
 
 
 class EventsPage(BaseModel):
-    """Events in order. There are always more some day, so ``next`` is never null."""
+    """Events in order. ``next`` is never null, because more events will come."""
 
     items: list[Event]
     next: int = Field(description="`after` of the next call.")
@@ -796,20 +800,20 @@ class RoundSummary(BaseModel):
     policy: str
     decided_by: DecidedBy
     fallback_reason: str | None
-    placed: int | None = Field(description="Of everybody's VMs; told to operators only.")
-    left_out: int | None = Field(description="The same.")
-    dropped: int | None = Field(description="The same.")
+    placed: int | None = Field(description="VMs of all tenants (operators only).")
+    left_out: int | None = Field(description="VMs of all tenants (operators only).")
+    dropped: int | None = Field(description="VMs of all tenants (operators only).")
     cut: bool
-    work: int | None = Field(description="Told to operators only.")
+    work: int | None = Field(description="Operators only.")
     shares: list[Mapping[str, Any]]
     bound: float | None
     fair_distance: float | None
-    timings: Mapping[str, float] = Field(description="Told to operators only.")
+    timings: Mapping[str, float] = Field(description="Operators only.")
     engine_version: str
     seed: int
     inputs_digest: str
     created_at: datetime
-    group_shares: list[Mapping[str, Any]] = Field(description="Told to operators only.")
+    group_shares: list[Mapping[str, Any]] = Field(description="Operators only.")
 
 
 class RoundDetail(BaseModel):
@@ -823,38 +827,34 @@ class RoundDetail(BaseModel):
     policy: str
     decided_by: str
     fallback_reason: str | None
-    placed: int | None = Field(description="Of everybody's VMs; told to operators only.")
-    left_out: int | None = Field(description="The same.")
-    dropped: int | None = Field(description="The same.")
+    placed: int | None = Field(description="VMs of all tenants (operators only).")
+    left_out: int | None = Field(description="VMs of all tenants (operators only).")
+    dropped: int | None = Field(description="VMs of all tenants (operators only).")
     cut: bool
-    work: int | None = Field(description="Told to operators only.")
+    work: int | None = Field(description="Operators only.")
     shares: list[Mapping[str, Any]]
-    group_shares: list[Mapping[str, Any]] = Field(description="Told to operators only.")
+    group_shares: list[Mapping[str, Any]] = Field(description="Operators only.")
     bound: float | None
     fair_distance: float | None = Field(
-        description="Mean |share - fair target| of the tenants per mean target."
+        description="Mean of |share - fair target| over tenants, divided by the mean target."
     )
-    timings: Mapping[str, float] = Field(description="Told to operators only.")
+    timings: Mapping[str, float] = Field(description="Operators only.")
     engine_version: str
     seed: int
     inputs_digest: str
     created_at: datetime
     parameters: Mapping[str, Any]
     budget_units: int | None
-    outcome: Mapping[str, Any] | None = Field(
-        None, description="Told to operators only, and while it is kept."
-    )
-    replayable: bool = Field(
-        False, description="Whether its inputs are still kept, so that it can be decided again."
-    )
+    outcome: Mapping[str, Any] | None = Field(None, description="Operators only, while it is kept.")
+    replayable: bool = Field(False, description="Whether its inputs are still kept for a replay.")
     shadow: ShadowRound | None = Field(
         None,
-        description="What a second policy would have decided. Told to operators only.",
+        description="Decision of the second policy. Operators only.",
     )
 
     @classmethod
     def of(cls, record: RoundRecord, shadow: ShadowRound | None) -> RoundDetail:
-        """Return what the API tells of a round."""
+        """Return a round as the API shows it."""
         stored = record.stored
         told = {
             "outcome": None if stored is None else stored.outcome,
@@ -865,7 +865,7 @@ class RoundDetail(BaseModel):
 
 
 class TokenCreated(BaseModel):
-    """A new token. This answer alone holds the secret: only its hash is stored."""
+    """A new token. Only this answer holds the secret: fuga stores its hash."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -878,7 +878,7 @@ class TokenCreated(BaseModel):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
-    secret: str | None = Field(description="Null when an answer is given again for its key.")
+    secret: str | None = Field(description="Null in an answer repeated for its Idempotency-Key.")
 
     @classmethod
     def of(cls, token: Token, secret: str) -> TokenCreated:
@@ -897,7 +897,7 @@ class TokenCreated(BaseModel):
         )
 
     def without_secret(self) -> TokenCreated:
-        """Return what may be stored."""
+        """Return the part that may be stored."""
         return self.model_copy(update={"secret": None})
 
 
@@ -908,67 +908,68 @@ class Alive(BaseModel):
 
 
 class Ready(BaseModel):
-    """The database answers and its schema fits."""
+    """The database answers and its schema matches."""
 
     status: Literal["ok"] = "ok"
     last_round: int | None = Field(description="Number of the newest round.")
     last_round_age_s: float | None = Field(
-        description="Since its slot began. Idle slots leave no round."
+        description="Seconds since its slot began. Idle slots leave no round."
     )
     nobody: list[What] = Field(
-        description="What nobody does although this process serves: decide, build or look at hosts."
+        description="Work that no process does: decide, build or look (poll hosts)."
     )
 
 
 class LateThing(BaseModel):
-    """Something that should have happened by now."""
+    """Work that is overdue."""
 
     what: What
-    nobody: bool = Field(description="Nobody does it at all; else one process of several is late.")
-    since: datetime | None = Field(description="Null: it never was otherwise, or of no time.")
+    nobody: bool = Field(description="No process does it; else one process of several is late.")
+    since: datetime | None = Field(description="Null: always, or no known time.")
     message: str
 
 
 class ProcessHeard(BaseModel):
-    """A control centre, worker or monitor, and when it was heard."""
+    """A control centre, worker or monitor, and the time of its last heartbeat."""
 
     kind: str
     name: str
     started_at: datetime
     heard_at: datetime
     late: bool
-    trouble: str | None = Field(description="What it was not ready for when it was heard.")
+    trouble: str | None = Field(description="Why it was not ready at its last heartbeat.")
 
 
 class HostsInView(BaseModel):
-    """What monitors see."""
+    """Summary of hosts."""
 
     active: int
     up: int
     longest_silent_at: datetime | None = Field(
-        description="When that one of those that are up was heard which is silent for longest."
+        description="Oldest last poll among the hosts that are up."
     )
 
 
 class Status(BaseModel):
-    """Whether anybody decides, builds and looks at hosts."""
+    """Whether control centre, workers and monitors do their work."""
 
     at: datetime
-    well: bool = Field(description="Nothing is late.")
+    well: bool = Field(description="Whether nothing is late.")
     late: list[LateThing]
-    leader: str | None = Field(description="Told to operators only; null: nobody leads.")
+    leader: str | None = Field(description="Operators only; null: no leader.")
     leads_since: datetime | None
     paused: bool
     last_slot_at: datetime | None = Field(
-        description="Start of the last slot that was decided, if only that nothing was to be done."
+        description="Start of the last decided slot, including slots without work."
     )
     slot_length_s: float | None
     last_round: int | None
     last_round_at: datetime | None = Field(description="Start of its slot.")
-    processes: list[ProcessHeard] = Field(description="Told to operators only.")
-    hosts: HostsInView | None = Field(description="Told to operators only.")
+    processes: list[ProcessHeard] = Field(description="Operators only.")
+    hosts: HostsInView | None = Field(description="Operators only.")
     oldest_unbuilt_at: datetime | None = Field(
-        description="Of what is placed and no worker took up yet. Told to operators only."
+        description="Creation time of the oldest placed VM that no worker has started. Operators"
+        " only."
     )
 
 
@@ -986,7 +987,7 @@ class ProblemError(BaseModel):
 
 
 class Scopes(BaseModel):
-    """For what a token would have to be good, and for what it is."""
+    """The scope that a call needs, and the token's scope."""
 
     needed: str
     given: str
@@ -1001,13 +1002,13 @@ class ProblemDocument(BaseModel):
     detail: str
     code: str = Field(description="Stable name of the kind, for programs.")
     errors: list[ProblemError]
-    incident: str | None = Field(None, description="Under which a 500 was logged.")
+    incident: str | None = Field(None, description="Name of a 500 in the log.")
     current_version: str | None = Field(
-        None, description="Of what a 412 is about; its ETag, for the next If-Match."
+        None, description="With 412: the current ETag, for the next If-Match."
     )
     scope: Scopes | None = Field(
-        None, description="With `forbidden`: which token would be needed, and which was sent."
+        None, description="With `forbidden`: the needed scope and the given one."
     )
     quota: list[QuotaExcess] | None = Field(
-        None, description="With `quota_exceeded`: every limit that stands in the way."
+        None, description="With `quota_exceeded`: every exceeded limit."
     )

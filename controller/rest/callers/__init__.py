@@ -1,1 +1,1 @@
-"""Who calls, how often, and with what bodies: before any endpoint is asked."""
+"""Checks before any endpoint runs: who calls, how often, and with which body."""

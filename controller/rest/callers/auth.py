@@ -1,4 +1,4 @@
-"""Who calls: bearer tokens, and their scopes.
+"""Bearer tokens and their scopes.
 
 A tenant sees and touches what is its own; what belongs to another does not exist for
 it (404), so that ids cannot be probed. An operator sees all. A token of either that only
@@ -24,7 +24,7 @@ from registry import Registry, Token
 
 #: Declares the scheme in the OpenAPI document; `Gate` does the work, earlier.
 bearer: Final = HTTPBearer(
-    auto_error=False, description="A token of `fuga token add`, of an operator or a tenant."
+    auto_error=False, description="An operator's or tenant's token from `fuga token create`."
 )
 
 #: Methods that change nothing.
@@ -51,22 +51,22 @@ class Caller:
 
     @property
     def is_operator(self) -> bool:
-        """Whether this caller sees and does everything."""
+        """Whether this caller is an operator."""
         return self.tenant is None
 
     @property
     def actor(self) -> str:
-        """How events name this caller."""
+        """The caller's name in events."""
         return f"operator:{self.token}" if self.is_operator else f"tenant:{self.tenant}"
 
     @property
     def may(self) -> str:
-        """What the token is good for, in words."""
+        """The scope of the token, in words."""
         return scope_name(self.tenant, read_only=self.read_only)
 
     @property
     def scope(self) -> str:
-        """Within which an Idempotency-Key is unique."""
+        """The scope in which an Idempotency-Key is unique."""
         return "operator" if self.is_operator else f"tenant:{self.tenant}"
 
     def sees(self, tenant: str | None) -> bool:
@@ -78,7 +78,7 @@ class Caller:
         if self.is_operator:
             return asked
         if asked not in (None, self.tenant):
-            raise self.not_for(asked, f"may list only its own, not those of {asked}")
+            raise self.not_for(asked, f"may list only its own items, not those of {asked}")
         return self.tenant
 
     def not_for(self, tenant: str | None, message: str) -> ForbiddenError:
@@ -87,33 +87,33 @@ class Caller:
         return ForbiddenError(f"tenant {self.tenant} {message}", needed=needed, given=self.may)
 
     def check_method(self, method: str) -> None:
-        """Refuse what may change something to who only reads."""
+        """Refuse changes with a read-only token."""
         if self.read_only and method not in READING:
             raise ForbiddenError(
-                f"this token only reads, and {method} may change something",
+                f"this token is read-only, and {method} may change something",
                 needed=scope_name(self.tenant),
                 given=self.may,
             )
 
 
 def scope_name(tenant: str | None, *, read_only: bool = False) -> str:
-    """Return the words for what a token is good for."""
+    """Return a token's scope in words."""
     whose = "operator" if tenant is None else f"tenant {tenant}"
     return f"{whose}, read-only" if read_only else whose
 
 
 class Gate:
-    """Knows who calls; the tokens of those who come at the same time are read together."""
+    """Finds callers by token; reads the tokens of simultaneous calls together."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._gathering: Gathering[str, Token | None] = Gathering(self._known, most=MOST_TOGETHER)
 
     async def authenticate(self, headers: Headers) -> Caller:
-        """Return who calls, or raise `UnauthorizedError`. Reads the database."""
+        """Return the caller, or raise `UnauthorizedError`. Reads the database."""
         header = headers.get("authorization")
         if header is None:
-            raise UnauthorizedError("there is no token")
+            raise UnauthorizedError("no token was sent")
         credentials = CREDENTIALS.fullmatch(header.strip())
         if credentials is None:
             raise UnauthorizedError("the Authorization header is not 'Bearer TOKEN'")
@@ -127,15 +127,15 @@ class Gate:
 
 
 def caller_of(request: HttpRequest) -> Caller:
-    """Return who made a call, as the Authentication middleware put it there."""
+    """Return the caller that the Authentication middleware stored."""
     return cast(Caller, request.state.caller)
 
 
 def check_operator(request: HttpRequest) -> Caller:
-    """Return the operator who calls, or raise `ForbiddenError`."""
+    """Return the calling operator, or raise `ForbiddenError`."""
     caller = caller_of(request)
     if not caller.is_operator:
-        raise caller.not_for(None, "may not do this, only an operator")
+        raise caller.not_for(None, "may not do this; only an operator may")
     return caller
 
 
@@ -145,7 +145,7 @@ async def _caller(request: HttpRequest) -> Caller:
 
 
 async def requires_operator(request: HttpRequest) -> Caller:
-    """Return the operator who calls, or raise `ForbiddenError`."""
+    """Return the calling operator, or raise `ForbiddenError`."""
     return check_operator(request)
 
 

@@ -124,14 +124,14 @@ class Limits:
         if wait_s:
             per_s = self._tokens.rate.per_s
             raise RateLimitedError(
-                f"token {caller.token} is used more often than {per_s:g} times a second here",
+                f"token {caller.token} exceeds {per_s:g} calls per second",
                 whole_seconds(wait_s),
             )
 
     def _refuse_address(self, wait_s: float) -> None:
         if wait_s:
             raise RateLimitedError(
-                "too many calls without a good token came from this address", whole_seconds(wait_s)
+                "too many calls without a valid token from this address", whole_seconds(wait_s)
             )
 
 

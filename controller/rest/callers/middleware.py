@@ -190,7 +190,7 @@ class Authentication:
             await asyncio.sleep(self.limits.refused_after_s)
             return
         raise RateLimitedError(
-            "too many calls without a token came from this address", whole_seconds(wait_s)
+            "too many calls without a token from this address", whole_seconds(wait_s)
         )
 
     async def _admit(self, scope: Scope) -> None:

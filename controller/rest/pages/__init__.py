@@ -1,1 +1,1 @@
-"""Pages and documents that are the same for everybody."""
+"""Pages and documents that are the same for every caller."""

@@ -33,14 +33,15 @@ _PAGE: Final = """<!doctype html>
 <link rel="stylesheet" href="docs/swagger-ui.css">
 <link rel="icon" href="data:,">
 <div id="operations"></div>
-<noscript>This needs JavaScript; <a href="openapi.json">openapi.json</a> says the same.</noscript>
+<noscript>This needs JavaScript;
+<a href="openapi.json">openapi.json</a> has the same contents.</noscript>
 <script src="docs/swagger-ui-bundle.js"></script>
 <script src="docs/start.js"></script>
 </html>
 """
 
 _START: Final = """"use strict";
-// A token that is pasted here is forgotten when the page is left.
+// The page forgets a pasted token when you leave it.
 SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#operations",

@@ -1,4 +1,4 @@
-"""The OpenAPI document: every operation with the problems that it can answer."""
+"""The OpenAPI document: every operation with its possible problems."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from controller.rest.writes.versions import UPDATES, versioned_at
 
 SCHEMA_REF: Final = "#/components/schemas/"
 DESCRIPTION: Final = """\
-Ask for virtual machines, see where they are and why.
+Request virtual machines, and see where they run and why.
 
-Send `Authorization: Bearer TOKEN`. A tenant's token sees what is that tenant's own; an
+Send `Authorization: Bearer TOKEN`. A tenant's token sees that tenant's own things; an
 operator's sees all. Every error is an RFC 9457 problem document. Lists come in pages:
-pass `next` of one as `cursor` of the next. A POST that creates something is safe to
-repeat with an `Idempotency-Key`. A GET of one thing tells its version as `ETag`; an
-update that names it in `If-Match` is made only if nobody else changed it meanwhile, and
-else answered 412 with the current one. Without `If-Match` the last one wins.
+pass `next` of one page as `cursor` of the next. A POST that creates something is safe to
+repeat with an `Idempotency-Key`. A GET of one thing returns its version as `ETag`. An
+update with this `If-Match` succeeds only if nobody changed the thing meanwhile; otherwise
+the answer is 412 with the current version. Without `If-Match` the last update wins.
 """
 
 _MEANINGS: Final = {
-    400: "The body is not JSON.",
+    400: "The body is not valid JSON.",
     401: "The token is missing, unknown, revoked or expired.",
-    403: "The token may not do this, or a quota forbids it.",
-    404: "There is no such thing, or it is another tenant's.",
-    409: "The present state forbids it.",
-    410: "It was kept for a while, and no longer is.",
-    412: "It is no longer what `If-Match` names; nothing was changed.",
+    403: "The token does not allow this, or a quota is exceeded.",
+    404: "Not found, or it belongs to another tenant.",
+    409: "Not possible in the present state.",
+    410: "It has been purged.",
+    412: "It does not match `If-Match`; nothing was changed.",
     413: "The body is too large.",
-    415: "The body is sent as another type than this path takes.",
-    422: "The input is not valid; `errors` says where.",
-    429: "Too many calls at once; `Retry-After` says in how many seconds to try again.",
-    500: "The controller failed; `incident` says where in its log.",
-    504: "No worker, or no host, answered in time.",
+    415: "The path does not accept the body's content type.",
+    422: "The input is invalid; `errors` lists the places.",
+    429: "Too many calls; try again after `Retry-After` seconds.",
+    500: "Internal error; the log has details under `incident`.",
+    504: "No worker or host answered in time.",
     503: "The database does not answer or needs an upgrade, or too many calls are under way.",
-    507: "The image store cannot be written to.",
+    507: "The image store cannot be written.",
 }
 _IF_MATCH: Final = {
     "name": "If-Match",
     "in": "header",
     "required": False,
     "schema": {"type": "string", "maxLength": 1000},
-    "description": "The `ETag` of an earlier GET: change it only if it still is what was read.",
+    "description": "The `ETag` of an earlier GET: update only if it is unchanged.",
 }
 _ETAG: Final = {
     "schema": {"type": "string"},
-    "description": "Version of what clients set of it, for `If-Match`.",
+    "description": "Version of the fields that clients set, for `If-Match`.",
 }
 _BODY_STATUSES: Final = (400, 413, 415)
 _READING: Final = frozenset({"get"})
@@ -86,7 +86,7 @@ def _add_problem_schema(schemas: dict[str, Any]) -> None:
 
 
 def _add_versions(template: str, method: str, operation: dict[str, Any]) -> None:
-    """Tell of `ETag` and `If-Match` where things have versions."""
+    """Add `ETag` and `If-Match` to operations on things with versions."""
     collection, _, thing = template.removeprefix("/v1/").partition("/")
     _, slash, below = thing.partition("/")
     if not thing.startswith("{") or versioned_at(collection, slash + below) is None:
@@ -99,7 +99,7 @@ def _add_versions(template: str, method: str, operation: dict[str, Any]) -> None
 
 
 def _complete(method: str, operation: dict[str, Any]) -> None:
-    """Add what middleware may answer to any operation, and order all answers by status."""
+    """Add the answers of middleware to every operation, and sort answers by status."""
     statuses = [500, 503]
     if "security" in operation:
         statuses.extend((401, 429) if method in _READING else (401, 403, 429))

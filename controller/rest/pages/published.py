@@ -1,4 +1,4 @@
-"""What is published of the API, written into a folder: `openapi.json` and `api-problems.md`.
+"""Writes the published descriptions of the API: `openapi.json` and `api-problems.md`.
 
 python -m controller.rest.pages.published docs
 """

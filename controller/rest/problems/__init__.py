@@ -1,1 +1,1 @@
-"""Every error as a problem document, and the refusals that the audit keeps."""
+"""Problem documents for every error, and refused calls for the audit."""

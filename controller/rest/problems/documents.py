@@ -77,88 +77,76 @@ class Kind:
     title: str
 
 
-INVALID: Final = Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", "The input is not valid")
-INTERNAL: Final = Kind(
-    HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The controller failed; this is not your fault"
-)
+INVALID: Final = Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", "Invalid input")
+INTERNAL: Final = Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "Internal error")
 
 #: Error class to kind. A class stands for its subclasses too.
 KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
     {
-        UnauthorizedError: Kind(HTTPStatus.UNAUTHORIZED, "unauthorized", "A token is needed"),
-        ForbiddenError: Kind(HTTPStatus.FORBIDDEN, "forbidden", "This token may not do that"),
-        RateLimitedError: Kind(
-            HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", "There are too many calls at once"
+        UnauthorizedError: Kind(
+            HTTPStatus.UNAUTHORIZED, "unauthorized", "Token missing or invalid"
         ),
-        OverloadedError: Kind(
-            HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "Too many calls are under way"
-        ),
-        QuotaExceededError: Kind(
-            HTTPStatus.FORBIDDEN, "quota_exceeded", "This is more than a quota leaves"
-        ),
-        MalformedBodyError: Kind(HTTPStatus.BAD_REQUEST, "malformed", "The body is not JSON"),
-        BodyTooLargeError: Kind(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "The body is too large"
-        ),
+        ForbiddenError: Kind(HTTPStatus.FORBIDDEN, "forbidden", "Not allowed with this token"),
+        RateLimitedError: Kind(HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", "Too many calls"),
+        OverloadedError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "Server busy"),
+        QuotaExceededError: Kind(HTTPStatus.FORBIDDEN, "quota_exceeded", "Quota exceeded"),
+        MalformedBodyError: Kind(HTTPStatus.BAD_REQUEST, "malformed", "Body is not valid JSON"),
+        BodyTooLargeError: Kind(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "Body too large"),
         UnsupportedMediaTypeError: Kind(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",
-            "The body is of another type than this path takes",
+            "Unsupported content type",
         ),
         ImageTooLargeError: Kind(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "The body is too large"
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "Body too large"
         ),
-        ImageRefusedError: Kind(
-            HTTPStatus.UNPROCESSABLE_ENTITY, "image_refused", "This file must not become an image"
-        ),
+        ImageRefusedError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "image_refused", "Image refused"),
         ImageUrlRefusedError: Kind(
-            HTTPStatus.UNPROCESSABLE_ENTITY, "url_refused", "Images are not fetched from there"
+            HTTPStatus.UNPROCESSABLE_ENTITY, "url_refused", "Image URL not allowed"
         ),
         ImageStoreError: Kind(
-            HTTPStatus.INSUFFICIENT_STORAGE, "image_store_failed", "The image cannot be stored"
+            HTTPStatus.INSUFFICIENT_STORAGE, "image_store_failed", "Image store failed"
         ),
         RequestValidationError: INVALID,
         InvalidError: INVALID,
         HeaderError: INVALID,
         UriRefusedError: Kind(
-            HTTPStatus.UNPROCESSABLE_ENTITY, "uri_refused", "This libvirt URI is not allowed"
+            HTTPStatus.UNPROCESSABLE_ENTITY, "uri_refused", "libvirt URI not allowed"
         ),
-        NotFoundError: Kind(HTTPStatus.NOT_FOUND, "not_found", "There is no such thing"),
-        RoundPurgedError: Kind(HTTPStatus.GONE, "purged", "It is no longer kept"),
-        DuplicateError: Kind(HTTPStatus.CONFLICT, "duplicate", "It exists already"),
-        ConflictError: Kind(HTTPStatus.CONFLICT, "conflict", "The present state forbids it"),
+        NotFoundError: Kind(HTTPStatus.NOT_FOUND, "not_found", "Not found"),
+        RoundPurgedError: Kind(HTTPStatus.GONE, "purged", "Purged"),
+        DuplicateError: Kind(HTTPStatus.CONFLICT, "duplicate", "Already exists"),
+        ConflictError: Kind(HTTPStatus.CONFLICT, "conflict", "Not possible in the present state"),
         IllegalTransitionError: Kind(
-            HTTPStatus.CONFLICT, "illegal_transition", "The present state forbids it"
+            HTTPStatus.CONFLICT, "illegal_transition", "Not possible in the present state"
         ),
         CapacityExceededError: Kind(
-            HTTPStatus.CONFLICT, "capacity_exceeded", "It does not fit on the host"
+            HTTPStatus.CONFLICT, "capacity_exceeded", "Not enough capacity on the host"
         ),
         VersionMismatchError: Kind(
             HTTPStatus.PRECONDITION_FAILED,
             "version_mismatch",
-            "It has changed since it was read",
+            "Changed since it was read",
         ),
         IdempotencyConflictError: Kind(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             "idempotency_key_reused",
-            "This Idempotency-Key belongs to another request",
+            "Idempotency-Key already used with another body",
         ),
         IdempotencyInProgressError: Kind(
             HTTPStatus.CONFLICT,
             "idempotency_in_progress",
-            "The request with this Idempotency-Key is still in progress",
+            "Call with this Idempotency-Key in progress",
         ),
         RegistryUnavailableError: Kind(
-            HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", "The database does not answer"
+            HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", "Database not available"
         ),
-        PolicyFailedError: Kind(
-            HTTPStatus.INTERNAL_SERVER_ERROR, "policy_failed", "The policy did not decide"
-        ),
+        PolicyFailedError: Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "policy_failed", "Policy failed"),
         ConsoleUnreadError: Kind(
-            HTTPStatus.GATEWAY_TIMEOUT, "console_unread", "The console could not be read now"
+            HTTPStatus.GATEWAY_TIMEOUT, "console_unread", "Console not readable"
         ),
         SchemaOutdatedError: Kind(
-            HTTPStatus.SERVICE_UNAVAILABLE, "schema_outdated", "The database needs an upgrade"
+            HTTPStatus.SERVICE_UNAVAILABLE, "schema_outdated", "Database schema does not match"
         ),
     }
 )
@@ -166,27 +154,21 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
 #: Errors of the framework itself: paths and methods that we do not have.
 HTTP_KINDS: Final[Mapping[int, Kind]] = MappingProxyType(
     {
-        400: Kind(HTTPStatus.BAD_REQUEST, "malformed", "The body is not JSON"),
-        404: Kind(HTTPStatus.NOT_FOUND, "no_such_path", "There is nothing at this path"),
-        405: Kind(
-            HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", "This path has no such method"
-        ),
+        400: Kind(HTTPStatus.BAD_REQUEST, "malformed", "Body is not valid JSON"),
+        404: Kind(HTTPStatus.NOT_FOUND, "no_such_path", "Path not found"),
+        405: Kind(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
     }
 )
 
 #: What is wrong with a connection before there is a call.
 CONNECTION_KINDS: Final[Mapping[HTTPStatus, Kind]] = MappingProxyType(
     {
-        HTTPStatus.BAD_REQUEST: Kind(
-            HTTPStatus.BAD_REQUEST, "not_http", "This is not HTTP/1.1, or not valid"
-        ),
-        HTTPStatus.REQUEST_TIMEOUT: Kind(
-            HTTPStatus.REQUEST_TIMEOUT, "too_slow", "The call did not come in time"
-        ),
+        HTTPStatus.BAD_REQUEST: Kind(HTTPStatus.BAD_REQUEST, "not_http", "Not valid HTTP/1.1"),
+        HTTPStatus.REQUEST_TIMEOUT: Kind(HTTPStatus.REQUEST_TIMEOUT, "too_slow", "Call too slow"),
         HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: Kind(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
             "head_too_large",
-            "Its head has too many fields, or too long ones",
+            "Header too large",
         ),
     }
 )
@@ -194,7 +176,7 @@ CONNECTION_KINDS: Final[Mapping[HTTPStatus, Kind]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One problem document and the headers that belong to it."""
+    """One problem document and its headers."""
 
     kind: Kind
     detail: str
@@ -215,7 +197,7 @@ class Problem:
         }
 
     def response(self) -> Response:
-        """Return the HTTP answer. ASCII only: input that is quoted may be no valid UTF-8."""
+        """Return the HTTP answer. ASCII only: quoted input may be invalid UTF-8."""
         return Response(
             json.dumps(self.document(), ensure_ascii=True),
             status_code=int(self.kind.status),
@@ -225,7 +207,7 @@ class Problem:
 
 
 def problem_of(error: Exception, *, method: str, path: str, asked: Asked = UNKNOWN) -> Problem:
-    """Return the problem that an error means to the caller, who ``asked`` so; never fails."""
+    """Return the problem for an error in the call ``asked``; never fails."""
     if isinstance(error, HTTPException):
         return _of_http_exception(error, method=method, path=path)
     kind = next((KINDS[cls] for cls in type(error).__mro__ if cls in KINDS), None)
@@ -242,7 +224,7 @@ def problem_of(error: Exception, *, method: str, path: str, asked: Asked = UNKNO
 
 
 async def problem_handler(request: HttpRequest, error: Exception) -> Response:
-    """Answer for the framework's own exceptions, in the form that its router wants."""
+    """Answer the framework's own exceptions, in the form that its router wants."""
 
     def tell() -> Response:
         asked = asked_by(request.scope)
@@ -307,8 +289,8 @@ def _headers_of(kind: Kind) -> dict[str, str]:
 
 def _of_http_exception(error: HTTPException, *, method: str, path: str) -> Problem:
     details = {
-        404: f"nothing is served at {shown(path)}; /docs lists the paths",
-        405: f"{method} is not a method of {shown(path)}",
+        404: f"path {shown(path)} not found; /docs lists all paths",
+        405: f"{shown(path)} does not support {method}",
     }
     status = HTTPStatus(error.status_code)
     kind = HTTP_KINDS.get(status) or Kind(status, status.name.lower(), status.phrase)
@@ -324,7 +306,7 @@ def _of_unknown(error: Exception) -> Problem:
     log.error("request_failed", incident=incident, error=str(error), exc_info=error)
     return Problem(
         kind=INTERNAL,
-        detail=f"an unexpected error, logged as incident {incident}",
+        detail=f"internal error, logged as incident {incident}",
         extensions={"incident": incident},
     )
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a call before any of our parts has seen it."""
+"""Errors of a call that the API finds before any other part sees it."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from controller.errors import ControllerError
 
 
 class RestError(ControllerError):
-    """Base of the errors that only a caller of the API can make."""
+    """Base of the errors that only a caller of the API causes."""
 
 
 class UnauthorizedError(RestError):
-    """No token, or none that we know."""
+    """The token is missing, unknown, revoked or expired."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"{reason}; send the header 'Authorization: Bearer TOKEN' with a live token"
+            f"{reason}; send the header 'Authorization: Bearer TOKEN' with a valid token"
         )
         self.reason = reason
 
 
 class ForbiddenError(RestError):
-    """The token is good, but not for this."""
+    """The token is valid but does not allow this call."""
 
     def __init__(self, message: str, *, needed: str, given: str) -> None:
-        super().__init__(f"{message}; needed is a token of scope {needed}, this one is of {given}")
+        super().__init__(
+            f"{message}; this needs a token of scope {needed}, the given one has {given}"
+        )
         self.needed = needed
         self.given = given
 
 
 class RateLimitedError(RestError):
-    """Too many calls with one token, or too many without a good one from one address."""
+    """Too many calls with one token, or without a valid one from one address."""
 
     def __init__(self, reason: str, retry_after_s: int) -> None:
         super().__init__(f"{reason}; try again in {retry_after_s} s")
@@ -39,10 +41,10 @@ class RateLimitedError(RestError):
 
 
 class OverloadedError(RestError):
-    """So many calls are under way that one more would only wait for them."""
+    """The server handles its maximum number of calls. Try again."""
 
     def __init__(self, under_way: int) -> None:
-        super().__init__(f"{under_way} calls are under way here, as many as may be; try again")
+        super().__init__(f"the server handles {under_way} calls, its maximum; try again")
 
 
 class MalformedBodyError(RestError):
@@ -54,7 +56,7 @@ class MalformedBodyError(RestError):
 
 
 class BodyTooLargeError(RestError):
-    """The body is larger than any sensible one."""
+    """The body exceeds the size limit."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the body is larger than {limit} bytes")
@@ -62,7 +64,7 @@ class BodyTooLargeError(RestError):
 
 
 class UnsupportedMediaTypeError(RestError):
-    """The body is sent as something else than what this path takes."""
+    """The path does not accept the body's content type."""
 
     def __init__(self, found: str | None, wanted: str = "application/json") -> None:
         said = f"is sent as {found[:100]!r}" if found else "has no Content-Type"
@@ -71,7 +73,7 @@ class UnsupportedMediaTypeError(RestError):
 
 
 class HeaderError(RestError):
-    """A header of the call is not what it has to be."""
+    """A header of the call is invalid."""
 
     def __init__(self, name: str, found: str, allowed: str) -> None:
         super().__init__(f"{name}: found {found[:100]!r}, allowed is {allowed}")
@@ -81,30 +83,32 @@ class HeaderError(RestError):
 
 
 class VersionMismatchError(RestError):
-    """What was to be changed is no longer what the caller had read."""
+    """The thing has changed since the caller read it; nothing was changed."""
 
     def __init__(self, kind: str, key: str, given: str, current: str) -> None:
         super().__init__(
-            f"{kind} {key} is of version {current} by now, not {given[:100]}: nothing was changed;"
-            " read it again and decide anew"
+            f"{kind} {key} has version {current}, not {given[:100]}: nothing was changed;"
+            " read it again and retry"
         )
         self.current = current
 
 
 class ListenError(RestError):
-    """The API cannot listen where it was told to."""
+    """The API cannot listen at its address."""
 
     def __init__(self, listen: str, reason: str) -> None:
-        super().__init__(f"cannot listen on {listen}: {reason}; FUGA_LISTEN sets another address")
+        super().__init__(
+            f"cannot listen on {listen}: {reason}; set another address with FUGA_LISTEN"
+        )
         self.listen = listen
         self.reason = reason
 
 
 class CertificateError(RestError):
-    """The API cannot show the certificate that it was given."""
+    """The API cannot load its certificate."""
 
     def __init__(self, chain: Path, key: Path, reason: str) -> None:
         super().__init__(
-            f"no certificate can be made of {chain} with the key {key}: {reason};"
-            " FUGA_TLS_CERT and FUGA_TLS_KEY name PEM files that belong together"
+            f"cannot load certificate {chain} with key {key}: {reason};"
+            " FUGA_TLS_CERT and FUGA_TLS_KEY must be matching PEM files"
         )

@@ -1,4 +1,4 @@
-"""Where the input of a call is faulty, in words: what was found there, and what is allowed."""
+"""Describes the faulty places of a call's input: what was found, what is allowed."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _OF_NAMES: Final = frozenset({"labels", "limits", "overrides", "ratios", "reserv
 _SHOULD_BE: Final = re.compile(r"^(\w+ should (be )?|Value error, )")
 #: What a schema cannot say.
 _OWN_WORDS: Final[Mapping[str, str]] = {
-    "string_unicode": "text of whole characters (valid Unicode)",
-    "finite_number": "a number that is finite",
+    "string_unicode": "valid Unicode text",
+    "finite_number": "a finite number",
 }
 _NO_NAME: Final = re.compile(r"[^a-z0-9._-]+")
 
@@ -48,23 +48,23 @@ Names = Callable[[str], Sequence[str] | None]
 
 
 def no_names(kind: str) -> None:
-    """Know none: nothing was looked up."""
+    """Know no names."""
     del kind
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who asked, and what: as far as it is known where a call was refused."""
+    """A refused call: its caller and contents, as far as known."""
 
     operation: Operation
     names: Names = no_names
 
     def with_advice(self, message: str, kind: str, key: str) -> str:
-        """Return the message, with the names that may have been meant."""
+        """Return the message with suggested names."""
         names = self.names(kind)
         if names is None:
             return message
-        told = advice(key, names) if names else "there is none so far"
+        told = advice(key, names) if names else "none exist yet"
         return f"{message}; {told}" if told else message
 
 
@@ -72,7 +72,7 @@ UNKNOWN: Final = Asked(Operation({}, {}))
 
 
 def asked_by(scope: Scope) -> Asked:
-    """Return what a call asks, once it was routed."""
+    """Return the call, once it is routed."""
     routed = getattr(scope.get("route"), "path", None)
     if routed is None:
         return UNKNOWN
@@ -82,7 +82,7 @@ def asked_by(scope: Scope) -> Asked:
 
 
 def places(error: Exception, method: str, asked: Asked) -> list[dict[str, Any]]:
-    """Return where the input is faulty, if it is the input; each place once."""
+    """Return the faulty places of the input, each once; empty for other errors."""
     match error:
         case RequestValidationError():
             return list(_once(_place(found, asked.operation) for found in error.errors()))
@@ -109,13 +109,13 @@ def places(error: Exception, method: str, asked: Asked) -> list[dict[str, Any]]:
 
 
 def summary(errors: Sequence[Mapping[str, Any]]) -> str:
-    """Say what is wrong, of many places the first."""
+    """Return a sentence about the first faulty places."""
     first = "; ".join(str(error["detail"]) for error in errors[:3])
     return first if len(errors) <= 3 else f"{first}; and {len(errors) - 3} more"
 
 
 def shown(value: Any) -> Any:
-    """Return what was found, short enough to be quoted and always valid JSON."""
+    """Return the found value, shortened for quoting and always valid JSON."""
     told: Any
     match value:
         case None | bool():
@@ -135,7 +135,7 @@ def shown(value: Any) -> Any:
 
 
 def _once(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Leave out what is said of a place before: of a union each branch finds its own fault."""
+    """Drop repeated places: each branch of a union reports its own fault."""
     seen = set()
     for each in found:
         key = (each["in"], each.get("pointer"), each.get("parameter"))
@@ -176,7 +176,7 @@ def _place(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
         return {**place, "detail": f"{name}: {allowed}", "found": found, "allowed": allowed}
     allowed = _allowed(error, wanted)
     if error["type"] == "missing":
-        what = name if name != WHOLE else "a body in JSON"
+        what = name if name != WHOLE else "a JSON body"
         detail = f"{what}: found nothing, allowed is {allowed}"
         return {**place, "detail": detail, "found": "nothing", "allowed": allowed}
     quoted = _is_quoted(error.get("input"), path)
@@ -195,7 +195,7 @@ def _found(error: Mapping[str, Any], path: Sequence[Any]) -> Any:
 
 
 def _is_quoted(value: Any, path: Sequence[Any]) -> bool:
-    """Tell whether what was found is told as it is, and not only what it is like."""
+    """Return whether to quote the found value instead of describing it."""
     if isinstance(value, Mapping | list | tuple):
         return False
     return not (isinstance(value, str) and UNQUOTED & set(path))
@@ -204,7 +204,7 @@ def _is_quoted(value: Any, path: Sequence[Any]) -> bool:
 def _allowed(error: Mapping[str, Any], wanted: Wanted) -> str:
     kind = error["type"]
     if kind == "missing" and wanted.said is None:
-        return "any value, but it is required"
+        return "a value (required)"
     if kind in _OWN_WORDS:
         return _OWN_WORDS[kind]
     if kind == "value_error" or wanted.said is None:
@@ -215,12 +215,12 @@ def _allowed(error: Mapping[str, Any], wanted: Wanted) -> str:
 def _known_fields(typed: str, known: Sequence[str]) -> str:
     told = advice(typed, known)
     if told is None and len(known) <= _FIELDS_SHOWN:
-        told = f"there are {listed(known, 'and')}" if known else "there are none at all"
-    return f"there is no such name here; {told or '/docs lists those that are known'}"
+        told = f"known: {listed(known, 'and')}" if known else "none are allowed"
+    return f"unknown name; {told or 'see /docs'}"
 
 
 def _meant(value: Any, wanted: Wanted) -> str | None:
-    """Return what may have been meant by text: a word of a few, or a name as names are."""
+    """Suggest a value for text: one of a few words, or a known name."""
     if not isinstance(value, str):
         return None
     told = advice(value, wanted.choices) or ""

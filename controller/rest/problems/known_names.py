@@ -1,4 +1,4 @@
-"""Names that a caller may have meant: of what it may see, and of nothing else."""
+"""Names to suggest to a caller: only of things that it may see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class KnownNames:
-    """Reads names as lists tell them to the caller."""
+    """Reads the names that lists show to the caller."""
 
     def __init__(self, registry: Registry, host_names: HostNames, caller: Caller) -> None:
         self._registry = registry
@@ -27,7 +27,7 @@ class KnownNames:
         self._reader = Reader(caller.tenant, host_names)
 
     def of(self, kind: str) -> Sequence[str] | None:
-        """Return the names of a kind; None where the caller may not list it, or it has none."""
+        """Return the names of a kind; None if the caller may not list it, or it has no names."""
         read = _READ.get(kind)
         if read is None:
             return None

@@ -1,6 +1,6 @@
-"""What each kind of problem means: a page for its ``type``, and all of them for the docs.
+"""The meaning of each kind of problem: a page for its ``type``, and all for the docs.
 
-Made of the one table of problems and of what the error classes say of themselves.
+Built from the table of problems and the docstrings of the error classes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ PROBLEMS_PATH: Final = "/problems"
 
 _MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        INVALID.code: "A part of the input is outside what is allowed. `errors` lists each place: "
+        INVALID.code: "A part of the input is not allowed. `errors` lists each place: "
         "where it is, what was found there and what is allowed.",
-        INTERNAL.code: "A fault of ours. `incident` is the name under which the log tells more.",
-        "no_such_path": "The path belongs to no operation; `/docs` lists those that there are.",
-        "method_not_allowed": "The header `Allow` lists the methods that the path has.",
-        "too_slow": "A head has 10 seconds, a body that comes slower than 16 KiB a second 30.",
-        "head_too_large": "A head may have 100 lines and 16 KiB.",
-        "malformed": "It is not UTF-8, not JSON, nested too deeply, of too many parts, or has the "
+        INTERNAL.code: "A fault in fuga. The log has details under the name `incident`.",
+        "no_such_path": "The path belongs to no operation; `/docs` lists all paths.",
+        "method_not_allowed": "The header `Allow` lists the methods of the path.",
+        "too_slow": "The limit is 10 seconds for the header, and 30 for a body slower than 16"
+        " KiB/s.",
+        "head_too_large": "The limit is 100 header lines and 16 KiB.",
+        "malformed": "The body is not UTF-8 or not JSON, is nested too deeply, has too many"
+        " parts, or has the "
         "same name twice.",
     }
 )
@@ -42,7 +44,7 @@ _MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """A kind of problem and what it means."""
+    """A kind of problem and its meaning."""
 
     kind: Kind
     said: str
@@ -65,13 +67,13 @@ def markdown() -> str:
         "# Problems",
         "",
         "Every error of the API is a problem document (RFC 9457, `application/problem+json`).",
-        "Programs look at `code`; it stays as it is from version to version. People read `detail`:",
-        "what was asked, what was found, what to do. `type` is",
-        f"`{TYPE_PREFIX}CODE`: a name, whose path `{PROBLEMS_PATH}/CODE` every API serves.",
+        "Programs use `code`, which does not change between versions. People read `detail`:",
+        "what is wrong and what to do. `type` is",
+        f"`{TYPE_PREFIX}CODE`: a name; every API serves its page at `{PROBLEMS_PATH}/CODE`.",
         "`errors` lists the faulty places of the input: `in` (body, query, path or header),",
         "`pointer` (a JSON pointer into the body) or `parameter`, `found` and `allowed`.",
         "",
-        "This page is made by `make api-docs`.",
+        "`make api-docs` generates this page.",
         "",
         "| Status | Code | Title | Meaning |",
         "|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""The forms of text that the API takes, and what each asks for in words."""
+"""The patterns of text that the API accepts, each with its description."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
     {
         KEY: _KEY,
         VALUE: _VALUE,
-        LABEL_FILTER: "KEY=VALUE, as labels of requests and VMs are",
+        LABEL_FILTER: "KEY=VALUE, as in labels of requests and VMs",
         REFERENCE: "NAME or NAME:REVISION of an image",
         NAME: f"1 to 63 of a-z, 0-9, '.', '_', '-', {_ENDS}",
         VM_NAME: "a VM's name, 1 to 80 of a-z, 0-9, '.', '_', '-'",
@@ -52,14 +52,14 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
         URI: "1 to 500 printable characters without blanks",
         ADDRESS: "IPv4 in digits, such as 10.0.0.9, 10.0.0.0/24 or 10.0.0.2-10.0.0.9",
         REASON: f"1 to {MAX_REASON_LENGTH} characters on one line",
-        BASE64: "base64, of 65536 bytes at most",
+        BASE64: "base64 of at most 65536 bytes",
         FENCE_TARGET: _FENCE_TARGET,
         FENCE_TARGET_OR_NONE: f"{_FENCE_TARGET}, or nothing",
-        SHA256: "64 of 0-9 and a-f, as sha256sum prints them",
-        SIGNATURE: "1 to 4096 printable characters in lines, as the signature's file has them",
+        SHA256: "64 hexadecimal digits (lower case), as sha256sum prints",
+        SIGNATURE: "1 to 4096 printable characters in lines, as in the signature file",
         PRINTABLE: "1 to 255 printable characters",
         SUBJECT: "an id: 1 to 64 printable characters without blanks",
-        EVENT_KIND: "a kind of event, as `fuga events` shows it",
+        EVENT_KIND: "a kind of event (see `fuga events`)",
         HTTP_REQUEST_ID: "1 to 64 letters, digits and . _ -, as in X-Request-Id",
         IDEMPOTENCY_KEY: "1 to 200 printable characters without blanks",
         MOMENT: "a time with its zone, such as 2026-01-31T14:00:00Z",

@@ -1,4 +1,4 @@
-"""Refused calls in the audit: one row for each caller and minute, whatever it is refused for.
+"""Refused calls in the audit: one row per caller and minute, for all kinds of refusal.
 
 The first refusal gets its row at once. The others of that minute are counted in memory,
 and added to the row when the minute is over, or the process ends; one that is killed
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Gathered:
-    """What one caller was refused since its first refusal."""
+    """The refused calls of one caller since the first."""
 
     call: AuditedCall
     status: int | None
@@ -53,7 +53,7 @@ class _Gathered:
 
 
 class Refusals:
-    """Gathers refused calls, and sees to it that the audit has them in time."""
+    """Gathers refused calls and writes them to the audit in time."""
 
     def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
@@ -64,7 +64,7 @@ class Refusals:
         self._sweeper: asyncio.Task[None] | None = None
 
     async def add(self, call: AuditedCall, status: int | None) -> None:
-        """Record one refused call; return when the audit has it, or it is counted."""
+        """Record one refused call; return once it is written or counted."""
         now = self._clock()
         with self._lock:
             overdue = self._take(lambda each: now - each.since >= PERIOD_S)
@@ -86,7 +86,7 @@ class Refusals:
             await run_in_threadpool(contextvars.Context().run, self._tell, overdue)
 
     def flush(self) -> None:
-        """Add all counts to their rows: the process ends."""
+        """Add all counts to their rows before the process ends."""
         with self._lock:
             taken = self._take(lambda _: True)
         self._tell(taken)

@@ -1,4 +1,4 @@
-"""What the API takes at a place of a call, in words: read from its own OpenAPI document."""
+"""Describes what the API accepts at a place of a call, from its own OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Schema = Mapping[str, Any]
 
 _REF: Final = "#/components/schemas/"
 _LARGEST_SAID: Final = 2**53
-_FORMATS: Final[Mapping[str, str]] = {"uuid": "an id: 32 hexadecimal digits, as lists show them"}
+_FORMATS: Final[Mapping[str, str]] = {"uuid": "an id: 32 hexadecimal digits, as in lists"}
 _TYPES: Final[Mapping[str, str]] = {
     "boolean": "true or false",
     "null": "null",
@@ -24,7 +24,7 @@ _TYPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What may stand at a place of a call."""
+    """The values that are allowed at a place of a call."""
 
     path: tuple[str | int, ...]  #: as far as the document knows it
     schema: Schema | None
@@ -32,12 +32,12 @@ class Wanted:
 
     @property
     def said(self) -> str | None:
-        """Return it in words, if the document knows the place."""
+        """Return a description, if the document knows the place."""
         return None if self.schema is None else _words(self.schema, self.document)
 
     @property
     def fields(self) -> list[str]:
-        """Return the names that an object has there."""
+        """Return the names of the object's fields there."""
         if self.schema is None:
             return []
         each = (found.get("properties", {}) for found in _branches(self.schema, self.document))
@@ -45,7 +45,7 @@ class Wanted:
 
     @property
     def choices(self) -> list[str]:
-        """Return the words of which one may stand there."""
+        """Return the allowed words there."""
         if self.schema is None:
             return []
         branches = _branches(self.schema, self.document)
@@ -60,14 +60,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path, as the document has it."""
+    """One method of one path in the document."""
 
     document: Schema
     described: Schema
 
     @classmethod
     def of(cls, document: Schema, template: str, method: str) -> Operation:
-        """Return it; of what is not there nothing is known."""
+        """Return the operation; an empty one if it does not exist."""
         described = document.get("paths", {}).get(template, {}).get(method.lower(), {})
         return cls(document, described)
 
@@ -77,7 +77,7 @@ class Operation:
         return [found["name"] for found in each if found["in"] == source]
 
     def wanted(self, source: str, path: Sequence[str | int]) -> Wanted:
-        """Return what may stand at a place."""
+        """Return the values allowed at a place."""
         if source == "body":
             content = self.described.get("requestBody", {}).get("content", {})
             schema = next((each.get("schema") for each in content.values()), None)
@@ -90,7 +90,7 @@ class Operation:
     def _walk(
         self, schema: Schema | None, done: tuple[str | int, ...], rest: Sequence[str | int]
     ) -> Wanted:
-        """Go down the schema. Of unions Pydantic names the branch, too, which is no place."""
+        """Walk down the schema. Pydantic also names branches of unions, which are no places."""
         rest = tuple(rest)
         for number, part in enumerate(rest):
             if schema is None:
@@ -161,7 +161,7 @@ def _words_of_one(schema: Schema, document: Schema) -> str:
             with_fields = f" with {listed(fields, 'and')}" if fields else " of names and values"
             return f"an object{with_fields}{_at_most(schema, 'maxProperties')}"
         case kind:
-            return _TYPES.get(str(kind), "a value of another form, see /docs")
+            return _TYPES.get(str(kind), "another value (see /docs)")
 
 
 def _bounds(schema: Schema) -> str:
@@ -174,7 +174,7 @@ def _bounds(schema: Schema) -> str:
 
 
 def _plain(number: float) -> str:
-    """Return a number without an exponent: people write 0.000001 and not 1e-06."""
+    """Return a number without an exponent: 0.000001 instead of 1e-06."""
     return f"{number:.6f}".rstrip("0").rstrip(".") if number % 1 else str(int(number))
 
 
@@ -185,7 +185,7 @@ def _at_most(schema: Schema, bound: str) -> str:
 def _text(schema: Schema) -> str:
     pattern = schema.get("pattern")
     if pattern is not None:
-        return PATTERNS_SAID.get(pattern, "text of another form, see /docs")
+        return PATTERNS_SAID.get(pattern, "text of another form (see /docs)")
     if schema.get("format") in _FORMATS:
         return _FORMATS[schema["format"]]
     least, most = schema.get("minLength"), schema.get("maxLength")

@@ -25,8 +25,8 @@ router = APIRouter(
 def list_audit(
     query: Annotated[AuditQuery, Query()], caller: Operator, registry: GivenRegistry
 ) -> Page[AuditEntry]:
-    """List calls that could change something, newest first; those that were refused too.
+    """List calls that could change something, newest first, including refused ones.
 
-    Without a `status` the process that served the call died before it could answer.
+    A call without a `status` got no answer because the process died.
     """
     return registry.audit.list(**query.model_dump() | query.moments())

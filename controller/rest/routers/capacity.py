@@ -28,9 +28,9 @@ def show_capacity(
     reader: GivenReader,
     registry: GivenRegistry,
 ) -> Capacity:
-    """Tell how many more VMs of a type fit, on which classes of hosts, and what ends first.
+    """Show how many more VMs of a type fit, by class of hosts, and what runs out first.
 
-    A tenant is told a step that is not above it: 0, 1, 2, 5, 10, 20, 50 and so on.
+    Tenants see the number rounded down to a step: 0, 1, 2, 5, 10, 20, 50 and so on.
     """
     rules = query.as_rules()
     named = [reader.meant("hosts", name) for name in query.hosts] or None

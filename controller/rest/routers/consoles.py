@@ -1,4 +1,4 @@
-"""/v1/vms/{id}/console: what a VM writes on its serial console, and typing there."""
+"""/v1/vms/{id}/console: output and input of a VM's serial console."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SESSION: Final = TypeAdapter(ConsoleSession)
 MAX_SESSIONS: Final = 16
 
 Number = Annotated[
-    int, Path(ge=1, le=MAX_BIGINT, description="1, 2, …: a piece that comes again is typed once.")
+    int, Path(ge=1, le=MAX_BIGINT, description="1, 2, …: a repeated number is typed once.")
 ]
 
 
@@ -87,13 +87,13 @@ def read_a_console(
     reader: GivenReader,
     services: GivenServices,
 ) -> ConsoleRead:
-    """Read the last of what a VM wrote on its serial console. A worker reads it on the host."""
+    """Read the last output of a VM's serial console. A worker reads it on the host."""
     vm = own_vm(services.registry, vm_id, caller)
     whose = _whose(vm, caller)
     if not services.console_reads.take(whose):
         raise ConflictError(
-            "many consoles are being read, and half of what others leave is its caller's share;"
-            " read fewer at a time, or try again in a moment"
+            "many consoles are being read, and a caller may use half of the free readers;"
+            " read fewer at a time, or try again soon"
         )
     try:
         read = read_console(
@@ -124,7 +124,7 @@ def open_a_console(
     services: GivenServices,
     creation: GivenCreation,
 ) -> Response:
-    """Take hold of a VM's console, to type there: one at a time. A worker attaches it."""
+    """Open a session on a VM's console, to type. Only one session exists at a time."""
     own_vm(services.registry, vm_id, caller)
 
     def take_hold() -> ConsoleSession:
@@ -141,9 +141,9 @@ def open_a_console(
 def read_a_console_session(
     query: Annotated[ConsoleSaidQuery, Query()], held: GivenHeld
 ) -> ConsoleSaid:
-    """Read what a VM wrote since a console was attached; answered once there is something.
+    """Read a VM's output since the session began; waits for output.
 
-    Who does not read for a minute loses the console.
+    A session that is not read for a minute ends.
     """
     waits = held.services.console_waits.take(held.whose)
     try:
@@ -172,7 +172,7 @@ def read_a_console_session(
     responses=problems(404, 409),
 )
 def type_on_a_console(number: Number, body: ConsoleTyped, held: GivenHeld) -> ConsoleSession:
-    """Type something on a console that one holds. It is kept until a worker passes it on."""
+    """Type on the console of a session. The input is stored until a worker passes it on."""
     sessions = held.services.registry.console_sessions
     try:
         session = sessions.type(held.vm_id, held.session_id, number, _bytes_of(body))
@@ -183,7 +183,7 @@ def type_on_a_console(number: Number, body: ConsoleTyped, held: GivenHeld) -> Co
 
 @router.delete("/{vm_id}/console/sessions/{session_id}", status_code=204, responses=problems(404))
 def close_a_console(held: GivenHeld) -> None:
-    """Let go of a console."""
+    """Close a session."""
     sessions = held.services.registry.console_sessions
     sessions.close(held.vm_id, held.session_id, actor=held.caller.actor)
 
@@ -193,4 +193,4 @@ def _bytes_of(body: ConsoleTyped) -> bytes:
         return base64.b64decode(body.content, validate=True)
     except (binascii.Error, ValueError) as error:
         found = f"{len(body.content)} characters"
-        raise InvalidError("content", found, "base64 of what is typed") from error
+        raise InvalidError("content", found, "base64 of the input") from error

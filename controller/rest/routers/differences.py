@@ -1,4 +1,4 @@
-"""/v1/differences: where hosts are not as the ledger says, and what is done about it."""
+"""/v1/differences: differences between hosts and ledger, and the answer to each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ router = APIRouter(tags=["hosts"], dependencies=[Security(bearer)], route_class=
 def list_differences(
     caller: Operator, registry: GivenRegistry, host: Name | None = None
 ) -> Page[HostDifference]:
-    """List them by the latest looks at hosts, with what is done, or would be if you say so."""
+    """List differences at the latest polls, with the answer to each."""
     return Page(registry.differences.list(host), None)
 
 
@@ -31,5 +31,5 @@ def list_differences(
 def repair_difference(
     name: Name, body: RepairInput, caller: Operator, registry: GivenRegistry
 ) -> HostDifference:
-    """Have done about a difference what is done on an operator's word alone (`on_word`)."""
+    """Repair a difference that needs an operator's decision (`on_word`)."""
     return registry.differences.repair(name, body.difference, body.subject, actor=caller.actor)

@@ -1,4 +1,4 @@
-"""/v1/events: what happened, in order."""
+"""/v1/events: events in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def list_events(
     reader: GivenReader,
     registry: GivenRegistry,
 ) -> EventsPage:
-    """List events after a number or the newest, oldest first. To follow: again with `next`."""
+    """List events after a number, or the newest, oldest first. Follow with `next`."""
     events = registry.events.list(
         after=query.after,
         subject_id=query.subject,

@@ -1,4 +1,4 @@
-"""/v1/host-aliases: which host a tenant means by its own name, and the reverse. For operators."""
+"""/v1/host-aliases: tenants' names for hosts. For operators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ router = APIRouter(
 def look_up_host(
     query: Annotated[HostAliasQuery, Query()], caller: Operator, services: GivenServices
 ) -> HostAliases:
-    """Tell which host a name means, be it a tenant's name of it or its own, and both names."""
+    """Translate between a host's name and a tenant's name for it."""
     tenant = services.registry.tenants.get(query.tenant).name
     found = services.host_names.look_up(tenant, query.name)
     return HostAliases(items=[HostAlias(tenant=tenant, host=h, alias=a) for h, a in found])

@@ -1,4 +1,4 @@
-"""/v1/hosts: the machines that run VMs. For operators."""
+"""/v1/hosts: the hosts that run VMs. For operators."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _EVENTS: Final[Mapping[str, HostAdminEvent]] = MappingProxyType(
 def register_host(
     body: HostInput, caller: Operator, services: GivenServices, creation: GivenCreation
 ) -> Response:
-    """Register a host. It takes VMs once the monitor has reached it and it is `up`."""
+    """Register a host. It takes VMs once the monitor reaches it and it is `up`."""
     kept = {
         name: amount
         for name, amount in services.host_reserved.items()
@@ -89,7 +89,7 @@ def show_host(name: Name, caller: Operator, registry: GivenRegistry, shown: Give
 
 @router.get("/{name}/report", response_model=HostReport, responses=problems(403, 404))
 def show_report(name: Name, caller: Operator, registry: GivenRegistry) -> HostReport:
-    """Show what the monitor saw last: consumption, domains, volumes."""
+    """Show the monitor's last report: consumption, domains, volumes."""
     return registry.hosts.latest_report(name)
 
 
@@ -118,7 +118,7 @@ def retire_host(name: Name, caller: Operator, registry: GivenRegistry) -> Host:
     "/{name}/fence", status_code=202, response_model=Host, responses=problems(403, 404, 409)
 )
 def fence_host(name: Name, body: FenceInput, caller: Operator, registry: GivenRegistry) -> Host:
-    """Have a host fenced that is down, or say that it is off; its VMs are then decided again."""
+    """Fence a host that is down, or confirm that it is off; its VMs are placed elsewhere."""
     if body.by_hand:
         registry.fencing.confirm(name, actor=caller.actor)
     else:

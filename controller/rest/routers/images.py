@@ -1,4 +1,4 @@
-"""/v1/images: what VMs' disks rest on. Operators add and remove them, everybody sees them."""
+"""/v1/images: disk images. Operators add and remove them, everybody sees them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def show_image(reference: ImageReference, caller: AnyCaller, registry: GivenRegi
 def show_copies(
     reference: ImageReference, caller: Operator, registry: GivenRegistry
 ) -> ImageCopies:
-    """Show on which hosts an image is, and how far it is on its way there."""
+    """Show the copies of an image on hosts, with their progress."""
     return ImageCopies(items=list(registry.images.copies(reference)))
 
 
@@ -81,7 +81,7 @@ def show_copies(
 def fetch_image(
     body: ImageInput, caller: Operator, services: GivenServices, creation: GivenCreation
 ) -> Response:
-    """Have a worker fetch an image: it is `importing`, then `ready`, or `failed` and says why."""
+    """Have a worker download an image: `importing`, then `ready`, or `failed` with an error."""
     new = NewImage(
         name=body.name,
         format=body.format,
@@ -111,9 +111,9 @@ async def upload_image(
     caller: Operator,
     services: GivenServices,
 ) -> Image:
-    """Add an image by its content: the next revision of that name.
+    """Upload an image: the next revision of its name.
 
-    It is `ready`, unless this API has no QEMU to check it with: then it is `importing` until a
+    It is `ready`; if this API cannot check it (no qemu-img) it is `importing` until a
     worker did. Safe to repeat: content that the newest revision has already makes no other.
     """
     content_type = request.headers.get("content-type")
@@ -153,7 +153,7 @@ async def upload_image(
 
 @router.post("/{reference}/release", response_model=Image, responses=problems(403, 404, 409))
 def release_image(reference: ImageReference, caller: Operator, registry: GivenRegistry) -> Image:
-    """Let an image that is held be brought to hosts again.
+    """Release a held image, so that hosts receive it again.
 
     One is held when several hosts stopped answering while they were brought it, or had just
     got it: nobody gets it meanwhile, and VMs of it wait with the reason `image_held`.
@@ -163,7 +163,7 @@ def release_image(reference: ImageReference, caller: Operator, registry: GivenRe
 
 @router.delete("/{reference}", response_model=Image, responses=problems(403, 404, 409))
 def remove_image(reference: ImageReference, caller: Operator, services: GivenServices) -> Image:
-    """Remove an image. Refused while VMs rest on it or requests wait for it."""
+    """Remove an image. Refused while VMs use it or requests wait for it."""
     removed = services.registry.images.remove(reference, actor=caller.actor)
     services.image_store().discard(removed.id, removed.format)
     return removed

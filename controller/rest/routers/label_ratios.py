@@ -21,7 +21,7 @@ router = APIRouter(
 
 @router.get("", response_model=PageOf[LabelRatios], responses=problems(403))
 def list_label_ratios(caller: Operator, registry: GivenRegistry) -> Page[LabelRatios]:
-    """List the ratios of labels that have any."""
+    """List labels with over-commit ratios."""
     found = registry.hosts.label_ratios().items()
     items = (LabelRatios(label=label, ratios=dict(ratios)) for label, ratios in found)
     return Page(tuple(items), None)
@@ -29,6 +29,6 @@ def list_label_ratios(caller: Operator, registry: GivenRegistry) -> Page[LabelRa
 
 @router.put("", response_model=LabelRatios, responses=problems(403))
 def set_label_ratios(body: LabelRatios, caller: Operator, registry: GivenRegistry) -> LabelRatios:
-    """Set the ratios of hosts with a label; of several labels the most careful counts."""
+    """Set the ratios of hosts with a label. With several labels, the smallest applies."""
     ratios = registry.hosts.set_label_ratios(body.label, body.ratios, actor=caller.actor)
     return LabelRatios(label=body.label, ratios=dict(ratios))

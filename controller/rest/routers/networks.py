@@ -1,4 +1,4 @@
-"""/v1/networks: what VMs are attached to. Operators make them; tenants choose."""
+"""/v1/networks: the networks of VMs. Operators create them, tenants choose."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def add_network(
 def list_networks(
     query: Annotated[PageQuery, Query()], caller: AnyCaller, registry: GivenRegistry
 ) -> Page[Network]:
-    """List networks, as far as they are there for the caller."""
+    """List the networks that the caller may see."""
     page = registry.networks.list(tenant=caller.tenant, limit=query.limit, cursor=query.cursor)
     return told_page(page, told_network, caller)
 
@@ -89,9 +89,9 @@ def show_network(
 def change_network(
     name: Name, body: NetworkChange, caller: Operator, registry: GivenRegistry
 ) -> Network:
-    """Change what hosts call a network, who may use it, and what its VMs may do.
+    """Change a network's names on hosts, its users and its filters.
 
-    VMs that run there stay as they are until they are started anew.
+    Running VMs follow at their next start.
     """
     offers = Offers(body.offered_to) if "offered_to" in body.model_fields_set else None
     try:
@@ -116,7 +116,7 @@ def remove_network(name: Name, caller: Operator, registry: GivenRegistry) -> Net
 
 
 def _unknown(error: NotFoundError) -> UnknownNameError:
-    """Say of a host or an owner that is not there that the body names it."""
+    """Report an unknown host or owner as a fault of the body."""
     return UnknownNameError("hosts" if error.kind == "host" else "tenant", error.kind, error.key)
 
 

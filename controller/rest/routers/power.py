@@ -1,4 +1,4 @@
-"""/v1/vms/{id}/stop and its like, for one VM and for all of a request."""
+"""/v1/vms/{id}/stop, start and reboot, for one VM and for all of a request."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Switch:
         if isinstance(body, StartInput):
             return self.services.shutdown_timeout_s
         if body.force and body.timeout_s is not None:
-            raise InvalidError("timeout_s", body.timeout_s, "nothing together with force")
+            raise InvalidError("timeout_s", body.timeout_s, "no timeout together with force")
         if body.force:
             return 0
         return self.services.shutdown_timeout_s if body.timeout_s is None else body.timeout_s
@@ -99,25 +99,25 @@ requests = APIRouter(
 
 @vms.post("/stop", status_code=202, response_model=Vm, responses=problems(404, 409))
 def stop_vm(vm_id: UUID, body: Shutdown, switch: GivenSwitch) -> Response:
-    """Shut a VM down; it keeps its place and its share. Past the timeout its power is cut."""
+    """Shut a VM down; it keeps its host and its share. After the timeout its power is cut."""
     return switch.vm(vm_id, VmDesiredEvent.STOP, body)
 
 
 @vms.post("/start", status_code=202, response_model=Vm, responses=problems(404, 409))
 def start_vm(vm_id: UUID, body: Start, switch: GivenSwitch) -> Response:
-    """Start a VM that is off, on the host that it has."""
+    """Start a VM that is off, on its host."""
     return switch.vm(vm_id, VmDesiredEvent.START, body)
 
 
 @vms.post("/reboot", status_code=202, response_model=Vm, responses=problems(404, 409))
 def reboot_vm(vm_id: UUID, body: Shutdown, switch: GivenSwitch) -> Response:
-    """Shut a VM down and start it again. Past the timeout it is reset."""
+    """Shut a VM down and start it again. After the timeout it is reset."""
     return switch.vm(vm_id, VmDesiredEvent.REBOOT, body)
 
 
 @requests.post("/stop", status_code=202, response_model=Request, responses=problems(404, 409))
 def stop_vms_of_request(request_id: UUID, body: Shutdown, switch: GivenSwitch) -> Response:
-    """Shut down all VMs of a request. Those not placed yet ask for no place until started."""
+    """Shut down all VMs of a request. Unplaced VMs are not placed until started."""
     return switch.request(request_id, VmDesiredEvent.STOP, body)
 
 

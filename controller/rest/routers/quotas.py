@@ -1,4 +1,4 @@
-"""/v1/tenants/{name}/quota: how much a tenant or group may have at most."""
+"""/v1/tenants/{name}/quota: limits of a tenant or group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ router = APIRouter(
 
 @router.get("/{name}/quota", response_model=Quota, responses=problems(404))
 def show_quota(name: Name, caller: AnyCaller, registry: GivenRegistry) -> Quota:
-    """Show the limits of a tenant or group and of the groups above it, with their use."""
+    """Show the limits of a tenant or group and of the groups above it, with usage."""
     if not caller.sees(name):
         raise NotFoundError("tenant", name)
     return registry.quotas.get(name)
@@ -29,5 +29,5 @@ def show_quota(name: Name, caller: AnyCaller, registry: GivenRegistry) -> Quota:
 
 @router.patch("/{name}/quota", response_model=Quota, responses=problems(403, 404))
 def change_quota(name: Name, body: QuotaChange, caller: Operator, registry: GivenRegistry) -> Quota:
-    """Set limits, or take them back. A limit below what is used stops new VMs and ends none."""
+    """Set or remove limits. A limit below current usage stops new VMs but ends none."""
     return registry.quotas.set(name, body.limits, over_quota=body.over_quota, actor=caller.actor)

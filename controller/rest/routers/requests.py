@@ -1,4 +1,4 @@
-"""/v1/requests: ask for VMs, see what became of it, give them back."""
+"""/v1/requests: request VMs, follow requests, delete them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _FIELDS: Final[Mapping[str, str]] = MappingProxyType({"VM type": "vm_type", "hos
 async def ask_for_vms(
     body: RequestInput, request: HttpRequest, creation: GivenCreation
 ) -> Response:
-    """Ask for VMs. They are placed at the start of the next slot, as far as they fit."""
+    """Request VMs. The next slot places them as far as they fit."""
     caller, services = caller_of(request), services_of(request)
     reader = reader_of(request)
     tenant = _tenant_asked_for(body, caller)
@@ -148,7 +148,7 @@ def change_request(
     reader: GivenReader,
     services: GivenServices,
 ) -> Request:
-    """Ask for more or fewer VMs, change labels, let it end later or never."""
+    """Change the number of VMs, the labels, or the end of a request."""
     own_request(services.registry, request_id, caller)
     changed = services.registry.requests.change(
         request_id,
@@ -167,7 +167,7 @@ def change_request(
 def delete_request(
     request_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry
 ) -> Request:
-    """Delete a request and all of its VMs. It is `released` when the last one is gone."""
+    """Delete a request and all its VMs. It is `released` when the last VM is gone."""
     own_request(registry, request_id, caller)
     return told_request(registry.requests.delete(request_id, actor=caller.actor), reader)
 
@@ -176,13 +176,13 @@ def delete_request(
 def explain_a_request(
     request_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry
 ) -> RequestExplanation:
-    """Tell why VMs of a request wait, resource by resource."""
+    """Explain why VMs of a request wait, resource by resource."""
     own_request(registry, request_id, caller)
     return explain_request(registry, request_id, reader)
 
 
 def own_request(registry: Registry, request_id: UUID, caller: Caller) -> Request:
-    """Return it if it exists for the caller, who is judged before more is read of it."""
+    """Return the request if it exists for the caller; checks the caller before reading more."""
     if not caller.is_operator and not caller.sees(registry.requests.tenant_of(request_id)):
         raise NotFoundError("request", request_id)
     return registry.requests.get(request_id)
@@ -195,8 +195,8 @@ def _hosts_meant(given: Sequence[str], reader: Reader) -> tuple[str, ...]:
 def _tenant_asked_for(body: RequestInput, caller: Caller) -> str:
     if caller.tenant is None:
         if body.tenant is None:
-            raise InvalidError("tenant", None, "a tenant's name: operators say for whom they ask")
+            raise InvalidError("tenant", None, "a tenant's name (required for operators)")
         return body.tenant
     if body.tenant not in (None, caller.tenant):
-        raise caller.not_for(body.tenant, f"may not ask for VMs for {body.tenant}")
+        raise caller.not_for(body.tenant, f"may not request VMs for {body.tenant}")
     return caller.tenant

@@ -1,4 +1,4 @@
-"""/v1/resources: what hosts offer and VMs hold, and what each VM holds beyond its type."""
+"""/v1/resources: resources of hosts, and the overhead per VM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ADAPTER: Final = TypeAdapter(ResourceDef)
 
 @router.get("", response_model=PageOf[ResourceDef])
 def list_resources(caller: AnyCaller, registry: GivenRegistry) -> Page[ResourceDef]:
-    """List resources, in the order in which amounts are told."""
+    """List resources, in the order of amounts in answers."""
     return Page(registry.resources.all(), None)
 
 
@@ -48,5 +48,5 @@ def add_resource(
 def change_resource(
     name: Name, body: ResourceChange, caller: Operator, registry: GivenRegistry
 ) -> ResourceDef:
-    """Say what each VM holds of it beyond its type. VMs that are placed keep what they hold."""
+    """Set the overhead per VM. Placed VMs keep what they hold."""
     return registry.resources.set_overhead(name, body.overhead_per_vm, actor=caller.actor)

@@ -1,4 +1,4 @@
-"""/v1/rounds: what was decided, slot by slot, and whether it can be decided again."""
+"""/v1/rounds: decisions, slot by slot, and their replay."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def list_rounds(
 
 @router.get("/{number}", response_model=RoundDetail, responses=problems(404))
 def show_round(number: RoundNumber, reader: GivenReader, registry: GivenRegistry) -> RoundDetail:
-    """Show a round, to operators with what a second policy would have decided."""
+    """Show a round; operators also see the decision of the second policy."""
     shadow = registry.shadows.get(number) if reader.is_operator else None
     return told_detail(RoundDetail.of(registry.rounds.get(number), shadow), reader)
 
@@ -44,9 +44,9 @@ def show_round(number: RoundNumber, reader: GivenReader, registry: GivenRegistry
     "/{number}/replay", response_model=ReplayResult, responses=problems(403, 404, 409, 410)
 )
 def replay_a_round(number: RoundNumber, caller: Operator, services: GivenServices) -> ReplayResult:
-    """Decide a stored round again, in a fresh process, and compare bit for bit."""
+    """Recompute a stored round in a new process and compare bit for bit."""
     if not services.replays.acquire(blocking=False):
-        raise ConflictError("other replays are running; try again when they have ended")
+        raise ConflictError("other replays are running; try again later")
     try:
         return replay_round(services.registry, number)
     finally:

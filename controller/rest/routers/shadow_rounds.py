@@ -1,4 +1,4 @@
-"""/v1/shadow-rounds: what a second policy would have decided. For operators."""
+"""/v1/shadow-rounds: decisions of the second policy. For operators."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ router = APIRouter(
 def list_shadow_rounds(
     query: Annotated[MomentsQuery, Query()], caller: Operator, registry: GivenRegistry
 ) -> Page[ShadowRound]:
-    """List rounds that a second policy decided as well, without effect, newest first.
+    """List rounds that the second policy decided, too, without effect, newest first.
 
-    `since` and `until` are of the starts of slots. With an `error` it failed, and
+    `since` and `until` apply to starts of slots. With an `error` it failed, and
     nothing else is known of it.
     """
     return registry.shadows.list(limit=query.limit, cursor=query.cursor, **query.moments())

@@ -1,4 +1,4 @@
-"""/v1/shares: where tenants and groups stand."""
+"""/v1/shares: shares of tenants and groups."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ router = APIRouter(
 
 @router.get("", response_model=Standings)
 def show_shares(caller: AnyCaller, registry: GivenRegistry) -> Standings:
-    """Tell what everybody holds of the pool, and what is theirs; a tenant sees only itself."""
+    """Show shares and entitlements of all; a tenant sees only itself."""
     found = standings(registry.views.accounts())
     return Standings(items=[each for each in found if caller.sees(each.name)])

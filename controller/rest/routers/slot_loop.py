@@ -1,4 +1,4 @@
-"""/v1/slot-loop: whether slots are decided; operators pause and resume that."""
+"""/v1/slot-loop: state of the slot loop; operators pause and resume it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ADAPTER: TypeAdapter[SlotLoop] = TypeAdapter(SlotLoop)
 
 @router.get("")
 def show_slot_loop(caller: AnyCaller, registry: GivenRegistry) -> SlotLoop:
-    """Tell whether slots are decided, and why not."""
+    """Show whether the slot loop runs, and why not."""
     return _told(registry.slot_loop.get(), caller)
 
 
@@ -35,7 +35,7 @@ def show_slot_loop(caller: AnyCaller, registry: GivenRegistry) -> SlotLoop:
 def pause_slot_loop(
     body: PauseInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
 ) -> Response:
-    """Decide nothing until resumed, whoever leads. What is placed is still built and deleted."""
+    """Pause the slot loop until resumed. Workers keep creating and deleting VMs."""
     return creation.answer(
         body,
         lambda: _told(registry.slot_loop.pause(body.reason, actor=caller.actor), caller),
@@ -51,7 +51,7 @@ def resume_slot_loop(
     registry: GivenRegistry,
     creation: GivenCreation,
 ) -> Response:
-    """Decide again from the next slot on."""
+    """Resume the slot loop with the next slot."""
     return creation.answer(
         body,
         lambda: _told(registry.slot_loop.resume(body.reason, actor=caller.actor), caller),
@@ -61,7 +61,7 @@ def resume_slot_loop(
 
 
 def _told(status: SlotLoopStatus, caller: Caller) -> SlotLoop:
-    """Tenants learn why, and not which operator it was."""
+    """Tenants see the reason but not the operator."""
     return SlotLoop(
         state=status.state,
         reason=status.reason,

@@ -1,4 +1,4 @@
-"""/v1/ssh-keys: public keys that open the VMs of a tenant."""
+"""/v1/ssh-keys: public keys that open a tenant's VMs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ADAPTER: Final = TypeAdapter(SshKey)
 def add_ssh_key(
     body: SshKeyInput, caller: AnyCaller, registry: GivenRegistry, creation: GivenCreation
 ) -> Response:
-    """Add a public key. Every VM of the tenant that is built from now on lets it in."""
+    """Add a public key to every VM that is created for the tenant from now on."""
     tenant = _tenant_of(body, caller)
 
     def create() -> SshKey:
@@ -56,7 +56,7 @@ def list_ssh_keys(
 
 @router.delete("/{key_id}", response_model=SshKey, responses=problems(404))
 def remove_ssh_key(key_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> SshKey:
-    """Remove a public key. VMs that were built with it keep it."""
+    """Remove a public key. Existing VMs keep it."""
     if not caller.sees(registry.ssh_keys.get(key_id).tenant):
         raise NotFoundError("SSH key", key_id)
     return registry.ssh_keys.remove(key_id, actor=caller.actor)
@@ -65,7 +65,7 @@ def remove_ssh_key(key_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> 
 def _tenant_of(body: SshKeyInput, caller: Caller) -> str:
     if caller.tenant is None:
         if body.tenant is None:
-            raise InvalidError("tenant", None, "a tenant's name: operators say whose key it is")
+            raise InvalidError("tenant", None, "a tenant's name (required for operators)")
         return body.tenant
     if body.tenant not in (None, caller.tenant):
         raise caller.not_for(body.tenant, f"may not add keys for {body.tenant}")

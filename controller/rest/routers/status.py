@@ -1,4 +1,4 @@
-"""/v1/status: who leads, what was decided last, who was heard when, and what is late."""
+"""/v1/status: the leader, the last round, the processes and what is late."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ router = APIRouter(
     prefix="/status", tags=["rounds"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _TO_TENANTS = {
-    "decide": "nobody decides: requests wait",
-    "build": "nobody builds or removes VMs: what is placed waits",
-    "look": "nobody looks at hosts: states of VMs may be old",
+    "decide": "no control centre decides: requests wait",
+    "build": "no worker creates or removes VMs: placed VMs wait",
+    "look": "no monitor polls hosts: states of VMs may be old",
 }
 
 
 @router.get("")
 def show_status(caller: AnyCaller, registry: GivenRegistry) -> Status:
-    """Tell whether slots are decided, VMs built and hosts looked at, and since when not.
+    """Show whether control centre, workers and monitors do their work, and since when not.
 
-    A tenant is told what nobody does; processes are named to operators only.
+    A tenant sees what is late; only operators see processes.
     """
     found = registry.liveness()
     late = what_is_late(found)

@@ -1,4 +1,4 @@
-"""/v1/tenants: the parties between whom the cluster is shared."""
+"""/v1/tenants: tenants that share the cluster, and groups of tenants."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def admit_tenant(
     services: GivenServices,
     creation: GivenCreation,
 ) -> Response:
-    """Admit a tenant, or make a group of tenants. With `dry_run`, tell only what it would do.
+    """Create a tenant or a group of tenants. With `dry_run`, show only the effect.
 
     A tenant begins with the site's default quota, if it has one.
     """
@@ -98,9 +98,9 @@ def change_tenant(
     caller: Operator,
     registry: GivenRegistry,
 ) -> Tenant | Effects:
-    """Change a weight, or the place in the tree, from the next round on.
+    """Change the weight or the parent group, from the next round on.
 
-    With `dry_run` nothing changes: the answer is what it would do to shares.
+    With `dry_run` nothing changes; the answer shows the effect on shares.
     """
     registry.tenants.get(name)  # what is not there is 404, whatever the body names
     weight, move, actor = body.weight, body.move, caller.actor
@@ -113,13 +113,13 @@ def change_tenant(
 
 @router.delete("/{name}", response_model=Tenant, responses=problems(403, 404, 409))
 def remove_tenant(name: Name, caller: Operator, registry: GivenRegistry) -> Tenant:
-    """Remove a tenant or group that nobody uses any more."""
+    """Remove an unused tenant or group."""
     return registry.tenants.remove(name, actor=caller.actor)
 
 
 @contextmanager
 def _pointing_at_the_body() -> Iterator[None]:
-    """Say of a group that is not there that the body names it."""
+    """Report an unknown group as a fault of the body."""
     try:
         yield
     except NotFoundError as error:

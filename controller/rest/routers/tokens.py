@@ -1,4 +1,4 @@
-"""/v1/tokens: who may call. For operators."""
+"""/v1/tokens: access tokens. For operators."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _ADAPTER: Final = TypeAdapter(TokenCreated)
 def make_token(
     body: TokenInput, caller: Operator, services: GivenServices, creation: GivenCreation
 ) -> Response:
-    """Make a token. Its secret is told once, in this answer."""
+    """Create a token. Only this answer shows its secret."""
     if body.role == "operator" and body.tenant is not None:
-        raise InvalidError("tenant", body.tenant, "null: an operator's token has no tenant")
+        raise InvalidError("tenant", body.tenant, "null for an operator's token")
     if body.role == "tenant" and body.tenant is None:
-        raise InvalidError("tenant", None, "the name of the tenant whose token it is")
+        raise InvalidError("tenant", None, "the name of the token's tenant")
 
     ttl_s = services.operator_token_ttl_s if body.role == "operator" else None
     if body.ttl_s is not None:
@@ -63,11 +63,11 @@ def make_token(
 def list_tokens(
     query: Annotated[PageQuery, Query()], caller: Operator, registry: GivenRegistry
 ) -> Page[Token]:
-    """List tokens, revoked ones too; never their secrets."""
+    """List tokens, including revoked ones, without their secrets."""
     return registry.tokens.list(limit=query.limit, cursor=query.cursor)
 
 
 @router.delete("/{token_id}", response_model=Token, responses=problems(403, 404))
 def revoke_token(token_id: UUID, caller: Operator, registry: GivenRegistry) -> Token:
-    """Revoke a token, at once."""
+    """Revoke a token immediately."""
     return registry.tokens.revoke(token_id, actor=caller.actor)

@@ -1,4 +1,4 @@
-"""/v1/vm-groups: which VMs keep apart, or together."""
+"""/v1/vm-groups: which VMs stay apart or together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def list_vm_groups(
     reader: GivenReader,
     registry: GivenRegistry,
 ) -> Page[VmGroup]:
-    """List groups of VMs that the rules of requests name, oldest first."""
+    """List VM groups that requests name in rules, oldest first."""
     page = registry.vm_groups.list(
         tenant=caller.tenant_to_list(query.tenant), limit=query.limit, cursor=query.cursor
     )

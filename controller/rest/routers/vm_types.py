@@ -1,4 +1,4 @@
-"""/v1/vm-types: what is on offer."""
+"""/v1/vm-types: the VM types on offer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def show_vm_type(name: Name, caller: AnyCaller, registry: GivenRegistry) -> VmTy
 def offer_vm_type(
     body: VmTypeInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
 ) -> Response:
-    """Offer a VM type."""
+    """Add a VM type."""
     return creation.answer(
         body,
         lambda: registry.vm_types.add(

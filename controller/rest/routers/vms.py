@@ -1,4 +1,4 @@
-"""/v1/vms: the VMs that came of requests."""
+"""/v1/vms: the VMs of requests."""
 
 from __future__ import annotations
 
@@ -83,15 +83,15 @@ def delete_vm(vm_id: UUID, caller: AnyCaller, reader: GivenReader, registry: Giv
 def explain_a_vm(
     vm_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry
 ) -> VmExplanation:
-    """Tell why a VM is on its host, to operators with the combinations that the host weighed."""
+    """Explain why a VM is on its host; operators also see the host's combinations."""
     own_vm(registry, vm_id, caller)
     return explain_vm(registry, vm_id, reader)
 
 
 def own_vm(registry: Registry, vm_id: UUID, caller: Caller) -> Vm:
-    """Return it if it exists for the caller, who is judged before more is read of it.
+    """Return the VM if it exists for the caller; checks the caller before reading more.
 
-    What is another's takes no longer to refuse than what is not there.
+    Refusing another tenant's VM takes no longer than refusing an unknown one.
     """
     if not caller.is_operator and not caller.sees(registry.vms.tenant_of(vm_id)):
         raise NotFoundError("VM", vm_id)  # in the register center's own words

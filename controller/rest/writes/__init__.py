@@ -1,1 +1,1 @@
-"""Calls that change something: repeated, versioned, audited, accepted together."""
+"""Calls that change something: idempotency, versions, audit, acceptance in groups."""

@@ -164,7 +164,7 @@ class Versions:
         wanted = tags(given)
         versioned = versioned_at(found[1], found[3] or "") if found is not None else None
         if found is None or versioned is None or scope["method"] == "POST":
-            raise HeaderError("If-Match", given, "nothing here: this has no version")
+            raise HeaderError("If-Match", given, "no If-Match: this has no version")
         key = _key(versioned, found[2])
 
         def check() -> None:
@@ -204,7 +204,7 @@ def tags(header: str) -> Sequence[str]:
         return ()
     found = [_TAG.fullmatch(each) for each in header.split(",")]
     if not all(found):
-        raise HeaderError("If-Match", header, "the ETag of an earlier answer, in its quotes, or *")
+        raise HeaderError("If-Match", header, "the ETag of an earlier answer with its quotes, or *")
     return [each[1] for each in found if each is not None]
 
 

@@ -203,17 +203,15 @@ def refused(client: httpx.Client, **body: Any) -> str:
 def test_the_nearest_name_is_told(site: Api) -> None:
     a, operator = site.tenant_a, site.operator
 
-    assert refused(a, vm_type="smal") == (
-        "vm_type: there is no VM type 'smal'; did you mean small?"
-    )
-    assert refused(a, vm_type="huge") == "vm_type: there is no VM type 'huge'; there is small"
+    assert refused(a, vm_type="smal") == ("vm_type: VM type 'smal' not found; did you mean small?")
+    assert refused(a, vm_type="huge") == "vm_type: VM type 'huge' not found; known: small"
     assert refused(a, network="lan-opn").endswith("did you mean lan-open?")
     assert refused(operator, tenant="berta").endswith("did you mean bertha?")
     assert refused(operator, tenant="a", hosts=["kvm-nort"]).endswith(
         "did you mean kvm-north or kvm-south?"
     )
     assert a.get("/v1/vm-types/smal").json()["detail"] == (
-        "there is no VM type 'smal'; did you mean small?"
+        "VM type 'smal' not found; did you mean small?"
     )
     assert (
         operator.get("/v1/hosts/kvm-sout").json()["detail"].endswith("mean kvm-south or kvm-north?")
@@ -245,7 +243,7 @@ def test_a_tenant_is_told_of_no_host_but_by_its_own_names(site: Api, typed: str)
 
 def test_a_tenant_is_told_of_no_other_tenant(site: Api) -> None:
     for path in ("/v1/tenants/berta", "/v1/tenants/berta/quota"):
-        assert site.tenant_a.get(path).json()["detail"] == "there is no tenant 'berta'"
+        assert site.tenant_a.get(path).json()["detail"] == "tenant 'berta' not found"
     for path in ("/v1/requests", "/v1/vms", "/v1/ssh-keys", "/v1/vm-groups"):
         answer = site.tenant_a.get(path, params={"tenant": "berta"})
         assert "bertha" not in answer.text
@@ -255,8 +253,8 @@ def test_a_tenant_is_told_of_no_network_that_is_not_offered_to_it(site: Api) -> 
     told = refused(site.tenant_a, network="lan-secre")
     shown = site.tenant_a.get("/v1/networks/lan-secret").json()["detail"]
 
-    assert told == "network: there is no network 'lan-secre'; there is lan-open"
-    assert shown == "there is no network 'lan-secret'; there is lan-open"
+    assert told == "network: network 'lan-secre' not found; known: lan-open"
+    assert shown == "network 'lan-secret' not found; known: lan-open"
     assert refused(site.tenant_b, network="lan-secre").endswith("did you mean lan-secret?")
 
 
@@ -266,4 +264,4 @@ def test_an_owner_of_a_network_that_is_not_there_is_named_as_such(site: Api) -> 
     problem = site.operator.post("/v1/networks", json=body).json()
 
     assert problem["errors"][0]["pointer"] == "#/tenant"
-    assert problem["detail"] == "tenant: there is no tenant or group 'berta'; did you mean bertha?"
+    assert problem["detail"] == "tenant: tenant or group 'berta' not found; did you mean bertha?"

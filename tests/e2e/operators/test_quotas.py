@@ -175,7 +175,7 @@ def test_what_is_above_a_quota_is_refused_with_the_numbers(api: Api):
         {"tenant": "a", "resource": "vms", "limit": 4, "used": 3, "asked": 3},
         {"tenant": "research", "resource": "vcpus", "limit": 5, "used": 3, "asked": 3},
     ]
-    assert "the quota of a is 4 vms, 3 are used and 3 asked for" in refused["detail"]
+    assert "the quota of a is 4 vms, 3 in use and 3 requested" in refused["detail"]
     assert len(api.tenant_a.get("/v1/requests").json()["items"]) == 1
 
 

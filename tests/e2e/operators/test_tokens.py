@@ -123,7 +123,7 @@ def test_who_lacks_a_scope_is_told_which(api: Api):
 
     assert host["scope"] == {"needed": "operator", "given": "tenant a"}
     assert other["scope"] == {"needed": "tenant b or operator", "given": "tenant a"}
-    assert "needed is a token of scope operator" in host["detail"]
+    assert "needs a token of scope operator" in host["detail"]
 
 
 def test_a_token_ends_when_its_time_is_over_and_frees_its_name(api: Api, raw: RawSql):

@@ -67,7 +67,7 @@ def test_a_request_above_a_quota_is_refused_with_the_numbers(register: Registry)
     (exceeded,) = raised.value.exceeded
     assert (exceeded.tenant, exceeded.resource) == ("a", "vcpus")
     assert (exceeded.limit, exceeded.used, exceeded.asked) == (4, 3, 2)
-    assert "the quota of a is 4 vcpus, 3 are used and 2 asked for" in str(raised.value)
+    assert "the quota of a is 4 vcpus, 3 in use and 2 requested" in str(raised.value)
     assert add_request(register, 1).count == 1
     assert len(register.requests.list().items) == 2
     add_request(register, 9, tenant="b")
@@ -298,7 +298,7 @@ def test_what_a_vm_takes_beyond_its_type_counts_when_asked_and_when_held(
     register.resources.set_overhead("memory_mib", 128, actor=ACTOR)
     limit(register, "a", memory_mib=2 * 3072 + 200)
 
-    with pytest.raises(QuotaExceededError, match="is 6344 memory_mib, 0 are used and 6400 asked"):
+    with pytest.raises(QuotaExceededError, match="is 6344 memory_mib, 0 in use and 6400 requested"):
         add_request(register, 2)
 
     place(register, add_request(register, 1), host)
@@ -310,7 +310,7 @@ def test_a_request_grows_within_its_quota_and_shrinks_in_any_case(register: Regi
     limit(register, "a", vms=3)
     request = add_request(register, 2)
 
-    with pytest.raises(QuotaExceededError, match="is 3 vms, 2 are used and 2 asked for"):
+    with pytest.raises(QuotaExceededError, match="is 3 vms, 2 in use and 2 requested"):
         register.requests.change(request.id, count=4, actor=ACTOR)
 
     assert register.requests.change(request.id, count=3, actor=ACTOR).count == 3

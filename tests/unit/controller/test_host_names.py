@@ -82,7 +82,7 @@ def test_what_means_no_host_is_refused_alike(given: str):
         Reader("a", names).meant("hosts", given)
 
     assert str(refused.value).replace(given, "") == (
-        "hosts: there is no host ''; hosts go by the names that your VMs show"
+        "hosts: host '' not found; hosts go by the names that your VMs show"
         if given
         else str(refused.value)
     )

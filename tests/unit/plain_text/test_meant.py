@@ -14,8 +14,8 @@ def test_the_likeliest_name_is_the_first() -> None:
 
 
 def test_of_few_names_all_are_told_and_of_many_none_that_is_not_like_it() -> None:
-    assert advice("huge", ["b", "a"]) == "there are a and b"
-    assert advice("huge", ["a"]) == "there is a"
+    assert advice("huge", ["b", "a"]) == "known: a and b"
+    assert advice("huge", ["a"]) == "known: a"
     assert advice("huge", [f"host-{n}" for n in range(9)]) is None
     assert advice("huge", []) is None
 
@@ -28,7 +28,7 @@ def test_of_thousands_of_names_few_are_compared() -> None:
 
 
 def test_names_of_others_are_harmless_to_look_at() -> None:
-    assert advice("weeb", ["web\x1b[2J"]) == "there is web\\x1b[2J"
+    assert advice("weeb", ["web\x1b[2J"]) == "known: web\\x1b[2J"
 
 
 def test_names_are_listed_as_in_a_sentence() -> None:

@@ -123,7 +123,8 @@ def test_a_name_that_no_process_knows_is_refused_with_the_nearest_that_one_does(
 
     for each in settings_classes().values():
         with pytest.raises(
-            SettingsError, match=f"is no setting; is {meant} meant.*xyzzy is no setting"
+            SettingsError,
+            match=rf"is not a setting; did you mean {meant}\?.*xyzzy is not a setting",
         ):
             load(each)
 

@@ -62,7 +62,7 @@ def test_a_known_token_names_its_tenant(header: str):
 @pytest.mark.parametrize(
     ("headers", "reason"),
     [
-        ({}, "there is no token"),
+        ({}, "no token was sent"),
         ({"authorization": ""}, "is not 'Bearer TOKEN'"),
         ({"authorization": "Basic czNjcmV0"}, "is not 'Bearer TOKEN'"),
         ({"authorization": "Bearer"}, "is not 'Bearer TOKEN'"),

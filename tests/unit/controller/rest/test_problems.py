@@ -132,7 +132,7 @@ def test_validation_errors_say_what_was_found_and_what_is_allowed():
     assert count["found"] == -3
     assert count["allowed"] == "greater than or equal to 1"
     assert missing["pointer"] == "#/a~1b~0c"
-    assert missing["detail"] == "a/b~c: found nothing, allowed is any value, but it is required"
+    assert missing["detail"] == "a/b~c: found nothing, allowed is a value (required)"
     assert extra["parameter"] == "tennant"
     assert "count: found -3" in document["detail"]
 
@@ -172,7 +172,7 @@ def test_a_database_that_does_not_answer_is_told_without_its_address():
 
 def test_a_missing_token_is_answered_with_the_scheme_to_use():
     response = problem_of(
-        rest_errors.UnauthorizedError("there is no token"), method="GET", path="/v1/vms"
+        rest_errors.UnauthorizedError("no token was sent"), method="GET", path="/v1/vms"
     ).response()
 
     assert response.headers["www-authenticate"].startswith("Bearer")
