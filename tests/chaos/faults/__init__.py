@@ -1,0 +1,131 @@
+"""What can go wrong, one class per kind, and in which order it does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from tests.chaos.faults.fault import Fault
+from tests.chaos.faults.hosts import (
+    DaemonFrozen,
+    DaemonKilled,
+    GuestFrozen,
+    HostPowered,
+    NetworkCut,
+    NetworkCutUntilFenced,
+    PoolFull,
+)
+from tests.chaos.faults.processes import (
+    ApiKilled,
+    ApiPaused,
+    LeaderKilled,
+    LeaderPaused,
+    LeaderStruck,
+    MonitorKilled,
+    MonitorPaused,
+    WorkerKilled,
+    WorkerPaused,
+    WorkerStoppedInside,
+    WorkerStruck,
+)
+from tests.chaos.faults.servers import (
+    Backlog,
+    BrokerEmptied,
+    BrokerKilled,
+    BrokerRestarted,
+    BrokerStopped,
+    DatabaseCrashed,
+    DatabaseRestarted,
+    DatabaseStopped,
+    TasksDelayed,
+    TasksRepeated,
+)
+
+__all__ = [
+    "KINDS",
+    "ApiKilled",
+    "ApiPaused",
+    "Backlog",
+    "BrokerEmptied",
+    "BrokerKilled",
+    "BrokerRestarted",
+    "BrokerStopped",
+    "DaemonFrozen",
+    "DaemonKilled",
+    "DatabaseCrashed",
+    "DatabaseRestarted",
+    "DatabaseStopped",
+    "Fault",
+    "GuestFrozen",
+    "HostPowered",
+    "LeaderKilled",
+    "LeaderPaused",
+    "LeaderStruck",
+    "MonitorKilled",
+    "MonitorPaused",
+    "NetworkCut",
+    "NetworkCutUntilFenced",
+    "PoolFull",
+    "TasksDelayed",
+    "TasksRepeated",
+    "WorkerKilled",
+    "WorkerPaused",
+    "WorkerStoppedInside",
+    "WorkerStruck",
+    "batches",
+    "schedule",
+]
+
+KINDS: tuple[type[Fault], ...] = (
+    ApiKilled,
+    WorkerKilled,
+    MonitorKilled,
+    LeaderKilled,
+    ApiPaused,
+    WorkerPaused,
+    MonitorPaused,
+    LeaderPaused,
+    WorkerStruck,
+    WorkerStoppedInside,
+    LeaderStruck,
+    BrokerKilled,
+    BrokerStopped,
+    BrokerEmptied,
+    BrokerRestarted,
+    DatabaseRestarted,
+    DatabaseCrashed,
+    DatabaseStopped,
+    Backlog,
+    TasksRepeated,
+    TasksDelayed,
+    NetworkCut,
+    NetworkCutUntilFenced,
+    DaemonKilled,
+    DaemonFrozen,
+    HostPowered,
+    GuestFrozen,
+    PoolFull,
+)
+
+
+def schedule(count: int, seed: int, kinds: Sequence[type[Fault]] = KINDS) -> list[type[Fault]]:
+    """So many kinds in an order drawn from a seed; each comes once before any comes again."""
+    rng = random.Random(f"schedule {seed}")
+    drawn: list[type[Fault]] = []
+    while len(drawn) < count:
+        drawn += rng.sample(kinds, len(kinds))
+    return drawn[:count]
+
+
+def batches(kinds: Sequence[type[Fault]], at_once: int) -> list[list[type[Fault]]]:
+    """Put faults together that may strike at once: no two of them the same part of the site."""
+    left, found = list(kinds), []
+    while left:
+        batch: list[type[Fault]] = []
+        for kind in list(left):
+            taken = {part for each in batch for part in each.strikes}
+            if len(batch) < at_once and taken.isdisjoint(kind.strikes):
+                batch.append(kind)
+                left.remove(kind)
+        found.append(batch)
+    return found
