@@ -39,7 +39,7 @@ def levels_of(held: IntArray, pool: IntArray, weight: FloatArray) -> FloatArray:
 
 
 def is_poorer(level: FloatArray | float, than: FloatArray | float) -> BoolArray:
-    """Return whether a level is below another by more than `SHARE_TOLERANCE`."""
+    """Return whether levels, (X,) or one, lie below others by more than `SHARE_TOLERANCE`."""
     poorer: BoolArray = np.asarray(level) < np.asarray(than) - SHARE_TOLERANCE
     return poorer
 
@@ -54,5 +54,5 @@ def in_steps(level: float) -> int:
 
 
 def all_in_steps(levels: FloatArray) -> IntArray:
-    """Return many levels as `in_steps` does one."""
+    """Return many levels, shape (X,), as `in_steps` does one."""
     return np.minimum(np.rint(levels / SHARE_TOLERANCE), _MOST_STEPS).astype(np.int64)

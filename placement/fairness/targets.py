@@ -48,7 +48,7 @@ def fair_targets(snapshot: Snapshot, kinds: VmKinds | None = None) -> FloatArray
 
 
 def quotas(targets: FloatArray) -> IntArray:
-    """Return the whole VMs of each target: floor, but for rounding errors."""
+    """Return the whole VMs of each target, shape (Q,): floor, but for rounding errors."""
     return np.floor(targets + 1e-6).astype(np.int64)
 
 

@@ -60,7 +60,7 @@ def fill_with_gangs(draft: Draft, fill: Callable[[], object]) -> None:
 
 
 def begin_covered(draft: Draft, fill: Callable[[], object], targets: FloatArray) -> None:
-    """Place ``min_count`` VMs of every gang whose fair target is that many and that fits.
+    """Place ``min_count`` VMs of every gang whose fair target (Q,) is that many and that fits.
 
     All of them together, so that they take turns; those that did not become
     whole in the crowd one by one, in order of their tenants' levels.

@@ -15,7 +15,7 @@ _FIRST_LOOK: Final = 64
 
 
 def fill_first_hosts(draft: Draft, request: int, wanted: int, hosts: IntArray) -> IntArray:
-    """Place VMs of a request on the first of some hosts; return those that may hold more."""
+    """Place VMs on the first of some hosts, shape (X,); return those that may hold more."""
     demand = draft.snapshot.demand[request]
     width, start = _FIRST_LOOK, 0
     while wanted and start < len(hosts):

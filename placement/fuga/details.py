@@ -48,7 +48,8 @@ def details_of(
     """Return `Allocation.details` of the policy.
 
     ``gangs``, ``after_games`` and ``final`` are what was placed before the games,
-    after them, and in the end: rows of request, host, VMs, sorted.
+    after them, and in the end: rows of request, host, VMs, shape (P, 3), sorted; ``targets``
+    is of requests, (Q,), ``ranking`` of resources, (J,).
 
     Returns
     -------

@@ -93,7 +93,10 @@ class Game:
         demand: IntArray,
         ranking: IntArray,
     ) -> Game:
-        """Find everybody's strategies and set the order of play."""
+        """Find everybody's strategies and set the order of play.
+
+        ``demand`` has a row for each kind of VM, shape (T, R).
+        """
         found = source.of_all(players, serving.available)
         order = np.lexsort((players.host, found.least_score()))
         order = order[found.counts[order] > 0]

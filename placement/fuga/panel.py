@@ -72,12 +72,12 @@ class Panel:
         )
 
     def blocks(self) -> Iterator[IntArray]:
-        """Yield the players, so many at a time that a look at them fits in the cache."""
+        """Yield the players, (M,) in all, in blocks whose tables fit in the cache."""
         for start in range(0, len(self.taken), _BLOCK):
             yield np.arange(start, min(start + _BLOCK, len(self.taken)))
 
     def may_gain(self, players: IntArray) -> IntArray:
-        """Return those of some players who can gain as things stand.
+        """Return those of some players, shape (X,), who can gain as things stand.
 
         Besides a few for whom rounding errors look like a gain.
         """

@@ -218,7 +218,7 @@ class _Round:
 
 
 def ranking_resources(snapshot: Snapshot, names: tuple[str, ...] | None) -> IntArray:
-    """Return the indexes of the resources that rank.
+    """Return the indices of the resources that rank, shape (J,).
 
     Raises
     ------

@@ -47,7 +47,7 @@ class Parties:
         )
 
     def requests(self, party: int) -> IntArray:
-        """Return the requests of a party, in order."""
+        """Return the requests of a party, shape (X,), in order."""
         return self._members.of(party)
 
 
@@ -113,7 +113,7 @@ class Returnable:
         return self._rows[places[enough], :2], needed[enough]
 
     def count_again(self, host: int) -> IntArray:
-        """Count anew what is needed on a host; return the parties with VMs there."""
+        """Count anew what is needed on a host; return the parties with VMs there, shape (X,)."""
         places = self._on_host.of(host)
         parties = self._parties.of_request[self._rows[places, 0]]
         kinds = list(self._needed)

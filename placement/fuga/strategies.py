@@ -106,19 +106,19 @@ class Hands:
         return numbered
 
     def take(self, which: IntArray) -> Hands:
-        """Return those of some players, in that order."""
+        """Return those of the players at some indices, shape (X,), in that order."""
         return Hands(self.pools, self.pool[which], self.places[which])
 
 
 class StrategySource(Protocol):
-    """Finds the strategies of a player when so many VMs of each kind are left."""
+    """Finds the strategies of a player when ``left`` VMs of each kind, shape (T,), are left."""
 
     def strategies(self, player: Player, left: IntArray) -> Strategies:
-        """Return at least one strategy if any combination fits."""
+        """Return at least one strategy if any combination fits into ``left``, shape (T,)."""
         ...
 
     def of_all(self, players: Players, left: IntArray) -> Hands:
-        """Return the strategies of many players, asked at once."""
+        """Return the strategies of many players, asked at once; ``left`` has shape (T,)."""
         ...
 
 
@@ -217,7 +217,7 @@ class TopCombinations:
         self._kept = 0 if self._budget.left is None else min(units, self._budget.left // 2)
 
     def strategies(self, player: Player, left: IntArray) -> Strategies:
-        """Return the ``eta`` best combinations, equals in random order.
+        """Return the ``eta`` best combinations within ``left``, (T,), equals in random order.
 
         None once the budget is down to what is kept: the player does not play.
         """
@@ -245,7 +245,7 @@ class TopCombinations:
         return waiting.pop()
 
     def of_all(self, players: Players, left: IntArray) -> Hands:
-        """Return the strategies of many players when so many VMs of each kind are left."""
+        """Return the strategies of many players when ``left`` VMs of each kind, (T,), are left."""
         hands = Hands(
             [],
             np.full(len(players), -1, dtype=np.int64),
@@ -359,7 +359,7 @@ class GivenStrategies:
         self._ranking = ranking
 
     def strategies(self, player: Player, left: IntArray) -> Strategies:
-        """Return what was given, clipped to what is left, without what does not fit any more."""
+        """Return what was given, clipped to ``left``, shape (T,), without what no longer fits."""
         given = self._given.get(player.host)
         if given is None:
             return self._others.strategies(player, left)
@@ -369,7 +369,7 @@ class GivenStrategies:
         return with_scores(player, rows, self._demand, self._ranking)
 
     def of_all(self, players: Players, left: IntArray) -> Hands:
-        """Return the strategies of many players when so many VMs of each kind are left."""
+        """Return the strategies of many players when ``left`` VMs of each kind, (T,), are left."""
         is_given = np.isin(players.host, list(self._given))
         searched = self._others.of_all(players.take(np.flatnonzero(~is_given)), left)
         found = [
@@ -396,7 +396,9 @@ def given_by_kind(
     room: IntArray,
     strategies: Mapping[int, tuple[tuple[int, ...], ...]],
 ) -> dict[int, IntArray]:
-    """Return given strategies, counts per request, as counts per kind.
+    """Return given strategies, counts per request (Q,), as counts per kind (T,).
+
+    ``room`` is what each host may still take, shape (H, R).
 
     Raises
     ------

@@ -11,7 +11,7 @@ from placement.round.vm_kinds import vms_that_fit
 
 
 def best_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generator) -> IntArray:
-    """Place a request on the best of some hosts: the classical bin packing rule.
+    """Place a request on the best of some hosts, shape (X,): the classical bin packing rule.
 
     Notes
     -----

@@ -10,6 +10,6 @@ from placement.round.arrays import IntArray
 
 
 def first_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generator) -> IntArray:
-    """Place a request on the first of some hosts: the plainest rule, to measure others against."""
+    """Place a request on the first of some hosts, shape (X,): the plainest rule, a baseline."""
     del rng  # nothing is random
     return fill_first_hosts(draft, request, int(draft.remaining[request]), hosts)

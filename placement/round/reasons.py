@@ -38,7 +38,7 @@ def never_fits(snapshot: Snapshot, request: int) -> Reason | None:
 
 
 def never_fit(snapshot: Snapshot, requests: IntArray) -> dict[int, Reason]:
-    """Return which of some requests no round could place, and why; see `never_fits`.
+    """Return which of some requests, shape (X,), no round could place, and why; see `never_fits`.
 
     Requests that are alike are looked at once: a round may have ten thousands.
     """
@@ -89,7 +89,7 @@ def still_needed_of_each(snapshot: Snapshot, requests: IntArray, missing: IntArr
 
 
 def how_many_fit(snapshot: Snapshot, request: int, free: IntArray) -> int:
-    """Return how many VMs of a request its hosts hold at once.
+    """Return how many VMs of a request its hosts hold at once, with ``free`` (H, R).
 
     VMs of one request are alike, so each takes one place of one host and
     leaves the others' as they are: the sum over hosts does not depend on which

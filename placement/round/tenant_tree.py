@@ -76,7 +76,7 @@ class TenantTree:
         return children
 
     def by_depth(self) -> list[IntArray]:
-        """Nodes of each depth; the first entry is the root alone."""
+        """Nodes of each depth, each (X,); the first entry is the root alone."""
         depth = [0] * len(self.parent)
         for node, parent in enumerate(self.parent):
             if node:

@@ -27,7 +27,7 @@ class VmKinds:
         return len(self.demand)
 
     def requests(self, kind: int) -> IntArray:
-        """Return the requests of a kind in order."""
+        """Return the requests of a kind in order, shape (X,)."""
         return np.flatnonzero(self.of_request == kind).astype(np.int64)
 
 

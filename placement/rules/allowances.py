@@ -48,7 +48,7 @@ class Rooms:
         return most
 
     def are_short(self, wanted: IntArray) -> set[int]:
-        """Return the requests, wanted so often, under allowances that do not cover them all."""
+        """Return the requests under allowances that do not cover all of ``wanted``, shape (Q,)."""
         asked = [0] * len(self.left)
         under: list[list[int]] = [[] for _ in self.left]
         for request in np.flatnonzero(wanted).tolist():

@@ -26,7 +26,7 @@ class Zone:
     """Some hosts, and who decides there."""
 
     name: str
-    hosts: IntArray  #: indices of H
+    hosts: IntArray  #: (X,) indices of hosts
     policy: Policy
 
 
@@ -66,7 +66,7 @@ class InZones:
 
 
 def only_in(snapshot: Snapshot, hosts: IntArray) -> Snapshot:
-    """Return the snapshot with every other host closed; all of them stay in the pool."""
+    """Return the snapshot with all hosts but ``hosts``, (X,), closed; all stay in the pool."""
     classes = snapshot.eligible.shape[1]
     host_class = snapshot.host_class.copy()
     host_class[hosts] += classes

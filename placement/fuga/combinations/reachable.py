@@ -51,7 +51,10 @@ class Grid:
 
     @classmethod
     def of(cls, demand: IntArray, ranking: IntArray, largest: IntArray) -> Grid:
-        """Choose cells: the greatest common divisor of all demands, coarser where too many."""
+        """Choose cells: the greatest common divisor of all demands (T, R), coarser where too many.
+
+        ``ranking`` has the indices of two resources, ``largest`` the largest room, shape (R,).
+        """
         gcd = {r: int(np.gcd.reduce(demand[:, r], initial=0)) for r in ranking.tolist()}
         steps = {r: int(largest[r]) // gcd[r] if gcd[r] else 0 for r in gcd}
         axes = tuple(sorted(gcd, key=lambda r: (steps[r], r)))
@@ -82,7 +85,7 @@ class Grid:
         )
 
     def cells(self, room: IntArray) -> State:
-        """Return the cells of a room, rounded down."""
+        """Return the cells of a room, shape (R,), rounded down."""
         first, *second = (int(room[a]) // u for a, u in zip(self.axes, self.unit, strict=True))
         return min(first, self.size[0]), min(second[0], self.size[1]) if second else 0
 

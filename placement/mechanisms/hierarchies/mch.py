@@ -46,7 +46,7 @@ class Mch:
 def divide_among_leaves(
     problem: DivisibleProblem, weights: FloatArray, rng: np.random.Generator
 ) -> Division:
-    """Return weighted DRF over the leaves, with the weights in the details."""
+    """Return weighted DRF over the leaves, with their weights, shape (N,), in the details."""
     flat = dataclasses.replace(problem, weight=weights, tree=None)
     division = Drf().divide(flat, rng)
     return dataclasses.replace(division, details={"weights": weights.tolist(), **division.details})

@@ -35,7 +35,7 @@ class Ascent:
         return np.where(self.frozen, self.fixed, self.climbs.needs(point))
 
     def last_point(self, price: FloatArray, budget: float) -> Point:
-        """Return the last point that costs at most ``budget``, never below where we are."""
+        """Return the last point whose ``price``, (N,), is within ``budget``; never below ours."""
         done = self.frozen | self.climbs.complete(self.point)
         fixed = np.where(self.frozen, self.fixed, self.climbs.limit)
         return max(self.climbs.last_point(price, budget, done, fixed), self.point)

@@ -10,7 +10,7 @@ from placement.round.arrays import BoolArray, FloatArray
 
 
 def of_pool(amounts: FloatArray, pool: FloatArray) -> FloatArray:
-    """Return ``amounts`` (..., R) in fractions of the pool, 0 where the pool has nothing."""
+    """Return ``amounts`` (..., R) in fractions of the pool (R,), 0 where the pool has nothing."""
     return np.divide(amounts, pool, out=np.zeros(amounts.shape), where=pool > 0)
 
 

@@ -236,7 +236,7 @@ def _step(procedure: Procedure) -> ServerStep:
 
 
 def within_room(problem: DivisibleProblem, tasks: FloatArray) -> FloatArray:
-    """Take off what rounding put above what is free, or above what a tenant wants."""
+    """Return ``tasks`` (N, K) less what rounding put above what is free or wanted."""
     total = tasks.sum(axis=1)
     fits = np.divide(problem.count, total, out=np.ones_like(total), where=total > problem.count)
     tasks = tasks * fits[:, None]

@@ -36,7 +36,7 @@ from placement.round.arrays import IntArray
 class HostGroup:
     """Hosts of equal room and host class, and the kinds that fit on one of them."""
 
-    hosts: IntArray  #: in order
+    hosts: IntArray  #: (X,) in order
     room: tuple[int, ...]  #: of each
     kinds: tuple[int, ...]
     demands: tuple[tuple[int, ...], ...]  #: of those kinds

@@ -24,7 +24,7 @@ class Wishes:
 
     @property
     def gangs(self) -> IntArray:
-        """Requests of more than one VM or none that could become whole."""
+        """Requests of more than one VM or none that could become whole, shape (X,)."""
         least = self.snapshot.min_count
         return np.flatnonzero((least > 1) & (self.wanted >= least)).astype(np.int64)
 
