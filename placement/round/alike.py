@@ -23,7 +23,7 @@ class Alike:
         return len(self.first)
 
     def members(self) -> list[IntArray]:
-        """Return the rows of each kind, ascending."""
+        """Return the rows of each kind, each (X,), ascending."""
         by_kind = np.argsort(self.of_row, kind="stable")
         return np.split(by_kind, np.cumsum(np.bincount(self.of_row, minlength=1))[:-1])
 
