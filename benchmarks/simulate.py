@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.drawn_trace import write_drawn
 from placement import Allocation, IntArray, decide
 from simulation import RunSpec, TraceSpec, simulate
-from simulation.slots import engine
+from simulation.slots import choice
 from simulation.slots.cluster import Cluster
 from simulation.studies.specs import open_inputs
 
@@ -129,7 +129,7 @@ def clocked() -> Iterator[list[float]]:
         finally:
             seconds.append(time.process_time() - started)
 
-    with patch.object(engine, "decide", deciding):
+    with patch.object(choice, "decide", deciding):
         yield seconds
 
 

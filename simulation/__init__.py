@@ -3,7 +3,8 @@
 from simulation.errors import InputError, SimulationError
 from simulation.recordings.recording import Decided, Recording, read_recording, record
 from simulation.sites.inventory import Inventory, read_inventory
-from simulation.slots.engine import Choice, Engine
+from simulation.slots.choice import Choice
+from simulation.slots.engine import Engine
 from simulation.studies.fleet import FleetStudy, JobQueue
 from simulation.studies.job_run import run_job
 from simulation.studies.jobs import JobFiles, JobTakenError, SharedFolderError

@@ -20,11 +20,10 @@ from controller.shadow.child import decide_beside
 from placement import (
     Snapshot,
     allocation_bound,
-    policy_by_name,
     shares_in_tree,
     target_holdings,
 )
-from placement.catalog.zone_policies import policy_in_zones
+from placement.catalog.zone_policies import Deciding
 
 #: What is decided on is measured right after.
 _inputs = functools.lru_cache(maxsize=1)(decode_inputs)
@@ -33,10 +32,8 @@ _inputs = functools.lru_cache(maxsize=1)(decode_inputs)
 def decide(data: bytes) -> Decision:
     """Set aside what can never fit, then run the policy that the inputs name."""
     inputs = _inputs(data)
-    if inputs.zones:
-        policy = policy_in_zones(inputs.zones)
-    else:
-        policy = policy_by_name(inputs.policy, inputs.parameters)
+    who = Deciding(policy=inputs.policy, parameters=inputs.parameters, zones=inputs.zones)
+    policy = who.made()
     started = time.perf_counter()
     allocation = placement.decide(
         inputs.snapshot, policy, seed=inputs.seed, budget_units=inputs.budget_units

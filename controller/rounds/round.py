@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -19,24 +19,15 @@ from controller.rounds.snapshots import Names, to_snapshot
 from controller.rounds.undisturbed import undisturbed
 from controller.rounds.waiting import waiting_requests
 from placement import (
-    FALLBACK,
     Allocation,
     InfeasibleAllocationError,
     Snapshot,
-    check_allocation,
     dominant_shares,
     fair_distance,
-    fallback_parameters,
     fractions_of_pool,
     shares_in_tree,
 )
-from placement.catalog.zone_policies import (
-    NamedPolicy,
-    ZoneInputs,
-    fallback_in,
-    overload_of_hosts,
-    zones_of,
-)
+from placement.catalog.zone_policies import Deciding, NamedPolicy, first_feasible, zones_of
 from registry import (
     ClusterView,
     CommittedRound,
@@ -72,16 +63,6 @@ class PolicyChoice:
     decision_time_s: float
     seed: int | None = None  #: None: the start of the slot, in whole seconds
     zones: Mapping[str, NamedPolicy] = field(default_factory=dict)  #: policies of their own
-
-    def fallback(self) -> PolicyChoice:
-        """Best-Fit DRFH, obeying what the policy's parameters say of hosts."""
-        return PolicyChoice(
-            name=FALLBACK,
-            parameters=fallback_parameters(self.parameters),
-            budget_units=None,
-            decision_time_s=FALLBACK_TIME_S,
-            seed=self.seed,
-        )
 
 
 class RoundStore(Protocol):
@@ -167,10 +148,11 @@ def run_round(
         choice.zones,
         NamedPolicy(policy=choice.name, parameters=choice.parameters),
     )
-    digest = _inputs(slot, choice, snapshot, names, zones).digest()
+    who = Deciding(policy=choice.name, parameters=choice.parameters, zones=zones)
+    digest = _inputs(slot, choice, snapshot, names, who).digest()
     if _would_repeat(store.last(), digest):
         return None
-    decided = _decide(slot, choice, snapshot, names, zones=zones, decider=decider)
+    decided = _decide(slot, choice, snapshot, names, who=who, decider=decider)
     ranking = _first_ranking_resource(snapshot.resources, choice.parameters)
     ideal, ideal_s = _ideal(decided.data, ranking, choice, decider)
     shares = _shares(snapshot, decided.allocation, names, ideal)
@@ -237,21 +219,17 @@ def run_round(
 
 
 def _inputs(
-    slot: Slot,
-    choice: PolicyChoice,
-    snapshot: Snapshot,
-    names: Names,
-    zones: tuple[ZoneInputs, ...] = (),
+    slot: Slot, choice: PolicyChoice, snapshot: Snapshot, names: Names, who: Deciding
 ) -> RoundInputs:
     seed = int(slot.start_at.timestamp()) if choice.seed is None else choice.seed
     return RoundInputs(
         snapshot=snapshot,
         names=names,
-        policy=choice.name,
-        parameters=choice.parameters,
+        policy=who.policy,
+        parameters=who.parameters,
         seed=seed,
         budget_units=choice.budget_units,
-        zones=zones,
+        zones=who.zones,
     )
 
 
@@ -272,32 +250,40 @@ def _decide(
     snapshot: Snapshot,
     names: Names,
     *,
-    zones: tuple[ZoneInputs, ...],
+    who: Deciding,
     decider: Decider,
 ) -> _Decided:
     """Ask the policy (of each zone), then the fallback; the first feasible allocation counts."""
     reasons: list[str] = []
-    for attempt, its_zones in ((choice, zones), (choice.fallback(), fallback_in(zones))):
-        inputs = _inputs(slot, attempt, snapshot, names, its_zones)
+    decided: list[_Decided] = []
+
+    def ask(each: Deciding) -> Allocation:
+        its = choice
+        if each is not who:
+            its = replace(choice, budget_units=None, decision_time_s=FALLBACK_TIME_S)
+        inputs = _inputs(slot, its, snapshot, names, each)
         data = inputs.encode()
-        try:
-            decision = decider.decide(data, policy=attempt.name, deadline_s=attempt.decision_time_s)
-            allocation = allocation_of(decision.document)
-            overload = overload_of_hosts(len(snapshot.capacity), attempt.parameters, its_zones)
-            check_allocation(snapshot, allocation, overload=overload)
-        except (PolicyFailedError, InfeasibleAllocationError) as error:
-            log.error("policy_failed", policy=attempt.name, error=str(error))
-            reasons.append(str(error))
-            continue
-        return _Decided(
-            inputs=inputs,
-            data=data,
-            document=decision.document,
-            allocation=allocation,
-            fallback_reason=reasons[0] if reasons else None,
-            seconds=decision.seconds,
+        decision = decider.decide(data, policy=each.policy, deadline_s=its.decision_time_s)
+        decided.append(
+            _Decided(
+                inputs=inputs,
+                data=data,
+                document=decision.document,
+                allocation=allocation_of(decision.document),
+                fallback_reason=reasons[0] if reasons else None,
+                seconds=decision.seconds,
+            )
         )
-    raise SlotSkippedError(tuple(reasons))
+        return decided[-1].allocation
+
+    def note(each: Deciding, error: Exception) -> None:
+        log.error("policy_failed", policy=each.policy, error=str(error))
+        reasons.append(str(error))
+
+    failures = (PolicyFailedError, InfeasibleAllocationError)
+    if first_feasible(who, snapshot, ask, note, failures) is None:
+        raise SlotSkippedError(tuple(reasons))
+    return decided[-1]
 
 
 def _ideal(

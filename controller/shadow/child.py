@@ -21,17 +21,14 @@ from placement import (
     Allocation,
     FloatArray,
     Snapshot,
-    check_allocation,
     dominant_shares,
     fair_distance,
-    policy_by_name,
     target_shares,
 )
 from placement.catalog.zone_policies import (
     ELSEWHERE,
+    Deciding,
     ZoneInputs,
-    overload_of_hosts,
-    policy_in_zones,
     zones_of,
 )
 
@@ -48,12 +45,12 @@ def decide_beside(beside: Beside) -> dict[str, Any]:
     snapshot = inputs.snapshot
     zones = _zones(inputs, beside)
     its = beside.policy
-    second = policy_in_zones(zones) if zones else policy_by_name(its.policy, its.parameters)
+    who = Deciding(policy=its.policy, parameters=its.parameters, zones=zones)
+    second = who.made()
     started = time.perf_counter()
     theirs = placement.decide(snapshot, second, seed=inputs.seed, budget_units=inputs.budget_units)
     seconds = time.perf_counter() - started
-    overload = overload_of_hosts(len(snapshot.capacity), its.parameters, zones)
-    check_allocation(snapshot, theirs, overload=overload)
+    who.check(snapshot, theirs)
     ours = allocation_of(beside.outcome)
     targets = target_shares(snapshot)
     return {

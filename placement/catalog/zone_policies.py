@@ -1,16 +1,17 @@
-"""Which hosts form which zone, and whose policy decides there."""
+"""Who decides: a policy, those of zones, and the fallback where they cannot."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from placement.catalog.names import policy_by_name
-from placement.round.model import Policy
+from placement.round.check import check_allocation
+from placement.round.model import Allocation, Policy, Snapshot
 from placement.rules import zones_with_rules
 from placement.rules.zones import Zone
 
@@ -31,13 +32,86 @@ class NamedPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneInputs:
+class ZoneInputs(NamedPolicy):
     """One zone of a round: part of its inputs."""
 
     name: str
-    policy: str
-    parameters: Mapping[str, Any]
     hosts: tuple[int, ...]  #: indices of the snapshot's H
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deciding(NamedPolicy):
+    """Who decides a round: one policy or, where there are zones, those of the zones in turn."""
+
+    zones: tuple[ZoneInputs, ...] = ()
+
+    def made(self) -> Policy:
+        """Return the policy; constraints and allowances hold across zones."""
+        if not self.zones:
+            return policy_by_name(self.policy, self.parameters)
+        return zones_with_rules(
+            [
+                Zone(
+                    name=zone.name,
+                    hosts=np.array(zone.hosts, dtype=np.int64),
+                    policy=policy_by_name(zone.policy, zone.parameters),
+                )
+                for zone in self.zones
+            ]
+        )
+
+    def fallback(self) -> Deciding:
+        """Return who decides when these cannot; it obeys what their parameters say of hosts."""
+        return Deciding(
+            policy=FALLBACK,
+            parameters=fallback_parameters(self.parameters),
+            zones=tuple(
+                dataclasses.replace(
+                    zone, policy=FALLBACK, parameters=fallback_parameters(zone.parameters)
+                )
+                for zone in self.zones
+            ),
+        )
+
+    def check(self, snapshot: Snapshot, allocation: Allocation) -> None:
+        """Raise `InfeasibleAllocationError` unless an allocation keeps every rule.
+
+        No host is filled above the ``overload`` of the policy that decides there.
+        """
+        of_each = [_overload(self.parameters)] * len(snapshot.capacity)
+        for zone in self.zones:
+            for host in zone.hosts:
+                of_each[host] = _overload(zone.parameters)
+        check_allocation(snapshot, allocation, overload=of_each)
+
+
+def first_feasible(
+    who: Deciding,
+    snapshot: Snapshot,
+    ask: Callable[[Deciding], Allocation],
+    note: Callable[[Deciding, Exception], object],
+    failures: tuple[type[Exception], ...] = (Exception,),
+) -> Allocation | None:
+    """Ask who decides, then the fallback; return the first feasible allocation, None for none.
+
+    Parameters
+    ----------
+    ask : callable
+        Returns a decision.
+    note : callable
+        Learns of who failed, and why.
+    failures : tuple of exception types
+        What may go wrong; anything else is raised.
+    """
+    for each in (who, who.fallback()):
+        try:
+            allocation = ask(each)
+            each.check(snapshot, allocation)
+        except failures as error:
+            note(each, error)
+        else:
+            return allocation
+    return None
 
 
 def zones_of(
@@ -66,51 +140,12 @@ def zones_of(
     )
 
 
-def overload_of_hosts(
-    hosts: int, parameters: Mapping[str, Any], zones: Sequence[ZoneInputs]
-) -> tuple[float, ...]:
-    """Return the part of each host's capacity above which it is not filled, shape (H,).
-
-    The ``overload`` of the policy that decides there; 1 where it knows none.
-    """
-    of_each = [_overload(parameters)] * hosts
-    for zone in zones:
-        for host in zone.hosts:
-            of_each[host] = _overload(zone.parameters)
-    return tuple(of_each)
+def fallback_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the fallback obeys: those of a policy's parameters that speak of hosts."""
+    return {name: parameters[name] for name in parameters if name in _FOR_EVERY_POLICY}
 
 
 def _overload(parameters: Mapping[str, Any]) -> float:
     # A policy from elsewhere may call something else by that name.
     given = parameters.get("overload")
     return float(given) if isinstance(given, int | float) and 0 < given < 1 else 1.0
-
-
-def fallback_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the fallback obeys: those of a policy's parameters that speak of hosts."""
-    return {name: parameters[name] for name in parameters if name in _FOR_EVERY_POLICY}
-
-
-def fallback_in(zones: Sequence[ZoneInputs]) -> tuple[ZoneInputs, ...]:
-    """Return the same zones with the fallback in each, which obeys what the zone says of hosts."""
-    return tuple(
-        dataclasses.replace(zone, policy=FALLBACK, parameters=fallback_parameters(zone.parameters))
-        for zone in zones
-    )
-
-
-def policy_in_zones(zones: Sequence[ZoneInputs]) -> Policy:
-    """Return the policy that lets each zone decide in turn.
-
-    Constraints and allowances hold across zones.
-    """
-    return zones_with_rules(
-        [
-            Zone(
-                name=zone.name,
-                hosts=np.array(zone.hosts, dtype=np.int64),
-                policy=policy_by_name(zone.policy, zone.parameters),
-            )
-            for zone in zones
-        ]
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,7 +13,12 @@ from placement.round.set_aside import set_aside
 
 
 def decide(
-    snapshot: Snapshot, policy: Policy, *, seed: int, budget_units: int | None
+    snapshot: Snapshot,
+    policy: Policy,
+    *,
+    seed: int,
+    budget_units: int | None,
+    after: Callable[[str], object] = lambda _: None,
 ) -> Allocation:
     """Set aside what can never fit, then run the policy.
 
@@ -22,6 +28,9 @@ def decide(
         Of the policy's random choices.
     budget_units : int or None
         See `Budget`.
+    after : callable
+        Called after each step by its name, "set_aside" and "policy": for whoever
+        takes the time.
 
     Returns
     -------
@@ -30,7 +39,9 @@ def decide(
         order of request, count and reason.
     """
     possible, impossible = set_aside(snapshot)
+    after("set_aside")
     allocation = policy.place(possible, np.random.default_rng(seed), Budget(budget_units))
+    after("policy")
     left_out = sorted(
         [*allocation.left_out, *impossible],
         key=lambda left: (left.request, left.count, left.reason.value),

@@ -10,7 +10,7 @@ from placement import IntArray
 from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Statement, Table
 from simulation.reproduction.playing import Listed, play, requests
-from simulation.slots.engine import Choice
+from simulation.slots.choice import Choice
 
 #: A unit is the largest server's CPU or memory.
 _UNIT: Final = 10_000

@@ -24,7 +24,7 @@ from simulation.reproduction.workloads import (
     google_trace,
     tenants_of,
 )
-from simulation.slots.engine import Choice
+from simulation.slots.choice import Choice
 from simulation.traces.chunks import Chunk
 
 _BEST, _FIRST, _SLOTS = "best_fit_drfh", "first_fit_drfh", "slots"

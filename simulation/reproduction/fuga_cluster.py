@@ -10,7 +10,7 @@ from placement import FloatArray
 from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Statement, Table
 from simulation.reproduction.playing import Listed, Played, play, requests
-from simulation.slots.engine import Choice
+from simulation.slots.choice import Choice
 
 _RESOURCES: Final = ("vcpus", "memory_mib")
 _GIB: Final = 1024

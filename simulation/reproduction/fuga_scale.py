@@ -19,7 +19,7 @@ from simulation.reproduction.workloads import (
     google_hosts,
     google_trace,
 )
-from simulation.slots.engine import Choice
+from simulation.slots.choice import Choice
 
 _FUGA, _FIRST = "fuga", "first_fit"
 _POLICIES: Final = (_FUGA, _FIRST)

@@ -8,65 +8,24 @@ changed since one that placed nothing. Only clock, hosts and VMs are simulated.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placement import (
-    FALLBACK,
-    Allocation,
-    Allowance,
-    FloatArray,
-    IntArray,
-    Policy,
-    Snapshot,
-    TenantTree,
-    check_allocation,
-    decide,
-    fallback_parameters,
-    policy_by_name,
-)
-from placement.catalog.zone_policies import (
-    NamedPolicy,
-    ZoneInputs,
-    fallback_in,
-    overload_of_hosts,
-    policy_in_zones,
-    zones_of,
-)
-from placement.round.constraints import Constraints
-from placement.rules.patience import Patience, waiting_levels
-from registry import zone_of
-from simulation.checkpoint import Kept, Limits, Sizes, array, whole
+from placement import Allocation, FloatArray, IntArray, Snapshot
+from placement.rules.patience import Patience
+from simulation.checkpoint import Kept, Limits, Sizes, whole
 from simulation.sites.hierarchy import Since
 from simulation.sites.hosts import HostEvent
 from simulation.slots.book import Book
+from simulation.slots.choice import Choice, Decider
 from simulation.slots.cluster import Cluster
+from simulation.slots.idle import LastIdle
 from simulation.slots.rules import HostRules
 from simulation.slots.running import Running, Vms
 from simulation.slots.waiting import Waiting, nobody
 from simulation.traces.chunks import Chunk
-
-_SEED_STEP = 2**32  #: between the seeds of two simulations: more than any start of a slot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which policy decides, and how it is told to run."""
-
-    policy: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    budget_units: int | None = 2_000_000
-    #: who decides on hosts of which zone; elsewhere ``policy`` does
-    zone_policies: Mapping[str, str] = field(default_factory=dict)
-    #: of zones whose parameters are not those of ``policy``
-    zone_parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    slot_length_s: float = 60.0
-    seed: int = 0
-    began_at_s: float = 0.0  #: when time 0 was, seconds since 1970: rounds are seeded by the clock
-    wait_at_most_s: float = math.inf  #: what waits longer is given up by its tenant
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -132,10 +91,8 @@ class Engine:
         self._hierarchies = list(hierarchies)
         self._requests = 0
         self._stood = 0
-        self._last_idle: tuple[Snapshot, IntArray] | None = None  # of a round that placed nothing
-        self._policy: Policy | None = None  # for the hosts that are there
-        self._zones: tuple[ZoneInputs, ...] = ()  # of the policy
-        self._patience = Patience.of(choice.parameters).patience
+        self.last_idle = LastIdle(Patience.of(choice.parameters).patience)
+        self.decider = Decider(choice, cluster)
 
     def kept(self) -> Kept:
         """Return all that has changed since the beginning, for a checkpoint.
@@ -152,7 +109,7 @@ class Engine:
             "hierarchies_left": len(self._hierarchies),
             "requests": self._requests,
             "stood": self._stood,
-            "last_idle": None if self._last_idle is None else _kept_idle(*self._last_idle),
+            "last_idle": self.last_idle.kept(),
         }
 
     def restore(self, kept: Kept) -> None:
@@ -176,8 +133,7 @@ class Engine:
         self.running.restore(kept["running"], sizes)
         self._rules.restore(kept["rules"], sizes)
         self._requests, self._stood = whole(kept, "requests"), whole(kept, "stood")
-        idle = kept["last_idle"]
-        self._last_idle = None if idle is None else _idle_of(idle, self.book.resources)
+        self.last_idle.restore(kept["last_idle"], self.book.resources)
 
     @property
     def next_event_s(self) -> float | None:
@@ -210,9 +166,9 @@ class Engine:
         if not len(self.waiting):
             return passed
         snapshot, tenants = self.snapshot()
-        if self._would_repeat(snapshot):
+        if self.last_idle.would_repeat(snapshot, self.waiting.request):
             return passed
-        allocation, reason = self._decide(snapshot, start_s)
+        allocation, reason = self.decider.decide(snapshot, start_s)
         if allocation is None:
             return replace(passed, skipped=True)
         round_ = self._commit(slot, snapshot, tenants, allocation, reason)
@@ -263,7 +219,7 @@ class Engine:
         lost: list[Vms] = []
         while self._events and self._events[0].at_s <= start_s:
             event = self._events.pop(0)
-            self._policy = None  # zones may have other hosts now
+            self.decider.hosts_changed()
             host = self.cluster.index[event.host]
             if not self.cluster.befalls(event.what, host):
                 continue
@@ -356,59 +312,15 @@ class Engine:
         return arrived
 
     def _give_up(self, start_s: float) -> Waiting:
-        most_s = np.minimum(self.waiting.wait_at_most_s, self.choice.wait_at_most_s)
-        over = start_s - self.waiting.since_s > most_s
+        waited_s = start_s - self.waiting.since_s
+        over = waited_s > self.waiting.wait_at_most_s
+        if self.choice.wait_at_most_s is not None:
+            over |= waited_s > self.choice.wait_at_most_s
         if not over.any():
             return nobody()
         given_up = self.waiting.where(over)
         self.waiting = self.waiting.where(~over)
         return given_up
-
-    def _would_repeat(self, snapshot: Snapshot) -> bool:
-        """Nothing that a policy sees has changed since a round that placed nothing."""
-        if self._last_idle is None:
-            return False
-        before, requests = self._last_idle
-        return np.array_equal(requests, self.waiting.request) and same_to_policies(
-            before, snapshot, self._patience
-        )
-
-    def _decide(self, snapshot: Snapshot, start_s: float) -> tuple[Allocation | None, str | None]:
-        """Ask the policy, then the fallback; the first feasible allocation counts."""
-        choice = self.choice
-        seed = int(choice.began_at_s + start_s) + choice.seed * _SEED_STEP
-        if self._policy is None:
-            self._zones = self._its_zones()
-            self._policy = _policy_of(choice.policy, choice.parameters, self._zones)
-        reason = None
-        told = fallback_parameters(choice.parameters)
-        for parameters, its_zones, attempt in (
-            (choice.parameters, self._zones, self._policy),
-            (told, fallback_in(self._zones), None),
-        ):
-            policy = attempt or _policy_of(FALLBACK, told, its_zones)
-            units = choice.budget_units if attempt else None
-            try:
-                allocation = decide(snapshot, policy, seed=seed, budget_units=units)
-                overload = overload_of_hosts(len(snapshot.capacity), parameters, its_zones)
-                check_allocation(snapshot, allocation, overload=overload)
-            except Exception as error:
-                reason = reason or f"{type(error).__name__}: {error}"
-                continue
-            return allocation, reason
-        return None, reason
-
-    def _its_zones(self) -> tuple[ZoneInputs, ...]:
-        """Return the zones of the hosts that are there now; none without policies of their own."""
-        choice = self.choice
-        named = {
-            zone: NamedPolicy(
-                policy=name, parameters=choice.zone_parameters.get(zone, choice.parameters)
-            )
-            for zone, name in choice.zone_policies.items()
-        }
-        otherwise = NamedPolicy(policy=choice.policy, parameters=choice.parameters)
-        return zones_of([zone_of(host.labels) for host in self.cluster.hosts], named, otherwise)
 
     def _commit(
         self,
@@ -420,9 +332,7 @@ class Engine:
     ) -> Round:
         start_s = slot * self.choice.slot_length_s
         waiting, (rows, hosts, counts) = self.waiting, allocation.placed.T
-        self._last_idle = None
-        if not len(rows) and not allocation.cut:
-            self._last_idle = (snapshot, waiting.request)
+        self.last_idle.note(snapshot, waiting.request, allocation)
         placed = Vms(
             request=waiting.request[rows],
             tenant=waiting.tenant[rows],
@@ -447,88 +357,3 @@ class Engine:
             placed=placed,
             wait_s=start_s - waiting.since_s[rows],
         )
-
-
-def _kept_idle(snapshot: Snapshot, requests: IntArray) -> Kept:
-    tree, rules = snapshot.tree, snapshot.constraints
-    return {
-        "requests": requests,
-        "arrays": {name: getattr(snapshot, name) for name in (*_SEEN, "age")},
-        "tree": None
-        if tree is None
-        else {"parent": tree.parent, "leaf": tree.leaf, "weight": tree.weight},
-        "constraints": None if rules is None else rules.document(),
-        "allowances": [asdict(each) for each in snapshot.allowances],
-    }
-
-
-def _idle_of(kept: Kept, resources: tuple[str, ...]) -> tuple[Snapshot, IntArray]:
-    wide = (None, len(resources))
-    arrays: dict[str, Any] = {
-        name: array(
-            kept["arrays"],
-            name,
-            {"eligible": "bool", "weight": "float"}.get(name, "int"),
-            wide if name in _WIDE else (None, None) if name == "eligible" else (None,),
-        )
-        for name in (*_SEEN, "age")
-    }
-    tree, rules = kept["tree"], kept["constraints"]
-    snapshot = Snapshot(
-        resources=resources,
-        tree=None
-        if tree is None
-        else TenantTree(
-            parent=tuple(tree["parent"]),
-            weight=array(tree, "weight", "float", (None,)),
-            leaf=tuple(tree["leaf"]),
-        ),
-        constraints=None if rules is None else Constraints.of_document(rules),
-        allowances=tuple(
-            Allowance(**{**each, "tenants": tuple(each["tenants"])}) for each in kept["allowances"]
-        ),
-        **arrays,
-    )
-    return snapshot, array(kept, "requests", "int", (None,))
-
-
-#: What of a snapshot decides, beside ages, trees, constraints and allowances.
-_SEEN = (
-    "capacity",
-    "free",
-    "host_class",
-    "eligible",
-    "demand",
-    "count",
-    "min_count",
-    "tenant",
-    "weight",
-    "held",
-)
-_WIDE = frozenset({"capacity", "free", "demand", "held"})  #: one column for each resource
-
-
-def _policy_of(name: str, parameters: Mapping[str, Any], zones: tuple[ZoneInputs, ...]) -> Policy:
-    return policy_in_zones(zones) if zones else policy_by_name(name, parameters)
-
-
-def same_to_policies(before: Snapshot, now: Snapshot, patience: int) -> bool:
-    """Return whether a policy that placed nothing on one snapshot would on the other.
-
-    Of the ages of requests there is what changes decisions, as in the digest of a
-    round's inputs.
-    """
-    return (
-        all(np.array_equal(getattr(before, name), getattr(now, name)) for name in _SEEN)
-        and before.constraints == now.constraints
-        and before.allowances == now.allowances
-        and _same_trees(before.tree, now.tree)
-        and np.array_equal(waiting_levels(before.age, patience), waiting_levels(now.age, patience))
-    )
-
-
-def _same_trees(before: TenantTree | None, now: TenantTree | None) -> bool:
-    if before is None or now is None:
-        return before is now
-    nodes = before.parent == now.parent and before.leaf == now.leaf
-    return nodes and np.array_equal(before.weight, now.weight)

@@ -17,7 +17,7 @@ from simulation.measuring.summary import summary_of
 from simulation.measuring.tables import write_tables
 from simulation.slots.book import Book
 from simulation.slots.cluster import Cluster
-from simulation.slots.engine import Choice, Engine
+from simulation.slots.engine import Engine
 from simulation.studies.specs import Inputs, RunSpec, open_inputs
 from simulation.traces.chunks import Arrivals
 
@@ -133,17 +133,7 @@ def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _State:
     engine = Engine(
         Cluster.of(inputs.inventory, inputs.resources),
         Book(inputs.resources, inputs.weights, inputs.hierarchies[0][1]),
-        Choice(
-            policy=spec.policy,
-            parameters=spec.parameters,
-            zone_policies=spec.zone_policies,
-            zone_parameters=spec.zone_parameters,
-            budget_units=spec.budget_units,
-            slot_length_s=spec.slot_length_s,
-            seed=spec.seed,
-            began_at_s=spec.began_at_s,
-            wait_at_most_s=math.inf if spec.wait_at_most_s is None else spec.wait_at_most_s,
-        ),
+        spec,
         inputs.inventory.events,
         inputs.hierarchies[1:],
     )

@@ -6,7 +6,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from registry import VMS, zone_of
 from simulation.errors import InputError
 from simulation.sites.hierarchy import Since, read_hierarchy
 from simulation.sites.inventory import HostSpec, Inventory, read_inventory
+from simulation.slots.choice import Choice
 from simulation.traces.chunks import Trace
 from simulation.traces.faults import Faults
 from simulation.traces.formats import format_of, resources_in, source_of
@@ -40,7 +41,7 @@ class TraceSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunSpec:
+class RunSpec(Choice):
     """One simulation: one policy, one seed, one length of slots."""
 
     name: str
@@ -51,16 +52,6 @@ class RunSpec:
     weights: str | None = None  #: a CSV file of tenants and their weights
     tree: str | None = None  #: a CSV file of groups and tenants, and their parents
     quotas: str | None = None  #: a CSV file of what tenants and groups may hold at most
-    zone_policies: Mapping[str, str] = field(default_factory=dict)  #: who decides in which zone
-    #: of zones that have parameters of their own
-    zone_parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    policy: str = "fuga"
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    began_at_s: float = 0.0  #: when time 0 of the trace was, seconds since 1970
-    slot_length_s: float = 60.0
-    budget_units: int | None = 2_000_000
-    wait_at_most_s: float | None = None
     until_s: float | None = None
     drain: bool = False  #: go on until everything that ends has ended
     ideal_every: int = 12

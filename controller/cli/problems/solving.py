@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import time
 from pathlib import Path
@@ -12,9 +11,9 @@ import numpy as np
 
 from controller import debug
 from controller.terminal.errors import BadInputError, CliError
-from placement.catalog.names import entry_by_name, mechanism_by_name, policy_by_name
+from placement.catalog.names import entry_by_name, mechanism_by_name
 from placement.catalog.policies import CatalogEntry
-from placement.catalog.zone_policies import overload_of_hosts
+from placement.catalog.zone_policies import Deciding
 from placement.errors import (
     InfeasibleAllocationError,
     ParameterError,
@@ -28,9 +27,7 @@ from placement.errors import (
 from placement.mechanisms import MechanismEntry
 from placement.mechanisms.check import check_division
 from placement.mechanisms.errors import UnsupportedProblemError
-from placement.round.budget import Budget
-from placement.round.check import check_allocation
-from placement.round.set_aside import set_aside
+from placement.round.decision import decide
 from placement.solve.answer import whole_vm_answer
 from placement.solve.division_answer import division_answer
 from placement.solve.measures import measures
@@ -93,42 +90,33 @@ def _decide(
     whole: WholeVmProblem, name: str, entry: CatalogEntry, seed: int, *, details: bool
 ) -> dict[str, Any]:
     """Do the part of a round between its reading and its commit."""
-    parameters = policy_parameters(whole, entry)
-    policy = policy_by_name(name, parameters)
-    rng, budget = np.random.default_rng(seed), Budget()
-    clock = Clock()
-    fitting, aside = set_aside(whole.snapshot)
-    aside_s = clock.lap()
-    allocation = policy.place(fitting, rng, budget)
-    policy_s = clock.lap()
-    allocation = dataclasses.replace(allocation, left_out=(*aside, *allocation.left_out))
-    overload = overload_of_hosts(len(whole.snapshot.capacity), parameters, ())
+    who = Deciding(policy=name, parameters=policy_parameters(whole, entry))
+    policy, clock = who.made(), Clock()
+    allocation = decide(whole.snapshot, policy, seed=seed, budget_units=None, after=clock.lap)
     try:
-        check_allocation(whole.snapshot, allocation, overload=overload)
+        who.check(whole.snapshot, allocation)
     except InfeasibleAllocationError as error:
         raise CliError(f"policy {name} broke a rule, please report it: {error}") from error
-    check_s = clock.lap()
-    answer = whole_vm_answer(name, whole, allocation, seconds=aside_s + policy_s, details=details)
+    clock.lap("check")
+    seconds = clock.laps_s["set_aside"] + clock.laps_s["policy"]
+    answer = whole_vm_answer(name, whole, allocation, seconds=seconds, details=details)
     answer["details"] |= measures(whole, allocation, always=details)
-    answer["details"]["timings"] = {
-        "set_aside_seconds": aside_s,
-        "policy_seconds": policy_s,
-        "check_seconds": check_s,
-        "measure_seconds": clock.lap(),
-    }
+    clock.lap("measure")
+    answer["details"]["timings"] = {f"{step}_seconds": s for step, s in clock.laps_s.items()}
     return answer
 
 
 class Clock:
-    """Measures the seconds between its laps."""
+    """Takes the time of one step after another."""
 
     def __init__(self) -> None:
+        self.laps_s: dict[str, float] = {}
         self._last_s = time.perf_counter()
 
-    def lap(self) -> float:
-        """Return the seconds since its creation or its last lap."""
+    def lap(self, step: str) -> None:
+        """Note the seconds since the last step, or since it was made."""
         before_s, self._last_s = self._last_s, time.perf_counter()
-        return self._last_s - before_s
+        self.laps_s[step] = self._last_s - before_s
 
 
 def _divide(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simulation.reproduction.playing import Listed, Played, play, requests
-from simulation.slots.engine import Choice
+from simulation.slots.choice import Choice
 
 HOST = np.array([[2, 2]], dtype=np.int64)
 

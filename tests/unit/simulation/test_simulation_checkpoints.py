@@ -90,7 +90,7 @@ def test_a_simulation_taken_up_after_each_slot_is_the_one_that_was_never_stopped
         parts.restore(kept["engine"])
         seen_in_parts.restore(kept["recorder"])
 
-        idle += parts._last_idle is not None
+        idle += parts.last_idle.seen is not None
         assert encode(parts.kept(), DIGEST) == encode(whole.kept(), DIGEST)
         assert encode(seen_in_parts.kept(), DIGEST) == encode(seen.kept(), DIGEST)
     assert idle

@@ -139,7 +139,7 @@ def test_who_waits_too_long_gives_up() -> None:
 
 def test_a_policy_that_fails_is_replaced_for_the_round() -> None:
     engine = an_engine()
-    engine._policy = _Broken()
+    engine.decider.policy = _Broken()
 
     passed = engine.pass_to(0, [a_chunk({})])
 

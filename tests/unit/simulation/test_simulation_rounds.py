@@ -30,7 +30,8 @@ from registry import (
 )
 from simulation.sites.hierarchy import Hierarchy, Quota
 from simulation.sites.hosts import SimHost
-from simulation.slots.engine import Engine, same_to_policies
+from simulation.slots.engine import Engine
+from simulation.slots.idle import same_to_policies
 from simulation.slots.rules import may_use
 from simulation.traces.wishes import Wishes
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
@@ -268,17 +269,17 @@ def _before_round(
 ) -> tuple | None:  # type: ignore[type-arg]
     """Pass to a slot; return the view that its round had, and what it decided."""
     seen: list[ClusterView] = []
-    decide_ = engine._decide
+    decide_ = engine.decider.decide
 
     def spy(snapshot: Snapshot, start_s: float) -> object:
         seen.append(the_view(engine, hierarchy))
         return decide_(snapshot, start_s)
 
-    engine._decide = spy  # type: ignore[method-assign, assignment]
+    engine.decider.decide = spy  # type: ignore[method-assign, assignment]
     try:
         passed = engine.pass_to(slot, chunks)
     finally:
-        engine._decide = decide_  # type: ignore[method-assign]
+        engine.decider.decide = decide_  # type: ignore[method-assign]
     return (seen[0], passed) if seen else None
 
 

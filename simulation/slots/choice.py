@@ -1,0 +1,75 @@
+"""How rounds of a simulation decide, and who does on the hosts that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from placement import Allocation, Policy, Snapshot, decide
+from placement.catalog.zone_policies import Deciding, NamedPolicy, first_feasible, zones_of
+from registry import zone_of
+from simulation.slots.cluster import Cluster
+
+_SEED_STEP: Final = 2**32  #: between the seeds of two simulations: more than any start of a slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which policy decides, and how it is told to run."""
+
+    policy: str = "fuga"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    budget_units: int | None = 2_000_000
+    #: who decides on hosts of which zone; elsewhere ``policy`` does
+    zone_policies: Mapping[str, str] = field(default_factory=dict)
+    #: of zones whose parameters are not those of ``policy``
+    zone_parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    slot_length_s: float = 60.0
+    seed: int = 0
+    began_at_s: float = 0.0  #: when time 0 was, seconds since 1970: rounds are seeded by the clock
+    wait_at_most_s: float | None = None  #: what waits longer is given up by its tenant
+
+
+class Decider:
+    """Decides rounds as the control centre does: the policy, the check, the fallback."""
+
+    def __init__(self, choice: Choice, cluster: Cluster) -> None:
+        self._choice, self._cluster = choice, cluster
+        self.who: Deciding | None = None  #: on the hosts that are there now; None: to be found
+        self.policy: Policy | None = None
+
+    def decide(self, snapshot: Snapshot, start_s: float) -> tuple[Allocation | None, str | None]:
+        """Return the first feasible allocation, and why it is not the policy's own, if so."""
+        choice, reasons = self._choice, list[str]()
+        seed = int(choice.began_at_s + start_s) + choice.seed * _SEED_STEP
+        who = self.who = self.who or self._who()
+        policy = self.policy = self.policy or who.made()
+
+        def ask(each: Deciding) -> Allocation:
+            if each is who:
+                return decide(snapshot, policy, seed=seed, budget_units=choice.budget_units)
+            return decide(snapshot, each.made(), seed=seed, budget_units=None)
+
+        def note(_: Deciding, error: Exception) -> None:
+            reasons.append(f"{type(error).__name__}: {error}")
+
+        allocation = first_feasible(who, snapshot, ask, note)
+        return allocation, reasons[0] if reasons else None
+
+    def hosts_changed(self) -> None:
+        """Find anew who decides where: zones may have other hosts now."""
+        self.who = self.policy = None
+
+    def _who(self) -> Deciding:
+        choice = self._choice
+        named = {
+            zone: NamedPolicy(
+                policy=name, parameters=choice.zone_parameters.get(zone, choice.parameters)
+            )
+            for zone, name in choice.zone_policies.items()
+        }
+        zone_of_host = [zone_of(host.labels) for host in self._cluster.hosts]
+        otherwise = NamedPolicy(policy=choice.policy, parameters=choice.parameters)
+        zones = zones_of(zone_of_host, named, otherwise)
+        return Deciding(policy=choice.policy, parameters=choice.parameters, zones=zones)

@@ -1,0 +1,122 @@
+"""Rounds that need not be: nothing has changed since one that placed nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+
+from placement import Allocation, Allowance, IntArray, Snapshot, TenantTree
+from placement.round.constraints import Constraints
+from placement.rules.patience import waiting_levels
+from simulation.checkpoint import Kept, array
+
+#: What of a snapshot decides, beside ages, trees, constraints and allowances.
+_SEEN: Final = (
+    "capacity",
+    "free",
+    "host_class",
+    "eligible",
+    "demand",
+    "count",
+    "min_count",
+    "tenant",
+    "weight",
+    "held",
+)
+_WIDE: Final = frozenset({"capacity", "free", "demand", "held"})  #: one column for each resource
+
+
+class LastIdle:
+    """What the last round saw, and who waited, if it placed nothing."""
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+        self.seen: tuple[Snapshot, IntArray] | None = None
+
+    def note(self, snapshot: Snapshot, requests: IntArray, allocation: Allocation) -> None:
+        """Take note of a round; one that was cut might place something the next time."""
+        idle = not len(allocation.placed) and not allocation.cut
+        self.seen = (snapshot, requests) if idle else None
+
+    def would_repeat(self, snapshot: Snapshot, requests: IntArray) -> bool:
+        """Return whether nothing that a policy sees has changed since."""
+        if self.seen is None:
+            return False
+        before, waited = self.seen
+        same = np.array_equal(waited, requests)
+        return same and same_to_policies(before, snapshot, self._patience)
+
+    def kept(self) -> Kept | None:
+        """Return it for a checkpoint."""
+        return None if self.seen is None else _kept(*self.seen)
+
+    def restore(self, kept: Kept | None, resources: tuple[str, ...]) -> None:
+        """Remember what was kept."""
+        self.seen = None if kept is None else _seen_of(kept, resources)
+
+
+def _kept(snapshot: Snapshot, requests: IntArray) -> Kept:
+    tree, rules = snapshot.tree, snapshot.constraints
+    return {
+        "requests": requests,
+        "arrays": {name: getattr(snapshot, name) for name in (*_SEEN, "age")},
+        "tree": None
+        if tree is None
+        else {"parent": tree.parent, "leaf": tree.leaf, "weight": tree.weight},
+        "constraints": None if rules is None else rules.document(),
+        "allowances": [asdict(each) for each in snapshot.allowances],
+    }
+
+
+def _seen_of(kept: Kept, resources: tuple[str, ...]) -> tuple[Snapshot, IntArray]:
+    wide = (None, len(resources))
+    arrays: dict[str, Any] = {
+        name: array(
+            kept["arrays"],
+            name,
+            {"eligible": "bool", "weight": "float"}.get(name, "int"),
+            wide if name in _WIDE else (None, None) if name == "eligible" else (None,),
+        )
+        for name in (*_SEEN, "age")
+    }
+    tree, rules = kept["tree"], kept["constraints"]
+    snapshot = Snapshot(
+        resources=resources,
+        tree=None
+        if tree is None
+        else TenantTree(
+            parent=tuple(tree["parent"]),
+            weight=array(tree, "weight", "float", (None,)),
+            leaf=tuple(tree["leaf"]),
+        ),
+        constraints=None if rules is None else Constraints.of_document(rules),
+        allowances=tuple(
+            Allowance(**{**each, "tenants": tuple(each["tenants"])}) for each in kept["allowances"]
+        ),
+        **arrays,
+    )
+    return snapshot, array(kept, "requests", "int", (None,))
+
+
+def same_to_policies(before: Snapshot, now: Snapshot, patience: int) -> bool:
+    """Return whether a policy that placed nothing on one snapshot would on the other.
+
+    Of the ages of requests there is what changes decisions, as in the digest of a
+    round's inputs.
+    """
+    return (
+        all(np.array_equal(getattr(before, name), getattr(now, name)) for name in _SEEN)
+        and before.constraints == now.constraints
+        and before.allowances == now.allowances
+        and _same_trees(before.tree, now.tree)
+        and np.array_equal(waiting_levels(before.age, patience), waiting_levels(now.age, patience))
+    )
+
+
+def _same_trees(before: TenantTree | None, now: TenantTree | None) -> bool:
+    if before is None or now is None:
+        return before is now
+    nodes = before.parent == now.parent and before.leaf == now.leaf
+    return nodes and np.array_equal(before.weight, now.weight)
