@@ -23,7 +23,7 @@ from placement import (
 )
 from simulation.checkpoint import Kept, Limits, array, whole
 from simulation.measuring.series import Series, Stacks
-from simulation.slots.book import Table
+from simulation.slots.book import GrowingRows
 from simulation.slots.engine import Engine, Passed, Round
 from simulation.slots.running import Vms
 from simulation.slots.waiting import Waiting
@@ -66,7 +66,7 @@ class Recorder:
         self._picture_every = 1
         self._pictured = 0
         #: per tenant: VMs asked, placed, completed, lost, given up
-        self.tenants = Table(5)
+        self.tenants = GrowingRows(5)
         self._waited_s: FloatArray = np.zeros(0)
         self._asked_of_kind: IntArray = np.zeros(0, dtype=np.int64)
         self.reasons: dict[str, int] = {}
@@ -97,7 +97,7 @@ class Recorder:
         self._picture_every = whole(kept, "picture_every", Limits(1, 2**62))
         self._pictured = whole(kept, "pictured")
         tenants = array(kept, "tenants", "int", (None, 5))
-        self.tenants = Table(5)
+        self.tenants = GrowingRows(5)
         self.tenants.grow(len(tenants))
         self.tenants.rows[:] = tenants
         self._waited_s = array(kept, "waited_s", "float", (None,))

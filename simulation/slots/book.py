@@ -38,7 +38,7 @@ class Numbered(Generic[Key]):
         return np.array([self.number(value) for value in values], dtype=np.int64)
 
 
-class Table:
+class GrowingRows:
     """A matrix of integers that grows by rows."""
 
     def __init__(self, width: int) -> None:
@@ -75,8 +75,8 @@ class Book:
         self.tenants: Numbered[str] = Numbered()
         self.wishes: Numbered[Wishes] = Numbered()
         self._kinds: Numbered[tuple[int, ...]] = Numbered()
-        self._demand = Table(len(resources))
-        self._held = Table(len(resources) + 1)  # the last column counts VMs
+        self._demand = GrowingRows(len(resources))
+        self._held = GrowingRows(len(resources) + 1)  # the last column counts VMs
         self._weights = weights
         self._weight = np.zeros(0)
 

@@ -16,7 +16,7 @@ from simulation.sites.hierarchy import Since, read_hierarchy
 from simulation.sites.inventory import HostSpec, Inventory, read_inventory
 from simulation.slots.choice import Choice
 from simulation.traces.chunks import Trace
-from simulation.traces.faults import Faults
+from simulation.traces.faults import BadRows
 from simulation.traces.formats import format_of, resources_in, source_of
 from simulation.traces.native import Keep, NativeTrace, in_order
 from simulation.traces.rows import table_of
@@ -99,7 +99,7 @@ class Inputs:
     resources: tuple[str, ...]
     weights: Mapping[str, float]
     hierarchies: tuple[Since, ...]  #: groups, weights and quotas; the first from 0 on
-    faults: Faults
+    faults: BadRows
 
 
 def open_inputs(spec: RunSpec) -> Inputs:
@@ -121,7 +121,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
     _check_zones(spec, [*named, *inventory.hosts])
     weights = read_weights(spec.weights)
     hierarchies = read_hierarchy(spec.tree, spec.quotas)
-    faults = Faults(spec.trace.path)
+    faults = BadRows(spec.trace.path)
     if spec.trace.path.startswith(PREFIX):
         resources = in_order({"vcpus", "memory_mib", *inventory.resources})
         _check_offered(("vcpus", "memory_mib"), inventory, spec)

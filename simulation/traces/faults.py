@@ -15,7 +15,7 @@ class RowError(ValueError):
 
 
 @dataclass(slots=True)
-class Faults:
+class BadRows:
     """What was wrong with the rows of one file."""
 
     file: str

@@ -14,7 +14,7 @@ from placement import FloatArray
 from registry import InvalidError, MembershipRule, Rules, check_rules
 from simulation.errors import InputError
 from simulation.traces.chunks import Chunk
-from simulation.traces.faults import Faults, RowError
+from simulation.traces.faults import BadRows, RowError
 from simulation.traces.wishes import Wishes
 
 #: Columns that are no resources.
@@ -79,7 +79,7 @@ class NativeTrace:
 
     source: Source
     resources: tuple[str, ...]
-    faults: Faults
+    faults: BadRows
     types: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     keep: Keep | None = None
     fold: int = 0  #: tenants become so many; 0: as they are

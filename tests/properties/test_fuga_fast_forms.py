@@ -11,10 +11,10 @@ from placement.fairness.targets import fair_targets
 from placement.filling.draft import Draft
 from placement.fuga.combinations.reading import Reader
 from placement.fuga.combinations.tables import Tables
+from placement.fuga.combinations.top import top_combinations
 from placement.fuga.exchange import exchange_unfair
 from placement.round.vm_kinds import hosts_for, vm_kinds, vms_that_fit
 from tests.plain.plain_exchange import plain_exchange
-from tests.plain.plain_reading import PlainReader
 from tests.plain.plain_targets import plain_targets
 from tests.properties.strategies import contended_snapshots, snapshots
 from tests.properties.subjects import about, contains
@@ -70,27 +70,64 @@ def rooms_and_kinds(draw):
     return free, room, demand, np.array([draw(st.integers(0, 12)) for _ in range(kinds)])
 
 
+def all_combinations(room, demand, most):
+    """Return every combination that fits, but the empty one, shape (K, T)."""
+    rows = np.stack(np.meshgrid(*(np.arange(n + 1) for n in most), indexing="ij"), axis=-1)
+    rows = rows.reshape(-1, len(most))
+    return rows[(rows @ demand <= room).all(axis=1) & rows.any(axis=1)]
+
+
+@about("more combinations than are asked for")
 @settings(max_examples=400)
 @given(
     case=rooms_and_kinds(),
     eta=st.integers(1, 6),
     pool=st.integers(6, 64),
-    units=st.none() | st.integers(0, 300),
+    units=st.none() | st.none() | st.integers(0, 300),
     seed=st.integers(0, 1000),
 )
-def test_combinations_are_read_as_step_by_step_draw_by_draw(case, eta, pool, units, seed):
+def test_combinations_read_off_a_table_are_the_best_of_all_that_fit(case, eta, pool, units, seed):
     free, room, demand, limits = case
     tables = Tables(demand, np.array([0, 1]), room)
     asked = demand > 0
     alone = np.where(asked, room // np.maximum(demand, 1), 99).min(axis=1)
     most = np.where(asked.any(axis=1), np.minimum(alone, limits), 0)
     table = tables.table(np.where(alone > 0, limits, 1), np.maximum(alone, 1), Budget())
-    answers = []
-    for form in (Reader, PlainReader):
-        rng, budget = np.random.default_rng(seed), Budget(units)
-        reader = form(tables, table, free=free, room=room, most=most, rng=rng, budget=budget)
-        # Without a kind there is nothing to read.
-        found = reader.best(eta, pool) if most.any() else ([], False)
-        answers.append((found, budget.spent, rng.random()))
+    rng, budget = np.random.default_rng(seed), Budget(units)
+    reader = Reader(tables, table, free=free, room=room, most=most, rng=rng, budget=budget)
+    # Without a kind there is nothing to read.
+    found, cut = reader.best(eta, pool) if most.any() else ([], False)
 
-    assert answers[0] == answers[1]
+    def scores(rows):
+        """Return the minimum utilization of combinations, shape (K,)."""
+        return ((rows @ demand)[:, :2] / free[:2]).min(axis=1)
+
+    every = all_combinations(room, demand, most)
+    contains(len(every) > eta)
+    read = np.array(found, dtype=np.int64).reshape(-1, len(most))
+    assert (read <= most).all()
+    assert (read @ demand <= room).all()
+    assert read.any(axis=1).all()
+    assert len(set(found)) == len(found) <= max(pool, eta)
+    assert (np.diff(scores(read)) <= 0).all()
+    assert units is None or budget.spent <= units
+    assert not cut or budget.spent >= (2_000 if units is None else units)
+    if not cut:
+        best = np.sort(scores(every))[::-1]
+        assert scores(read)[:eta].tolist() == best[:eta].tolist()
+        if len(best) > eta:  # all that are better than the last of them are there
+            assert (scores(read) > best[eta - 1]).sum() == (best > best[eta - 1]).sum()
+
+
+@given(case=rooms_and_kinds(), eta=st.integers(1, 6), seed=st.integers(0, 1000))
+def test_the_same_seed_reads_the_same_combinations(case, eta, seed):
+    free, room, demand, limits = case
+    asked = {"free": free, "room": room, "demand": demand, "most": limits, "eta": eta}
+    first, again = (
+        top_combinations(
+            **asked, ranking=np.array([0, 1]), rng=np.random.default_rng(seed), budget=Budget()
+        )
+        for _ in range(2)
+    )
+
+    assert first.counts.tolist() == again.counts.tolist()

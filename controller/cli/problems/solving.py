@@ -44,7 +44,7 @@ from placement.solve.problem import (
     read_problem,
     to_divisible,
     to_whole_vms,
-    widest_spread,
+    widest_extent,
 )
 
 
@@ -137,7 +137,7 @@ def _divide(
 
 def _no_answer(file: str, problem: Problem, name: str, error: SolverError) -> CliError:
     """Return the error of a failed solver; amounts that lie far apart are the cause."""
-    spread = widest_spread(problem)
+    spread = widest_extent(problem)
     if spread is None or spread.ratio < FAR_APART:
         return CliError(f"{_shown(file)}: {name} found no answer, please report it: {error}")
     return BadInputError(

@@ -2,8 +2,7 @@
 
 This is where most of a round of the game goes. The innermost steps are
 therefore written out where they are needed, without calls of functions as small
-as `min`; `tests/plain/plain_reading.py` has them one by one, and both find the
-same, draw by draw.
+as `min`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from placement.round.arrays import BoolArray, FloatArray
 from placement.round.tenant_tree import TenantTree
 
 
-class Group(Protocol):
+class Siblings(Protocol):
     """How an inner node sees its children, by their position."""
 
     def least(self) -> int | None:
@@ -203,7 +203,7 @@ class TaskTree:
         self._tenant = {node: tenant for tenant, node in enumerate(tree.leaf)}
         self._width = width = held.shape[1]
         kind = RescalingGroup if rescale else PlainGroup
-        self._groups: list[Group | None] = [
+        self._groups: list[Siblings | None] = [
             kind([float(tree.weight[child]) for child in children], width)
             if children or node == 0
             else None
@@ -224,7 +224,7 @@ class TaskTree:
             if stuck:
                 parent.block(self._place[node])
 
-    def _group(self, node: int) -> Group:
+    def _group(self, node: int) -> Siblings:
         group = self._groups[node]
         assert group is not None  # noqa: S101 an inner node has one
         return group

@@ -20,7 +20,7 @@ from placement.parameters import one_of, part
 from placement.policies.optimal.hosts import ByPattern, HostGroup, HostsModel, OneByOne, Together
 from placement.policies.optimal.integer_program import IntegerProgram, Solved
 from placement.policies.optimal.patterns import maximal_patterns
-from placement.policies.optimal.wishes import Given, WishColumns, Wishes, rows_of
+from placement.policies.optimal.wishes import Given, Placeable, WishColumns, rows_of
 from placement.round.alike import alike
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
@@ -80,10 +80,10 @@ class Optimal:
             unknowns.
         """
         del rng  # nothing is random
-        return _Search(self, snapshot, budget).run()
+        return _Optimization(self, snapshot, budget).run()
 
 
-class _Search:
+class _Optimization:
     """What the steps of one round share."""
 
     def __init__(self, policy: Optimal, snapshot: Snapshot, budget: Budget) -> None:
@@ -92,7 +92,7 @@ class _Search:
         if len(self.kinds) * len(snapshot.free) > MOST_PAIRS:
             raise _too_large(f"{len(self.kinds) * len(snapshot.free):,} hosts × kinds", MOST_PAIRS)
         self.room = room_below(snapshot, policy.overload)
-        self.wishes = Wishes(
+        self.wishes = Placeable(
             snapshot=snapshot,
             kinds=self.kinds,
             wanted=most_that_fit(snapshot, self.room, self.kinds),
@@ -295,7 +295,7 @@ class _Search:
         fill_with_gangs(draft, lambda: fill_by_best_fit(draft, self.kinds))
 
 
-def _pack_first(search: _Search, wanted: Sequence[Sequence[int]]) -> IntArray:
+def _pack_first(search: _Optimization, wanted: Sequence[Sequence[int]]) -> IntArray:
     """Pack each group's VMs on its hosts by First-Fit, the largest kinds first."""
 
     def rule(room: IntArray, kinds: VmKinds) -> FirstHosts:
@@ -304,7 +304,7 @@ def _pack_first(search: _Search, wanted: Sequence[Sequence[int]]) -> IntArray:
     return _pack(search, wanted, rule)
 
 
-def _pack_by_shape(search: _Search, wanted: Sequence[Sequence[int]]) -> IntArray:
+def _pack_by_shape(search: _Optimization, wanted: Sequence[Sequence[int]]) -> IntArray:
     """Pack each group's VMs on its hosts by least H, the largest kinds first."""
 
     def rule(room: IntArray, kinds: VmKinds) -> FreeBuckets:
@@ -315,7 +315,7 @@ def _pack_by_shape(search: _Search, wanted: Sequence[Sequence[int]]) -> IntArray
 
 
 def _pack(
-    search: _Search,
+    search: _Optimization,
     wanted: Sequence[Sequence[int]],
     rule: Callable[[IntArray, VmKinds], FirstHosts | FreeBuckets],
 ) -> IntArray:
@@ -335,7 +335,7 @@ def _pack(
     return on_hosts
 
 
-def _groups(snapshot: Snapshot, room: IntArray, wishes: Wishes) -> list[HostGroup]:
+def _groups(snapshot: Snapshot, room: IntArray, wishes: Placeable) -> list[HostGroup]:
     """Return the groups of hosts that are alike and hold something that is wanted."""
     kinds, wanted = wishes.kinds, wishes.by_kind()
     same = alike(room, snapshot.host_class)

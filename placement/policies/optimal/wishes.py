@@ -15,7 +15,7 @@ from placement.round.vm_kinds import VmKinds
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Wishes:
+class Placeable:
     """VMs that could be placed: single ones by kind, gangs by request."""
 
     snapshot: Snapshot
@@ -53,7 +53,7 @@ class WishColumns:
     def __init__(
         self,
         program: IntegerProgram,
-        wishes: Wishes,
+        wishes: Placeable,
         supply: Iterable[tuple[int, int, int]],
     ) -> None:
         self._wishes = wishes
@@ -102,12 +102,12 @@ class Given:
     gangs: Mapping[int, int]
 
 
-def rows_of(wishes: Wishes, given: Given, on_hosts: IntArray) -> IntArray:
+def rows_of(wishes: Placeable, given: Given, on_hosts: IntArray) -> IntArray:
     """Say whose VMs those on the hosts are.
 
     Parameters
     ----------
-    wishes : Wishes
+    wishes : Placeable
     given : Given
     on_hosts : ndarray of int64, shape (H, T)
         Room for VMs of each kind that the hosts have been given; fewer than

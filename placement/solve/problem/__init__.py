@@ -6,7 +6,7 @@ from placement.solve.problem.jsontext import MOST_BYTES
 from placement.solve.problem.model import DemandEntry, HostEntry, Problem, TenantEntry
 from placement.solve.problem.parameters import mechanism_parameters, policy_parameters
 from placement.solve.problem.reading import MOST_SEED, read_problem
-from placement.solve.problem.spread import FAR_APART, Spread, widest_spread
+from placement.solve.problem.spread import FAR_APART, Extent, widest_extent
 from placement.solve.problem.whole_vms import WholeVmProblem, to_whole_vms
 
 __all__ = [
@@ -15,11 +15,11 @@ __all__ = [
     "MOST_SEED",
     "DemandEntry",
     "DividedProblem",
+    "Extent",
     "Fault",
     "HostEntry",
     "Problem",
     "ProblemError",
-    "Spread",
     "TenantEntry",
     "WholeVmProblem",
     "mechanism_parameters",
@@ -28,5 +28,5 @@ __all__ = [
     "read_problem",
     "to_divisible",
     "to_whole_vms",
-    "widest_spread",
+    "widest_extent",
 ]

@@ -6,9 +6,9 @@ file is still looked at; nothing it returned is used once a fault was noted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from placement.solve.problem.faults import Faults, Place, described, near_names, quoted
 from placement.solve.problem.jsontext import NotANumber, RepeatedKeys
@@ -22,8 +22,11 @@ MOST_COUNT: Final = 10**9
 LONGEST_NAME: Final = 200
 LEAST_RATIO, MOST_RATIO = Decimal("1e-9"), Decimal("1e9")
 
+Read = TypeVar("Read")
+How = ParamSpec("How")  #: what a reader is told besides value, place and faults
 
-class Entry:
+
+class JsonObject:
     """A JSON object whose keys are known; unknown and repeated ones are faults."""
 
     def __init__(
@@ -36,6 +39,7 @@ class Entry:
         optional: Sequence[str],
     ) -> None:
         self.place = place
+        self._faults = faults
         self._values: dict[str, object] = {}
         if not isinstance(value, dict):
             faults.add(place, f"must be an object, found {described(value)}")
@@ -52,17 +56,35 @@ class Entry:
             if key not in value:
                 faults.add((*place, key), "is missing")
 
-    def has(self, key: str) -> bool:
-        """Say whether the key stands in the file."""
-        return key in self._values
-
-    def get(self, key: str) -> object:
-        """Return the key's value; ask `has` first."""
-        return self._values[key]
+    def read(
+        self,
+        key: str,
+        otherwise: Read,
+        reader: Callable[Concatenate[object, Place, Faults, How], Read],
+        *how: How.args,
+        **named: How.kwargs,
+    ) -> Read:
+        """Return what a reader makes of the key's value; ``otherwise`` where it is absent."""
+        if key not in self._values:
+            return otherwise
+        return reader(self._values[key], self.at(key), self._faults, *how, **named)
 
     def at(self, key: str) -> Place:
         """Return the place of the key's value."""
         return (*self.place, key)
+
+
+def or_null(
+    reader: Callable[Concatenate[object, Place, Faults, How], Read | None],
+) -> Callable[Concatenate[object, Place, Faults, How], Read | None]:
+    """Return a reader that takes null, too."""
+
+    def read(
+        value: object, place: Place, faults: Faults, /, *how: How.args, **named: How.kwargs
+    ) -> Read | None:
+        return None if value is None else reader(value, place, faults, *how, **named)
+
+    return read
 
 
 def read_list(value: object, place: Place, faults: Faults, *, most: int) -> list[object]:

@@ -10,7 +10,8 @@ from typing import Final, TypeVar
 from placement.solve.problem.faults import Faults, Place, described, quoted, refuse
 from placement.solve.problem.fields import (
     MOST_COUNT,
-    Entry,
+    JsonObject,
+    or_null,
     read_amounts,
     read_count,
     read_list,
@@ -52,7 +53,7 @@ def read_problem(data: bytes) -> Problem:
         With the place of each of the first faults.
     """
     faults = Faults()
-    top = Entry(
+    top = JsonObject(
         decode(data),
         (),
         faults,
@@ -68,7 +69,7 @@ def read_problem(data: bytes) -> Problem:
 class _Reader:
     """Reads the parts in the order in which they refer to one another."""
 
-    def __init__(self, top: Entry, faults: Faults) -> None:
+    def __init__(self, top: JsonObject, faults: Faults) -> None:
         self._top = top
         self._faults = faults
         self._resources: tuple[str, ...] = ()
@@ -82,7 +83,7 @@ class _Reader:
         hosts = self._read_hosts()
         tenants = self._read_tenants()
         demands = self._read_demands(tenants)
-        parameters, seed = self._read_parameters()
+        parameters, seed = self._top.read("parameters", ({}, None), self._read_parameters)
         return Problem(
             resources=self._resources,
             hosts=hosts,
@@ -93,9 +94,7 @@ class _Reader:
         )
 
     def _list(self, key: str, most: int) -> list[object]:
-        if not self._top.has(key):
-            return []
-        return read_list(self._top.get(key), (key,), self._faults, most=most)
+        return self._top.read(key, [], read_list, most=most)
 
     def _read_resources(self) -> tuple[str, ...]:
         before = len(self._faults)
@@ -122,22 +121,18 @@ class _Reader:
 
     def _read_host(self, value: object, place: Place) -> HostEntry | None:
         faults = self._faults
-        entry = Entry(
+        entry = JsonObject(
             value,
             place,
             faults,
             required=("name", "capacity"),
             optional=("free", "count", "labels"),
         )
-        name = read_name(entry.get("name"), entry.at("name"), faults) if entry.has("name") else None
-        capacity = self._amounts(entry, "capacity")
-        free = self._amounts(entry, "free") if entry.has("free") else capacity
-        count: int | None = 1
-        if entry.has("count"):
-            count = read_count(
-                entry.get("count"), entry.at("count"), faults, least=1, most=MOST_HOSTS
-            )
-        labels = self._names(entry, "labels", MOST_LABELS)
+        name = entry.read("name", None, read_name)
+        capacity = entry.read("capacity", None, read_amounts, self._resources)
+        free = entry.read("free", capacity, read_amounts, self._resources)
+        count = entry.read("count", 1, read_count, least=1, most=MOST_HOSTS)
+        labels = entry.read("labels", [], read_names, most=MOST_LABELS)
         if name is None or capacity is None or free is None or count is None:
             return None
         for resource, (left, whole) in enumerate(zip(free, capacity, strict=True)):
@@ -163,26 +158,20 @@ class _Reader:
 
     def _read_tenant(self, value: object, place: Place) -> TenantEntry | None:
         faults = self._faults
-        entry = Entry(
+        entry = JsonObject(
             value, place, faults, required=("name",), optional=("weight", "parent", "held")
         )
-        name = read_name(entry.get("name"), entry.at("name"), faults) if entry.has("name") else None
-        weight: float | None = 1.0
-        if entry.has("weight"):
-            weight = read_ratio(entry.get("weight"), entry.at("weight"), faults)
-        parent: int | None = None
-        if entry.has("parent") and entry.get("parent") is not None:
-            parent = self._tenant(entry, "parent")
-        held = self._amounts(entry, "held") if entry.has("held") else self._zeros
+        name = entry.read("name", None, read_name)
+        weight = entry.read("weight", 1.0, read_ratio)
+        parent = entry.read("parent", None, or_null(self._read_known_tenant))
+        held = entry.read("held", self._zeros, read_amounts, self._resources)
         if name is None or weight is None or held is None:
             return None
         return TenantEntry(name=name, weight=weight, parent=parent, held=held)
 
-    def _tenant(self, entry: Entry, key: str) -> int | None:
-        name = read_name(entry.get(key), entry.at(key), self._faults)
-        if name is None:
-            return None
-        return resolve(name, self._tenant_index, "tenant", entry.at(key), self._faults)
+    def _read_known_tenant(self, value: object, place: Place, faults: Faults) -> int | None:
+        name = read_name(value, place, faults)
+        return None if name is None else resolve(name, self._tenant_index, "tenant", place, faults)
 
     # ---------------------------------------------------------------- demands
 
@@ -197,20 +186,20 @@ class _Reader:
 
     def _read_demand(self, value: object, place: Place) -> DemandEntry | None:
         faults = self._faults
-        entry = Entry(
+        entry = JsonObject(
             value,
             place,
             faults,
             required=("name", "tenant", "per_vm"),
             optional=("count", "min_count", "hosts", "requires", "speed"),
         )
-        name = read_name(entry.get("name"), entry.at("name"), faults) if entry.has("name") else None
-        tenant = self._tenant(entry, "tenant") if entry.has("tenant") else None
-        per_vm = self._amounts(entry, "per_vm")
+        name = entry.read("name", None, read_name)
+        tenant = entry.read("tenant", None, self._read_known_tenant)
+        per_vm = entry.read("per_vm", None, read_amounts, self._resources)
         count, min_count = self._read_counts(entry)
-        hosts = self._read_eligible_hosts(entry)
-        requires = self._names(entry, "requires", MOST_LABELS)
-        speed = self._read_speed(entry)
+        hosts = entry.read("hosts", None, or_null(self._read_eligible_hosts))
+        requires = entry.read("requires", [], read_names, most=MOST_LABELS)
+        speed = entry.read("speed", MappingProxyType({}), self._read_speed)
         if name is None or tenant is None or per_vm is None:
             return None
         return DemandEntry(
@@ -224,17 +213,9 @@ class _Reader:
             speed=speed,
         )
 
-    def _read_counts(self, entry: Entry) -> tuple[int | None, int]:
-        count: int | None = None
-        if entry.has("count") and entry.get("count") is not None:
-            place = entry.at("count")
-            count = read_count(entry.get("count"), place, self._faults, least=0, most=MOST_COUNT)
-        min_count: int | None = 1
-        if entry.has("min_count"):
-            place = entry.at("min_count")
-            min_count = read_count(
-                entry.get("min_count"), place, self._faults, least=0, most=MOST_COUNT
-            )
+    def _read_counts(self, entry: JsonObject) -> tuple[int | None, int]:
+        count = entry.read("count", None, or_null(read_count), least=0, most=MOST_COUNT)
+        min_count = entry.read("min_count", 1, read_count, least=0, most=MOST_COUNT)
         least = max(1, min_count or 0)
         if count is not None and least > max(1, count):
             self._faults.add(
@@ -242,51 +223,47 @@ class _Reader:
             )
         return count, least
 
-    def _read_eligible_hosts(self, entry: Entry) -> tuple[int, ...] | None:
-        if not entry.has("hosts") or entry.get("hosts") is None:
-            return None
-        place = entry.at("hosts")
-        if entry.get("hosts") == []:
-            self._faults.add(place, "must not be empty; null stands for all hosts")
-        names = self._names(entry, "hosts", MOST_HOSTS)
+    def _read_eligible_hosts(
+        self, value: object, place: Place, faults: Faults
+    ) -> tuple[int, ...] | None:
+        if value == []:
+            faults.add(place, "must not be empty; null stands for all hosts")
         found = (
-            resolve(name, self._host_index, "host", (*place, position), self._faults)
-            for position, name in enumerate(names)
+            resolve(name, self._host_index, "host", (*place, position), faults)
+            for position, name in enumerate(read_names(value, place, faults, most=MOST_HOSTS))
         )
         return tuple(sorted(index for index in found if index is not None))
 
-    def _read_speed(self, entry: Entry) -> MappingProxyType[int, float]:
+    def _read_speed(
+        self, value: object, place: Place, faults: Faults
+    ) -> MappingProxyType[int, float]:
+        if not isinstance(value, dict):
+            faults.add(
+                place, f"must be an object of host names and numbers, found {described(value)}"
+            )
+            return MappingProxyType({})
+        self._refuse_repeated(value, place)
         speed: dict[int, float] = {}
-        if entry.has("speed"):
-            value, place = entry.get("speed"), entry.at("speed")
-            if not isinstance(value, dict):
-                self._faults.add(
-                    place, f"must be an object of host names and numbers, found {described(value)}"
-                )
-                value = {}
-            self._refuse_repeated(value, place)
-            for name, each in value.items():
-                at = (*place, name)
-                index = resolve(name, self._host_index, "host", at, self._faults)
-                ratio = read_ratio(each, at, self._faults)
-                if index is not None and ratio is not None:
-                    speed[index] = ratio
+        for name, each in value.items():
+            at = (*place, name)
+            index = resolve(name, self._host_index, "host", at, faults)
+            ratio = read_ratio(each, at, faults)
+            if index is not None and ratio is not None:
+                speed[index] = ratio
         return MappingProxyType(speed)
 
     # ------------------------------------------------------------- parameters
 
-    def _read_parameters(self) -> tuple[dict[str, object], int | None]:
-        if not self._top.has("parameters"):
-            return {}, None
-        value, place = self._top.get("parameters"), ("parameters",)
+    def _read_parameters(
+        self, value: object, place: Place, faults: Faults
+    ) -> tuple[dict[str, object], int | None]:
         if not isinstance(value, dict):
-            self._faults.add(place, f"must be an object, found {described(value)}")
+            faults.add(place, f"must be an object, found {described(value)}")
             return {}, None
         self._refuse_repeated(value, place)
         seed: int | None = None
         if "seed" in value:
-            at = (*place, "seed")
-            seed = read_count(value["seed"], at, self._faults, least=0, most=MOST_SEED)
+            seed = read_count(value["seed"], (*place, "seed"), faults, least=0, most=MOST_SEED)
         plain = {
             key: self._plain(each, (*place, key), 1) for key, each in value.items() if key != "seed"
         }
@@ -315,16 +292,6 @@ class _Reader:
         return int(value) if value == value.to_integral_value() else float(value)
 
     # ----------------------------------------------------------------- shared
-
-    def _amounts(self, entry: Entry, key: str) -> Amounts | None:
-        if not entry.has(key):
-            return None
-        return read_amounts(entry.get(key), entry.at(key), self._faults, self._resources)
-
-    def _names(self, entry: Entry, key: str, most: int) -> list[str]:
-        if not entry.has(key):
-            return []
-        return read_names(entry.get(key), entry.at(key), self._faults, most=most)
 
     def _index(self, values: Sequence[object], kind: str) -> dict[str, int]:
         """Return the position of each name; a name that stands twice is a fault."""

@@ -16,7 +16,7 @@ FAR_APART: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Extent:
     """The least and the largest amount of one resource above 0, and where they stand."""
 
     resource: str
@@ -38,7 +38,7 @@ class Spread:
         )
 
 
-def widest_spread(problem: Problem) -> Spread | None:
+def widest_extent(problem: Problem) -> Extent | None:
     """Return the spread of the resource whose amounts lie farthest apart; None without any.
 
     What hosts offer counts as a class has it in all.
@@ -50,7 +50,7 @@ def widest_spread(problem: Problem) -> Spread | None:
             least, least_at = min(amounts, key=itemgetter(0))
             largest, largest_at = max(amounts, key=itemgetter(0))
             found.append(
-                Spread(
+                Extent(
                     resource=name,
                     least=least,
                     least_at=least_at,

@@ -27,7 +27,7 @@ from registry import (
 )
 from simulation import Decided, InputError, read_inventory, read_recording, record
 from simulation.sites.hosts import Happening, HostEvent
-from simulation.traces.faults import Faults
+from simulation.traces.faults import BadRows
 from simulation.traces.native import NativeTrace
 from tests.simulations import a_chunk, an_engine
 
@@ -344,8 +344,8 @@ def test_where_nothing_was_recorded_is_said(tmp_path: Path) -> None:
 # ---- what runs already, in traces and in the engine --------------------------
 
 
-def trace_of(*rows: dict[str, Any]) -> tuple[NativeTrace, Faults]:
-    faults = Faults("t.csv")
+def trace_of(*rows: dict[str, Any]) -> tuple[NativeTrace, BadRows]:
+    faults = BadRows("t.csv")
     source = lambda: ((line, row, 1.0) for line, row in enumerate(rows, 2))  # noqa: E731
     return NativeTrace(source=source, resources=("vcpus",), faults=faults), faults
 
