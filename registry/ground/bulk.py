@@ -8,6 +8,7 @@ has to read value by value. SQLite, which is in our process, is told row by row.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
@@ -175,6 +176,20 @@ def updating(
     same = " AND ".join(f"{table.name}.{key} = given.{key}" for key in keys)
     text = f"UPDATE {table.name} SET {', '.join(changed)} FROM {source} WHERE {same}"  # noqa: S608
     return lambda: _run_driver_sql(connection, text, parameters)
+
+
+def update_each(
+    connection: Connection, table: Table, changes: Mapping[UUID, Mapping[str, Any]]
+) -> None:
+    """Set columns of rows by their ids, each its own; a statement for those that are set alike."""
+    alike: defaultdict[tuple[tuple[str, Any], ...], list[UUID]] = defaultdict(list)
+    for key, values in changes.items():
+        if values:
+            alike[tuple(values.items())].append(key)
+    for values_of_all, keys in alike.items():
+        for some in chunks(keys):
+            which = among(connection, table.c.id, some)
+            connection.execute(update(table).where(which).values(dict(values_of_all)))
 
 
 def _nothing() -> None:

@@ -84,17 +84,6 @@ def lock_vms_on(connection: Connection, *host_ids: UUID) -> None:
         lock_vms(connection, vms.c.id.in_(there))
 
 
-def lock_assignments_of(connection: Connection, which: ColumnElement[bool]) -> None:
-    """Lock the unreleased assignments of VMs, which are locked, for which a condition holds."""
-    query = (
-        select(assignments.c.id)
-        .join(vms, vms.c.id == assignments.c.vm_id)
-        .where(which, unreleased)
-        .order_by(assignments.c.id)
-    )
-    _lock(connection, query, of=assignments)
-
-
 def take_turns(connection: Connection, what: str) -> None:
     """Wait until no other transaction is at something that no row stands for."""
     if not has_one_writer(connection):

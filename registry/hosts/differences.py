@@ -30,11 +30,11 @@ from registry.ground.schema import (
 )
 from registry.hosts.drift import Drift, find_drift, known_assignments, unknown_marks
 from registry.hosts.held import live_assignments
-from registry.hosts.reports import settled_before
+from registry.hosts.reports import is_rebuilt, settled_before
 from registry.hosts.rows import host_id_of, host_of, with_inventories
 from registry.hosts.stored_reports import latest_report
 from registry.journal.events import event_row, record
-from registry.ledger.missing import clear_missing, is_rebuilt
+from registry.ledger.endings import clear_missing
 from registry.lifecycle import (
     AssignmentState,
     HostAdmin,
@@ -103,7 +103,7 @@ class Differences:
                     for row in live_assignments(connection, key)[key].values()
                     if row.id == found.assignment_id
                 ]
-                clear_missing(connection, at, [row], now=now, actor=actor)
+                clear_missing(connection, [row], now=now, actor=actor)
             elif difference == Difference.ANOTHER_MACHINE:
                 taken = {"machine_uuid": at.found_machine_uuid, "found_machine_uuid": None}
                 connection.execute(update(hosts).where(hosts.c.id == key).values(**taken))

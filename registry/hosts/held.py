@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, select
 
 from registry.ground.bulk import among, chunks
 from registry.ground.locks import lock_vms_on
@@ -17,11 +17,12 @@ from registry.ground.schema import (
     host_fences,
     leftovers,
     strangers,
-    tenants,
-    unreleased,
     vms,
 )
 from registry.images.copies import copy_rows
+from registry.ledger.endings import HELD
+
+_MORE: Final = (assignments.c.activated_at, vms.c.switched_at, vms.c.name.label("vm_name"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,28 +76,7 @@ def live_assignments(connection: Connection, *host_ids: UUID) -> dict[UUID, dict
     """Return hosts' unreleased assignments, with what is wanted and known of their VMs."""
     found: dict[UUID, dict[UUID, Row[Any]]] = {key: {} for key in host_ids}
     for some in chunks(sorted(host_ids)):
-        for row in connection.execute(_live_on(some)):
+        query = HELD.add_columns(*_MORE).where(among(connection, assignments.c.host_id, some))
+        for row in connection.execute(query):
             found[row.host_id][row.id] = row
     return found
-
-
-def _live_on(host_ids: Sequence[UUID]) -> Select[Any]:
-    return (
-        select(
-            assignments.c.id,
-            assignments.c.host_id,
-            assignments.c.vm_id,
-            assignments.c.state,
-            assignments.c.activated_at,
-            vms.c.observed,
-            vms.c.desired,
-            vms.c.switched_at,
-            vms.c.name.label("vm_name"),
-            tenants.c.name.label("tenant"),
-        )
-        .select_from(assignments)
-        .join(vms, vms.c.id == assignments.c.vm_id)
-        .join(tenants, tenants.c.id == vms.c.tenant_id)
-        .where(assignments.c.host_id.in_(host_ids), unreleased)
-        .order_by(assignments.c.id)
-    )

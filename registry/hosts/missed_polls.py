@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, and_, select, update
+from sqlalchemy import Connection, select, update
 
-from registry.ground.bulk import among, chunks
-from registry.ground.locks import lock_vms
-from registry.ground.schema import assignments, hosts, tenants, unreleased, vms
+from registry.ground.schema import hosts
 from registry.hosts.health import change_health
 from registry.images.holds import note_hosts_lost
-from registry.journal.events import assignment_row, record
-from registry.ledger.power import drop_power
-from registry.ledger.progress import recompute
-from registry.lifecycle import (
-    ASSIGNMENT_TRANSITIONS,
-    OUT_OF_REACH,
-    AssignmentEvent,
-    AssignmentState,
-    HostAdmin,
-    HostHealth,
-    HostHealthEvent,
-    next_state,
-)
+from registry.ledger.endings import withdraw_reserved
+from registry.lifecycle import OUT_OF_REACH, HostAdmin, HostHealth, HostHealthEvent
 from registry.records.hosts import Host, Miss, MissPolicy
-
-_NAMED: Final = 3  #: hosts in the reason of a request
 
 
 def record_misses(
@@ -103,76 +87,3 @@ def _is_counted(connection: Connection, host: Host, began_at: datetime, apart_s:
     query = select(hosts.c.last_missed_at).where(hosts.c.id == host.id)
     counted_at = connection.scalars(query).one()
     return counted_at is None or began_at >= counted_at + timedelta(seconds=apart_s)
-
-
-def withdraw_reserved(
-    connection: Connection, why: Mapping[UUID, str], *, now: datetime, actor: str
-) -> None:
-    """Release what nobody claimed on hosts that cannot build it, so that it is decided again."""
-    rows = _reserved(connection, sorted(why))
-    if not rows:
-        return
-    before, event = AssignmentState.RESERVED, AssignmentEvent.WITHDRAWN
-    after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
-    for some in chunks([row.id for row in rows]):
-        connection.execute(
-            update(assignments)
-            .where(assignments.c.id.in_(some))
-            .values(state=after.value, released_at=now)
-        )
-    history = [
-        assignment_row(
-            now,
-            actor,
-            row.id,
-            vm_id=row.vm_id,
-            tenant=row.tenant,
-            change=(before, after),
-            event=event,
-            reason=f"{why[row.host_id]} and nobody had claimed it",
-            host=row.host,
-        )
-        for row in rows
-    ]
-    record(connection, history)
-    drop_power(connection, [row.vm_id for row in rows], now=now, actor=actor)
-    told = sorted({why[row.host_id] for row in rows})
-    more = [f"and {len(told) - _NAMED} more"] if len(told) > _NAMED else []
-    recompute(
-        connection,
-        {row.request_id for row in rows},
-        now=now,
-        actor=actor,
-        reason=", ".join(told[:_NAMED] + more),
-    )
-
-
-def _reserved(connection: Connection, host_ids: Sequence[UUID]) -> list[Row[Any]]:
-    """Lock what nobody claimed on these hosts, VMs first, and return it."""
-    found: list[Row[Any]] = []
-    for some in chunks(host_ids):
-        there = and_(
-            among(connection, assignments.c.host_id, some),
-            unreleased,
-            assignments.c.state == AssignmentState.RESERVED.value,
-        )
-        lock_vms(connection, vms.c.id.in_(select(assignments.c.vm_id).where(there)))
-        query = (
-            select(
-                assignments.c.id,
-                assignments.c.vm_id,
-                assignments.c.host_id,
-                hosts.c.name.label("host"),
-                vms.c.request_id,
-                tenants.c.name.label("tenant"),
-            )
-            .select_from(assignments)
-            .join(hosts, hosts.c.id == assignments.c.host_id)
-            .join(vms, vms.c.id == assignments.c.vm_id)
-            .join(tenants, tenants.c.id == vms.c.tenant_id)
-            .where(there)
-            .order_by(assignments.c.id)
-            .with_for_update(of=assignments, key_share=True)
-        )
-        found += connection.execute(query)
-    return found

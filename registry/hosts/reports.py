@@ -28,8 +28,8 @@ from registry.hosts.silent_pools import note_pool, trouble
 from registry.hosts.stored_reports import keep_reports
 from registry.images.copies import disk_of_copies, note_missing
 from registry.journal.events import event_row, record
+from registry.ledger.endings import clear_missing
 from registry.ledger.fences import change_fence, is_being_fenced
-from registry.ledger.missing import clear_missing, is_rebuilt
 from registry.ledger.power import switch_again
 from registry.lifecycle import (
     HOST_HEALTH_TRANSITIONS,
@@ -48,6 +48,8 @@ from registry.lifecycle import (
 from registry.reconciliation import DECIDED, Difference, Known, LedgerVm, fate_of
 from registry.records.hosts import DomainReport, Host, HostReport
 
+#: A label of hosts: VMs that go missing there are built anew without asking.
+REBUILD_LABEL: Final = "on_missing=rebuild"
 #: A worker switches the VM to what its tenant wants.
 _SWITCHED: Final = (Difference.VM_LOST_POWER, Difference.VM_CRASHED, Difference.VM_RUNS)
 _BEING_FENCED: Final = "it answers, and is being fenced: it stays down until that is over"
@@ -249,6 +251,11 @@ def settled_before(row: Row[Any], report: HostReport) -> bool:
     return row.activated_at is not None and bool(row.activated_at < report.started_at)
 
 
+def is_rebuilt(host: Host, row: Row[Any]) -> bool:
+    """Tell whether a missing VM is built anew without asking."""
+    return REBUILD_LABEL in host.labels and row.desired == VmDesired.RUNNING.value
+
+
 def _observe_vms(
     connection: Connection,
     host: Host,
@@ -312,4 +319,4 @@ def _observe_vms(
     for desired, keys in to_switch.items():
         if keys:
             switch_again(connection, keys, desired, now=now)
-    clear_missing(connection, host, to_clear, now=now, actor=actor)
+    clear_missing(connection, to_clear, now=now, actor=actor)

@@ -12,9 +12,9 @@ from typing import Final
 from sqlalchemy import Connection, update
 
 from registry.ground.schema import hosts
-from registry.hosts.missed_polls import withdraw_reserved
 from registry.images.holds import note_hosts_lost
 from registry.journal.events import event_row, record
+from registry.ledger.endings import withdraw_reserved
 from registry.records.hosts import Host, HostReport
 
 #: Some pools take a while to look through.

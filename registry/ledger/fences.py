@@ -1,36 +1,19 @@
-"""A host that is down and proven to be off: what it held is free, and decided again."""
+"""The fencing of hosts that are down, a step at a time: see `registry.work.fencing`."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select
 
 from registry.ground.bulk import chunks
-from registry.ground.claims import ASSIGNMENTS, FENCES, is_claimed
-from registry.ground.locks import lock_vms_on
-from registry.ground.schema import assignments, host_fences, tenants, unreleased, vms
-from registry.journal.events import assignment_row, event_row, record
-from registry.ledger.power import drop_power
-from registry.ledger.progress import recompute
-from registry.lifecycle import (
-    ASSIGNMENT_TRANSITIONS,
-    FENCE_TRANSITIONS,
-    VM_OBSERVED_TRANSITIONS,
-    AssignmentEvent,
-    AssignmentState,
-    FenceEvent,
-    FenceState,
-    VmDesired,
-    VmObserved,
-    VmObservedEvent,
-    next_state,
-)
-from registry.networks.addresses import free_addresses
+from registry.ground.claims import FENCES, is_claimed
+from registry.ground.schema import host_fences
+from registry.journal.events import event_row, record
+from registry.lifecycle import FENCE_TRANSITIONS, FenceEvent, FenceState, next_state
 from registry.records.hosts import Fence
 
 #: To be fenced, or being so.
@@ -103,81 +86,3 @@ def change_fence(
     )
     record(connection, [history])
     return after
-
-
-def release_all(
-    connection: Connection, host_id: UUID, host_name: str, *, now: datetime, actor: str
-) -> int:
-    """Release whatever a host holds, which is proven to be off; return how many VMs that were.
-
-    Who still works on one of them holds a claim that is gone: it can neither
-    write that its domain started nor let it run.
-    """
-    lock_vms_on(connection, host_id)
-    rows = connection.execute(
-        select(
-            assignments.c.id,
-            assignments.c.state,
-            assignments.c.vm_id,
-            vms.c.request_id,
-            vms.c.observed,
-            vms.c.desired,
-            tenants.c.name.label("tenant"),
-        )
-        .select_from(assignments)
-        .join(vms, vms.c.id == assignments.c.vm_id)
-        .join(tenants, tenants.c.id == vms.c.tenant_id)
-        .where(assignments.c.host_id == host_id, unreleased)
-        .order_by(assignments.c.id)
-        .with_for_update(of=assignments, key_share=True)
-    ).all()
-    reason = f"host {host_name} is off: what its VMs had on their disks is lost"
-    history: list[dict[str, Any]] = []
-    observed: defaultdict[VmObserved, list[UUID]] = defaultdict(list)
-    for row in rows:
-        before, event = AssignmentState(row.state), AssignmentEvent.FENCED
-        history.append(
-            assignment_row(
-                now,
-                actor,
-                row.id,
-                vm_id=row.vm_id,
-                tenant=row.tenant,
-                change=(before, next_state(ASSIGNMENT_TRANSITIONS, before, event)),
-                event=event,
-                reason=reason,
-                host=host_name,
-            )
-        )
-        was = VmObserved(row.observed)
-        absent = next_state(VM_OBSERVED_TRANSITIONS, was, VmObservedEvent.PROVEN_ABSENT)
-        if absent != was:
-            observed[absent].append(row.vm_id)
-            history.append(
-                event_row(
-                    now,
-                    actor,
-                    "vm_observed",
-                    "vm",
-                    row.vm_id,
-                    tenant=row.tenant,
-                    change=(was, absent),
-                    event=VmObservedEvent.PROVEN_ABSENT,
-                    reason=reason,
-                    data={"host": host_name, "assignment": str(row.id)},
-                )
-            )
-    for some in chunks([row.id for row in rows]):
-        released = {"state": AssignmentState.RELEASED.value, "released_at": now, **ASSIGNMENTS.none}
-        connection.execute(update(assignments).where(assignments.c.id.in_(some)).values(**released))
-    for state, keys in observed.items():
-        for some in chunks(keys):
-            connection.execute(update(vms).where(vms.c.id.in_(some)).values(observed=state.value))
-    gone = [row.vm_id for row in rows if row.desired == VmDesired.DELETED.value]
-    for some in chunks(gone):
-        connection.execute(update(vms).where(vms.c.id.in_(some)).values(deleted_at=now))
-    free_addresses(connection, gone)
-    record(connection, history)
-    drop_power(connection, [row.vm_id for row in rows], now=now, actor=actor)
-    recompute(connection, {row.request_id for row in rows}, now=now, actor=actor, reason=reason)
-    return len(rows)

@@ -6,7 +6,7 @@ another token, so every later call of the former owner finds that it lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -32,20 +32,18 @@ from registry.ground.schema import (
 from registry.images.on_hosts import image_on_host, lacks_image
 from registry.journal.events import assignment_row, event_row, record
 from registry.ledger.avoidance import BUILD_AVOID_S, avoid
-from registry.ledger.power import drop_power
-from registry.ledger.progress import recompute
+from registry.ledger.endings import Ending, end
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     OUT_OF_REACH,
     VM_OBSERVED_TRANSITIONS,
     AssignmentEvent,
     AssignmentState,
-    VmDesired,
     VmObserved,
     VmObservedEvent,
     next_state,
 )
-from registry.networks.addresses import free_addresses, network_of
+from registry.networks.addresses import network_of
 from registry.records.work import Build, Claim, Due, Leftover, Removal
 from registry.requests.guest_access import access_of
 from registry.work.overdue import is_overdue, overdue_builds
@@ -219,28 +217,20 @@ class Assignments:
         """
         with self._database.write() as connection:
             row = _ours(connection, claim, on_host=True)
-            now = db_now(connection)
-            attempts = row.attempts + 1
-            before = AssignmentState(row.state)
-            connection.execute(update(vms).where(vms.c.id == row.vm_id).values(last_error=error))
-            values = {"attempts": attempts, "last_error": error}
+            failed = Ending(row, AssignmentEvent.FAILED, error)
+            again = transient and row.attempts + 1 < MAX_ATTEMPTS
             # A VM that was seen running meanwhile is no failed build, whatever this worker saw.
-            settled = before == AssignmentState.ACTIVE and row.observed in _BOOTED
-            if (transient and attempts < MAX_ATTEMPTS) or settled:
-                ASSIGNMENTS.put_off(connection, row.id, **values)
+            settled = row.state == AssignmentState.ACTIVE.value and row.observed in _BOOTED
+            if again or settled or failed.after == row.state:  # a removal goes on, later
+                connection.execute(
+                    update(vms).where(vms.c.id == row.vm_id).values(last_error=error)
+                )
+                attempts = row.attempts + 1
+                ASSIGNMENTS.put_off(connection, row.id, attempts=attempts, last_error=error)
                 return
-            after = next_state(ASSIGNMENT_TRANSITIONS, before, AssignmentEvent.FAILED)
-            if after == before:  # a removal goes on, later
-                ASSIGNMENTS.put_off(connection, row.id, **values)
-                return
+            now = db_now(connection)
             _quarantine(
-                connection,
-                row,
-                values,
-                now=now,
-                actor=row.claim_owner,
-                reason=error,
-                build_avoid_s=build_avoid_s,
+                connection, [failed], now=now, actor=row.claim_owner, build_avoid_s=build_avoid_s
             )
 
     @retried
@@ -264,26 +254,14 @@ class Assignments:
             lock_vms(connection, vms.c.id.in_([row.vm_id for row in found]))
             now = db_now(connection)
             reason = f"its build took longer than {build_timeout_s:g} s"
-            ended = []
-            for key in sorted(row.id for row in found):
-                row = connection.execute(_SELECT.where(assignments.c.id == key)).one_or_none()
-                if row is None or not is_overdue(row, build_timeout_s, now):
-                    continue
-                connection.execute(
-                    update(vms).where(vms.c.id == row.vm_id).values(last_error=reason)
-                )
-                values = {"attempts": row.attempts + 1, "last_error": reason}
-                _quarantine(
-                    connection,
-                    row,
-                    values,
-                    now=now,
-                    actor=actor,
-                    reason=reason,
-                    build_avoid_s=build_avoid_s,
-                )
-                ended.append(row.id)
-        return tuple(ended)
+            these = _SELECT.where(assignments.c.id.in_([row.id for row in found]))
+            endings = [
+                Ending(row, AssignmentEvent.FAILED, reason)
+                for row in connection.execute(these.order_by(assignments.c.id))
+                if is_overdue(row, build_timeout_s, now)
+            ]
+            _quarantine(connection, endings, now=now, actor=actor, build_avoid_s=build_avoid_s)
+            return tuple(each.row.id for each in endings)
 
     # ---- removing -----------------------------------------------------------
 
@@ -310,17 +288,9 @@ class Assignments:
         """Write that the domain is proven absent: the capacity is free again."""
         with self._database.write() as connection:
             row = _ours(connection, claim)
-            before, event = AssignmentState(row.state), AssignmentEvent.PROVEN_ABSENT
-            after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
             now = db_now(connection)
-            ASSIGNMENTS.give_back(connection, row.id, state=after.value, released_at=now)
-            _record(connection, row, after, event, now=now, actor=row.claim_owner)
-            _observe(connection, row, VmObservedEvent.PROVEN_ABSENT, now=now)
-            drop_power(connection, [row.vm_id], now=now, actor=row.claim_owner)
-            if row.desired == VmDesired.DELETED.value:
-                connection.execute(update(vms).where(vms.c.id == row.vm_id).values(deleted_at=now))
-                free_addresses(connection, [row.vm_id])
-            recompute(connection, [row.request_id], now=now, actor=row.claim_owner)
+            endings = [Ending(row, AssignmentEvent.PROVEN_ABSENT)]
+            end(connection, endings, now=now, actor=row.claim_owner)
 
     @retried
     def yield_claim(self, claim: Claim, error: str | None) -> None:
@@ -440,31 +410,21 @@ def _observe(
 
 def _quarantine(
     connection: Connection,
-    row: Row[Any],
-    values: Mapping[str, Any],
+    endings: Sequence[Ending],
     *,
     now: datetime,
     actor: str,
-    reason: str,
     build_avoid_s: float,
 ) -> None:
-    """Write that a build failed for good, with ``values`` of its assignment."""
-    event = AssignmentEvent.FAILED
-    after = next_state(ASSIGNMENT_TRANSITIONS, AssignmentState(row.state), event)
-    ASSIGNMENTS.give_back(connection, row.id, state=after.value, sent_at=None, **values)
-    _record(connection, row, after, event, now=now, actor=actor, reason=reason)
-    _avoid(connection, row, now, build_avoid_s)
-    recompute(connection, [row.request_id], now=now, actor=actor, reason="build failed")
-
-
-def _avoid(connection: Connection, row: Row[Any], now: datetime, build_avoid_s: float) -> None:
-    avoid(connection, row.request_id, row.host_id, now, build_avoid_s)
-    hold_back_s = min(HOLD_BACK_S * 2 ** min(row.failed_builds, 10), MAX_HOLD_BACK_S)
-    connection.execute(
-        update(hosts)
-        .where(hosts.c.id == row.host_id)
-        .values(
-            failed_builds=hosts.c.failed_builds + 1,
-            held_back_until=now + timedelta(seconds=hold_back_s),
-        )
-    )
+    """Write that builds failed for good, on hosts that are locked: these get no VMs for a while."""
+    attempts = assignments.c.attempts + 1
+    end(connection, endings, now=now, actor=actor, is_error=True, attempts=attempts)
+    failed_builds = {each.row.host_id: each.row.failed_builds for each in endings}
+    for each in endings:
+        avoid(connection, each.row.request_id, each.row.host_id, now, build_avoid_s)
+        failed_builds[each.row.host_id] += 1
+    for host_id, number in failed_builds.items():
+        hold_back_s = min(HOLD_BACK_S * 2 ** min(number - 1, 10), MAX_HOLD_BACK_S)
+        until = now + timedelta(seconds=hold_back_s)
+        values = {"failed_builds": number, "held_back_until": until}
+        connection.execute(update(hosts).where(hosts.c.id == host_id).values(**values))

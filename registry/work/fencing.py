@@ -19,7 +19,8 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_hosts
 from registry.ground.schema import assignments, host_fences, hosts, unreleased
-from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced, release_all
+from registry.ledger.endings import release_all
+from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced
 from registry.lifecycle import (
     AssignmentState,
     FenceEvent,

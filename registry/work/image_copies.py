@@ -27,7 +27,7 @@ from registry.images.holds import may_try
 from registry.images.images import to_image
 from registry.images.on_hosts import count_disk
 from registry.journal.events import event_row, record
-from registry.ledger.image_failures import give_up_builds
+from registry.ledger.endings import give_up_builds
 from registry.lifecycle import COPY_TRANSITIONS, OUT_OF_REACH, CopyEvent, CopyState, next_state
 from registry.records.images import Image
 from registry.records.work import CopyClaim, CopyRemoval, Upload

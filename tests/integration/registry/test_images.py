@@ -18,6 +18,7 @@ from registry import (
     NotFoundError,
     Registry,
     Upload,
+    VmDesiredEvent,
     uuid7,
 )
 from tests.integration.ledger.test_races import held_before_its_end, other, outcome
@@ -269,6 +270,25 @@ def test_an_image_that_a_host_refuses_gives_its_vms_back_and_does_not_hold_the_h
     assert register.assignments.due(resend_after_s=0) == ()
     [copy] = register.images.copies("debian")
     assert (copy.state, copy.last_error) == (CopyState.FAILED, "No space left on device")
+    assert register.check() == []
+
+
+def test_a_stop_asked_of_a_vm_whose_image_does_not_come_is_over_with_its_place(
+    register: Registry,
+) -> None:
+    [host] = a_cluster(register)
+    add_image(register)
+    request, lease = add_request(register, image="debian"), take_lease(register)
+    place(register, request, host, lease=lease)
+    [vm] = register.vms.list().items
+    register.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
+
+    register.image_copies.refused(upload_of(register).claim, "No space left on device")
+
+    assert register.vms.get(vm.id).power is None
+    register.vms.switch(vm.id, VmDesiredEvent.START, actor=ACTOR)
+    place(register, request, host, lease=lease)
+    assert register.vms.get(vm.id).power is None
     assert register.check() == []
 
 

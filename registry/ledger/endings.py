@@ -1,0 +1,288 @@
+"""How assignments end: whatever the cause, the locks, the rows and the events are these.
+
+Whoever ends some locks their VMs and then the assignments (`lock_held`); the release of
+capacity locks inventories, by the ledger's triggers, and what follows for requests locks these.
+That is the order of `registry.ground.locks`, so all of one transaction end in one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, or_, select
+
+from registry.ground.bulk import among, chunks, update_each
+from registry.ground.claims import ASSIGNMENTS
+from registry.ground.locks import lock_vms
+from registry.ground.schema import assignments, hosts, request_images, tenants, unreleased, vms
+from registry.journal.events import assignment_row, event_row, record
+from registry.ledger.avoidance import avoid
+from registry.ledger.power import drop_power
+from registry.ledger.progress import recompute
+from registry.lifecycle import (
+    ASSIGNMENT_TRANSITIONS,
+    VM_OBSERVED_TRANSITIONS,
+    AssignmentEvent,
+    AssignmentState,
+    VmDesired,
+    VmObserved,
+    VmObservedEvent,
+    next_state,
+)
+from registry.networks.addresses import free_addresses
+
+#: What every ending has to know of an assignment.
+HELD: Final[Select[Any]] = (
+    select(
+        assignments.c.id,
+        assignments.c.host_id,
+        assignments.c.vm_id,
+        assignments.c.state,
+        vms.c.request_id,
+        vms.c.observed,
+        vms.c.desired,
+        tenants.c.name.label("tenant"),
+        hosts.c.name.label("host_name"),
+    )
+    .select_from(assignments)
+    .join(vms, vms.c.id == assignments.c.vm_id)
+    .join(tenants, tenants.c.id == vms.c.tenant_id)
+    .join(hosts, hosts.c.id == assignments.c.host_id)
+    .where(unreleased)
+    .order_by(assignments.c.id)
+)
+#: Whoever works on the VM still has it: they learn of this with their next step.
+_LEFT_TO_OWNER: Final = (AssignmentEvent.DELETE_REQUESTED, AssignmentEvent.MISSING)
+_RESERVED: Final = assignments.c.state == AssignmentState.RESERVED.value
+_NAMED: Final = 3  #: causes in the reason of a request
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What ends one assignment."""
+
+    row: Row[Any]  #: locked, with the columns of `HELD`
+    event: AssignmentEvent
+    reason: str | None = None
+
+    @property
+    def after(self) -> AssignmentState:
+        """The state that the assignment is in then."""
+        return next_state(ASSIGNMENT_TRANSITIONS, AssignmentState(self.row.state), self.event)
+
+    @property
+    def frees(self) -> bool:
+        """Whether the VM has no place then, and so no domain."""
+        return self.after == AssignmentState.RELEASED
+
+
+def lock_held(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
+    """Lock the unreleased assignments for which a condition holds, VMs first, and return them."""
+    there = select(assignments.c.vm_id).where(unreleased, which)
+    keys = lock_vms(connection, vms.c.id.in_(there))
+    if keys is None:
+        return held_by(connection, which)
+    # Of these VMs alone: another's assignment may have come to this meanwhile.
+    return [
+        row
+        for some in chunks(sorted(keys))
+        for row in held_by(connection, and_(which, among(connection, assignments.c.vm_id, some)))
+    ]
+
+
+def held_by(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
+    """Lock the unreleased assignments of VMs, which are locked, for which a condition holds."""
+    query = HELD.where(which).with_for_update(of=assignments, key_share=True)
+    return connection.execute(query).all()
+
+
+def end(
+    connection: Connection,
+    endings: Sequence[Ending],
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None = None,
+    is_error: bool = False,
+    **values: Any,
+) -> None:
+    """End assignments, and let their requests wait for other places where one became free.
+
+    ``reason`` is that of the requests. What ``is_error`` is shown to the tenants of the VMs.
+    ``values`` are further columns of the assignments.
+    """
+    record(
+        connection,
+        write_endings(connection, endings, now=now, actor=actor, is_error=is_error, **values),
+    )
+    freed = [each.row for each in endings if each.frees]
+    drop_power(connection, [row.vm_id for row in freed], now=now, actor=actor)
+    recompute(connection, {row.request_id for row in freed}, now=now, actor=actor, reason=reason)
+
+
+def write_endings(
+    connection: Connection,
+    endings: Sequence[Ending],
+    *,
+    now: datetime,
+    actor: str,
+    is_error: bool = False,
+    **values: Any,
+) -> list[dict[str, Any]]:
+    """Write the ends of assignments and what they mean for their VMs; return the events."""
+    history: list[dict[str, Any]] = []
+    ends: dict[UUID, Mapping[str, Any]] = {}
+    of_vms: dict[UUID, Mapping[str, Any]] = {}
+    gone: list[UUID] = []
+    # By host, so that runs of them meet inventories in one order.
+    for each in sorted(endings, key=lambda each: (each.row.host_id, each.row.id)):
+        row, change, change_vm = each.row, dict(values), dict[str, Any]()
+        before = AssignmentState(row.state)
+        if each.after == before:
+            continue
+        history.append(
+            assignment_row(
+                now,
+                actor,
+                row.id,
+                vm_id=row.vm_id,
+                tenant=row.tenant,
+                change=(before, each.after),
+                event=each.event,
+                reason=each.reason,
+                host=row.host_name,
+            )
+        )
+        # Sent at once: what is left to do need not wait for the last sending to grow old.
+        change |= {"state": each.after.value, "sent_at": None}
+        if is_error:
+            change["last_error"] = change_vm["last_error"] = each.reason
+        if each.frees or each.event not in _LEFT_TO_OWNER:
+            change |= ASSIGNMENTS.none
+        if each.frees:
+            change["released_at"] = now
+            if (
+                each.event == AssignmentEvent.DELETE_REQUESTED
+                or row.desired == VmDesired.DELETED.value
+            ):
+                change_vm["deleted_at"] = now
+                gone.append(row.vm_id)
+            was, absent = VmObserved(row.observed), VmObservedEvent.PROVEN_ABSENT
+            seen = next_state(VM_OBSERVED_TRANSITIONS, was, absent)
+            if seen != was:
+                change_vm["observed"] = seen.value
+                history.append(
+                    event_row(
+                        now,
+                        actor,
+                        "vm_observed",
+                        "vm",
+                        row.vm_id,
+                        tenant=row.tenant,
+                        change=(was, seen),
+                        event=absent,
+                        reason=each.reason,
+                        data={"host": row.host_name, "assignment": str(row.id)},
+                    )
+                )
+        ends[row.id], of_vms[row.vm_id] = change, change_vm
+    update_each(connection, assignments, ends)
+    update_each(connection, vms, of_vms)
+    free_addresses(connection, gone)
+    return history
+
+
+def withdraw_reserved(
+    connection: Connection, why: Mapping[UUID, str], *, now: datetime, actor: str
+) -> None:
+    """Release what nobody claimed on hosts that cannot build it; their rows are locked."""
+    rows = [
+        row
+        for some in chunks(sorted(why))
+        for row in lock_held(
+            connection, and_(among(connection, assignments.c.host_id, some), _RESERVED)
+        )
+    ]
+    told = sorted({why[row.host_id] for row in rows})
+    more = [f"and {len(told) - _NAMED} more"] if len(told) > _NAMED else []
+    event = AssignmentEvent.WITHDRAWN
+    end(
+        connection,
+        [Ending(row, event, f"{why[row.host_id]} and nobody had claimed it") for row in rows],
+        now=now,
+        actor=actor,
+        reason=", ".join(told[:_NAMED] + more),
+    )
+
+
+def give_up_builds(
+    connection: Connection,
+    host_id: UUID,
+    image_id: UUID,
+    *,
+    reason: str,
+    now: datetime,
+    actor: str,
+) -> None:
+    """End the builds on a host, which is locked, that wait for an image.
+
+    What nobody ever claimed has no domain and is released. What somebody claimed
+    before the image went missing may have one: it is quarantined like any build
+    that failed. What is claimed now ends by itself.
+    """
+    of_image = (
+        select(vms.c.id)
+        .join(request_images, request_images.c.request_id == vms.c.request_id)
+        .where(request_images.c.image_id == image_id)
+    )
+    creating = assignments.c.state == AssignmentState.CREATING.value
+    rows = lock_held(
+        connection,
+        and_(
+            assignments.c.host_id == host_id,
+            assignments.c.vm_id.in_(of_image),
+            or_(_RESERVED, creating),
+            ASSIGNMENTS.free(now),
+        ),
+    )
+    for request_id in sorted({row.request_id for row in rows}):
+        avoid(connection, request_id, host_id, now)
+    failed, withdrawn = AssignmentEvent.FAILED, AssignmentEvent.WITHDRAWN
+    reserved = AssignmentState.RESERVED.value
+    end(
+        connection,
+        [Ending(row, withdrawn if row.state == reserved else failed, reason) for row in rows],
+        now=now,
+        actor=actor,
+        reason=reason,
+        is_error=True,
+    )
+
+
+def clear_missing(
+    connection: Connection, rows: Sequence[Row[Any]], *, now: datetime, actor: str
+) -> None:
+    """Have workers clear the places of missing VMs; proven absent, they are decided anew."""
+    lost = "host {} lost it; what was on its disk is lost"
+    event = AssignmentEvent.MISSING
+    endings = [Ending(row, event, lost.format(row.host_name)) for row in rows]
+    end(connection, endings, now=now, actor=actor, is_error=True)
+
+
+def release_all(
+    connection: Connection, host_id: UUID, host_name: str, *, now: datetime, actor: str
+) -> int:
+    """Release whatever a host holds, which is proven to be off; return how many VMs that were.
+
+    Who still works on one of them holds a claim that is gone: it can neither
+    write that its domain started nor let it run.
+    """
+    rows = lock_held(connection, assignments.c.host_id == host_id)
+    reason = f"host {host_name} is off: what its VMs had on their disks is lost"
+    endings = [Ending(row, AssignmentEvent.FENCED, reason) for row in rows]
+    end(connection, endings, now=now, actor=actor, reason=reason)
+    return len(rows)
