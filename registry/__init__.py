@@ -1,7 +1,7 @@
 """The register center: the only SQL, the state machines, and plain values in and out."""
 
 from registry.catalogue.resources import VMS
-from registry.center import Registry
+from registry.center import OnlyIf, Registry
 from registry.consoles.holds import ConsoleClaim, ConsoleWork
 from registry.consoles.reads import ConsoleAnswer
 from registry.consoles.sessions import MAX_TYPED_BYTES, ConsoleOutput
@@ -38,12 +38,11 @@ from registry.errors import (
     UriRefusedError,
     said_value,
 )
-from registry.ground.audited import AuditedCall, audited, current_call
+from registry.ground.audited import AuditedCall
 from registry.ground.faults import checkpoint
 from registry.ground.ids import uuid7
 from registry.ground.names import MAX_TTL_S
 from registry.ground.pages import Page
-from registry.ground.preconditions import only_if
 from registry.hosts.credentials import CredentialFiles, HostCredentials
 from registry.hosts.fields import Keep
 from registry.hosts.identities import HostIdentity
@@ -278,6 +277,7 @@ __all__ = [
     "NewShadowRound",
     "NotFoundError",
     "Offers",
+    "OnlyIf",
     "OverQuota",
     "Page",
     "Past",
@@ -350,16 +350,13 @@ __all__ = [
     "Waiting",
     "WatchedHost",
     "allows",
-    "audited",
     "check_asked",
     "check_image_files",
     "check_image_url",
     "check_rules",
     "check_uri",
     "checkpoint",
-    "current_call",
     "goes_together",
-    "only_if",
     "remove_files_of_removed",
     "remove_strays",
     "said_value",

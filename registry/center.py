@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
 
 from registry.catalogue.resources import Resources
 from registry.catalogue.vm_types import VmTypes
@@ -11,8 +16,10 @@ from registry.consoles.holds import ConsoleHolds
 from registry.consoles.reads import ConsoleReads
 from registry.consoles.sessions import ConsoleSessions
 from registry.errors import SchemaOutdatedError
+from registry.ground.audited import AuditedCall
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, database_at
+from registry.ground.preconditions import Condition
 from registry.hosts.differences import Differences
 from registry.hosts.hosts import Hosts
 from registry.hosts.identities import HostIdentities
@@ -51,6 +58,19 @@ from registry.work.fencing import Fencing
 from registry.work.image_copies import ImageCopies
 from registry.work.image_imports import ImageImports
 from registry.work.power_steps import PowerSteps
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyIf:
+    """What a call's first write rests on: ``check`` raises if the thing is another by now.
+
+    It is given a register center that reads in the transaction of that write, with the row
+    of the thing locked.
+    """
+
+    kind: str  #: one of those in `registry.ground.preconditions`
+    key: Any
+    check: Callable[[Registry], None]
 
 
 class Registry:
@@ -114,6 +134,18 @@ class Registry:
             database.close()
             raise
         return cls(database)
+
+    def for_call(self, call: AuditedCall | None, only_if: OnlyIf | None = None) -> Registry:
+        """Return it for one call: what it writes is audited as the call's, and rests on that."""
+        database, condition = self._database, None
+        if only_if is not None:
+            check = only_if.check
+
+            def judged(connection: Connection) -> None:
+                check(Registry(database.inside(connection)))
+
+            condition = Condition(only_if.kind, only_if.key, judged)
+        return Registry(database.on_behalf_of(call, condition))
 
     def close(self) -> None:
         """Close every connection."""

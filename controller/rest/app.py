@@ -189,7 +189,7 @@ def create_app(
     app.add_exception_handler(HTTPException, problem_handler)
     app.add_exception_handler(RequestValidationError, problem_handler)
     # The last one added is the outermost.
-    app.add_middleware(Versions, registry=registry, secret=lambda: host_names.secret)
+    app.add_middleware(Versions, secret=lambda: host_names.secret)
     app.add_middleware(Authentication, registry=registry, limits=limits or Limits())
     app.add_middleware(Crowd)
     app.add_middleware(AccessLog, metrics=HttpMetrics(metrics))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, cast
 
 from fastapi import Depends
@@ -64,13 +64,27 @@ def services_of(request: HttpRequest) -> Services:
     return cast(Services, request.app.state.services)
 
 
+def registry_of(request: HttpRequest) -> Registry:
+    """Return the register center for this call: it knows whose the writes are."""
+    state = request.scope.setdefault("state", {})
+    found: Registry | None = state.get("registry")
+    if found is None:
+        found = services_of(request).registry
+        call, only_if = state.get("writing"), state.get("only_if")
+        if call is not None or only_if is not None:
+            found = found.for_call(call, only_if)
+        state["registry"] = found
+    return found
+
+
 # Coroutines: what waits for nothing is not worth a thread.
 async def _services(request: HttpRequest) -> Services:
-    return services_of(request)
+    services, registry = services_of(request), registry_of(request)
+    return services if registry is services.registry else replace(services, registry=registry)
 
 
 async def _registry(request: HttpRequest) -> Registry:
-    return services_of(request).registry
+    return registry_of(request)
 
 
 def reader_of(request: HttpRequest) -> Reader:

@@ -7,9 +7,7 @@ is added to that row later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -68,44 +66,37 @@ class AuditedCall:
 
 
 _INSERT: Final = insert(audit).values(at=UtcNow()).returning(audit.c.id)
-_call: ContextVar[AuditedCall | None] = ContextVar("call", default=None)
+#: Where a transaction says whose call it is for.
+_OPTION: Final = "audited"
 
 
-@contextmanager
-def audited(call: AuditedCall) -> Iterator[None]:
-    """Audit what is written inside; once the call says whose it is."""
-    token = _call.set(call)
-    try:
-        yield
-    finally:
-        _call.reset(token)
+def call_of(connection: Connection) -> AuditedCall | None:
+    """Return the call that a transaction is for, if it is audited."""
+    call: AuditedCall | None = connection.get_execution_options().get(_OPTION)
+    return call
 
 
-def forget_intent() -> None:
-    """Forget what a transaction that was taken back said of the call; another begins."""
-    call = _call.get()
-    if call is not None and call.row is None:
+def begin_audited(connection: Connection, call: AuditedCall) -> None:
+    """Let a transaction be for a call.
+
+    What one that was taken back said of the call is forgotten.
+    """
+    if call.row is None:
         call.subject = call.status = None
+    connection.execution_options(**{_OPTION: call})
 
 
-def write_intent(connection: Connection) -> None:
+def write_intent(connection: Connection, call: AuditedCall) -> None:
     """Write the call's row in this transaction, unless one is committed already."""
-    call = _call.get()
-    if call is None or call.token is None or call.row is not None:
+    if call.token is None or call.row is not None:
         return
     call.ending_written = call.ending(call.status)
     call.written = connection.execute(_INSERT, call.values()).scalar_one()
 
 
-def current_call() -> AuditedCall | None:
-    """Return the call that is audited here, if one is."""
-    return _call.get()
-
-
-def intent_committed() -> None:
+def intent_committed(call: AuditedCall) -> None:
     """Remember that the call's row is there to stay."""
-    call = _call.get()
-    if call is not None and call.row is None:
+    if call.row is None:
         call.row = call.written
 
 
@@ -146,15 +137,15 @@ def note_committed(told: Sequence[Told]) -> None:
             each.call.ending_written = each.call.ending(each.status)
 
 
-def note_subject(subject_id: str) -> None:
+def note_subject(connection: Connection, subject_id: str) -> None:
     """Tell what the call is about, if its path does not."""
-    call = _call.get()
+    call = call_of(connection)
     if call is not None and call.subject is None:
         call.subject = subject_id
 
 
-def note_status(status: int) -> None:
+def note_status(connection: Connection, status: int) -> None:
     """Tell how the call will be answered, where the answer is kept by this transaction."""
-    call = _call.get()
+    call = call_of(connection)
     if call is not None:
         call.status = status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import random
 import select
@@ -20,8 +21,13 @@ from registry.errors import (
     InvalidError,
     RegistryUnavailableError,
 )
-from registry.ground.audited import forget_intent, intent_committed, write_intent
-from registry.ground.preconditions import commit_held, transaction_to_read_in, upheld
+from registry.ground.audited import (
+    AuditedCall,
+    begin_audited,
+    intent_committed,
+    write_intent,
+)
+from registry.ground.preconditions import Condition
 from registry.ground.pulse import PATIENCE_S, Pulse
 
 P = ParamSpec("P")
@@ -206,33 +212,58 @@ class Database:
         self._write = make_engine(database_url, pulse=self._pulse)
         self._read = make_engine(database_url, read_only=True, pulse=self._pulse)
         self._look = _outside_transactions(self._read)
+        self._call: AuditedCall | None = None
+        self._condition: Condition | None = None
+        self._inside: Connection | None = None
+
+    def on_behalf_of(
+        self, call: AuditedCall | None, condition: Condition | None = None
+    ) -> Database:
+        """Return it for one call: its writes are audited as the call's, and rest on a condition."""
+        found = copy.copy(self)
+        found._call, found._condition = call, condition
+        return found
+
+    def inside(self, connection: Connection) -> Database:
+        """Return it for somebody who reads in a transaction that is under way."""
+        found = self.on_behalf_of(None)
+        found._inside = connection
+        return found
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Open a transaction that writes; committed at its end.
 
-        What it rests on (`preconditions.only_if`) is judged first.
+        What it rests on is judged first; whose call it is for is written last.
         """
-        forget_intent()
-        with self._available(), self._write.begin() as connection, upheld(connection):
+        call, condition = self._call, self._condition
+        with self._available(), self._write.begin() as connection:
+            if call is not None:
+                begin_audited(connection, call)
+            if condition is not None and not condition.held:
+                condition.judge(connection)
             yield connection
-            write_intent(connection)
-        commit_held()
-        intent_committed()
+            if call is not None:
+                write_intent(connection, call)
+        if condition is not None:
+            condition.held = True
+        if call is not None:
+            intent_committed(call)
 
     @contextmanager
     def rehearse(self) -> Iterator[Connection]:
         """Open a transaction that writes and is taken back at its end."""
         with self._available(), self._write.connect() as connection:
+            if self._call is not None:
+                begin_audited(connection, self._call)
             yield connection
             connection.rollback()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction that only reads, all of it at one point in time."""
-        inside = transaction_to_read_in()
-        if inside is not None:
-            yield inside
+        if self._inside is not None:
+            yield self._inside
             return
         with self._available(), self._read.begin() as connection:
             yield connection

@@ -7,9 +7,7 @@ transaction of the write, behind the lock of the row in question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,51 +27,24 @@ _KEYS: Final[Mapping[str, Column[Any]]] = {
 
 
 @dataclass(slots=True)
-class _Condition:
+class Condition:
+    """What the next transaction of somebody's rests on; later ones rest on that one."""
+
     kind: str
     key: Any
-    check: Callable[[], None]
+    check: Callable[[Connection], None]  #: raises if the thing is another by now
     held: bool = False  #: the transaction that it was for is committed
 
-
-_condition: ContextVar[_Condition | None] = ContextVar("condition", default=None)
-_inside: ContextVar[Connection | None] = ContextVar("inside", default=None)
-
-
-@contextmanager
-def only_if(kind: str, key: Any, check: Callable[[], None]) -> Iterator[None]:
-    """Run ``check`` first in the next transaction that writes, and nothing more if it raises.
-
-    What it reads from the stores, it reads in that transaction, with the row
-    of the thing locked.
-    """
-    token = _condition.set(_Condition(kind, key, check))
-    try:
-        yield
-    finally:
-        _condition.reset(token)
-
-
-@contextmanager
-def upheld(connection: Connection) -> Iterator[None]:
-    """Judge what this transaction rests on; around all that it does."""
-    condition = _condition.get()
-    if condition is None or condition.held:
-        yield
-        return
-    if not has_one_writer(connection):
-        if condition.kind == "request":
-            _keep_request(connection, condition.key)
-        else:
-            column = _KEYS[condition.kind]
-            row = select(column).where(column == condition.key)
-            connection.execute(row.with_for_update(key_share=True))
-    token = _inside.set(connection)
-    try:
-        condition.check()
-    finally:
-        _inside.reset(token)
-    yield
+    def judge(self, connection: Connection) -> None:
+        """Lock the row of the thing, and look at it in this transaction."""
+        if not has_one_writer(connection):
+            if self.kind == "request":
+                _keep_request(connection, self.key)
+            else:
+                column = _KEYS[self.kind]
+                row = select(column).where(column == self.key)
+                connection.execute(row.with_for_update(key_share=True))
+        self.check(connection)
 
 
 def _keep_request(connection: Connection, key: Any) -> None:
@@ -87,15 +58,3 @@ def _keep_request(connection: Connection, key: Any) -> None:
     if owner is not None:
         lock_tenants(connection, owner)
         lock_vms(connection, vms.c.request_id == key)
-
-
-def commit_held() -> None:
-    """Remember that what was judged is written: later transactions rest on it."""
-    condition = _condition.get()
-    if condition is not None:
-        condition.held = True
-
-
-def transaction_to_read_in() -> Connection | None:
-    """Return the transaction whose condition is being judged, if one is."""
-    return _inside.get()

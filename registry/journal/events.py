@@ -101,7 +101,7 @@ def record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
 def recording(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:
     """Return `record`, ready to be run."""
     if rows:
-        note_subject(rows[0]["subject_id"])
+        note_subject(connection, rows[0]["subject_id"])
     return inserting(connection, events, rows)
 
 

@@ -161,7 +161,7 @@ def keep_answer(
     made: dict[str, Any] = {"of_scope": key.scope, "of_key": key.key, "request_id": request_id}
     if answer is not None:
         made |= {"status": answer.status, "body": answer.body}
-        note_status(answer.status)
+        note_status(connection, answer.status)
     connection.execute(_ANSWERED, made)
 
 

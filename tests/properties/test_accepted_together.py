@@ -26,7 +26,6 @@ from registry import (
     Request,
     Rules,
     StoredAnswer,
-    audited,
     check_asked,
 )
 from tests.raw_sql import RawSql
@@ -130,8 +129,7 @@ def alone(registry: Registry, asking: Asking) -> Request | str:
     try:
         if asking.call is None:
             return registry.requests.accept(asking)
-        with audited(asking.call):
-            return registry.requests.accept(asking)
+        return registry.for_call(asking.call).requests.accept(asking)
     except AnsweredBeforeError as before:
         return f"answered before: {before.status} {before.body}"
     except RegistryError as error:

@@ -42,7 +42,6 @@ from registry import (
     StoredAnswer,
     UnknownNameError,
     check_asked,
-    current_call,
 )
 
 log: Final = structlog.get_logger(__name__)
@@ -95,7 +94,7 @@ async def ask_for_vms(
             over_quota=services.over_quota,
             idempotency=key,
             answered=lambda made: answered(told_request(made, reader)),
-            call=current_call(),
+            call=request.scope["state"].get("writing"),
         )
         try:
             made = await services.acceptance.accept(asking)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextvars
 import re
-from contextlib import nullcontext
 from typing import Final
 from urllib.parse import quote
 
@@ -16,7 +14,7 @@ from controller.rest.callers.auth import READING
 from controller.rest.callers.limits import address_of
 from controller.rest.callers.paths import PROTECTED_PREFIX, is_protected
 from controller.rest.problems.refusals import Refusals
-from registry import AuditedCall, Registry, RegistryError, audited
+from registry import AuditedCall, Registry, RegistryError
 
 MAX_PATH: Final = 500
 MAX_SUBJECT: Final = 64
@@ -45,8 +43,11 @@ class AuditTrail:
         call = AuditedCall(
             method=scope["method"][:16], path=_path(scope), address=address_of(scope)
         )
-        scope.setdefault("state", {})["audited"] = call
         typing = TYPING.fullmatch(scope["path"]) is not None
+        state = scope.setdefault("state", {})
+        state["audited"] = call
+        if not typing:
+            state["writing"] = call
         finished = False
 
         async def finish(status: int | None) -> None:
@@ -60,8 +61,7 @@ class AuditTrail:
                 return
             if call.is_told(status):
                 return
-            # A context of its own: what the call's writes rest on is not for this one.
-            await run_in_threadpool(contextvars.Context().run, self._finish, call, status)
+            await run_in_threadpool(self._finish, call, status)
 
         async def send_when_recorded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -69,8 +69,7 @@ class AuditTrail:
             await send(message)
 
         try:
-            with nullcontext() if typing else audited(call):
-                await self.app(scope, receive, send_when_recorded)
+            await self.app(scope, receive, send_when_recorded)
         finally:
             if not finished:  # the caller went away, and whatever was done stays done
                 await finish(None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Final, TypeVar
 
 from fastapi import Depends, Header
@@ -19,7 +20,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from controller.rest.callers.auth import caller_of
-from controller.rest.dependencies import services_of
+from controller.rest.dependencies import registry_of, services_of
 from controller.rest.problems import patterns
 from controller.rest.problems.documents import KINDS
 from controller.rest.writes.audit import note_route
@@ -49,6 +50,7 @@ class Creation:
     scope: str
     path: str
     key: str | None
+    writing: Callable[[], Registry]  #: where writes are known to be the call's
 
     def answer(
         self,
@@ -67,16 +69,17 @@ class Creation:
         if key is None:
             return _json(adapter.dump_json(create()), status)
         self.registry.idempotency.forget_old()
-        stored = self.registry.idempotency.begin(key.scope, key.key, key.fingerprint)
+        keys = self.writing().idempotency
+        stored = keys.begin(key.scope, key.key, key.fingerprint)
         if stored is not None:
             return _json(stored.body.encode(), stored.status, replayed=True)
         try:
             made = create()
         except tuple(KINDS):
-            self.registry.idempotency.abandon(key.scope, key.key)
+            keys.abandon(key.scope, key.key)
             raise
         stored_body = adapter.dump_json(kept(made)).decode()
-        self.registry.idempotency.complete(key.scope, key.key, status, stored_body)
+        keys.complete(key.scope, key.key, status, stored_body)
         return _json(adapter.dump_json(made), status)
 
     async def answer_of_one(
@@ -121,7 +124,8 @@ class Creation:
 async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
     note_route(request.scope)
     registry, scope = services_of(request).registry, caller_of(request).scope
-    return Creation(registry, scope, request.scope["path"], key)
+    writing = partial(registry_of, request)
+    return Creation(registry, scope, request.scope["path"], key, writing)
 
 
 GivenCreation = Annotated[Creation, Depends(_creation)]

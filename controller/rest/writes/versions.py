@@ -23,7 +23,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.rest.problems.errors import HeaderError, VersionMismatchError
-from registry import Registry, only_if
+from registry import OnlyIf, Registry
 
 T = TypeVar("T")
 
@@ -122,9 +122,8 @@ GivenShown = Annotated[Shown, Depends(_shown)]
 class Versions:
     """Adds the `ETag` to what is read, and judges the `If-Match` of what is changed."""
 
-    def __init__(self, app: ASGIApp, registry: Registry, secret: Callable[[], bytes]) -> None:
+    def __init__(self, app: ASGIApp, secret: Callable[[], bytes]) -> None:
         self.app = app
-        self.registry = registry
         self._secret = secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,20 +166,15 @@ class Versions:
             raise HeaderError("If-Match", given, "no If-Match: this has no version")
         key = _key(versioned, found[2])
 
-        def check() -> None:
-            current = self._version_of(versioned, key)
+        def check(registry: Registry) -> None:
+            record = versioned.read(registry, key)
+            current = version_of(record, versioned.observed, secret=self._secret())
             if wanted and current not in wanted:
                 raise VersionMismatchError(versioned.kind, found[2], given, current)
 
-        if key is None:
-            await self.app(scope, receive, send)
-            return
-        with only_if(versioned.kind, key, check):
-            await self.app(scope, receive, send)
-
-    def _version_of(self, versioned: Versioned, key: Any) -> str:
-        record = versioned.read(self.registry, key)
-        return version_of(record, versioned.observed, secret=self._secret())
+        if key is not None:
+            scope.setdefault("state", {})["only_if"] = OnlyIf(versioned.kind, key, check)
+        await self.app(scope, receive, send)
 
 
 def version_of(record: Any, observed: frozenset[str] = frozenset(), *, secret: bytes) -> str:

@@ -73,7 +73,8 @@ def test_tenants_do_not_share_keys(api: Api):
 
 
 def test_while_the_first_call_is_in_progress_the_second_is_told_so(api: Api):
-    first = Creation(api.registry, "tenant:a", "/v1/requests", "k1").key_of(RequestInput(**BODY))
+    creation = Creation(api.registry, "tenant:a", "/v1/requests", "k1", lambda: api.registry)
+    first = creation.key_of(RequestInput(**BODY))
     assert first is not None
     api.registry.idempotency.begin(first.scope, first.key, first.fingerprint)
 

@@ -10,7 +10,7 @@ import pytest
 
 from controller.rest import create_app
 from controller.rest.callers.limits import Limits, Rate
-from registry import AuditedCall, Periods, Registry, audited
+from registry import AuditedCall, Periods, Registry
 from tests.e2e.conftest import Api, a_token
 from tests.problems import places, the_problem
 from tests.raw_sql import RawSql
@@ -93,8 +93,7 @@ def test_every_route_that_may_change_something_is_audited_whoever_calls(api: Api
 
 def test_a_row_is_committed_with_the_change_and_tells_when_its_process_died(register: Registry):
     call = AuditedCall(method="POST", path="/v1/tenants", address="192.0.2.1", token="ops")
-    with audited(call):
-        register.tenants.add("new", weight=1.0, actor="operator:ops")
+    register.for_call(call).tenants.add("new", weight=1.0, actor="operator:ops")
 
     (entry,) = register.audit.list().items
     assert (entry.subject, entry.status, entry.token) == ("new", None, "ops")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from registry import Registry, only_if
+from registry import OnlyIf, Registry
 from tests.register import ACTOR, a_cluster, add_request
 from tests.work import work
 
@@ -29,11 +29,11 @@ def test_a_condition_on_a_request_keeps_the_order_of_locks(register: Registry, c
     request = add_request(register, 3)
     judged: list[object] = []
 
-    def check() -> None:
-        judged.append(register.requests.get(request.id))
+    def check(inside: Registry) -> None:
+        judged.append(inside.requests.get(request.id))
 
-    with work() as done, only_if("request", request.id, check):
-        CHANGES[change](register, request.id)
+    with work() as done:
+        CHANGES[change](register.for_call(None, OnlyIf("request", request.id, check)), request.id)
 
     locked = [found[1] for each in done.statements if (found := LOCKED.search(each))]
     first = list(dict.fromkeys(locked))
