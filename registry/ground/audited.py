@@ -142,10 +142,3 @@ def note_subject(connection: Connection, subject_id: str) -> None:
     call = call_of(connection)
     if call is not None and call.subject is None:
         call.subject = subject_id
-
-
-def note_status(connection: Connection, status: int) -> None:
-    """Tell how the call will be answered, where the answer is kept by this transaction."""
-    call = call_of(connection)
-    if call is not None:
-        call.status = status

@@ -1,7 +1,7 @@
 """Idempotency keys: a creating call that is repeated is answered as it was the first time.
 
 A creation that is one transaction claims its key inside it, and keeps its answer there
-(`claim_key`, `keep_answer`): either all of it happened, or nothing. Whoever comes with the
+(`claim_key`, `keep_answers`): either all of it happened, or nothing. Whoever comes with the
 same key meanwhile waits for that transaction. What takes several transactions says before
 the first that it began (`Idempotency.begin`), and after the last how it ended.
 """
@@ -24,7 +24,6 @@ from registry.errors import (
     IdempotencyInProgressError,
     InvalidError,
 )
-from registry.ground.audited import note_status
 from registry.ground.bulk import absent, insert_returning, update_rows
 from registry.ground.clock import UtcNow, db_now
 from registry.ground.engine import Database, retried
@@ -154,17 +153,6 @@ def _claim_again(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> 
     return Claim(row.now, None)
 
 
-def keep_answer(
-    connection: Connection, key: IdempotencyKey, request_id: UUID, answer: StoredAnswer | None
-) -> None:
-    """Remember, in the transaction that makes a request, what made it and is answered."""
-    made: dict[str, Any] = {"of_scope": key.scope, "of_key": key.key, "request_id": request_id}
-    if answer is not None:
-        made |= {"status": answer.status, "body": answer.body}
-        note_status(connection, answer.status)
-    connection.execute(_ANSWERED, made)
-
-
 def claim_keys(
     connection: Connection, wanted: Iterable[IdempotencyKey], now: datetime
 ) -> Sequence[IdempotencyKey]:
@@ -224,9 +212,6 @@ _AGAIN: Final = (
     select(keys, UtcNow().label("now"))
     .where(keys.c.scope == bindparam("scope"), keys.c.key == bindparam("key"))
     .with_for_update()
-)
-_ANSWERED: Final = update(keys).where(
-    keys.c.scope == bindparam("of_scope"), keys.c.key == bindparam("of_key")
 )
 
 

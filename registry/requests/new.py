@@ -1,9 +1,4 @@
-"""Making a request: what is asked is checked, and then written with its VMs.
-
-Each question to the database is time that the tenant's lock is held, and a part of
-what an accepted request costs. So nothing is asked whose answer is known: no names are
-looked up for a request that got its name here, and what is returned is what was written.
-"""
+"""What a tenant asks for: checked as far as that needs no database, and then as it is stored."""
 
 from __future__ import annotations
 
@@ -13,30 +8,23 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, insert, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, select
 
-from registry.catalogue.vm_types import get_vm_type, vm_type_id
-from registry.errors import DuplicateError, InvalidError, NotFoundError
+from registry.errors import InvalidError, NotFoundError
 from registry.ground.audited import AuditedCall
 from registry.ground.ids import uuid7
 from registry.ground.names import check_int, check_labels, check_name, expires_at, look_up
-from registry.ground.schema import hosts, request_images, requests
-from registry.images.images import image_for
-from registry.journal.events import event_row, record
+from registry.ground.schema import hosts
+from registry.journal.events import event_row
 from registry.lifecycle import HostAdmin, RequestState
-from registry.networks.networks import put_on_network
 from registry.records.images import Image
 from registry.records.journal import IdempotencyKey, StoredAnswer
 from registry.records.requests import GuestAccess, Request, Rules
 from registry.records.tenancy import OverQuota
-from registry.requests.guest_access import check_access, keep_access, told
+from registry.requests.guest_access import check_access, told
 from registry.requests.hostnames import check_hostname
 from registry.requests.own_labels import check_own_labels
-from registry.requests.rules import check_rules, join_groups
-from registry.requests.vm_names import check_free, insert_vms, numbered_names
-from registry.tenancy.quotas import check_quota
-from registry.tenancy.tree import asker_id
+from registry.requests.rules import check_rules
 
 MAX_COUNT: Final = 10_000
 MAX_HOSTS: Final = 1_000
@@ -127,36 +115,6 @@ def check_asked(
     )
 
 
-def make_request(
-    connection: Connection, asked: Asked, *, now: datetime, over_quota: OverQuota, actor: str
-) -> Request:
-    """Write a request and its VMs, and return it as a reader will find it."""
-    owner = asker_id(connection, asked.tenant)
-    type_id = vm_type_id(connection, asked.vm_type)
-    check_quota(connection, owner, type_id, asked.count, over_quota=over_quota)
-    image = None
-    if asked.image is not None:
-        image = image_for(connection, asked.image, get_vm_type(connection, asked.vm_type))
-    made = new_request(asked, image, _check_hosts(connection, asked.hosts), now=now)
-    if asked.name is not None:
-        names = numbered_names(made.name, 1, made.count)
-        check_free(connection, owner, names, request=made.name)
-    try:
-        connection.execute(insert(requests), request_row(made, owner, type_id))
-    except IntegrityError as error:
-        raise DuplicateError("request", "name", made.name) from error
-    if image is not None:
-        connection.execute(insert(request_images).values(request_id=made.id, image_id=image.id))
-    keep_access(connection, made.id, asked.access)
-    join_groups(connection, owner, made.id, asked.rules, now)
-    network_id = None
-    if asked.network is not None:
-        network_id = put_on_network(connection, made.id, asked.network, owner)
-    insert_vms(connection, made, owner, first=1, count=made.count, network_id=network_id, now=now)
-    record(connection, [history(made, actor)])
-    return made
-
-
 def new_request(
     asked: Asked, image: Image | None, hosts: tuple[str, ...] | None, *, now: datetime
 ) -> Request:
@@ -233,7 +191,8 @@ def history(made: Request, actor: str) -> dict[str, Any]:
     )
 
 
-def _check_hosts(connection: Connection, names: Sequence[str] | None) -> tuple[str, ...] | None:
+def check_hosts(connection: Connection, names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the hosts that a request names, in order; `NotFoundError` if one is not there."""
     if names is None:
         return None
     wanted = sorted({look_up("host", name) for name in names})

@@ -16,14 +16,14 @@ from registry.errors import (
     RegistryError,
     RegistryUnavailableError,
 )
-from registry.ground.audited import note_committed
+from registry.ground.audited import Told, note_committed, write_intents
 from registry.ground.bulk import among
 from registry.ground.clock import db_now
 from registry.ground.engine import ClashError, Database, HeldUpError, retried
 from registry.ground.names import look_up
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import images, request_images, requests, tenants, vm_types, vms
-from registry.journal.idempotency import claim_key, keep_answer
+from registry.journal.idempotency import claim_key, keep_answers
 from registry.ledger.deletion import delete_vms
 from registry.ledger.power import SHUTDOWN_TIMEOUT_S, ask_all
 from registry.ledger.progress import counts_told
@@ -35,11 +35,11 @@ from registry.records.requests import Request
 from registry.records.tenancy import OverQuota
 from registry.requests.expiry import AT_ONCE, expire, expired, extend
 from registry.requests.guest_access import NOTHING, told_access
-from registry.requests.new import MAX_COUNT, Asking, check_asked, make_request
+from registry.requests.new import MAX_COUNT, Asking, check_asked
 from registry.requests.own_labels import changed_labels, labelled
 from registry.requests.resizing import resize
 from registry.requests.rules import memberships, rules_of
-from registry.requests.together import make_together
+from registry.requests.together import make, make_together, status_kept
 from registry.tenancy.quotas import check_quota
 from registry.tenancy.tree import asker_id, key_of
 
@@ -96,29 +96,17 @@ class Requests:
         AnsweredBeforeError
             If a call with this key was answered: with that answer.
         """
-        key = asking.idempotency
         with self._database.write() as connection:
-            claim = claim_key(connection, key) if key is not None else None
-            if claim is not None and claim.request_id is not None:
-                made = _get(connection, claim.request_id)
-            else:
-                made = make_request(
-                    connection,
-                    asking.asked,
-                    now=claim.now if claim is not None else db_now(connection),
-                    over_quota=asking.over_quota,
-                    actor=asking.actor,
-                )
-            if key is not None:
-                answer = asking.answered(made) if asking.answered is not None else None
-                keep_answer(connection, key, made.id, answer)
-            return made
+            made, told = _accept(connection, asking)
+        note_committed(told)
+        return made
 
-    def accept_together(self, askings: Sequence[Asking]) -> Sequence[Request | None]:
-        """Accept what of this can be accepted in one transaction; None: `accept` it alone.
+    def accept_together(
+        self, askings: Sequence[Asking]
+    ) -> Sequence[Request | RegistryError | None]:
+        """Accept what of this can be accepted in one transaction; else return why it cannot be.
 
-        Nothing is refused here: what cannot be, for whatever reason, is left out, and
-        `accept` says why. Only a database that is away is told at once, for all.
+        None: `accept` it alone. Only a database that is away is told at once, for all.
         """
         try:
             return self._together(askings)
@@ -130,7 +118,7 @@ class Requests:
             return [None] * len(askings)
 
     @retried
-    def _together(self, askings: Sequence[Asking]) -> Sequence[Request | None]:
+    def _together(self, askings: Sequence[Asking]) -> Sequence[Request | RegistryError | None]:
         with self._database.write() as connection:
             group = make_together(connection, askings)
         note_committed(group.told)
@@ -287,6 +275,23 @@ class Requests:
             now = db_now(connection)
             ask_all(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
             return _get(connection, id)
+
+
+def _accept(connection: Connection, asking: Asking) -> tuple[Request, Sequence[Told]]:
+    """Accept a request by itself: a group of one, which waits for its key and for every lock."""
+    key, call = asking.idempotency, asking.call
+    claim = claim_key(connection, key) if key is not None else None
+    if key is not None and claim is not None and claim.request_id is not None:
+        before = _get(connection, claim.request_id)
+        answer = asking.answered(before) if asking.answered is not None else None
+        keep_answers(connection, [(key, before.id, answer)])
+        calls = [] if call is None else [(call, str(before.id), status_kept(asking, answer))]
+        return before, write_intents(connection, calls, claim.now)
+    now = claim.now if claim is not None else db_now(connection)
+    [made], told = make(connection, [asking], now)
+    if isinstance(made, RegistryError):
+        raise made
+    return made, told
 
 
 def _get(connection: Connection, key: UUID) -> Request:

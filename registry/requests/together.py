@@ -1,28 +1,31 @@
-"""Requests accepted in one transaction: each as it would be alone, in the order of its calls.
+"""How requests are accepted: one, or several in one transaction, in the order of their calls.
 
 What a transaction costs, and what many statements cost that each touch one row, is paid
-once for all who ask at the same time. Nothing is refused here. A call that cannot be
-accepted, or whose acceptance needs more than what is read for all together, is left out
-and leaves nothing behind; made alone (`new_requests`) it is told why, or accepted.
+once for all who ask at the same time. Each is judged as it would be alone, after those
+before it: one that cannot be accepted is told why and leaves nothing behind.
 
-The locks are taken in the order in which a request alone takes them: keys, tenants, the
-groups of tenants above them. Of each kind all are taken in one statement, in one order.
+Each question to the database is time that the tenants' locks are held, and a part of what
+an accepted request costs. So nothing is asked whose answer is known: no names are looked up
+for a request that got its name here, and what is returned is what was written.
+
+The locks: keys, tenants, the groups of tenants above them. Of each kind all are taken in one
+statement, in one order.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, bindparam, func, select, union_all
+from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy.exc import IntegrityError
 
-from registry.catalogue.resources import VMS
-from registry.catalogue.vm_types import get_vm_type
-from registry.errors import RegistryError
+from registry.catalogue.vm_types import get_vm_type, vm_type_id
+from registry.errors import DuplicateError, RegistryError
 from registry.ground.audited import Told, write_intents
 from registry.ground.bulk import insert_rows
 from registry.ground.clock import db_now
@@ -39,17 +42,17 @@ from registry.ground.schema import (
 from registry.images.images import image_for
 from registry.journal.events import record
 from registry.journal.idempotency import claim_keys, give_back, keep_answers
-from registry.lifecycle import FINISHED, VmDesired
 from registry.networks.addresses import give_macs
+from registry.networks.networks import put_on_network
 from registry.records.images import Image
-from registry.records.journal import IdempotencyKey, StoredAnswer
+from registry.records.journal import StoredAnswer
 from registry.records.requests import Request
-from registry.records.tenancy import OverQuota
 from registry.requests.guest_access import access_rows
-from registry.requests.new import Asking, history, new_request, request_row
-from registry.requests.vm_names import numbered_names, vm_rows
-from registry.tenancy.quota_use import Amounts, amounts_of, asked, limits_of, lock_limited
-from registry.tenancy.quotas import MOST_ASKED, when_over
+from registry.requests.new import Asking, check_hosts, history, new_request, request_row
+from registry.requests.rules import join_groups
+from registry.requests.vm_names import Names, numbered_names, vm_rows
+from registry.tenancy.quotas import Allowance
+from registry.tenancy.tree import asker_id
 
 #: Of one call: who asks for more waits for nobody, and nobody waits for it.
 MOST_VMS: Final = 32
@@ -59,9 +62,12 @@ LOCK_WAIT_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What became of some calls: the requests that were made, in place; and the audit's rows."""
+    """What became of some calls, in place, and the audit's rows.
 
-    made: Sequence[Request | None]
+    A request that was made, or why it cannot be; None: nothing yet, it has to come alone.
+    """
+
+    made: Sequence[Request | RegistryError | None]
     told: Sequence[Told]
 
 
@@ -78,7 +84,7 @@ class _Draft:
 
 
 def goes_together(asking: Asking) -> bool:
-    """Tell whether a call rests on nothing but what is read for all together."""
+    """Tell whether a call takes no locks but what is locked for all together."""
     wanted = asking.asked
     return (
         wanted.count <= MOST_VMS
@@ -90,16 +96,36 @@ def goes_together(asking: Asking) -> bool:
 
 
 def make_together(connection: Connection, askings: Sequence[Asking]) -> Group:
-    """Write all of these requests that can be accepted, and return them in their places."""
+    """Write all of these requests that can be accepted.
+
+    Left to come alone are those that take other locks, and whose keys were used before.
+    """
     now = _begin(connection)
     keys = [each.idempotency for each in askings if each.idempotency is not None]
     claimed = claim_keys(connection, keys, now)
-    drafts = _drafts(connection, askings, claimed, now)
-    drafted = {draft.asking.idempotency for draft in drafts.values()}
-    give_back(connection, [key for key in claimed if key not in drafted])
-    told = _write(connection, list(drafts.values()), now)
-    places = range(len(askings))
-    return Group([drafts[at].made if at in drafts else None for at in places], told)
+    unused = set(claimed)
+    wanted: dict[int, Asking] = {}
+    for at, each in enumerate(askings):
+        if each.idempotency is not None:
+            if each.idempotency not in unused:  # answered before, or by one before it here
+                continue
+            unused.remove(each.idempotency)
+        if goes_together(each):
+            wanted[at] = each
+    made, told = make(connection, list(wanted.values()), now)
+    of_places = dict(zip(wanted, made, strict=True))
+    kept = {wanted[at].idempotency for at, made in of_places.items() if isinstance(made, Request)}
+    give_back(connection, [key for key in claimed if key not in kept])
+    return Group([of_places.get(at) for at in range(len(askings))], told)
+
+
+def make(
+    connection: Connection, askings: Sequence[Asking], now: datetime
+) -> tuple[Sequence[Request | RegistryError], Sequence[Told]]:
+    """Write those of some requests that can be made, whose keys are this transaction's."""
+    judged = _judged(connection, askings, now)
+    told = _write(connection, [each for each in judged if isinstance(each, _Draft)], now)
+    return [each.made if isinstance(each, _Draft) else each for each in judged], told
 
 
 def _begin(connection: Connection) -> datetime:
@@ -110,44 +136,44 @@ def _begin(connection: Connection) -> datetime:
     return found.astimezone(UTC)
 
 
-def _drafts(
-    connection: Connection,
-    askings: Sequence[Asking],
-    claimed: Iterable[IdempotencyKey],
-    now: datetime,
-) -> Mapping[int, _Draft]:
-    """Return by their places the requests that can be made, in the order of their calls."""
-    unused = set(claimed)
-    wanted: dict[int, Asking] = {}
-    for at, each in enumerate(askings):
-        if each.idempotency is not None:
-            if each.idempotency not in unused:  # answered before, or by one before it here
-                continue
-            unused.remove(each.idempotency)
-        if goes_together(each):
-            wanted[at] = each
-    owners = _ids(connection, _ASKERS, {each.asked.tenant for each in wanted.values()})
-    types = _ids(connection, _TYPES, {each.asked.vm_type for each in wanted.values()})
-    wanted = {
-        at: each
-        for at, each in wanted.items()
-        if each.asked.tenant in owners and each.asked.vm_type in types
-    }
-    left = _Left(connection, {owners[each.asked.tenant] for each in wanted.values()})
-    names_used = _Names(connection, owners, list(wanted.values()))
+def _judged(
+    connection: Connection, askings: Sequence[Asking], now: datetime
+) -> Sequence[_Draft | RegistryError]:
+    """Return the requests that can be made, in the order of their calls, or why one cannot."""
+    owners = _ids(connection, _ASKERS, {each.asked.tenant for each in askings})
+    types = _ids(connection, _TYPES, {each.asked.vm_type for each in askings})
+    allowance = Allowance(connection, set(owners.values()))
+    named = [each.asked for each in askings if each.asked.name is not None]
+    names = Names(
+        connection,
+        set(owners.values()),
+        sorted({name for each in named for name in _names_of(each.name or "", each.count)}),
+    )
     images = _Images(connection)
-    drafts: dict[int, _Draft] = {}
-    for at, each in wanted.items():
-        owner, type_id = owners[each.asked.tenant], types[each.asked.vm_type]
+
+    def judge(asking: Asking) -> _Draft:
+        asked = asking.asked
+        # Whoever was not found is looked for again, to be told what is the matter.
+        owner = owners.get(asked.tenant) or asker_id(connection, asked.tenant)
+        type_id = types.get(asked.vm_type) or vm_type_id(connection, asked.vm_type)
+        allowance.check(owner, type_id, asked.count, over_quota=asking.over_quota)
+        image = images.of(asking)
+        made = new_request(asked, image, check_hosts(connection, asked.hosts), now=now)
+        of_vms = numbered_names(made.name, 1, made.count)
+        if asked.name is not None:
+            names.check(owner, of_vms, made.name)
+        names.give(owner, of_vms, made.name)
+        allowance.take(owner, type_id, asked.count)
+        answer = asking.answered(made) if asking.answered is not None else None
+        return _Draft(asking, made, owner, type_id, image, answer)
+
+    found: list[_Draft | RegistryError] = []
+    for each in askings:
         try:
-            image = images.of(each)
-            made = new_request(each.asked, image, None, now=now)
-        except RegistryError:
-            continue
-        if names_used.free(owner, each, made) and left.take(owner, type_id, each):
-            answer = each.answered(made) if each.answered is not None else None
-            drafts[at] = _Draft(each, made, owner, type_id, image, answer)
-    return drafts
+            found.append(judge(each))
+        except RegistryError as error:
+            found.append(error)
+    return found
 
 
 def _ids(
@@ -164,11 +190,11 @@ def _write(connection: Connection, drafts: Sequence[_Draft], now: datetime) -> S
     """Write drafts with their VMs, keys and history, and the audit's rows."""
     if not drafts:
         return ()
-    insert_rows(
-        connection,
-        requests,
-        [request_row(draft.made, draft.owner, draft.type_id) for draft in drafts],
-    )
+    rows = [request_row(draft.made, draft.owner, draft.type_id) for draft in drafts]
+    try:
+        insert_rows(connection, requests, rows)
+    except IntegrityError as error:  # who went around the lock of the tenant
+        raise DuplicateError("request", "name", drafts[0].made.name) from error
     insert_rows(
         connection,
         request_images,
@@ -183,13 +209,18 @@ def _write(connection: Connection, drafts: Sequence[_Draft], now: datetime) -> S
         request_access,
         [row for draft in drafts for row in access_rows(draft.made.id, draft.asking.asked.access)],
     )
+    on_networks = _join(connection, drafts, now)
     of_vms = [
         row
         for draft in drafts
         for row in vm_rows(draft.made, draft.owner, first=1, count=draft.made.count, now=now)
     ]
     insert_rows(connection, vms, of_vms)
-    give_macs(connection, [row["id"] for row in of_vms])
+    cards: defaultdict[UUID | None, list[UUID]] = defaultdict(list)
+    for row in of_vms:
+        cards[on_networks.get(row["request_id"])].append(row["id"])
+    for network_id, keys in cards.items():
+        give_macs(connection, keys, network_id)
     record(connection, [history(draft.made, draft.asking.actor) for draft in drafts])
     keep_answers(
         connection,
@@ -202,7 +233,7 @@ def _write(connection: Connection, drafts: Sequence[_Draft], now: datetime) -> S
     return write_intents(
         connection,
         [
-            (draft.asking.call, str(draft.made.id), _status(draft))
+            (draft.asking.call, str(draft.made.id), status_kept(draft.asking, draft.answer))
             for draft in drafts
             if draft.asking.call is not None
         ],
@@ -210,92 +241,20 @@ def _write(connection: Connection, drafts: Sequence[_Draft], now: datetime) -> S
     )
 
 
-def _status(draft: _Draft) -> int | None:
-    """Return how the call ends, where that is kept."""
-    kept = draft.asking.idempotency is not None and draft.answer is not None
-    return draft.answer.status if kept and draft.answer is not None else None
+def _join(connection: Connection, drafts: Iterable[_Draft], now: datetime) -> Mapping[UUID, UUID]:
+    """Make requests members of groups, and return the networks of those that want one."""
+    networks: dict[UUID, UUID] = {}
+    for draft in drafts:
+        asked, made, owner = draft.asking.asked, draft.made, draft.owner
+        join_groups(connection, owner, made.id, asked.rules, now)
+        if asked.network is not None:
+            networks[made.id] = put_on_network(connection, made.id, asked.network, owner)
+    return networks
 
 
-class _Left:
-    """What quotas leave to some tenants, who are locked, while one after another takes of it."""
-
-    def __init__(self, connection: Connection, owners: Iterable[UUID]) -> None:
-        self._connection = connection
-        self._limited = lock_limited(connection, owners)
-        self._limits = limits_of(
-            connection, {key for path in self._limited.values() for key in path}
-        )
-        self._used: dict[UUID, Counter[str]] = {}
-        self._amounts: dict[UUID, Amounts] = {}
-        self._waits: dict[tuple[UUID, OverQuota], bool] = {}
-
-    def take(self, owner: UUID, type_id: UUID, asking: Asking) -> bool:
-        """Take what a call asks for, if that is left or may wait."""
-        limited = self._limited[owner]
-        if not limited:
-            return True
-        if type_id not in self._amounts:
-            self._amounts[type_id] = amounts_of(self._connection, {type_id: 1})
-        wanted = {
-            resource: amount * asking.asked.count
-            for resource, amount in self._amounts[type_id].items()
-        }
-        for key in limited:
-            if key not in self._used:
-                # Of what this transaction takes nothing is written yet.
-                self._used[key] = Counter(asked(self._connection, key))
-        enough = all(
-            not wanted.get(resource) or self._used[key][resource] + wanted[resource] <= limit
-            for key in limited
-            for resource, limit in self._limits[key].items()
-        )
-        if not enough:
-            if not self._may_wait(owner, asking.over_quota):
-                return False
-            if owner not in self._used:  # the limits are those of groups above it
-                self._used[owner] = Counter(asked(self._connection, owner))
-            if self._used[owner][VMS] + wanted[VMS] > MOST_ASKED:
-                return False
-        for key in {*limited, *self._used.keys() & {owner}}:
-            self._used[key].update(wanted)
-        return True
-
-    def _may_wait(self, owner: UUID, otherwise: OverQuota) -> bool:
-        if (owner, otherwise) not in self._waits:
-            said = when_over(self._connection, owner, otherwise)
-            self._waits[owner, otherwise] = said == "wait"
-        return self._waits[owner, otherwise]
-
-
-class _Names:
-    """The names that tenants, who are locked, have given to what lives, as far as asked for.
-
-    Stricter than a request alone: a name is one's, whatever it is a name of.
-    """
-
-    def __init__(
-        self, connection: Connection, owners: Mapping[str, UUID], askings: Sequence[Asking]
-    ) -> None:
-        self._taken: defaultdict[UUID, set[str]] = defaultdict(set)
-        wanted = [
-            (owners[each.asked.tenant], _names_of(each.asked.name, each.asked.count))
-            for each in askings
-            if each.asked.name is not None
-        ]
-        if not wanted:
-            return
-        names = sorted({name for _, some in wanted for name in some})
-        own = {"owners": sorted({owner for owner, _ in wanted}), "names": names}
-        for row in connection.execute(_NAMES, own):
-            self._taken[row.tenant_id].add(row.name)
-
-    def free(self, owner: UUID, asking: Asking, made: Request) -> bool:
-        """Give a request its names, if nobody has them."""
-        names = _names_of(made.name, made.count)
-        if asking.asked.name is not None and not self._taken[owner].isdisjoint(names):
-            return False
-        self._taken[owner].update(names)
-        return True
+def status_kept(asking: Asking, answer: StoredAnswer | None) -> int | None:
+    """Return how a call ends, where that is kept."""
+    return answer.status if asking.idempotency is not None and answer is not None else None
 
 
 def _names_of(name: str, count: int) -> Sequence[str]:
@@ -338,16 +297,4 @@ _TYPES: Final = (
     select(vm_types.c.id, vm_types.c.name)
     .where(vm_types.c.name.in_(bindparam("names", expanding=True)))
     .order_by(vm_types.c.revision)
-)
-_NAMES: Final = union_all(
-    select(requests.c.tenant_id, requests.c.name).where(
-        requests.c.tenant_id.in_(bindparam("owners", expanding=True)),
-        requests.c.name.in_(bindparam("names", expanding=True)),
-        requests.c.state.not_in([state.value for state in FINISHED]),
-    ),
-    select(vms.c.tenant_id, vms.c.name).where(
-        vms.c.tenant_id.in_(bindparam("owners", expanding=True)),
-        vms.c.name.in_(bindparam("names", expanding=True)),
-        vms.c.desired != VmDesired.DELETED.value,
-    ),
 )

@@ -6,11 +6,13 @@ until the transaction is over; the database's own index refuses what goes around
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, insert, literal, select, union_all
+from sqlalchemy import Connection, bindparam, insert, literal, select, union_all
 
 from registry.errors import DuplicateError
 from registry.ground.bulk import chunks, each
@@ -85,29 +87,47 @@ def add_vms(
     insert_vms(connection, request, owner, first=first, count=count, network_id=network_id, now=now)
 
 
-def check_free(
-    connection: Connection, owner: UUID, names: list[str], *, request: str | None = None
-) -> None:
-    """Refuse names for VMs, and one for their request, if commands would find another by them.
+def check_free(connection: Connection, owner: UUID, names: Sequence[str]) -> None:
+    """Refuse names for VMs if commands would find another by them."""
+    Names(connection, {owner}, names).check(owner, names)
 
-    That a request has no other's name is for the database's index to say.
-    """
-    over = [state.value for state in FINISHED]
-    for some in chunks(names):
-        of_vms = [*some, request] if request is not None else some
-        query = union_all(
-            select(literal("request").label("kind"), requests.c.name).where(
-                requests.c.tenant_id == owner,
-                requests.c.name.in_(some),
-                requests.c.state.not_in(over),
-            ),
-            select(literal("VM").label("kind"), vms.c.name).where(
-                vms.c.tenant_id == owner,
-                vms.c.name.in_(of_vms),
-                vms.c.desired != VmDesired.DELETED.value,
-            ),
-        )
-        taken = [(kind, name) for kind, name in connection.execute(query)]
-        if taken:
-            kind, name = min(taken, key=lambda found: (found[1] != request, found))
-            raise DuplicateError(kind, "name", name)
+
+class Names:
+    """The names that tenants, who are locked, have given to what lives, as far as asked for."""
+
+    def __init__(
+        self, connection: Connection, owners: Collection[UUID], names: Sequence[str]
+    ) -> None:
+        self._taken: defaultdict[UUID, set[tuple[str, str]]] = defaultdict(set)
+        for some in chunks(sorted(names)):
+            given = {"owners": sorted(owners), "names": some}
+            for owner, kind, name in connection.execute(_TAKEN, given):
+                self._taken[owner].add((kind, name))
+
+    def check(self, owner: UUID, of_vms: Collection[str], request: str | None = None) -> None:
+        """Refuse names for VMs, and one for their request, if commands would find another."""
+        wanted = {*of_vms, request}
+        found = {each for each in self._taken[owner] if each[1] in wanted}
+        # That another request has its name is said where nothing else is in the way.
+        for taken in (found - {("request", request)}, found):
+            if taken:
+                kind, name = min(taken, key=lambda each: (each[1] != request, each))
+                raise DuplicateError(kind, "name", name)
+
+    def give(self, owner: UUID, of_vms: Iterable[str], request: str) -> None:
+        """Take them for a request that this transaction will write."""
+        self._taken[owner] |= {("request", request), *(("VM", name) for name in of_vms)}
+
+
+_TAKEN: Final = union_all(
+    select(requests.c.tenant_id, literal("request"), requests.c.name).where(
+        requests.c.tenant_id.in_(bindparam("owners", expanding=True)),
+        requests.c.name.in_(bindparam("names", expanding=True)),
+        requests.c.state.not_in([state.value for state in FINISHED]),
+    ),
+    select(vms.c.tenant_id, literal("VM"), vms.c.name).where(
+        vms.c.tenant_id.in_(bindparam("owners", expanding=True)),
+        vms.c.name.in_(bindparam("names", expanding=True)),
+        vms.c.desired != VmDesired.DELETED.value,
+    ),
+)

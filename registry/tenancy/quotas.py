@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -25,6 +26,7 @@ from registry.ground.schema import quotas, tenants
 from registry.journal.events import event_row, record
 from registry.records.tenancy import OverQuota, Quota, QuotaUse
 from registry.tenancy.quota_use import (
+    Amounts,
     amounts_of,
     asked,
     given_by_default,
@@ -120,57 +122,94 @@ class Quotas:
 def check_quota(
     connection: Connection, tenant: UUID, vm_type: UUID, more: int, *, over_quota: OverQuota
 ) -> None:
-    """Raise if so many more VMs of a type are above a quota, for whoever asks for them.
+    """Raise if so many more VMs of a type are above a quota; see `Allowance.check`."""
+    Allowance(connection, [tenant]).check(tenant, vm_type, more, over_quota=over_quota)
 
-    To be called by every transaction that lets a tenant want more VMs, before
-    it writes them, with the tenant's row locked (`asker_id`). Until it is over
-    nobody else asks within the same limits.
 
-    Parameters
-    ----------
-    over_quota : OverQuota
-        What the installation says of requests above a quota, where neither the
-        tenant nor a group above it says otherwise.
+class Allowance:
+    """What quotas leave to some tenants, while one after another takes of it.
 
-    Raises
-    ------
-    QuotaExceededError
-        Naming every limit that stands in the way; not where such requests wait.
+    To be made by every transaction that lets tenants want more VMs, before it writes them,
+    with the tenants' rows locked (`asker_id`). Until it is over nobody else asks within the
+    same limits.
     """
-    limited = lock_limited(connection, [tenant])[tenant]
-    if not limited:
-        return
-    if when_over(connection, tenant, over_quota) == "wait":
-        _check_backlog(connection, tenant, more)
-        return
-    limits = limits_of(connection, limited)
-    names = names_of(connection, (tenant, *limited))
-    wanted = amounts_of(connection, {vm_type: more})
-    exceeded = []
-    for key in limited:
-        used = asked(connection, key)
-        exceeded += [
-            QuotaExcess(
-                tenant=names[key],
-                resource=resource,
-                limit=limit,
-                used=used.get(resource, 0),
-                asked=wanted[resource],
-            )
-            for resource, limit in limits[key].items()
-            if wanted.get(resource) and used.get(resource, 0) + wanted[resource] > limit
+
+    def __init__(self, connection: Connection, owners: Iterable[UUID]) -> None:
+        self._connection = connection
+        self._limited = lock_limited(connection, owners)
+        self._limits = limits_of(
+            connection, {key for path in self._limited.values() for key in path}
+        )
+        self._asked: dict[UUID, Amounts] = {}  #: as it is written
+        self._taken: defaultdict[UUID, Counter[str]] = defaultdict(Counter)  #: and is not, yet
+        self._amounts: dict[UUID, Amounts] = {}
+        self._waits: dict[tuple[UUID, OverQuota], bool] = {}
+
+    def check(self, owner: UUID, vm_type: UUID, more: int, *, over_quota: OverQuota) -> None:
+        """Raise if so many more VMs of a type are above a quota, for whoever asks for them.
+
+        Parameters
+        ----------
+        over_quota : OverQuota
+            What the installation says of requests above a quota, where neither the
+            tenant nor a group above it says otherwise.
+
+        Raises
+        ------
+        QuotaExceededError
+            Naming every limit that stands in the way; not where such requests wait.
+        """
+        limited = self._limited[owner]
+        if not limited:
+            return
+        wanted, used = self._wanted(vm_type, more), {key: self._used(key) for key in limited}
+        over = [
+            (key, resource, limit)
+            for key in limited
+            for resource, limit in self._limits[key].items()
+            if wanted.get(resource) and used[key][resource] + wanted[resource] > limit
         ]
-    if exceeded:
-        raise QuotaExceededError(names[tenant], exceeded)
+        # Who is not limited has no more than a group above it.
+        if not over and max(each[VMS] for each in used.values()) + more <= MOST_ASKED:
+            return
+        if self._may_wait(owner, over_quota):
+            used[owner] = self._used(owner)
+            over = [(owner, VMS, MOST_ASKED)] if used[owner][VMS] + more > MOST_ASKED else []
+        if over:
+            names = names_of(self._connection, (owner, *limited))
+            exceeded = [
+                QuotaExcess(
+                    tenant=names[key],
+                    resource=resource,
+                    limit=limit,
+                    used=used[key][resource],
+                    asked=wanted[resource],
+                )
+                for key, resource, limit in over
+            ]
+            raise QuotaExceededError(names[owner], exceeded)
 
+    def take(self, owner: UUID, vm_type: UUID, more: int) -> None:
+        """Count what this transaction will write."""
+        if self._limited[owner]:
+            for key in {owner, *self._limited[owner]}:
+                self._taken[key].update(self._wanted(vm_type, more))
 
-def _check_backlog(connection: Connection, tenant: UUID, more: int) -> None:
-    """Raise if a tenant whose requests may wait would ask for more than can be kept."""
-    used = asked(connection, tenant).get(VMS, 0)
-    if used + more > MOST_ASKED:
-        name = names_of(connection, (tenant,))[tenant]
-        excess = QuotaExcess(tenant=name, resource=VMS, limit=MOST_ASKED, used=used, asked=more)
-        raise QuotaExceededError(name, [excess])
+    def _wanted(self, vm_type: UUID, more: int) -> Amounts:
+        if vm_type not in self._amounts:
+            self._amounts[vm_type] = amounts_of(self._connection, {vm_type: 1})
+        return {resource: amount * more for resource, amount in self._amounts[vm_type].items()}
+
+    def _used(self, key: UUID) -> Counter[str]:
+        if key not in self._asked:
+            self._asked[key] = asked(self._connection, key)
+        return Counter(self._asked[key]) + self._taken[key]
+
+    def _may_wait(self, owner: UUID, otherwise: OverQuota) -> bool:
+        if (owner, otherwise) not in self._waits:
+            said = _when_over(self._connection, owner, otherwise)
+            self._waits[owner, otherwise] = said == "wait"
+        return self._waits[owner, otherwise]
 
 
 def give_default(
@@ -200,7 +239,7 @@ def give_default(
     return {"before": dict.fromkeys(limits), "limits": dict(limits), "by_default": True}
 
 
-def when_over(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
+def _when_over(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
     """Return what becomes of requests above a quota: the nearest word on the path counts."""
     path = path_of(connection, tenant)
     query = select(tenants.c.id, tenants.c.over_quota).where(tenants.c.id.in_(path))

@@ -8,7 +8,7 @@ from typing import Final
 from starlette.concurrency import run_in_threadpool
 
 from controller.rest.writes.gathering import Gathering
-from registry import Asking, Registry, Request, goes_together
+from registry import Asking, Registry, RegistryError, Request, goes_together
 
 #: In one transaction: others who ask for the same tenants wait for it.
 MOST_TOGETHER: Final = 64
@@ -19,7 +19,7 @@ class Acceptance:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._gathering: Gathering[Asking, Request | None] = Gathering(
+        self._gathering: Gathering[Asking, Request | RegistryError | None] = Gathering(
             self._together, most=MOST_TOGETHER
         )
 
@@ -27,9 +27,11 @@ class Acceptance:
         """Do what `Requests.accept` does, together with others where that makes no difference."""
         if goes_together(asking):
             made = await self._gathering.result(asking)
+            if isinstance(made, RegistryError):
+                raise made
             if made is not None:
                 return made
         return await run_in_threadpool(self._registry.requests.accept, asking)
 
-    def _together(self, askings: Sequence[Asking]) -> Sequence[Request | None]:
+    def _together(self, askings: Sequence[Asking]) -> Sequence[Request | RegistryError | None]:
         return self._registry.requests.accept_together(askings)
