@@ -24,7 +24,7 @@ from registry.hosts.drift import (
 from registry.hosts.health import change_health
 from registry.hosts.held import HostLedger, read_ledgers
 from registry.hosts.machines import is_same_machine
-from registry.hosts.silent_pools import note_pool, trouble
+from registry.hosts.silent_pools import note_pools, trouble
 from registry.hosts.stored_reports import keep_reports
 from registry.images.copies import disk_of_copies, note_missing
 from registry.journal.events import event_row, record
@@ -78,6 +78,9 @@ def record_reports(
 ) -> set[UUID]:
     """Write looks at hosts, which are locked, one of each. An older look changes nothing.
 
+    Of each host its own rows are written: their locks are those of the host and of the VMs on
+    it. What others may hold too (images, requests) comes last, for all hosts together.
+
     Returns at which hosts another machine answered in their place: nothing else is
     written of these.
     """
@@ -97,8 +100,11 @@ def record_reports(
     for look in counted:
         marks |= unknown_marks(look.report, look.ledger.live)
     known = known_assignments(connection, marks)
+    missing: list[Row[Any]] = []
     for look in counted:
-        _compare(connection, look, known, now=now, actor=actor)
+        missing += _compare(connection, look, known, now=now, actor=actor)
+    clear_missing(connection, missing, now=now, actor=actor)
+    note_pools(connection, [(each.host, each.report) for each in counted], now=now, actor=actor)
     return others
 
 
@@ -146,13 +152,15 @@ def _compare(
     *,
     now: datetime,
     actor: str,
-) -> None:
-    """Write what follows from how the host differs from what the ledger has of it."""
+) -> Sequence[Row[Any]]:
+    """Write how the host differs from what the ledger has of it.
+
+    Returns the assignments of missing VMs whose places are to be cleared.
+    """
     host, report, ledger = look.host, look.report, look.ledger
     drift = find_drift(report, ledger.live, known)
     _take_back(connection, host, ledger.fence, drift, now=now, actor=actor)
-    _observe_vms(connection, host, report, ledger.live, now=now, actor=actor)
-    note_pool(connection, host, report, now=now, actor=actor)
+    to_clear = _observe_vms(connection, host, report, ledger.live, now=now, actor=actor)
     foreign = _foreign_amounts(drift.strangers)
     left = ledger.leftovers
     if report.pool_silent_since is None:
@@ -164,6 +172,7 @@ def _compare(
     _write_inventories(connection, host, report, foreign)
     note_strangers(connection, host, drift, ledger.strangers, now=now, actor=actor)
     note_leftovers(connection, host, report, drift, left, now=now, actor=actor)
+    return to_clear
 
 
 def _say(connection: Connection, host: Host, error: str) -> None:
@@ -264,7 +273,8 @@ def _observe_vms(
     *,
     now: datetime,
     actor: str,
-) -> None:
+) -> Sequence[Row[Any]]:
+    """Write what VMs were seen to do; return those that are missing and are built anew."""
     seen = {
         domain.assignment_id: domain
         for domain in report.domains
@@ -319,4 +329,4 @@ def _observe_vms(
     for desired, keys in to_switch.items():
         if keys:
             switch_again(connection, keys, desired, now=now)
-    clear_missing(connection, to_clear, now=now, actor=actor)
+    return to_clear

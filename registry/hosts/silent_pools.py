@@ -6,8 +6,10 @@ is begun there; it is over as soon as the pool answers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
+from uuid import UUID
 
 from sqlalchemy import Connection, update
 
@@ -23,26 +25,38 @@ _SILENT_AFTER: Final = timedelta(seconds=10)
 _BETWEEN_LOOKS: Final = timedelta(minutes=1)
 
 
-def note_pool(
-    connection: Connection, host: Host, report: HostReport, *, now: datetime, actor: str
+def note_pools(
+    connection: Connection,
+    looks: Iterable[tuple[Host, HostReport]],
+    *,
+    now: datetime,
+    actor: str,
 ) -> None:
-    """Write that a host's pool fell silent, or answers again."""
-    since = silent_since(host, report)
-    if since == host.pool_silent_since:
-        return
-    changed = update(hosts).where(hosts.c.id == host.id).values(pool_silent_since=since)
-    kind, data = "pool_answers", {"name": host.name, "pool": host.pool}
-    if since is not None:
-        kind = "pool_silent"
-        changed = changed.values(version=hosts.c.version + 1)  # a round may be deciding
-        answered_at = since - _BETWEEN_LOOKS
-        note_hosts_lost(connection, {host.id: answered_at}, now=now, actor=actor)
-        why = f"the storage pool of host {host.name} does not answer"
-        withdraw_reserved(connection, {host.id: why}, now=now, actor=actor)
-    elif host.pool_silent_since is not None:
-        data["silent_since"] = host.pool_silent_since.isoformat()
-    connection.execute(changed)
-    record(connection, [event_row(now, actor, kind, "host", host.id, data=data)])
+    """Write of hosts, which are locked, whose pools fell silent or answer again.
+
+    What follows is done for all hosts together, so that rows are locked in their order.
+    """
+    lost: dict[UUID, datetime] = {}
+    why: dict[UUID, str] = {}
+    history = []
+    for host, report in looks:
+        since = silent_since(host, report)
+        if since == host.pool_silent_since:
+            continue
+        changed = update(hosts).where(hosts.c.id == host.id).values(pool_silent_since=since)
+        kind, data = "pool_answers", {"name": host.name, "pool": host.pool}
+        if since is not None:
+            kind = "pool_silent"
+            changed = changed.values(version=hosts.c.version + 1)  # a round may be deciding
+            lost[host.id] = since - _BETWEEN_LOOKS
+            why[host.id] = f"the storage pool of host {host.name} does not answer"
+        elif host.pool_silent_since is not None:
+            data["silent_since"] = host.pool_silent_since.isoformat()
+        connection.execute(changed)
+        history.append(event_row(now, actor, kind, "host", host.id, data=data))
+    record(connection, history)
+    note_hosts_lost(connection, lost, now=now, actor=actor)
+    withdraw_reserved(connection, why, now=now, actor=actor)
 
 
 def silent_since(host: Host, report: HostReport) -> datetime | None:

@@ -7,9 +7,10 @@ until it needs a row that the first has locked. What comes of it is the same.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,6 +22,7 @@ from registry import (
     AnsweredBeforeError,
     CapacityExceededError,
     ClaimLostError,
+    Host,
     HostAdminEvent,
     IdempotencyKey,
     Miss,
@@ -489,9 +491,39 @@ def test_a_prompt_that_locks_backwards_costs_a_writer_a_second_try(
     assert register.check() == []
 
 
+def miss_all(registry: Registry, hosts: Sequence[Host]) -> None:
+    """Write that hosts do not answer."""
+    policy = MissPolicy(unreachable_after=1, down_after=1)
+    registry.hosts.record_misses({host.id: Miss("timeout") for host in hosts}, policy)
+
+
+def report_silent_pools(registry: Registry, hosts: Sequence[Host]) -> None:
+    """Write that hosts answer, and that their pools do not."""
+    asked_at = now() - timedelta(seconds=60)
+    reports = {
+        host.id: replace(a_report(hostname=host.name), pool_silent_since=asked_at) for host in hosts
+    }
+    registry.hosts.record_reports(reports)
+
+
 @on_postgresql
+@pytest.mark.parametrize(
+    ("fall_silent", "reason"),
+    [
+        (miss_all, "host {} is down, host {} is down"),
+        (
+            report_silent_pools,
+            "the storage pool of host {} does not answer,"
+            " the storage pool of host {} does not answer",
+        ),
+    ],
+)
 def test_hosts_that_fall_silent_together_are_locked_in_the_order_of_all_writers(
-    register: Registry, register_url: str, raw: RawSql
+    register: Registry,
+    register_url: str,
+    raw: RawSql,
+    fall_silent: Callable[[Registry, Sequence[Host]], None],
+    reason: str,
 ) -> None:
     """Places before requests, of all hosts: who goes by that order meets no deadlock."""
     first, second = sorted(a_cluster(register, hosts=2), key=lambda host: host.id)
@@ -499,23 +531,20 @@ def test_hosts_that_fall_silent_together_are_locked_in_the_order_of_all_writers(
     asked = [add_request(register) for _ in range(2)]
     for request, host in zip(asked, (first, second), strict=True):
         place(register, request, host, lease=lease)
-    policy = MissPolicy(unreachable_after=1, down_after=1)
-    misses = {host.id: Miss("timeout") for host in (first, second)}
 
     with raw_sql(register_url) as prompt, ThreadPoolExecutor(1) as pool:
         prompt.run("SET deadlock_timeout = '50ms'")  # so that it is the prompt that finds one
         prompt.run("BEGIN")
         prompt.run("SELECT 1 FROM assignments WHERE host_id = ? FOR UPDATE", second.id)
-        missing = pool.submit(register.hosts.record_misses, misses, policy)
-        wait_until_somebody_waits(raw, missing)
+        silent = pool.submit(fall_silent, register, (first, second))
+        wait_until_somebody_waits(raw, silent)
         prompt.run("SELECT 1 FROM requests WHERE id = ? FOR UPDATE", asked[0].id)
         prompt.run("COMMIT")
-        missing.result(30)
+        silent.result(30)
 
-    assert {host.health for host in register.hosts.all()} == {"down"}
     assert {register.requests.get(each.id).state for each in asked} == {"pending"}
     reasons = {event.reason for event in register.events.list(kind="request_state") if event.reason}
-    assert f"host {first.name} is down, host {second.name} is down" in reasons
+    assert reason.format(first.name, second.name) in reasons
     assert register.check() == []
 
 
