@@ -18,7 +18,7 @@ from registry.ground.ids import uuid7
 from registry.ground.names import check_amounts, check_name, look_up
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ground.schema import resources, vm_type_resources, vm_types
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.records.catalogue import VmType
 
 #: without these no domain can be built
@@ -73,7 +73,7 @@ class VmTypes:
             ]
             connection.execute(insert(vm_type_resources), rows)
             data = amounts | bounds
-            record(connection, [event_row(now, actor, "vm_type_added", "vm_type", name, data=data)])
+            note(connection, now, actor, "vm_type_added", "vm_type", name, data=data)
             return get_vm_type(connection, name)
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[VmType]:

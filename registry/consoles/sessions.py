@@ -31,7 +31,7 @@ from registry.ground.schema import (
     console_sessions,
     vms,
 )
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.lifecycle import ConsoleState
 
 #: In one call, and in all that no worker has taken.
@@ -106,7 +106,8 @@ class ConsoleSessions:
                     epoch=0,
                 )
             )
-            opened = event_row(
+            note(
+                connection,
                 now,
                 actor,
                 "console_opened",
@@ -115,7 +116,6 @@ class ConsoleSessions:
                 tenant=tenant_of(connection, vm_id),
                 data={"session": str(key), "forced": force},
             )
-            record(connection, [opened])
             return to_session(locked(connection, console_sessions.c.id == key))
 
     @retried

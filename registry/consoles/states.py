@@ -27,8 +27,8 @@ from registry.ground.schema import (
     unreleased,
     vms,
 )
-from registry.journal.events import event_row, record
-from registry.lifecycle import CONSOLE_TRANSITIONS, ConsoleEvent, ConsoleState, next_state
+from registry.journal.changes import CONSOLE
+from registry.lifecycle import ConsoleEvent, ConsoleState
 
 #: A caller that was not heard of for so long is gone.
 SILENT_S: Final = 60
@@ -117,22 +117,10 @@ def change(
     **values: Any,
 ) -> None:
     """Write what became of a session, and the event with it."""
-    before = ConsoleState(row.state)
-    after = next_state(CONSOLE_TRANSITIONS, before, event)
-    CONSOLES.write(connection, row.id, state=after.value, reason=reason, **values)
-    history = event_row(
-        now,
-        actor,
-        "console_state",
-        "vm",
-        row.vm_id,
-        tenant=tenant_of(connection, row.vm_id),
-        change=(before, after),
-        event=event,
-        reason=reason,
-        data={"session": str(row.id)},
-    )
-    record(connection, [history])
+    step = CONSOLE.step(row.state, event)
+    CONSOLES.write(connection, row.id, state=step.after.value, reason=reason, **values)
+    tenant, data = tenant_of(connection, row.vm_id), {"session": str(row.id)}
+    step.note(connection, now, actor, row.vm_id, tenant=tenant, reason=reason, data=data)
 
 
 def tenant_of(connection: Connection, vm_id: UUID) -> str:

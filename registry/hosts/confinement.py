@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import Connection, update
 
 from registry.ground.schema import hosts
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.records.hosts import Host, HostReport
 
 UNCONFINED: Final = "none"
@@ -27,7 +27,7 @@ def keep_confinement(
     connection.execute(update(hosts).where(hosts.c.id == host.id).values(**values))
     if model == UNCONFINED and host.security_model != UNCONFINED:
         data = {"name": host.name, "before": host.security_model}
-        record(connection, [event_row(now, actor, "host_unconfined", "host", host.id, data=data)])
+        note(connection, now, actor, "host_unconfined", "host", host.id, data=data)
 
 
 def warnings_of_confinement(model: str | None, shares_kept: bool | None) -> Iterator[str]:

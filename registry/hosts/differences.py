@@ -33,7 +33,7 @@ from registry.hosts.held import live_assignments
 from registry.hosts.reports import is_rebuilt, settled_before
 from registry.hosts.rows import host_id_of, host_of, with_inventories
 from registry.hosts.stored_reports import latest_report
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.ledger.endings import clear_missing
 from registry.lifecycle import (
     AssignmentState,
@@ -95,8 +95,7 @@ class Differences:
                 )
             now = db_now(connection)
             data = {"name": host, "difference": difference.value, "subject": subject}
-            asked = event_row(now, actor, "repair_asked", "host", key, data=data)
-            record(connection, [asked])
+            note(connection, now, actor, "repair_asked", "host", key, data=data)
             if difference == Difference.VM_MISSING:
                 [row] = [
                     row

@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import Connection, update
 
 from registry.ground.schema import hosts
-from registry.journal.events import event_row, record
-from registry.lifecycle import HOST_HEALTH_TRANSITIONS, HostHealth, HostHealthEvent, next_state
+from registry.journal.changes import HOST_HEALTH
+from registry.lifecycle import HostHealth, HostHealthEvent
 from registry.records.hosts import Host
 
 
@@ -22,19 +22,9 @@ def change_health(
     actor: str,
 ) -> HostHealth:
     """Apply an event to a host's health, and return what it is then."""
-    after = next_state(HOST_HEALTH_TRANSITIONS, host.health, event)
-    if after != host.health:
-        connection.execute(update(hosts).where(hosts.c.id == host.id).values(health=after.value))
-        history = event_row(
-            now,
-            actor,
-            "host_health",
-            "host",
-            host.id,
-            change=(host.health, after),
-            event=event,
-            reason=reason,
-            data={"name": host.name},
-        )
-        record(connection, [history])
-    return after
+    step = HOST_HEALTH.step(host.health, event)
+    if step.moved:
+        health = step.after.value
+        connection.execute(update(hosts).where(hosts.c.id == host.id).values(health=health))
+        step.note(connection, now, actor, host.id, reason=reason, data={"name": host.name})
+    return step.after

@@ -45,12 +45,11 @@ from registry.hosts.reports import record_reports
 from registry.hosts.rows import host_id_of, host_of, hosts_of, with_inventories
 from registry.hosts.stored_reports import latest_report, latest_reports
 from registry.hosts.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
-from registry.journal.events import event_row, record
+from registry.journal.changes import HOST_ADMIN
+from registry.journal.events import event_row, note, record
 from registry.lifecycle import (
-    HOST_ADMIN_TRANSITIONS,
     HostAdmin,
     HostAdminEvent,
-    next_state,
 )
 from registry.records.hosts import Host, HostReport, Miss, MissPolicy, NewHost
 
@@ -88,7 +87,8 @@ class Hosts:
                 raise DuplicateError("host", "name or uri", new.name) from error
             connection.execute(insert(inventories), rows)
             refresh_ratios(connection, [key])
-            history = event_row(
+            note(
+                connection,
                 now,
                 actor,
                 "host_added",
@@ -97,7 +97,6 @@ class Hosts:
                 change=(None, HostAdmin.ACTIVE),
                 data={"name": new.name, "uri": new.uri},
             )
-            record(connection, [history])
             return host_of(connection, key)
 
     def list(
@@ -150,24 +149,14 @@ class Hosts:
             key = host_id_of(connection, name)
             lock_hosts(connection, key)
             row = connection.execute(select(hosts.c.admin).where(hosts.c.id == key)).one()
-            before = HostAdmin(row.admin)
-            after = next_state(HOST_ADMIN_TRANSITIONS, before, event)
-            if after != before:
+            step = HOST_ADMIN.step(row.admin, event)
+            after = step.after
+            if step.moved:
                 if after == HostAdmin.RETIRED:
                     _check_empty(connection, key, name)
                 connection.execute(update(hosts).where(hosts.c.id == key).values(admin=after.value))
-                history = event_row(
-                    db_now(connection),
-                    actor,
-                    "host_admin",
-                    "host",
-                    key,
-                    change=(before, after),
-                    event=event,
-                    reason=reason,
-                    data={"name": name},
-                )
-                record(connection, [history])
+                now, data = db_now(connection), {"name": name}
+                step.note(connection, now, actor, key, reason=reason, data=data)
             return host_of(connection, key)
 
     @retried
@@ -264,7 +253,7 @@ class Hosts:
             if after != before:
                 data = {"name": name, "uri": uri, "before": before.uri}
                 now = db_now(connection)
-                record(connection, [event_row(now, actor, "host_updated", "host", key, data=data)])
+                note(connection, now, actor, "host_updated", "host", key, data=data)
             return after
 
     def label_ratios(self) -> Mapping[str, Mapping[str, int]]:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, update
 
 from registry.ground.schema import hosts
 from registry.hosts.drift import assignment_of_volume
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.lifecycle import AssignmentState
 from registry.records.hosts import Host, HostReport
 
@@ -46,5 +46,5 @@ def is_same_machine(
     if host.machine_uuid not in {None, found}:
         data = {"name": host.name, "before": host.machine_uuid, "machine": found}
         kind = "machine_changed" if ours else "another_machine"
-        record(connection, [event_row(now, actor, kind, "host", host.id, data=data)])
+        note(connection, now, actor, kind, "host", host.id, data=data)
     return ours

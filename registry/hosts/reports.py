@@ -27,13 +27,12 @@ from registry.hosts.machines import is_same_machine
 from registry.hosts.silent_pools import note_pools, trouble
 from registry.hosts.stored_reports import keep_reports
 from registry.images.copies import disk_of_copies, note_missing
-from registry.journal.events import event_row, record
+from registry.journal.changes import HOST_HEALTH, VM_OBSERVED, step_of_vm
+from registry.journal.events import record
 from registry.ledger.endings import clear_missing
 from registry.ledger.fences import change_fence, is_being_fenced
 from registry.ledger.power import switch_again
 from registry.lifecycle import (
-    HOST_HEALTH_TRANSITIONS,
-    VM_OBSERVED_TRANSITIONS,
     AssignmentState,
     FenceEvent,
     FenceState,
@@ -41,9 +40,7 @@ from registry.lifecycle import (
     HostHealth,
     HostHealthEvent,
     VmDesired,
-    VmObserved,
     VmObservedEvent,
-    next_state,
 )
 from registry.reconciliation import DECIDED, Difference, Known, LedgerVm, fate_of
 from registry.records.hosts import DomainReport, Host, HostReport
@@ -214,19 +211,8 @@ def _take_back(
     _say(connection, host, f"it answers, and is cleared of {left} leftovers before it is up")
     if host.returning_since is None:
         connection.execute(update(hosts).where(hosts.c.id == host.id).values(returning_since=now))
-        health = next_state(HOST_HEALTH_TRANSITIONS, host.health, HostHealthEvent.RETURNED)
-        data = {"name": host.name, "leftovers": left}
-        history = event_row(
-            now,
-            actor,
-            "host_health",
-            "host",
-            host.id,
-            change=(host.health, health),
-            event=HostHealthEvent.RETURNED,
-            data=data,
-        )
-        record(connection, [history])
+        step = HOST_HEALTH.step(host.health, HostHealthEvent.RETURNED)
+        step.note(connection, now, actor, host.id, data={"name": host.name, "leftovers": left})
 
 
 def _write_inventories(
@@ -294,37 +280,26 @@ def _observe_vms(
         # have been started after the look began.
         if switched or (event != VmObservedEvent.SEEN_RUNNING and not settled):
             continue
-        before = VmObserved(row.observed)
-        after = next_state(VM_OBSERVED_TRANSITIONS, before, event)
+        step = VM_OBSERVED.step(row.observed, event)
         vm = LedgerVm(
             desired=VmDesired(row.desired),
-            observed=before,
+            observed=step.before,
             started_at=row.switched_at or row.activated_at,
         )
         fate = fate_of(vm, domain, report.started_at)
         if fate == Difference.VM_MISSING and is_rebuilt(host, row):
             to_clear.append(row)
-        if after == before:
+        if not step.moved:
             continue
-        connection.execute(update(vms).where(vms.c.id == row.vm_id).values(observed=after.value))
+        observed = step.after.value
+        connection.execute(update(vms).where(vms.c.id == row.vm_id).values(observed=observed))
         if fate in _SWITCHED:
             to_switch[vm.desired].append(row.vm_id)
-        missing = event == VmObservedEvent.MISSING
         reason = None if fate is None else f"{DECIDED[fate].why}: {DECIDED[fate].action}"
-        history.append(
-            event_row(
-                now,
-                actor,
-                "vm_missing" if missing else "vm_observed",
-                "vm",
-                row.vm_id,
-                tenant=row.tenant,
-                change=(before, after),
-                event=event,
-                reason=f"host {host.name} knows no such domain" if missing else reason,
-                data={"host": host.name, "assignment": str(row.id)},
-            )
-        )
+        kind = None
+        if event == VmObservedEvent.MISSING:
+            kind, reason = "vm_missing", f"host {host.name} knows no such domain"
+        history.append(step_of_vm(step, row, now, actor, reason=reason, kind=kind))
     record(connection, history)
     for desired, keys in to_switch.items():
         if keys:

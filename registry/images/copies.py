@@ -13,8 +13,8 @@ from registry.ground.access import HOST_COLUMNS
 from registry.ground.claims import COPIES
 from registry.ground.schema import hosts, image_copies
 from registry.images.on_hosts import COUNTED
-from registry.journal.events import event_row, record
-from registry.lifecycle import COPY_TRANSITIONS, CopyEvent, CopyState, next_state
+from registry.journal.changes import COPY
+from registry.lifecycle import CopyEvent, CopyState
 from registry.records.hosts import Host, HostReport
 
 
@@ -84,33 +84,8 @@ def change_copy(
     **values: Any,
 ) -> None:
     """Take a copy to its next state and its claim from whoever had it."""
-    after = next_state(COPY_TRANSITIONS, CopyState(row.state), event)
-    COPIES.give_back(connection, row.id, state=after.value, **values)
-    record_copy(
-        connection, row, after, event, now=now, actor=actor or row.claim_owner, reason=reason
-    )
-
-
-def record_copy(
-    connection: Connection,
-    row: Row[Any],
-    after: CopyState,
-    event: CopyEvent,
-    *,
-    now: datetime,
-    actor: str,
-    reason: str | None,
-) -> None:
-    """Write into the journal that a copy has changed."""
-    history = event_row(
-        now,
-        actor,
-        "image_copy_state",
-        "image",
-        row.image_id,
-        change=(CopyState(row.state), after),
-        event=event,
-        reason=reason,
-        data={"host": row.host_name},
-    )
-    record(connection, [history])
+    step = COPY.step(row.state, event)
+    COPIES.give_back(connection, row.id, state=step.after.value, **values)
+    data = {"host": row.host_name}
+    by = actor or row.claim_owner
+    step.note(connection, now, by, row.image_id, reason=reason, data=data)

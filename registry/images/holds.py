@@ -28,7 +28,7 @@ from registry.ground.schema import (
     requests,
     vms,
 )
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.lifecycle import FINISHED, OUT_OF_REACH, AssignmentState, CopyState, HostAdmin
 from registry.records.images import Image
 
@@ -119,10 +119,7 @@ def release(connection: Connection, image: Image, *, now: datetime, actor: str) 
         .values(host_lost_at=None)
     )
     data = {"image": image.reference}
-    record(
-        connection,
-        [event_row(now, actor, "image_released", "image", image.id, reason=None, data=data)],
-    )
+    note(connection, now, actor, "image_released", "image", image.id, reason=None, data=data)
 
 
 def is_not_held(image_id: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -200,10 +197,7 @@ def _judge(connection: Connection, image_id: UUID, *, now: datetime, actor: str)
         update(images).where(images.c.id == image_id).values(held_at=now, held_reason=reason)
     )
     data = {"image": f"{row.name}:{row.revision}"}
-    record(
-        connection,
-        [event_row(now, actor, "image_held", "image", image_id, reason=reason, data=data)],
-    )
+    note(connection, now, actor, "image_held", "image", image_id, reason=reason, data=data)
 
 
 def _lost_with_it(connection: Connection, image_id: UUID, now: datetime) -> dict[UUID, str]:

@@ -17,17 +17,15 @@ from registry.ground.names import MAX_AMOUNT, check_int, check_name
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ground.schema import hosts, image_copies, images, request_images, requests, vms
 from registry.images.holds import release
-from registry.journal.events import event_row, record
+from registry.journal.changes import COPY, IMAGE
+from registry.journal.events import note, record
 from registry.lifecycle import (
-    COPY_TRANSITIONS,
     FINISHED,
-    IMAGE_TRANSITIONS,
     CopyEvent,
     CopyState,
     HostAdmin,
     ImageEvent,
     ImageState,
-    next_state,
 )
 from registry.records.catalogue import VmType
 from registry.records.images import Image, ImageCopy, NewImage
@@ -183,24 +181,13 @@ class Images:
                 return image
             _check_unused(connection, image)
             now = db_now(connection)
-            after = next_state(IMAGE_TRANSITIONS, image.state, ImageEvent.REMOVED)
+            step = IMAGE.step(image.state, ImageEvent.REMOVED)
             connection.execute(
                 update(images)
                 .where(images.c.id == image.id)
-                .values(state=after.value, removed_at=now, claim_token=None, claim_until=None)
+                .values(state=step.after.value, removed_at=now, claim_token=None, claim_until=None)
             )
-            history = [
-                event_row(
-                    now,
-                    actor,
-                    "image_state",
-                    "image",
-                    image.id,
-                    change=(image.state, after),
-                    event=ImageEvent.REMOVED,
-                    data={"image": image.reference},
-                )
-            ]
+            history = [step.row(now, actor, image.id, data={"image": image.reference})]
             history += _release_copies(connection, image, now, actor)
             record(connection, history)
             return _get(connection, image.id)
@@ -347,7 +334,8 @@ def _insert(
         )
     )
     image = _get(connection, values["id"])
-    history = event_row(
+    note(
+        connection,
         now,
         actor,
         "image_added",
@@ -361,7 +349,6 @@ def _insert(
             "signed_by": image.signed_by,
         },
     )
-    record(connection, [history])
     return image
 
 
@@ -405,20 +392,9 @@ def _release_copies(
         .with_for_update(of=image_copies, key_share=True)
     ).all()
     for row in rows:
-        before = CopyState(row.state)
-        after = next_state(COPY_TRANSITIONS, before, CopyEvent.IMAGE_REMOVED)
-        history.append(
-            event_row(
-                now,
-                actor,
-                "image_copy_state",
-                "image",
-                image.id,
-                change=(before, after),
-                event=CopyEvent.IMAGE_REMOVED,
-                data={"image": image.reference, "host": row.host},
-            )
-        )
+        step = COPY.step(row.state, CopyEvent.IMAGE_REMOVED)
+        data = {"image": image.reference, "host": row.host}
+        history.append(step.row(now, actor, image.id, data=data))
     connection.execute(
         update(image_copies)
         .where(image_copies.c.id.in_([row.id for row in rows]))

@@ -18,8 +18,9 @@ from registry.ground.bulk import chunks, insert_if_absent
 from registry.ground.ids import uuid7
 from registry.ground.schema import image_copies, images, inventories, request_images
 from registry.images.images import disk_gib_of, to_image
+from registry.journal.changes import COPY
 from registry.journal.events import event_row, record
-from registry.lifecycle import COPY_TRANSITIONS, CopyEvent, CopyState, next_state
+from registry.lifecycle import CopyEvent, CopyState
 from registry.records.images import BuildImage
 
 _DISK: Final = "disk_gib"
@@ -79,15 +80,12 @@ def want_copies(
         )
         before: CopyState | None = None
         if not made:
-            before = CopyState.FAILED
+            step = COPY.step(CopyState.FAILED, CopyEvent.WANTED)
+            before = step.before
             connection.execute(
                 update(image_copies)
                 .where(image_copies.c.host_id == host_id, image_copies.c.image_id == image_id)
-                .values(
-                    state=next_state(COPY_TRANSITIONS, before, CopyEvent.WANTED).value,
-                    interruptions=0,
-                    sent_at=None,
-                )
+                .values(state=step.after.value, interruptions=0, sent_at=None)
             )
         count_disk(connection, host_id, gib)
         history.append(

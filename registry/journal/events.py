@@ -18,7 +18,6 @@ from registry.ground.locks import has_one_writer
 from registry.ground.names import check_int
 from registry.ground.pages import check_limit
 from registry.ground.schema import events, hosts, requests, vms
-from registry.lifecycle import AssignmentEvent, AssignmentState
 from registry.records.journal import Event
 
 #: The key of the lock of a writer holds, below this, the last id that was given before it.
@@ -64,38 +63,22 @@ def event_row(
     }
 
 
-def assignment_row(
-    now: datetime,
-    actor: str,
-    assignment_id: UUID,
-    *,
-    vm_id: UUID,
-    tenant: str,
-    change: tuple[AssignmentState | None, AssignmentState],
-    event: AssignmentEvent | None = None,
-    reason: str | None = None,
-    host: str | None = None,
-    placed_by: int | None = None,
-) -> dict[str, Any]:
-    """Return the row of an assignment whose state changed; ``placed_by`` is a round's number."""
-    told = {"vm": str(vm_id), "host": host, "round": placed_by}
-    return event_row(
-        now,
-        actor,
-        "assignment_state",
-        "assignment",
-        assignment_id,
-        tenant=tenant,
-        change=change,
-        event=event,
-        reason=reason,
-        data={key: value for key, value in told.items() if value is not None},
-    )
-
-
 def record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows that `event_row` made."""
     recording(connection, rows)()
+
+
+def note(  # noqa: PLR0917 - those of `event_row`, and where
+    connection: Connection,
+    now: datetime,
+    actor: str,
+    kind: str,
+    subject_type: str,
+    subject_id: object,
+    **told: Any,
+) -> None:
+    """Append one event; ``told`` is what `event_row` takes besides."""
+    record(connection, [event_row(now, actor, kind, subject_type, subject_id, **told)])
 
 
 def recording(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:
@@ -118,8 +101,7 @@ class Events:
         """Append something that happened and left no other trace in the database."""
         with self._database.write() as connection:
             now = db_now(connection)
-            row = event_row(now, actor, kind, subject_type, subject_id, reason=reason)
-            record(connection, [row])
+            note(connection, now, actor, kind, subject_type, subject_id, reason=reason)
 
     def list(
         self,

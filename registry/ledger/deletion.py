@@ -11,17 +11,16 @@ from sqlalchemy import ColumnElement, Connection, and_, select
 from registry.ground.bulk import update_each
 from registry.ground.locks import lock_vms
 from registry.ground.schema import tenants, vms
-from registry.journal.events import event_row, record
+from registry.journal.changes import VM_DESIRED
+from registry.journal.events import record
 from registry.ledger.endings import Ending, held_by, write_endings
 from registry.ledger.power import drop_power
 from registry.ledger.progress import recompute
 from registry.lifecycle import (
-    VM_DESIRED_TRANSITIONS,
     AssignmentEvent,
     RequestEvent,
     VmDesired,
     VmDesiredEvent,
-    next_state,
 )
 from registry.networks.addresses import free_addresses
 
@@ -57,23 +56,11 @@ def delete_vms(
     changes: dict[UUID, dict[str, Any]] = {}
     nowhere = {row.id for row in rows} - {row.vm_id for row in held}
     for row in rows:
-        before = VmDesired(row.desired)
-        after = next_state(VM_DESIRED_TRANSITIONS, before, VmDesiredEvent.DELETE)
-        changes[row.id] = {"desired": after.value}
+        step = VM_DESIRED.step(row.desired, VmDesiredEvent.DELETE)
+        changes[row.id] = {"desired": step.after.value}
         if row.id in nowhere:
             changes[row.id]["deleted_at"] = now
-        history.append(
-            event_row(
-                now,
-                actor,
-                "vm_desired",
-                "vm",
-                row.id,
-                tenant=row.tenant,
-                change=(before, after),
-                event=VmDesiredEvent.DELETE,
-            )
-        )
+        history.append(step.row(now, actor, row.id, tenant=row.tenant))
     update_each(connection, vms, changes)
     free_addresses(connection, nowhere)
     endings = [Ending(row, AssignmentEvent.DELETE_REQUESTED) for row in held]

@@ -19,19 +19,22 @@ from registry.ground.bulk import among, chunks, update_each
 from registry.ground.claims import ASSIGNMENTS
 from registry.ground.locks import lock_vms
 from registry.ground.schema import assignments, hosts, request_images, tenants, unreleased, vms
-from registry.journal.events import assignment_row, event_row, record
+from registry.journal.changes import (
+    ASSIGNMENT,
+    VM_OBSERVED,
+    Change,
+    step_of_assignment,
+    step_of_vm,
+)
+from registry.journal.events import record
 from registry.ledger.avoidance import avoid
 from registry.ledger.power import drop_power
 from registry.ledger.progress import recompute
 from registry.lifecycle import (
-    ASSIGNMENT_TRANSITIONS,
-    VM_OBSERVED_TRANSITIONS,
     AssignmentEvent,
     AssignmentState,
     VmDesired,
-    VmObserved,
     VmObservedEvent,
-    next_state,
 )
 from registry.networks.addresses import free_addresses
 
@@ -70,14 +73,14 @@ class Ending:
     reason: str | None = None
 
     @property
-    def after(self) -> AssignmentState:
-        """The state that the assignment is in then."""
-        return next_state(ASSIGNMENT_TRANSITIONS, AssignmentState(self.row.state), self.event)
+    def step(self) -> Change[AssignmentState]:
+        """What becomes of the assignment."""
+        return ASSIGNMENT.step(self.row.state, self.event)
 
     @property
     def frees(self) -> bool:
         """Whether the VM has no place then, and so no domain."""
-        return self.after == AssignmentState.RELEASED
+        return self.step.after == AssignmentState.RELEASED
 
 
 def lock_held(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
@@ -140,25 +143,12 @@ def write_endings(
     gone: list[UUID] = []
     # By host, so that runs of them meet inventories in one order.
     for each in sorted(endings, key=lambda each: (each.row.host_id, each.row.id)):
-        row, change, change_vm = each.row, dict(values), dict[str, Any]()
-        before = AssignmentState(row.state)
-        if each.after == before:
+        row, step, change, change_vm = each.row, each.step, dict(values), dict[str, Any]()
+        if not step.moved:
             continue
-        history.append(
-            assignment_row(
-                now,
-                actor,
-                row.id,
-                vm_id=row.vm_id,
-                tenant=row.tenant,
-                change=(before, each.after),
-                event=each.event,
-                reason=each.reason,
-                host=row.host_name,
-            )
-        )
+        history.append(step_of_assignment(step, row, now, actor, reason=each.reason))
         # Sent at once: what is left to do need not wait for the last sending to grow old.
-        change |= {"state": each.after.value, "sent_at": None}
+        change |= {"state": step.after.value, "sent_at": None}
         if is_error:
             change["last_error"] = change_vm["last_error"] = each.reason
         if each.frees or each.event not in _LEFT_TO_OWNER:
@@ -171,24 +161,10 @@ def write_endings(
             ):
                 change_vm["deleted_at"] = now
                 gone.append(row.vm_id)
-            was, absent = VmObserved(row.observed), VmObservedEvent.PROVEN_ABSENT
-            seen = next_state(VM_OBSERVED_TRANSITIONS, was, absent)
-            if seen != was:
-                change_vm["observed"] = seen.value
-                history.append(
-                    event_row(
-                        now,
-                        actor,
-                        "vm_observed",
-                        "vm",
-                        row.vm_id,
-                        tenant=row.tenant,
-                        change=(was, seen),
-                        event=absent,
-                        reason=each.reason,
-                        data={"host": row.host_name, "assignment": str(row.id)},
-                    )
-                )
+            seen = VM_OBSERVED.step(row.observed, VmObservedEvent.PROVEN_ABSENT)
+            if seen.moved:
+                change_vm["observed"] = seen.after.value
+                history.append(step_of_vm(seen, row, now, actor, reason=each.reason))
         ends[row.id], of_vms[row.vm_id] = change, change_vm
     update_each(connection, assignments, ends)
     update_each(connection, vms, of_vms)

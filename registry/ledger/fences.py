@@ -12,8 +12,8 @@ from sqlalchemy import Connection, Row, delete, insert, select
 from registry.ground.bulk import chunks
 from registry.ground.claims import FENCES, is_claimed
 from registry.ground.schema import host_fences
-from registry.journal.events import event_row, record
-from registry.lifecycle import FENCE_TRANSITIONS, FenceEvent, FenceState, next_state
+from registry.journal.changes import FENCE
+from registry.lifecycle import FenceEvent, FenceState
 from registry.records.hosts import Fence
 
 #: To be fenced, or being so.
@@ -62,8 +62,8 @@ def change_fence(
     **values: Any,
 ) -> FenceState:
     """Take one step of a host's fencing; ``values`` are further columns of its row."""
-    before = FenceState(row.state) if row is not None else FenceState.IDLE
-    after = next_state(FENCE_TRANSITIONS, before, event)
+    step = FENCE.step(row.state if row is not None else FenceState.IDLE, event)
+    after = step.after
     here = host_fences.c.host_id == host_id
     if after == FenceState.IDLE:
         connection.execute(delete(host_fences).where(here))
@@ -73,16 +73,6 @@ def change_fence(
         connection.execute(insert(host_fences).values(**new))
     else:
         FENCES.write(connection, host_id, state=after.value, **values)
-    history = event_row(
-        now,
-        actor,
-        "host_fence",
-        "host",
-        host_id,
-        change=(before, after),
-        event=event,
-        reason=reason,
-        data={"name": host_name} | ({} if epoch is None else {"epoch": epoch}),
-    )
-    record(connection, [history])
+    data = {"name": host_name} | ({} if epoch is None else {"epoch": epoch})
+    step.note(connection, now, actor, host_id, reason=reason, data=data)
     return after

@@ -19,18 +19,16 @@ from registry.ground.bulk import chunks
 from registry.ground.locks import lock_vms
 from registry.ground.names import check_int
 from registry.ground.schema import assignments, power_actions, tenants, unreleased, vms
-from registry.journal.events import event_row, record
+from registry.journal.changes import POWER, VM_DESIRED
+from registry.journal.events import record
 from registry.ledger.progress import recompute
 from registry.lifecycle import (
-    POWER_TRANSITIONS,
-    VM_DESIRED_TRANSITIONS,
     AssignmentState,
     PowerEvent,
     PowerState,
     VmDesired,
     VmDesiredEvent,
     VmObserved,
-    next_state,
 )
 
 #: How long a guest that was told to shut down is given.
@@ -141,25 +139,14 @@ def _ask(
     history: list[dict[str, Any]] = []
     changed: dict[VmDesired, list[UUID]] = {}
     for row in rows:
-        before = VmDesired(row.desired)
-        after = next_state(VM_DESIRED_TRANSITIONS, before, event)
-        if after != before:
-            changed.setdefault(after, []).append(row.id)
-            history.append(
-                event_row(
-                    now,
-                    actor,
-                    "vm_desired",
-                    "vm",
-                    row.id,
-                    tenant=row.tenant,
-                    change=(before, after),
-                    event=event,
-                )
-            )
+        step = VM_DESIRED.step(row.desired, event)
+        if step.moved:
+            changed.setdefault(step.after, []).append(row.id)
+            history.append(step.row(now, actor, row.id, tenant=row.tenant))
         if _is_for_a_worker(row, event):
-            history += _write(
-                connection, row, _ASKED[event], timeout_s=timeout_s, now=now, actor=actor
+            asked = _ASKED[event]
+            history.append(
+                _write(connection, row, asked, timeout_s=timeout_s, now=now, actor=actor)
             )
     for desired, keys in changed.items():
         for some in chunks(keys):
@@ -185,10 +172,10 @@ def _write(
     timeout_s: int,
     now: datetime,
     actor: str,
-) -> list[dict[str, Any]]:
+) -> dict[str, Any]:
     """Write a VM's row after a wish; a shorter timeout than before counts from now on."""
-    before = PowerState(row.state) if row.state is not None else PowerState.IDLE
-    after = next_state(POWER_TRANSITIONS, before, event)
+    step = POWER.step(row.state if row.state is not None else PowerState.IDLE, event)
+    after = step.after
     values: dict[str, Any] = {"state": after.value, "timeout_s": timeout_s, "due_at": now}
     if row.state is None:
         connection.execute(
@@ -206,31 +193,7 @@ def _write(
             .where(power_actions.c.vm_id == row.id)
             .values(attempts=0, sent_at=None, **values)
         )
-    return [power_event(row, before, after, event, now=now, actor=actor)]
-
-
-def power_event(
-    row: Row[Any],
-    before: PowerState,
-    after: PowerState,
-    event: PowerEvent,
-    *,
-    now: datetime,
-    actor: str,
-    reason: str | None = None,
-) -> dict[str, Any]:
-    """Return the event of one step of a VM's power; ``row`` names VM and tenant."""
-    return event_row(
-        now,
-        actor,
-        "vm_power",
-        "vm",
-        row.id,
-        tenant=row.tenant,
-        change=(before, after),
-        event=event,
-        reason=reason,
-    )
+    return step.row(now, actor, row.id, tenant=row.tenant)
 
 
 def switch_again(
@@ -243,16 +206,11 @@ def switch_again(
         power_actions.c.vm_id.is_(None),
     )
     event = PowerEvent.START if desired == VmDesired.RUNNING else PowerEvent.STOP
-    history: list[dict[str, Any]] = []
-    for row in connection.execute(power_rows(which)).all():
-        history += _write(
-            connection,
-            row,
-            event,
-            timeout_s=SHUTDOWN_TIMEOUT_S,
-            now=now,
-            actor="monitor",
-        )
+    rows = connection.execute(power_rows(which)).all()
+    history = [
+        _write(connection, row, event, timeout_s=SHUTDOWN_TIMEOUT_S, now=now, actor="monitor")
+        for row in rows
+    ]
     record(connection, history)
 
 
@@ -265,11 +223,8 @@ def drop_power(
         which = and_(vms.c.id.in_(some), power_actions.c.vm_id.is_not(None))
         rows = connection.execute(power_rows(which)).all()
         for row in rows:
-            before = PowerState(row.state)
-            after = next_state(POWER_TRANSITIONS, before, PowerEvent.DROPPED)
-            history.append(
-                power_event(row, before, after, PowerEvent.DROPPED, now=now, actor=actor)
-            )
+            dropped = POWER.step(row.state, PowerEvent.DROPPED)
+            history.append(dropped.row(now, actor, row.id, tenant=row.tenant))
         if rows:
             gone = [row.id for row in rows]
             connection.execute(delete(power_actions).where(power_actions.c.vm_id.in_(gone)))

@@ -20,17 +20,16 @@ from registry.ground.schema import (
     unreleased,
     vms,
 )
-from registry.journal.events import event_row, record
+from registry.journal.changes import REQUEST
+from registry.journal.events import record
 from registry.ledger.known_states import IS_UNKNOWN, RUNS
 from registry.ledger.placeable import which_lack_places, which_wait
 from registry.lifecycle import (
     FINISHED,
-    REQUEST_TRANSITIONS,
     RequestEvent,
     RequestState,
     VmDesired,
     VmObserved,
-    next_state,
 )
 
 _WANTED = vms.c.desired != VmDesired.DELETED.value
@@ -205,26 +204,15 @@ def _write(
         request = each.request
         if not each.waits and request.waiting is not None:
             settled.append(request.id)
-        before = RequestState(request.state)
-        if each.happened is None or before in FINISHED:
+        if each.happened is None or request.state in FINISHED:
             continue
-        after = next_state(REQUEST_TRANSITIONS, before, each.happened)
-        if after == before:
+        step = REQUEST.step(request.state, each.happened)
+        if not step.moved:
             continue
-        changes.append({"id": request.id, "state": after.value, "updated_at": now})
+        changes.append({"id": request.id, "state": step.after.value, "updated_at": now})
+        data = {"wanted": each.wanted, "placed": each.placed}
         history.append(
-            event_row(
-                now,
-                actor,
-                "request_state",
-                "request",
-                request.id,
-                tenant=request.name,
-                change=(before, after),
-                event=each.happened,
-                reason=reason,
-                data={"wanted": each.wanted, "placed": each.placed},
-            )
+            step.row(now, actor, request.id, tenant=request.name, reason=reason, data=data)
         )
     for some in chunks(settled):
         connection.execute(

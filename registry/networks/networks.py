@@ -33,7 +33,7 @@ from registry.ground.schema import (
     requests,
     vms,
 )
-from registry.journal.events import event_row, record
+from registry.journal.events import event_row, note, record
 from registry.lifecycle import FINISHED, HostAdmin
 from registry.networks.offers import may_use, read_offers, set_offers, set_owner, there_for
 from registry.networks.stray import free_stray_addresses
@@ -126,7 +126,7 @@ class Networks:
                 "tenant": tenant,
                 "filtered": filtered,
             }
-            record(connection, [event_row(now, actor, "network_added", "network", key, data=data)])
+            note(connection, now, actor, "network_added", "network", key, data=data)
             return _get(connection, name)
 
     @retried

@@ -14,7 +14,7 @@ from registry.errors import ConflictError
 from registry.ground.locks import lock_vms
 from registry.ground.names import expires_at
 from registry.ground.schema import requests, vms
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.ledger.deletion import delete_vms
 from registry.lifecycle import FINISHED, RequestEvent, VmDesired
 from registry.records.requests import Request
@@ -63,7 +63,8 @@ def extend(
     ).rowcount
     if not changed:
         raise ConflictError(f"request {request.name} is over")
-    history = event_row(
+    note(
+        connection,
         now,
         actor,
         "request_extended",
@@ -72,7 +73,6 @@ def extend(
         tenant=request.tenant,
         data={"expires_at": None if ends is None else ends.isoformat()},
     )
-    record(connection, [history])
 
 
 def expired(connection: Connection, now: datetime, at_once: int) -> Piece:

@@ -13,7 +13,7 @@ from registry.errors import ConflictError, InvalidError
 from registry.ground.locks import lock_vms
 from registry.ground.names import check_int
 from registry.ground.schema import assignments, requests, unreleased, vms
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.ledger.deletion import delete_vms
 from registry.ledger.progress import recompute
 from registry.lifecycle import FINISHED, VmDesired
@@ -68,7 +68,8 @@ def resize(
         .values(count=requests.c.count - surplus, updated_at=now)
     )
     if surplus:
-        history = event_row(
+        note(
+            connection,
             now,
             actor,
             "request_resized",
@@ -77,7 +78,6 @@ def resize(
             tenant=request.tenant,
             data={"from": len(rows), "to": count},
         )
-        record(connection, [history])
     if leaving:
         delete_vms(connection, vms.c.id.in_(leaving), now=now, actor=actor)
     else:

@@ -40,7 +40,7 @@ from registry.ground.schema import (
     vms,
 )
 from registry.images.on_hosts import want_copies, without_room
-from registry.journal.events import assignment_row, recording
+from registry.journal.events import event_row, recording
 from registry.ledger.avoidance import avoid
 from registry.ledger.placeable import count_waiting, oldest_waiting, waiting_vms, which_wait
 from registry.ledger.progress import recompute_placed
@@ -353,15 +353,15 @@ def _insert_assignments(
     risen = [{"id": vm.id, "generation": vm.generation + 1} for vm, _ in chosen]
     later(updating(connection, vms, risen))
     history = [
-        assignment_row(
+        event_row(
             now,
             ACTOR,
+            "assignment_state",
+            "assignment",
             row["id"],
-            vm_id=vm.id,
             tenant=vm.tenant,
             change=(None, AssignmentState.RESERVED),
-            host=names[host_id],
-            placed_by=number,
+            data={"vm": str(vm.id), "host": names[host_id], "round": number},
         )
         for row, (vm, host_id) in zip(rows, chosen, strict=True)
     ]

@@ -11,12 +11,10 @@ from registry.errors import InvalidError, SlotLoopPausedError
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.schema import slot_loop
-from registry.journal.events import event_row, record
+from registry.journal.changes import SLOT_LOOP
 from registry.lifecycle import (
-    SLOT_LOOP_TRANSITIONS,
     SlotLoopEvent,
     SlotLoopState,
-    next_state,
 )
 from registry.records.rounds import SlotLoopStatus
 
@@ -68,25 +66,14 @@ class SlotLoopSwitch:
             raise InvalidError("reason", reason, f"1 to {MAX_REASON_LENGTH} characters")
         with self._database.write() as connection:
             query = select(slot_loop.c.state).with_for_update()
-            before = SlotLoopState(connection.execute(query).scalar_one())
-            after = next_state(SLOT_LOOP_TRANSITIONS, before, event)
+            step = SLOT_LOOP.step(connection.execute(query).scalar_one(), event)
             now = db_now(connection)
             connection.execute(
                 update(slot_loop).values(
-                    state=after.value, reason=reason, changed_by=actor, changed_at=now
+                    state=step.after.value, reason=reason, changed_by=actor, changed_at=now
                 )
             )
-            history = event_row(
-                now,
-                actor,
-                "slot_loop",
-                "slot_loop",
-                "slot_loop",
-                change=(before, after),
-                event=event,
-                reason=reason,
-            )
-            record(connection, [history])
+            step.note(connection, now, actor, "slot_loop", reason=reason)
             return slot_loop_status(connection)
 
 

@@ -23,7 +23,7 @@ from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_tenants
 from registry.ground.names import MAX_AMOUNT, check_int
 from registry.ground.schema import quotas, tenants
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.records.tenancy import OverQuota, Quota, QuotaUse
 from registry.tenancy.quota_use import (
     Amounts,
@@ -114,8 +114,7 @@ class Quotas:
                 )
                 data["over_quota"] = over_quota
             now = db_now(connection)
-            history = event_row(now, actor, "quota_set", "tenant", tenant, tenant=tenant, data=data)
-            record(connection, [history])
+            note(connection, now, actor, "quota_set", "tenant", tenant, tenant=tenant, data=data)
             return _get(connection, tenant)
 
 

@@ -15,7 +15,7 @@ from registry.ground.ids import uuid7
 from registry.ground.names import check_name
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import ssh_keys, tenants
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.records.tenancy import SshKey
 from registry.tenancy.public_keys import MAX_KEYS, check_public_key, fingerprint
 from registry.tenancy.tree import tenant_id
@@ -87,10 +87,7 @@ class SshKeys:
 def _note(connection: Connection, kind: str, key: SshKey, actor: str) -> None:
     data = {"name": key.name, "fingerprint": key.fingerprint}
     now = db_now(connection)
-    record(
-        connection,
-        [event_row(now, actor, kind, "ssh_key", key.id, tenant=key.tenant, data=data)],
-    )
+    note(connection, now, actor, kind, "ssh_key", key.id, tenant=key.tenant, data=data)
 
 
 def _get(connection: Connection, key: UUID) -> SshKey:

@@ -18,7 +18,7 @@ from registry.ground.ids import uuid7
 from registry.ground.names import check_name, check_weight, look_up
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ground.schema import network_offers, quotas, requests, tenants, tokens, vms
-from registry.journal.events import event_row, record
+from registry.journal.events import event_row, note, record
 from registry.lifecycle import FINISHED
 from registry.records.tenancy import MoveTo, Tenant
 from registry.tenancy.quota_use import limits_of
@@ -132,10 +132,7 @@ class Tenants:
                 "limits": limits_of(connection, [found.id]).get(found.id, {}),
             }
             _detach(connection, found.id, now)
-            history = event_row(
-                now, actor, "tenant_removed", "tenant", name, tenant=name, data=data
-            )
-            record(connection, [history])
+            note(connection, now, actor, "tenant_removed", "tenant", name, tenant=name, data=data)
         return found
 
 

@@ -26,7 +26,7 @@ from registry.ground.ids import uuid7
 from registry.ground.names import check_name, expires_at
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import tenants, tokens
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.records.tenancy import Role, Token
 from registry.tenancy.tree import asker_id
 
@@ -104,10 +104,7 @@ class Tokens:
                 "read_only": read_only,
                 "expires_at": None if ends is None else ends.isoformat(),
             }
-            record(
-                connection,
-                [event_row(now, actor, "token_created", "token", key, tenant=tenant, data=data)],
-            )
+            note(connection, now, actor, "token_created", "token", key, tenant=tenant, data=data)
             row = connection.execute(_SELECT.where(tokens.c.id == key)).one()
             return _to_token(row), secret
 
@@ -178,10 +175,7 @@ class Tokens:
                 now = db_now(connection)
                 connection.execute(update(tokens).where(tokens.c.id == id).values(revoked_at=now))
                 data = {"name": row.name, "role": row.role}
-                record(
-                    connection,
-                    [event_row(now, actor, "token_revoked", "token", id, data=data)],
-                )
+                note(connection, now, actor, "token_revoked", "token", id, data=data)
             return _to_token(connection.execute(_SELECT.where(tokens.c.id == id)).one())
 
 

@@ -30,18 +30,16 @@ from registry.ground.schema import (
     vms,
 )
 from registry.images.on_hosts import image_on_host, lacks_image
-from registry.journal.events import assignment_row, event_row, record
+from registry.journal.changes import ASSIGNMENT, VM_OBSERVED, step_of_assignment, step_of_vm
+from registry.journal.events import record
 from registry.ledger.avoidance import BUILD_AVOID_S, avoid
 from registry.ledger.endings import Ending, end
 from registry.lifecycle import (
-    ASSIGNMENT_TRANSITIONS,
     OUT_OF_REACH,
-    VM_OBSERVED_TRANSITIONS,
     AssignmentEvent,
     AssignmentState,
     VmObserved,
     VmObservedEvent,
-    next_state,
 )
 from registry.networks.addresses import network_of
 from registry.records.work import Build, Claim, Due, Leftover, Removal
@@ -123,11 +121,11 @@ class Assignments:
                 return None
             if _live_builds(connection, row.host_id, now) >= row.max_builds:
                 return None
-            after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
+            step = ASSIGNMENT.step(before, event)
             began_at = now if before == AssignmentState.RESERVED else row.build_began_at
-            values = {"state": after.value, "build_began_at": began_at}
+            values = {"state": step.after.value, "build_began_at": began_at}
             token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now, **values)
-            _record(connection, row, after, event, now=now, actor=owner)
+            record(connection, [step_of_assignment(step, row, now, owner)])
             # Of its type: the overhead that the assignment holds is not the guest's.
             amounts = connection.execute(
                 select(vm_type_resources.c.resource, vm_type_resources.c.amount)
@@ -142,7 +140,7 @@ class Assignments:
             )
             return Build(
                 claim=Claim(assignment_id=row.id, token=token),
-                state=after,
+                state=step.after,
                 vm_id=row.vm_id,
                 request_id=row.request_id,
                 vm_name=row.vm_name,
@@ -178,13 +176,11 @@ class Assignments:
         """
         with self._database.write() as connection:
             row = _ours(connection, claim)
-            before, event = AssignmentState(row.state), AssignmentEvent.STARTED
-            if before != AssignmentState.CREATING:
-                raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {before}")
-            after = next_state(ASSIGNMENT_TRANSITIONS, before, event)
-            now = db_now(connection)
-            ASSIGNMENTS.write(connection, row.id, state=after.value, activated_at=now)
-            _record(connection, row, after, event, now=now, actor=row.claim_owner)
+            if row.state != AssignmentState.CREATING.value:
+                raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
+            step, now = ASSIGNMENT.step(row.state, AssignmentEvent.STARTED), db_now(connection)
+            ASSIGNMENTS.write(connection, row.id, state=step.after.value, activated_at=now)
+            record(connection, [step_of_assignment(step, row, now, row.claim_owner)])
 
     @retried
     def mark_running(self, claim: Claim) -> None:
@@ -194,8 +190,11 @@ class Assignments:
             if row.state not in (AssignmentState.ACTIVE.value, AssignmentState.RELEASING.value):
                 raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
             now = db_now(connection)
-            _observe(connection, row, VmObservedEvent.SEEN_RUNNING, now=now)
-            connection.execute(update(vms).where(vms.c.id == row.vm_id).values(last_error=None))
+            step = VM_OBSERVED.step(row.observed, VmObservedEvent.SEEN_RUNNING)
+            seen = {"observed": step.after.value, "last_error": None}
+            connection.execute(update(vms).where(vms.c.id == row.vm_id).values(**seen))
+            if step.moved:
+                record(connection, [step_of_vm(step, row, now, row.claim_owner)])
             connection.execute(
                 update(hosts)
                 .where(hosts.c.id == row.host_id, hosts.c.failed_builds > 0)
@@ -221,7 +220,7 @@ class Assignments:
             again = transient and row.attempts + 1 < MAX_ATTEMPTS
             # A VM that was seen running meanwhile is no failed build, whatever this worker saw.
             settled = row.state == AssignmentState.ACTIVE.value and row.observed in _BOOTED
-            if again or settled or failed.after == row.state:  # a removal goes on, later
+            if again or settled or not failed.step.moved:  # a removal goes on, later
                 connection.execute(
                     update(vms).where(vms.c.id == row.vm_id).values(last_error=error)
                 )
@@ -360,52 +359,6 @@ def _live_builds(connection: Connection, host_id: UUID, now: datetime) -> int:
             assignments.c.claim_until > now,
         )
     ).scalar_one()
-
-
-def _record(
-    connection: Connection,
-    row: Row[Any],
-    after: AssignmentState,
-    event: AssignmentEvent,
-    *,
-    now: datetime,
-    actor: str,
-    reason: str | None = None,
-) -> None:
-    history = assignment_row(
-        now,
-        actor,
-        row.id,
-        vm_id=row.vm_id,
-        tenant=row.tenant,
-        change=(AssignmentState(row.state), after),
-        event=event,
-        reason=reason,
-        host=row.host_name,
-    )
-    record(connection, [history])
-
-
-def _observe(
-    connection: Connection, row: Row[Any], event: VmObservedEvent, *, now: datetime
-) -> None:
-    before = VmObserved(row.observed)
-    after = next_state(VM_OBSERVED_TRANSITIONS, before, event)
-    if after == before:
-        return
-    connection.execute(update(vms).where(vms.c.id == row.vm_id).values(observed=after.value))
-    history = event_row(
-        now,
-        row.claim_owner,
-        "vm_observed",
-        "vm",
-        row.vm_id,
-        tenant=row.tenant,
-        change=(before, after),
-        event=event,
-        data={"host": row.host_name, "assignment": str(row.id)},
-    )
-    record(connection, [history])
 
 
 def _quarantine(

@@ -22,13 +22,14 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_hosts
 from registry.ground.schema import image_copies, images
-from registry.images.copies import COPY_ROWS, change_copy, record_copy
+from registry.images.copies import COPY_ROWS, change_copy
 from registry.images.holds import may_try
 from registry.images.images import to_image
 from registry.images.on_hosts import count_disk
-from registry.journal.events import event_row, record
+from registry.journal.changes import COPY
+from registry.journal.events import note
 from registry.ledger.endings import give_up_builds
-from registry.lifecycle import COPY_TRANSITIONS, OUT_OF_REACH, CopyEvent, CopyState, next_state
+from registry.lifecycle import OUT_OF_REACH, CopyEvent, CopyState
 from registry.records.images import Image
 from registry.records.work import CopyClaim, CopyRemoval, Upload
 
@@ -69,10 +70,10 @@ class ImageCopies:
             if not may_try(connection, image, row.host_id, now):
                 return None
             attempt = row.attempts + 1
-            after = next_state(COPY_TRANSITIONS, before, event)
-            values = {"state": after.value, "attempts": attempt, "uploaded_bytes": 0}
+            step = COPY.step(before, event)
+            values = {"state": step.after.value, "attempts": attempt, "uploaded_bytes": 0}
             token = COPIES.take(connection, row.id, owner, lease_s, now=now, **values)
-            record_copy(connection, row, after, event, now=now, actor=owner, reason=None)
+            step.note(connection, now, owner, row.image_id, data={"host": row.host_name})
             return Upload(
                 claim=CopyClaim(copy_id=row.id, token=token),
                 image=image,
@@ -172,7 +173,8 @@ class ImageCopies:
             if row.counted:
                 count_disk(connection, row.host_id, -row.disk_gib)
             image = _image_of(connection, row)
-            history = event_row(
+            note(
+                connection,
                 db_now(connection),
                 row.claim_owner,
                 "image_copy_removed",
@@ -180,7 +182,6 @@ class ImageCopies:
                 image.id,
                 data={"image": image.reference, "host": row.host_name},
             )
-            record(connection, [history])
 
     @retried
     def yield_removal(self, claim: CopyClaim, error: str | None) -> None:

@@ -14,8 +14,8 @@ from registry.ground.engine import Database, retried
 from registry.ground.schema import images
 from registry.images.images import to_image
 from registry.images.store import Stored
-from registry.journal.events import event_row, record
-from registry.lifecycle import IMAGE_TRANSITIONS, ImageEvent, ImageState, next_state
+from registry.journal.changes import IMAGE
+from registry.lifecycle import ImageEvent, ImageState
 from registry.records.work import Import, ImportClaim
 
 
@@ -95,18 +95,7 @@ def _ours(connection: Connection, claim: ImportClaim) -> Row[Any]:
 def _end(
     connection: Connection, row: Row[Any], event: ImageEvent, error: str | None, **values: Any
 ) -> None:
-    before = ImageState(row.state)
-    after = next_state(IMAGE_TRANSITIONS, before, event)
-    IMPORTS.give_back(connection, row.id, state=after.value, last_error=error, **values)
-    history = event_row(
-        db_now(connection),
-        row.claim_owner,
-        "image_state",
-        "image",
-        row.id,
-        change=(before, after),
-        event=event,
-        reason=error,
-        data={"image": to_image(row).reference},
-    )
-    record(connection, [history])
+    step = IMAGE.step(row.state, event)
+    IMPORTS.give_back(connection, row.id, state=step.after.value, last_error=error, **values)
+    now, data = db_now(connection), {"image": to_image(row).reference}
+    step.note(connection, now, row.claim_owner, row.id, reason=error, data=data)

@@ -20,18 +20,17 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_vms
 from registry.ground.schema import assignments, hosts, power_actions, tenants, unreleased, vms
-from registry.journal.events import event_row, record
-from registry.ledger.power import power_event
+from registry.journal.changes import POWER as POWER_OF_VM
+from registry.journal.changes import VM_OBSERVED
+from registry.journal.events import record
 from registry.lifecycle import (
     OUT_OF_REACH,
     POWER_TRANSITIONS,
-    VM_OBSERVED_TRANSITIONS,
     AssignmentState,
     PowerEvent,
     PowerState,
     VmObserved,
     VmObservedEvent,
-    next_state,
 )
 from registry.networks.addresses import card_of
 from registry.records.work import PowerClaim, PowerStep
@@ -199,16 +198,14 @@ def _advance(
     now: datetime,
     reason: str | None,
 ) -> PowerState:
-    before = PowerState(row.state)
-    if (before, event) not in POWER_TRANSITIONS:
+    if (row.state, event) not in POWER_TRANSITIONS:
         # Something else was asked while this step was under way: it is looked at anew.
-        raise ClaimLostError(f"the power of VM {row.id}", f"it is {before} by now")
-    after = next_state(POWER_TRANSITIONS, before, event)
+        raise ClaimLostError(f"the power of VM {row.id}", f"it is {row.state} by now")
+    step, by = POWER_OF_VM.step(row.state, event), row.claim_owner
+    after = step.after
     history = []
-    if after != before:
-        history.append(
-            power_event(row, before, after, event, now=now, actor=row.claim_owner, reason=reason)
-        )
+    if step.moved:
+        history.append(step.row(now, by, row.id, tenant=row.tenant, reason=reason))
     seen = _OBSERVED.get(event)
     if seen is not None:
         history += _observe(connection, row, seen, now=now)
@@ -227,25 +224,13 @@ def _observe(
     connection: Connection, row: Row[Any], event: VmObservedEvent, *, now: datetime
 ) -> list[dict[str, Any]]:
     """Write what a VM is now; looks at its host that began before this are no news of it."""
-    before = VmObserved(row.observed)
-    after = next_state(VM_OBSERVED_TRANSITIONS, before, event)
+    step = VM_OBSERVED.step(row.observed, event)
     connection.execute(
         update(vms)
         .where(vms.c.id == row.id)
-        .values(observed=after.value, switched_at=now, last_error=None)
+        .values(observed=step.after.value, switched_at=now, last_error=None)
     )
-    if after == before:
+    if not step.moved:
         return []
-    return [
-        event_row(
-            now,
-            row.claim_owner,
-            "vm_observed",
-            "vm",
-            row.id,
-            tenant=row.tenant,
-            change=(before, after),
-            event=event,
-            data={"host": row.host_name, "assignment": str(row.assignment_id)},
-        )
-    ]
+    data = {"host": row.host_name, "assignment": str(row.assignment_id)}
+    return [step.row(now, row.claim_owner, row.id, tenant=row.tenant, data=data)]

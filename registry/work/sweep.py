@@ -50,7 +50,7 @@ from registry.ground.schema import (
 )
 from registry.images.holds import is_not_held
 from registry.images.on_hosts import lacks_image
-from registry.journal.events import event_row, record
+from registry.journal.events import note
 from registry.ledger.fences import OPEN
 from registry.ledger.placeable import ABSENT
 from registry.lifecycle import (
@@ -353,4 +353,4 @@ def finish_leftover(connection: Connection, key: UUID, *, now: datetime, actor: 
     if not connection.execute(delete(leftovers).where(leftovers.c.id == key)).rowcount:
         return
     data = {"kind": row.kind, "leftover": row.name, "assignment": str(row.assignment_id)}
-    record(connection, [event_row(now, actor, "leftover_removed", "host", row.host_id, data=data)])
+    note(connection, now, actor, "leftover_removed", "host", row.host_id, data=data)
