@@ -32,18 +32,12 @@ from registry.ground.schema import (
     vm_groups,
     vms,
 )
+from registry.journal import changes
 from registry.ledger.progress import request_event, tally
 from registry.ledger.triggers import TRIGGERS
 from registry.lifecycle import (
-    ASSIGNMENT_TRANSITIONS,
-    FENCE_TRANSITIONS,
     FINISHED,
-    HOST_ADMIN_TRANSITIONS,
-    HOST_HEALTH_TRANSITIONS,
-    POWER_TRANSITIONS,
     REQUEST_TRANSITIONS,
-    SLOT_LOOP_TRANSITIONS,
-    VM_DESIRED_TRANSITIONS,
     VM_OBSERVED_TRANSITIONS,
     HostAdmin,
     RequestState,
@@ -55,16 +49,8 @@ from registry.operating.references import OPEN, keys_are_guarded, live_reference
 
 #: kinds of events that are rows of a state machine
 MACHINES: Final[Mapping[str, Mapping[Any, StrEnum]]] = {
-    "assignment_state": ASSIGNMENT_TRANSITIONS,
-    "host_admin": HOST_ADMIN_TRANSITIONS,
-    "host_fence": FENCE_TRANSITIONS,
-    "host_health": HOST_HEALTH_TRANSITIONS,
-    "request_state": REQUEST_TRANSITIONS,
-    "vm_desired": VM_DESIRED_TRANSITIONS,
-    "vm_observed": VM_OBSERVED_TRANSITIONS,
+    **{machine.kind: machine.table for machine in changes.MACHINES},
     "vm_missing": VM_OBSERVED_TRANSITIONS,
-    "vm_power": POWER_TRANSITIONS,
-    "slot_loop": SLOT_LOOP_TRANSITIONS,
 }
 TRIGGERS_FOUND: Final = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",

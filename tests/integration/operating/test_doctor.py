@@ -88,6 +88,35 @@ def test_damage_is_found_and_named(lived: Registry, raw: RawSql, damage: str) ->
     assert any(finding in line for line in found), found
 
 
+@pytest.mark.parametrize(
+    ("kind", "subject", "right", "wrong"),
+    [
+        ("image_state", "image", "importing imported ready", "importing imported failed"),
+        ("image_copy_state", "image", "absent claimed uploading", "absent uploaded present"),
+        ("console_state", "vm", "waiting attached attached", "ended attached attached"),
+        ("host_fence", "host", "asked claimed running", "idle claimed running"),
+        ("slot_loop", "slot_loop", "running pause paused", "paused pause paused"),
+    ],
+)
+def test_a_step_that_no_table_has_is_found(
+    register: Registry, raw: RawSql, kind: str, subject: str, right: str, wrong: str
+) -> None:
+    def tell(step: str) -> None:
+        before, event, after = step.split()
+        raw.run(
+            "INSERT INTO events (at, actor, kind, subject_type, subject_id, from_state, event,"
+            f" to_state, data) VALUES (CURRENT_TIMESTAMP, 'a', '{kind}', '{subject}', 'x',"
+            f" '{before}', '{event}', '{after}', '{{}}')"
+        )
+
+    tell(right)
+    assert register.check() == []
+    tell(wrong)
+    [found] = register.check()
+    before, event, after = wrong.split()
+    assert found.startswith(f"1 events {kind} go from {before} by {event} to {after}, the table")
+
+
 @pytest.mark.parametrize("damage", PLANTED)
 def test_damage_of_what_lives_is_found_without_a_look_at_history(
     lived: Registry, raw: RawSql, damage: str
