@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.registered import AMOUNTS, RESOURCES, Loaded, ask, connected, load
-from registry import Periods, Registry, RequestState, VmState, upgrade
+from registry import Registry, RequestState, VmState, upgrade
+from registry.operating import Periods
 from tests.register import a_report, take_lease
 from tests.servers.postgres import DURABLE, postgres_server, why_not
 

@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.registry import a_database, timed
-from registry import Placement, Registry, Waiting
+from registry import Registry
+from registry.requests import Waiting
+from registry.rounds import Placement
 from tests.register import a_commit, add_host, add_request, add_tenant, add_vm_type, take_lease
 from tests.servers.postgres import why_not
 

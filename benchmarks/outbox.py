@@ -30,9 +30,10 @@ from benchmarks.arguments import growing
 from controller.centre.dispatch import Dispatcher
 from controller.questions.consoles import read_console
 from controller.queue import CeleryQueue
-from registry import Host, Placement, Registry, VmObserved, upgrade
-from registry.lifecycle import VmDesiredEvent
-from registry.work.queues import WorkQueue
+from registry import Registry, VmDesiredEvent, VmObserved, upgrade
+from registry.hosts import Host
+from registry.rounds import Placement
+from registry.work import WorkQueue
 from service.settings import SharedSettings
 from tests.chaos.processes import Managed, inherited
 from tests.raw_sql import RawSql, raw_sql

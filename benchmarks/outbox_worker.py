@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from registry import HostAccess
+from registry.hosts import HostAccess
 from service import ProcessMetrics
 from service.logs import configure_logging
 from service.settings_names import load

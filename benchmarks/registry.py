@@ -23,7 +23,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import event
 
-from registry import Placement, Registry, upgrade
+from registry import Registry, upgrade
+from registry.rounds import Placement
 from tests.register import (
     a_commit,
     a_report,

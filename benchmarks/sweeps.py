@@ -18,9 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from benchmarks.registered import connected, load
-from registry import Due, Registry, upgrade
-from registry.lifecycle import VmDesiredEvent
-from registry.work.queues import CREATE, DELETE, SWITCH_POWER
+from registry import Registry, VmDesiredEvent, upgrade
+from registry.work import CREATE, DELETE, SWITCH_POWER, Due
 from tests.register import ACTOR
 from tests.servers.postgres import DURABLE, postgres_server, why_not
 

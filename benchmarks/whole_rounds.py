@@ -38,7 +38,8 @@ from benchmarks.registered import Loaded, ask, load, run_what_was_placed
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.round import PolicyChoice, RoundReport, Slot, run_round
 from controller.settings import ControllerSettings
-from registry import CONTROL_LEASE, Lease, Registry, upgrade
+from registry import Registry, upgrade
+from registry.rounds import CONTROL_LEASE, Lease
 from tests.servers.postgres import DURABLE, PostgresServer, postgres_server, why_not
 
 RUNNING_PER_HOST = 8

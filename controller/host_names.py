@@ -23,7 +23,8 @@ from typing import Final, Literal, Protocol
 from urllib.parse import urlsplit
 
 from controller.machine_words import without_machines, without_places
-from registry import HostIdentity, Registry, UnknownNameError
+from registry import Registry, UnknownNameError
+from registry.hosts import HostIdentity
 
 #: ``own``: each tenant has a name of its own for each host. ``shown``: the hosts' names.
 HostNaming = Literal["own", "shown"]

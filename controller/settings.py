@@ -18,7 +18,8 @@ from pydantic import (
 )
 
 from controller.host_names import HostNaming
-from registry import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, Periods
+from registry.ledger import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
+from registry.operating import Periods
 from service.settings import SharedSettings
 
 

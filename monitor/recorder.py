@@ -19,7 +19,8 @@ from uuid import UUID
 
 import structlog
 
-from registry import Host, HostReport, Miss, MissPolicy, Registry
+from registry import Registry
+from registry.hosts import Host, HostReport, Miss, MissPolicy
 
 log: Final = structlog.get_logger(__name__)
 

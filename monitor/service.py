@@ -21,7 +21,8 @@ from monitor.sharing import Peers
 from monitor.table import HostTable
 from monitor.watch import HostWatch
 from monitor.ways import Way, Ways, key_of, may_stay
-from registry import HostCredentials, MissPolicy, Registry, WatchedHost
+from registry import Registry
+from registry.hosts import HostCredentials, MissPolicy, WatchedHost
 from service import Check
 
 log: Final = structlog.get_logger(__name__)

@@ -9,7 +9,8 @@ from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
-from registry import Registry, uuid7
+from registry import Registry
+from registry.ground import uuid7
 
 #: A monitor that was not heard for this long is gone; as long as the interval within these.
 _LEASE_AT_LEAST_S: Final = 3.0

@@ -8,7 +8,8 @@ from typing import Final
 from uuid import UUID
 
 from monitor.sharing import rank
-from registry import Registry, WatchedHost
+from registry import Registry
+from registry.hosts import WatchedHost
 
 #: What nothing tells of (a register center that was put back) is learned this soon.
 _READ_ANEW_S: Final = 300.0

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from hypervisor import Credential, DomainSeen, OperationFailedError
 from hypervisor import HostReport as SeenReport
-from registry import CredentialFiles, DomainReport, HostReport, WatchedHost
+from registry.hosts import CredentialFiles, DomainReport, HostReport, WatchedHost
 
 #: Of anything that a host tells: an exbibyte of memory, and far from what 64 bits hold, also
 #: summed up over a host's domains or multiplied by an over-commit ratio.

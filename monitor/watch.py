@@ -14,7 +14,8 @@ from monitor.metrics import MISSED, NOT_RECORDED, LookMetrics
 from monitor.probe import HostProbe
 from monitor.recorder import Recorder
 from monitor.translate import to_report
-from registry import AnotherMachineError, Miss, WatchedHost
+from registry import AnotherMachineError
+from registry.hosts import Miss, WatchedHost
 
 log: Final = structlog.get_logger(__name__)
 

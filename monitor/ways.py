@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from hypervisor import Credential
 from monitor.translate import to_credential
-from registry import CredentialFiles, HostCredentialError, HostCredentials, WatchedHost
-from registry.hosts.uris import Opening, opening_of
+from registry import HostCredentialError
+from registry.hosts import CredentialFiles, HostCredentials, Opening, WatchedHost, opening_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ from controller.centre.slot_loop import SlotLoop
 from controller.rest.app import create_app
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.round import PolicyChoice, Slot
-from registry import HostReport, NewHost, Registry, upgrade
+from registry import Registry, upgrade
+from registry.hosts import HostReport, NewHost
 from scripts.house import packages
 from service import ProcessMetrics
 

@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
-from registry.center import Registry
-from registry.operating.processes import BEAT_S
+from registry import Registry
+from registry.operating import BEAT_S
 from service.health import Readiness
 
 log: Final = structlog.get_logger(__name__)

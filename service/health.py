@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from registry.center import Registry
-from registry.errors import SchemaOutdatedError
+from registry import Registry, SchemaOutdatedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import structlog
 
-from registry.errors import RegistryError
+from registry import RegistryError
 from service.health import Readiness
 from service.metrics import CONTENT_TYPE, ProcessMetrics
 

@@ -13,7 +13,7 @@ import structlog
 from structlog.typing import ExcInfo
 
 from plain_text import plain, plain_lines
-from registry.ground.masking import mask_line
+from registry.ground import mask_line
 
 #: JSON lines, text for people, or the latter at a terminal alone.
 LogFormat = Literal["auto", "json", "text"]

@@ -14,12 +14,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from registry.errors import InvalidError
-from registry.ground.private import private_folder
-from registry.hosts.credentials import HostCredentials
-from registry.images.signatures import read_keys
-from registry.images.store import ImageStore
-from registry.work.queues import QUEUE_OF, WorkQueue
+from registry import InvalidError
+from registry.ground import private_folder
+from registry.hosts import HostCredentials
+from registry.images import ImageStore, read_keys
+from registry.work import QUEUE_OF, WorkQueue
 from service.broker.url import broker_at
 from service.logs import LogFormat, LogLevel
 from service.settings_names import check_names

@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings
 from pydantic_settings import SettingsError as UnparsedError
 
 from plain_text import nearest
-from registry.errors import RegistryError, SettingsError, UnknownSettingError, said_value
+from registry import RegistryError, SettingsError, UnknownSettingError, said_value
 
 #: By name, as tasks are: this package is imported by those that have these, never the reverse.
 _CLASSES: Final[Mapping[str, str]] = {

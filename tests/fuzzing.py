@@ -33,7 +33,8 @@ from schemathesis.generation import GenerationMode
 
 from controller.rest import create_app
 from controller.rounds.policy_process import PolicyProcess
-from registry import ImageStore, Registry, upgrade
+from registry import Registry, upgrade
+from registry.images import ImageStore
 from service.logs import configure_logging
 from tests.e2e.slots import run_slot
 from tests.register import a_cluster, add_request

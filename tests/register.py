@@ -15,25 +15,13 @@ from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import pytest
 
-from registry import (
-    CONTROL_LEASE,
-    Build,
-    CommittedRound,
-    DomainReport,
-    Host,
-    HostReport,
-    Lease,
-    NewHost,
-    Placement,
-    Registry,
-    Request,
-    RoundCommit,
-    Tenant,
-    UriPolicy,
-    VmType,
-    Waiting,
-    upgrade,
-)
+from registry import Registry, upgrade
+from registry.catalogue import VmType
+from registry.hosts import DomainReport, Host, HostReport, NewHost, UriPolicy
+from registry.requests import Request, Waiting
+from registry.rounds import CONTROL_LEASE, CommittedRound, Lease, Placement, RoundCommit
+from registry.tenancy import Tenant
+from registry.work import Build
 from tests.raw_sql import RawSql, raw_sql
 from tests.servers.postgres import TEMPLATE, PostgresServer
 

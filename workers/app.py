@@ -18,8 +18,9 @@ from celery.worker import state as worker_state
 from kombu.exceptions import OperationalError
 
 from hypervisor import HostConnections
-from registry import Due, Registry
-from registry.ground.ids import uuid7
+from registry import Registry
+from registry.ground import uuid7
+from registry.work import Due
 from service import Check, ProcessMetrics, beating, database_check, listening
 from service.broker.inbox import Inbox
 from service.broker.redis_inbox import reading_redis

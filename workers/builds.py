@@ -35,7 +35,8 @@ from hypervisor import (
     seed_name,
     volume_name,
 )
-from registry import AssignmentState, Build, ClaimLostError
+from registry import AssignmentState, ClaimLostError
+from registry.work import Build
 from workers import removals
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver

@@ -15,7 +15,8 @@ from uuid import UUID
 import structlog
 
 from hypervisor import HostUnreachableError, HypervisorError, OperationFailedError
-from registry import ClaimLostError, ConsoleWork, RegistryError
+from registry import ClaimLostError, RegistryError
+from registry.consoles import ConsoleWork
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver, Hosts
 from workers.errors import StoppingError

@@ -8,7 +8,7 @@ from uuid import UUID
 import structlog
 
 from hypervisor import HostUnreachableError, OperationFailedError
-from registry import ConsoleAnswer
+from registry.consoles import ConsoleAnswer
 from workers.context import Outcome, WorkerContext
 from workers.errors import HostBusyError
 

@@ -8,8 +8,10 @@ from enum import StrEnum
 from threading import BoundedSemaphore, Event
 from uuid import UUID
 
-from registry import Claim, Due, ImageStore, Registry
-from registry.ground.faults import checkpoint
+from registry import Registry
+from registry.ground import checkpoint
+from registry.images import ImageStore
+from registry.work import Claim, Due
 from workers.console_threads import ConsoleThreads
 from workers.errors import StoppingError
 from workers.gate import Gate

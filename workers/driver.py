@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from hypervisor import ConsoleExchange, ConsoleTail, DomainSeen, DomainSpec, Guard, Mark
-from registry import HostAccess
+from registry.hosts import HostAccess
 
 
 class HostDriver(Protocol):

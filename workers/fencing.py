@@ -18,8 +18,9 @@ from uuid import UUID
 
 import structlog
 
-from registry import ClaimLostError, FenceOrder
+from registry import ClaimLostError
 from registry.ground.child_environ import child_environ
+from registry.hosts import FenceOrder
 from workers.context import Outcome, WorkerContext
 
 log: Final = structlog.get_logger(__name__)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from hypervisor import HostUnreachableError
-from registry import HostAccess
+from registry.hosts import HostAccess
 from workers.driver import HostDriver, Hosts
 from workers.errors import HostBusyError
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hypervisor import Guard
-from registry import CardRules, HostAccess
+from registry.hosts import HostAccess
+from registry.networks import CardRules
 
 
 def guard_of(host: HostAccess, card: CardRules) -> Guard | None:

@@ -13,17 +13,14 @@ from uuid import UUID
 import structlog
 
 from registry import (
-    MAX_SIGNATURE_BYTES,
-    SIGNATURE_SUFFIXES,
     ClaimLostError,
     ImageRefusedError,
     ImageStoreError,
     ImageTooLargeError,
     ImageUrlRefusedError,
-    Import,
-    Incoming,
-    Stored,
 )
+from registry.images import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIXES, Incoming, Stored
+from registry.work import Import
 from workers.context import Outcome, WorkerContext
 from workers.errors import FetchFailedError, NotThereError, StoppingError
 from workers.mirrors import Patience, download

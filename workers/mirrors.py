@@ -20,7 +20,8 @@ from urllib.parse import urljoin
 
 import httpx
 
-from registry import ImageTooLargeError, check_image_url
+from registry import ImageTooLargeError
+from registry.images import check_image_url
 from workers.errors import FetchFailedError, NotThereError
 
 _MAX_REDIRECTS: Final = 5

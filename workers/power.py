@@ -15,7 +15,8 @@ from uuid import UUID
 import structlog
 
 from hypervisor import DomainSeen, DomainState, HostUnreachableError, OperationFailedError
-from registry import ClaimLostError, PowerEvent, PowerState, PowerStep
+from registry import ClaimLostError, PowerEvent, PowerState
+from registry.work import PowerStep
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, StoppingError

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hypervisor import Credential, HostConnections, HostUnreachableError
-from registry import HostAccess, HostCredentialError, HostCredentials
+from registry import HostCredentialError
+from registry.hosts import HostAccess, HostCredentials
 from workers.driver import HostDriver
 
 

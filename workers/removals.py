@@ -8,7 +8,8 @@ from uuid import UUID
 import structlog
 
 from hypervisor import HostUnreachableError, OperationFailedError, seed_name, volume_name
-from registry import ClaimLostError, Leftover, Removal
+from registry import ClaimLostError
+from registry.work import Leftover, Removal
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, StoppingError

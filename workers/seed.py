@@ -10,7 +10,8 @@ import json
 import re
 from typing import Any, Final
 
-from registry import Build, GuestNetwork
+from registry.networks import GuestNetwork
+from registry.work import Build
 from workers import vfat
 
 LABEL: Final = "cidata"

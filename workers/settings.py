@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import NoDecode
 
-from registry.work.queues import WorkQueue
+from registry.work import WorkQueue
 from service.settings import SharedSettings
 
 

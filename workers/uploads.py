@@ -20,7 +20,8 @@ from uuid import UUID
 import structlog
 
 from hypervisor import HostUnreachableError, OperationFailedError
-from registry import ClaimLostError, ImageRefusedError, ImageStoreError, Upload
+from registry import ClaimLostError, ImageRefusedError, ImageStoreError
+from registry.work import Upload
 from workers.context import Outcome, WorkerContext
 from workers.errors import HostBusyError, StoppingError, UploadTooSlowError
 

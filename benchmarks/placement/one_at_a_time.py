@@ -17,8 +17,8 @@ from psycopg.types.json import Jsonb
 
 from benchmarks.placement.phases import Meter, Taken
 from benchmarks.registered import RESOURCES, connected
-from registry import Lease
-from registry.ground.ids import uuid7
+from registry.ground import uuid7
+from registry.rounds import Lease
 
 Chooser = Callable[[psycopg.Connection[Any], dict[str, int]], UUID]
 

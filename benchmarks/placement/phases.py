@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Engine, event
 
 from controller.rounds.policy_process import Decision, Ideal, PolicyProcess
-from registry import ClusterView, CommittedRound, LatestRound, Lease, Registry, RoundCommit
+from registry import Registry
+from registry.rounds import ClusterView, CommittedRound, LatestRound, Lease, RoundCommit
 
 T = TypeVar("T")
 PHASES: Final = ("read", "solve", "check", "bound", "commit", "record")

@@ -19,7 +19,7 @@ import structlog
 
 from controller.queue import TaskQueue
 from registry import Registry, RegistryError
-from registry.work.queues import WorkQueue
+from registry.work import WorkQueue
 from service import Check
 
 #: Without a whole sweep for so long, what is due reaches the workers late.

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import structlog
 
-from registry import Lease, Registry, RegistryError, StaleEpochError
+from registry import Registry, RegistryError, StaleEpochError
+from registry.rounds import Lease
 
 log = structlog.get_logger()
 

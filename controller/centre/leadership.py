@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import structlog
 
-from registry import CONTROL_LEASE, Lease, LeaseLostError, Registry, RegistryError
+from registry import LeaseLostError, Registry, RegistryError
+from registry.rounds import CONTROL_LEASE, Lease
 from service import Check
 
 log = structlog.get_logger()

@@ -9,7 +9,9 @@ from typing import Final
 
 import structlog
 
-from registry import Lease, Periods, Purged, Registry, RegistryError, StaleEpochError
+from registry import Registry, RegistryError, StaleEpochError
+from registry.operating import Periods, Purged
+from registry.rounds import Lease
 
 log = structlog.get_logger()
 

@@ -28,7 +28,9 @@ from controller.settings import ControllerSettings, ZonePolicy
 from controller.shadow.metrics import ShadowMetrics
 from controller.shadow.second import NICENESS, SecondPolicy, Shadow
 from placement.catalog.zone_policies import NamedPolicy
-from registry import Lease, Registry, SlotLoopPausedError, StaleEpochError, checkpoint
+from registry import Registry, SlotLoopPausedError, StaleEpochError
+from registry.ground import checkpoint
+from registry.rounds import Lease
 from service import Check, ProcessMetrics, beating, database_check, listening
 from service.logs import configure_logging
 

@@ -20,7 +20,7 @@ from registry import HostAdminEvent, Registry
 
 if TYPE_CHECKING:
     from controller.settings import ControllerSettings
-    from registry import Vm
+    from registry.requests import Vm
 
 ACTOR: Final = "cli"
 _UP_ENDS_S: Final = 40.0

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from controller.calling.credentials import settings_file
-from registry import DEFAULT_URI_POLICY, UriPolicy
+from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 
 #: What a person at a terminal wants shorter than a data centre does.
 EMBEDDED_SETTINGS: Final[Mapping[str, str]] = {

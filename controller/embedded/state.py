@@ -16,7 +16,7 @@ from typing import Final
 from controller.calling.credentials import FILE_NAME, write_private
 from controller.embedded.processes import ProcessId
 from controller.terminal.errors import CliError
-from registry.ground.private import private_folder
+from registry.ground import private_folder
 
 LAB_IMAGE: Final = "lab"  #: name under which the lab's guest is registered
 

@@ -12,7 +12,8 @@ import numpy as np
 from controller.questions.steps import step_below
 from placement import BoolArray, IntArray
 from placement.round.vm_kinds import vms_that_fit
-from registry import CapacityView, HostView, Rules, allows, zone_of
+from registry.requests import Rules, allows, zone_of
+from registry.rounds import CapacityView, HostView
 
 #: VMs that one request may ask for.
 _MOST_VMS: Final = 10_000

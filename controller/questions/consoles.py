@@ -9,14 +9,9 @@ from uuid import UUID
 
 from controller.errors import ConsoleUnreadError
 from controller.queue import TaskQueue
-from registry import (
-    ATTACH_CONSOLE,
-    READ_CONSOLE,
-    ConsoleAnswer,
-    ConsoleOutput,
-    ConsoleState,
-    Registry,
-)
+from registry import ConsoleState, Registry
+from registry.consoles import ConsoleAnswer, ConsoleOutput
+from registry.work import ATTACH_CONSOLE, READ_CONSOLE
 
 WAIT_S: Final = 20.0  #: longer than a worker looks at a host that hangs
 _RESEND_AFTER_S: Final = 5.0  #: a broker may lose a message

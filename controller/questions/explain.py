@@ -18,19 +18,10 @@ from controller.questions.steps import step_above, step_below
 from controller.rounds.inputs import RoundInputs, decode_inputs
 from controller.rounds.obstacles import OF_ITS_OWN, what_would_help
 from placement import is_poorer
-from registry import (
-    CopyState,
-    ImageWait,
-    Liveness,
-    Registry,
-    Request,
-    RequestState,
-    RoundRecord,
-    SlotLoopState,
-    SlotLoopStatus,
-    Vm,
-    Waiting,
-)
+from registry import CopyState, Registry, RequestState, SlotLoopState
+from registry.operating import Liveness
+from registry.requests import ImageWait, Request, Vm, Waiting
+from registry.rounds import RoundRecord, SlotLoopStatus
 
 _WAITS = (RequestState.PENDING, RequestState.PARTLY_PLACED)
 _PAGE = 500

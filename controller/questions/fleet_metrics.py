@@ -17,8 +17,8 @@ from prometheus_client.registry import Collector
 
 from controller.questions.lateness import Late, What, what_is_late
 from controller.questions.standings import standings
-from registry import AssignmentState, FenceState, HostAdmin, Liveness, Registry, RequestState
-from registry.operating.fleet import Fleet, FleetHost
+from registry import AssignmentState, FenceState, HostAdmin, Registry, RequestState
+from registry.operating import Fleet, FleetHost, Liveness
 
 log: Final = structlog.get_logger(__name__)
 

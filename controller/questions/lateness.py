@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from registry import HeardProcess, Liveness, SlotLoopState
-from registry.operating.processes import LATE_S, is_late
+from registry import SlotLoopState
+from registry.operating import LATE_S, HeardProcess, Liveness, is_late
 
 What = Literal["decide", "build", "look"]
 #: Which kind of process does what.

@@ -21,7 +21,7 @@ from placement import (
     shares_in_tree,
     target_holdings,
 )
-from registry import Accounts, ClusterView, GroupView, TenantView
+from registry.rounds import Accounts, ClusterView, GroupView, TenantView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,14 +57,11 @@ from controller.rest.routers import (
 from controller.rest.writes.acceptance import Acceptance
 from controller.rest.writes.audit import AuditTrail
 from controller.rest.writes.versions import Versions
-from registry import (
-    DEFAULT_URI_POLICY,
-    SHUTDOWN_TIMEOUT_S,
-    ImageStore,
-    OverQuota,
-    Registry,
-    UriPolicy,
-)
+from registry import Registry
+from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
+from registry.images import ImageStore
+from registry.ledger import SHUTDOWN_TIMEOUT_S
+from registry.tenancy import OverQuota
 from service import ProcessMetrics
 from service.version import engine_version
 

@@ -16,7 +16,10 @@ from controller.rest.callers.auth import caller_of
 from controller.rest.schemas import Ready
 from controller.rest.writes.acceptance import Acceptance
 from controller.rest.writes.gathering import Gathering
-from registry import ImageStore, ImageStoreError, OverQuota, Registry, UriPolicy
+from registry import ImageStoreError, Registry
+from registry.hosts import UriPolicy
+from registry.images import ImageStore
+from registry.tenancy import OverQuota
 from service import ProcessMetrics
 from service.fair_places import FairPlaces
 

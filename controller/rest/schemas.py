@@ -25,28 +25,16 @@ from controller.host_names import HostAlias
 from controller.questions.lateness import What
 from controller.questions.standings import Effect, Standing
 from controller.rest.problems import patterns
-from registry import (
-    MAX_REASON_LENGTH,
-    MAX_TIMEOUT_S,
-    MAX_TTL_S,
-    MAX_TYPED_BYTES,
-    ConsoleSession,
-    DecidedBy,
-    Difference,
-    Event,
-    ImageCopy,
-    InvalidError,
-    MembershipRule,
-    MoveTo,
-    QuotaExcess,
-    RequestState,
-    RoundRecord,
-    Rules,
-    ShadowRound,
-    SlotLoopState,
-    Token,
-    VmState,
-)
+from registry import InvalidError, QuotaExcess, RequestState, SlotLoopState, VmState
+from registry.consoles import MAX_TYPED_BYTES, ConsoleSession
+from registry.ground import MAX_TTL_S
+from registry.hosts import Difference
+from registry.images import ImageCopy
+from registry.journal import Event
+from registry.ledger import MAX_TIMEOUT_S
+from registry.requests import MembershipRule, Rules
+from registry.rounds import MAX_REASON_LENGTH, DecidedBy, RoundRecord, ShadowRound
+from registry.tenancy import MoveTo, Token
 
 MAX_BIGINT: Final = 2**63 - 1
 LABELS_SAID: Final = "KEY=VALUE; all given labels must match."

@@ -33,14 +33,9 @@ from controller.rest.callers.tls import Certificate, renewed_on_hangup
 from controller.rest.metrics import count_refusals
 from controller.rest.problems.errors import CertificateError, ListenError
 from controller.settings import ControllerSettings
-from registry import (
-    DEFAULT_URI_POLICY,
-    ImageStore,
-    Registry,
-    RegistryError,
-    UriPolicy,
-    remove_files_of_removed,
-)
+from registry import Registry, RegistryError
+from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
+from registry.images import ImageStore, remove_files_of_removed
 from service import ProcessMetrics, database_check, listening
 from service.logs import configure_logging
 

@@ -17,17 +17,13 @@ from controller.questions.steps import step_below
 from controller.rest.callers.auth import Caller
 from controller.rest.schemas import RoundDetail
 from controller.rest.schemas import RoundSummary as RoundInList
-from registry import (
-    ConsoleSession,
-    Event,
-    Image,
-    Network,
-    Page,
-    Request,
-    RoundSummary,
-    Vm,
-    VmGroup,
-)
+from registry.consoles import ConsoleSession
+from registry.ground import Page
+from registry.images import Image
+from registry.journal import Event
+from registry.networks import Network
+from registry.requests import Request, Vm, VmGroup
+from registry.rounds import RoundSummary
 
 T = TypeVar("T")
 S = TypeVar("S")

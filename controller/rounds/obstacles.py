@@ -18,7 +18,8 @@ from controller.rounds.snapshots import Names
 from placement import Allocation, BoolArray, Snapshot
 from placement.round.reasons import still_needed
 from placement.rules.allowances import Rooms
-from registry import ZONE_LABEL, ClusterView, RequestView, VmGroupView, zone_of
+from registry.requests import ZONE_LABEL, zone_of
+from registry.rounds import ClusterView, RequestView, VmGroupView
 
 #: Kinds of request that are looked at in one round: each looks at every host.
 MOST_LOOKED_AT: Final = 1_000

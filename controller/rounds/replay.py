@@ -8,7 +8,8 @@ from typing import Any
 
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.policy_process import PolicyProcess
-from registry import Registry, RoundRecord
+from registry import Registry
+from registry.rounds import RoundRecord
 from service.version import engine_version
 
 REPLAY_TIME_S = 600.0

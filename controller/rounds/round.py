@@ -28,15 +28,8 @@ from placement import (
     shares_in_tree,
 )
 from placement.catalog.zone_policies import Deciding, NamedPolicy, first_feasible, zones_of
-from registry import (
-    ClusterView,
-    CommittedRound,
-    LatestRound,
-    Lease,
-    Placement,
-    RoundCommit,
-    zone_of,
-)
+from registry.requests import zone_of
+from registry.rounds import ClusterView, CommittedRound, LatestRound, Lease, Placement, RoundCommit
 from service.version import engine_version
 
 #: The fallback's own time, whatever the policy was given: late is better than nothing.

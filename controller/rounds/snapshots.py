@@ -12,7 +12,8 @@ from controller.rounds.tenant_trees import allowances_of, tree_of
 from placement import IntArray, Snapshot
 from placement.round.constraints import Constraints, Group, Spread
 from placement.round.host_classes import eligibility, host_classes, preferences
-from registry import ClusterView, HostView, RequestView, allows, zone_of
+from registry.requests import allows, zone_of
+from registry.rounds import ClusterView, HostView, RequestView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

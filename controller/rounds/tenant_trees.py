@@ -8,7 +8,8 @@ from uuid import UUID
 import numpy as np
 
 from placement import Allowance, TenantTree
-from registry import VMS, ClusterView, GroupView, TenantView
+from registry.catalogue import VMS
+from registry.rounds import ClusterView, GroupView, TenantView
 
 
 def tree_of(

@@ -13,7 +13,8 @@ from controller.rounds.snapshots import Names
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.round.reasons import how_many_fit, still_needed
 from placement.rules.allowances import Rooms
-from registry import ClusterView, Waiting
+from registry.requests import Waiting
+from registry.rounds import ClusterView
 
 
 def waiting_requests(

@@ -17,7 +17,8 @@ import structlog
 from controller.errors import PolicyFailedError
 from controller.rounds.policy_process import Beside, PolicyProcess
 from placement.catalog.zone_policies import NamedPolicy
-from registry import Decided, Lease, NewShadowRound, Registry, RoundPurgedError, StaleEpochError
+from registry import Registry, RoundPurgedError, StaleEpochError
+from registry.rounds import Decided, Lease, NewShadowRound
 
 log = structlog.get_logger()
 

@@ -1,1 +1,6 @@
 """What is on offer: resources, VM types, their limits and overheads."""
+
+from registry.catalogue.resources import VMS
+from registry.records.catalogue import ResourceDef, VmType
+
+__all__ = ["VMS", "ResourceDef", "VmType"]

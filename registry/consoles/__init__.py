@@ -1,1 +1,15 @@
 """Who reads or types on a console, and for how long."""
+
+from registry.consoles.holds import ConsoleClaim, ConsoleWork
+from registry.consoles.reads import ConsoleAnswer
+from registry.consoles.sessions import MAX_TYPED_BYTES, ConsoleOutput
+from registry.consoles.states import ConsoleSession
+
+__all__ = [
+    "MAX_TYPED_BYTES",
+    "ConsoleAnswer",
+    "ConsoleClaim",
+    "ConsoleOutput",
+    "ConsoleSession",
+    "ConsoleWork",
+]

@@ -1,1 +1,19 @@
 """What every wing stands on: the schema, transactions and locks, time, ids, pages and claims."""
+
+from registry.ground.faults import checkpoint
+from registry.ground.ids import uuid7
+from registry.ground.masking import mask_line, masked
+from registry.ground.names import MAX_TTL_S, check_labels
+from registry.ground.pages import Page
+from registry.ground.private import private_folder
+
+__all__ = [
+    "MAX_TTL_S",
+    "Page",
+    "check_labels",
+    "checkpoint",
+    "mask_line",
+    "masked",
+    "private_folder",
+    "uuid7",
+]

@@ -1,1 +1,61 @@
 """The machines: how they are reached, what they report, and how they differ from the ledger."""
+
+from registry.hosts.credentials import CredentialFiles, HostCredentials
+from registry.hosts.fields import Keep
+from registry.hosts.identities import HostIdentity
+from registry.hosts.uris import (
+    DEFAULT_URI_POLICY,
+    OPEN_DANGER,
+    Opening,
+    UriPolicy,
+    check_uri,
+    is_open,
+    opening_of,
+)
+from registry.reconciliation import Answer, Difference
+from registry.records.hosts import (
+    DomainReport,
+    Fence,
+    FenceOrder,
+    Host,
+    HostAccess,
+    HostDifference,
+    HostReport,
+    HostsRead,
+    Inventory,
+    Miss,
+    MissPolicy,
+    MonitorSeen,
+    NewHost,
+    WatchedHost,
+)
+
+__all__ = [
+    "DEFAULT_URI_POLICY",
+    "OPEN_DANGER",
+    "Answer",
+    "CredentialFiles",
+    "Difference",
+    "DomainReport",
+    "Fence",
+    "FenceOrder",
+    "Host",
+    "HostAccess",
+    "HostCredentials",
+    "HostDifference",
+    "HostIdentity",
+    "HostReport",
+    "HostsRead",
+    "Inventory",
+    "Keep",
+    "Miss",
+    "MissPolicy",
+    "MonitorSeen",
+    "NewHost",
+    "Opening",
+    "UriPolicy",
+    "WatchedHost",
+    "check_uri",
+    "is_open",
+    "opening_of",
+]

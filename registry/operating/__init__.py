@@ -1,1 +1,30 @@
 """What operators do with the whole: upgrade, check, back up, purge, and see who lives."""
+
+from registry.operating.fleet import Fleet, FleetHost
+from registry.operating.history import HostChange, Past, PastDecision, PastHost, PastRequest, PastVm
+from registry.operating.past_tenants import PastQuota, PastTenant, Standing
+from registry.operating.processes import BEAT_S, LATE_S, is_late
+from registry.operating.retention import Periods, Purged
+from registry.records.operating import HeardProcess, HostsHeard, Liveness
+
+__all__ = [
+    "BEAT_S",
+    "LATE_S",
+    "Fleet",
+    "FleetHost",
+    "HeardProcess",
+    "HostChange",
+    "HostsHeard",
+    "Liveness",
+    "Past",
+    "PastDecision",
+    "PastHost",
+    "PastQuota",
+    "PastRequest",
+    "PastTenant",
+    "PastVm",
+    "Periods",
+    "Purged",
+    "Standing",
+    "is_late",
+]

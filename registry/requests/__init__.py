@@ -1,1 +1,37 @@
 """What tenants ask for: requests, their VMs and groups, and the rules that they state."""
+
+from registry.records.requests import (
+    GuestAccess,
+    ImageWait,
+    MembershipRule,
+    Power,
+    Request,
+    Rules,
+    UserData,
+    Vm,
+    VmGroup,
+    Waiting,
+)
+from registry.requests.new import Asking, check_asked
+from registry.requests.rules import ZONE_LABEL, allows, check_rules, zone_of
+from registry.requests.together import goes_together
+
+__all__ = [
+    "ZONE_LABEL",
+    "Asking",
+    "GuestAccess",
+    "ImageWait",
+    "MembershipRule",
+    "Power",
+    "Request",
+    "Rules",
+    "UserData",
+    "Vm",
+    "VmGroup",
+    "Waiting",
+    "allows",
+    "check_asked",
+    "check_rules",
+    "goes_together",
+    "zone_of",
+]

@@ -1,1 +1,56 @@
 """What a round reads, commits and leaves on record, and whose turn it is to decide."""
+
+from registry.records.rounds import (
+    Accounts,
+    CapacityView,
+    ClusterView,
+    CommittedRound,
+    DecidedBy,
+    GroupView,
+    HostView,
+    LatestRound,
+    Lease,
+    Placement,
+    QuotaView,
+    RequestView,
+    RoundCommit,
+    RoundRecord,
+    RoundSummary,
+    SlotLoopStatus,
+    SpreadView,
+    StoredDecision,
+    TenantView,
+    VmGroupView,
+)
+from registry.rounds.leases import CONTROL_LEASE
+from registry.rounds.shadows import Decided, DueRound, NewShadowRound, ShadowRound
+from registry.rounds.slot_loop import MAX_REASON_LENGTH
+
+__all__ = [
+    "CONTROL_LEASE",
+    "MAX_REASON_LENGTH",
+    "Accounts",
+    "CapacityView",
+    "ClusterView",
+    "CommittedRound",
+    "Decided",
+    "DecidedBy",
+    "DueRound",
+    "GroupView",
+    "HostView",
+    "LatestRound",
+    "Lease",
+    "NewShadowRound",
+    "Placement",
+    "QuotaView",
+    "RequestView",
+    "RoundCommit",
+    "RoundRecord",
+    "RoundSummary",
+    "ShadowRound",
+    "SlotLoopStatus",
+    "SpreadView",
+    "StoredDecision",
+    "TenantView",
+    "VmGroupView",
+]

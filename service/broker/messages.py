@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from registry.errors import RegistryError
+from registry import RegistryError
 
 #: The longest message that is looked at; ours have about 2 kB, a long path included.
 MAX_BYTES: Final = 32 << 10

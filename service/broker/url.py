@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from registry.errors import InvalidError
+from registry import InvalidError
 
 #: It answers within milliseconds: one that does not for so long hangs, and counts as away.
 BROKER_TIMEOUT_S: Final = 3.0

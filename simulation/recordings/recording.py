@@ -19,15 +19,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from registry import (
-    HostChange,
-    MembershipRule,
-    Past,
-    PastHost,
-    PastRequest,
-    PastVm,
-    zone_of,
-)
+from registry.operating import HostChange, Past, PastHost, PastRequest, PastVm
+from registry.requests import MembershipRule, zone_of
 from simulation.errors import InputError
 from simulation.recordings.names import Names, seconds
 from simulation.recordings.tenants import quota_rows, tree_rows

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from placement import Allowance, FloatArray, IntArray, TenantTree
-from registry import VMS
+from registry.catalogue import VMS
 from simulation.errors import InputError
 from simulation.traces.rows import table_of
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from registry import InvalidError
-from registry.ground.names import check_labels
+from registry.ground import check_labels
 from simulation.errors import InputError
 from simulation.sites.hosts import Happening, HostEvent
 from simulation.traces import azure_packing

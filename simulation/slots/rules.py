@@ -11,7 +11,7 @@ import numpy as np
 from placement import BoolArray, IntArray
 from placement.round.constraints import Constraints, Group, Spread
 from placement.round.host_classes import HostClasses, eligibility, host_classes, preferences
-from registry import allows, zone_of
+from registry.requests import allows, zone_of
 from simulation.checkpoint import Kept, MisfitError, Sizes
 from simulation.sites.hosts import SimHost
 from simulation.slots.cluster import Cluster

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from registry.ground.faults import checkpoint
+from registry.ground import checkpoint
 from simulation.errors import InputError
 from simulation.studies.jobs import Failure, Job, JobFiles, locked
 from simulation.studies.run import Progress, simulate, summary_in

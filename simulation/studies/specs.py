@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from registry import VMS, zone_of
+from registry.catalogue import VMS
+from registry.requests import zone_of
 from simulation.errors import InputError
 from simulation.sites.hierarchy import Since, read_hierarchy
 from simulation.sites.inventory import HostSpec, Inventory, read_inventory

@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from placement import FloatArray
-from registry import InvalidError, MembershipRule, Rules, check_rules
+from registry import InvalidError
+from registry.requests import MembershipRule, Rules, check_rules
 from simulation.errors import InputError
 from simulation.traces.chunks import Chunk
 from simulation.traces.faults import BadRows, RowError

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from registry import MembershipRule, Rules
+from registry.requests import MembershipRule, Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

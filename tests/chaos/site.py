@@ -22,7 +22,8 @@ from celery import Celery
 from lab import SCRIPTS, cluster
 from lab.cluster import LabHost
 from lab.errors import LabError
-from registry import HostCredentials, Registry, upgrade
+from registry import Registry, upgrade
+from registry.hosts import HostCredentials
 from registry.work.queues import QUEUE_OF
 from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
 from tests.chaos.servers import Postgres, Redis

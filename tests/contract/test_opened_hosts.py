@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hypervisor import HostConnection, HostUnreachableError
-from registry import HostCredentials
+from registry.hosts import HostCredentials
 from tests.servers.lab_opened import (
     PATIENCE_S,
     OpenedLab,

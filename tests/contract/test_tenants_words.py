@@ -11,7 +11,7 @@ import pytest
 
 from controller.host_names import HostNames, Reader
 from hypervisor import HostConnection, HypervisorError
-from registry import HostIdentity
+from registry.hosts import HostIdentity
 from tests.contract.conftest import Ground
 
 HOST = "kvm-07"

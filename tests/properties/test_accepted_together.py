@@ -15,21 +15,9 @@ from uuid import UUID
 
 import pytest
 
-from registry import (
-    AnsweredBeforeError,
-    Asking,
-    AuditedCall,
-    IdempotencyKey,
-    MembershipRule,
-    QuotaExceededError,
-    QuotaExcess,
-    Registry,
-    RegistryError,
-    Request,
-    Rules,
-    StoredAnswer,
-    check_asked,
-)
+from registry import AnsweredBeforeError, QuotaExceededError, QuotaExcess, Registry, RegistryError
+from registry.journal import AuditedCall, IdempotencyKey, StoredAnswer
+from registry.requests import Asking, MembershipRule, Request, Rules, check_asked
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, add_group, add_tenant, add_vm_type
 

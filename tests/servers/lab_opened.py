@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hypervisor import Credential, HostConnection
 from lab import SCRIPTS, cluster
-from registry import HostCredentials
+from registry.hosts import HostCredentials
 from tests.servers.lab_hosts import LabCluster, start_real
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
 
     from controller.settings import ControllerSettings
-    from registry import HostCredentials
+    from registry.hosts import HostCredentials
 
 
 #: A certificate that ends sooner is to be replaced.

@@ -41,7 +41,7 @@ def openness(
     hosts: Sequence[Mapping[str, Any]], lab_uris: Collection[str] = ()
 ) -> Iterator[Finding]:
     """Judge whether others reach a host's libvirt; what `fuga up` started is of this machine."""
-    from registry.hosts.uris import OPEN_DANGER, is_open  # noqa: PLC0415 - slow; `--help` needs none
+    from registry.hosts import OPEN_DANGER, is_open  # noqa: PLC0415 - slow; `--help` needs none
 
     for host in hosts:
         uri = str(host.get("uri", ""))

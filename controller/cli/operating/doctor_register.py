@@ -138,7 +138,8 @@ def _signatures(registry: Registry, keys: int) -> Finding:
 def _images(
     registry: Registry, settings: ControllerSettings, *, hashes: bool, repair: bool
 ) -> Iterator[Finding]:
-    from registry import SettingsError, check_image_files, remove_strays  # noqa: PLC0415
+    from registry import SettingsError  # noqa: PLC0415
+    from registry.images import check_image_files, remove_strays  # noqa: PLC0415
     from registry.images.qemu_img import program  # noqa: PLC0415
 
     if program() is None:

@@ -17,7 +17,8 @@ from controller.settings import ControllerSettings
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, echo_lines
 from placement.catalog.zone_policies import ELSEWHERE
-from registry import PastDecision, Registry
+from registry import Registry
+from registry.operating import PastDecision
 from simulation import Decided, InputError, Recording, read_recording, record
 
 _FOLDER: Final = "registry"

@@ -20,7 +20,8 @@ from starlette.requests import Request as HttpRequest
 
 from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
 from controller.rest.writes.gathering import Gathering
-from registry import Registry, Token
+from registry import Registry
+from registry.tenancy import Token
 
 #: Declares the scheme in the OpenAPI document; `Gate` does the work, earlier.
 bearer: Final = HTTPBearer(

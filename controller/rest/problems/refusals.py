@@ -21,7 +21,8 @@ from starlette.concurrency import run_in_threadpool
 
 from controller.rest.callers.limits import network_of
 from controller.rest.metrics import METHODS, NO_ROUTE
-from registry import AuditedCall, Registry, RegistryError
+from registry import Registry, RegistryError
+from registry.journal import AuditedCall
 
 PERIOD_S: Final = 60.0
 #: Callers without a token that have rows of their own in a period; the rest share one.

@@ -11,7 +11,8 @@ from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas import AuditQuery, PageOf
-from registry import AuditEntry, Page
+from registry.ground import Page
+from registry.journal import AuditEntry
 
 router = APIRouter(
     prefix="/audit",

@@ -31,7 +31,9 @@ from controller.rest.schemas import (
 )
 from controller.rest.telling import told_session
 from controller.rest.writes.idempotency import GivenCreation
-from registry import ConflictError, ConsoleSession, InvalidError, Vm
+from registry import ConflictError, InvalidError
+from registry.consoles import ConsoleSession
+from registry.requests import Vm
 
 router = APIRouter(
     prefix="/vms",

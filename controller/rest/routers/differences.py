@@ -9,7 +9,8 @@ from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas import Name, PageOf, RepairInput
-from registry import HostDifference, Page
+from registry.ground import Page
+from registry.hosts import HostDifference
 
 router = APIRouter(tags=["hosts"], dependencies=[Security(bearer)], route_class=BoundedRoute)
 

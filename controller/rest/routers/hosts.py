@@ -17,7 +17,9 @@ from controller.rest.pages.openapi import problems
 from controller.rest.schemas import FenceInput, HostChange, HostInput, HostsQuery, Name, PageOf
 from controller.rest.writes.idempotency import GivenCreation
 from controller.rest.writes.versions import GivenShown
-from registry import Host, HostAdminEvent, HostReport, NewHost, Page
+from registry import HostAdminEvent
+from registry.ground import Page
+from registry.hosts import Host, HostReport, NewHost
 
 router = APIRouter(
     prefix="/hosts",

@@ -28,7 +28,8 @@ from controller.rest.schemas import (
 )
 from controller.rest.telling import told_image, told_page
 from controller.rest.writes.idempotency import GivenCreation
-from registry import Image, Incoming, NewImage, Page, Stored, check_image_url, uuid7
+from registry.ground import Page, uuid7
+from registry.images import Image, Incoming, NewImage, Stored, check_image_url
 
 router = APIRouter(
     prefix="/images",

@@ -9,7 +9,7 @@ from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas import LabelRatios, PageOf
-from registry import Page
+from registry.ground import Page
 
 router = APIRouter(
     prefix="/label-ratios",

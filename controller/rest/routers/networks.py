@@ -24,15 +24,9 @@ from controller.rest.schemas import (
 from controller.rest.telling import told_network, told_page
 from controller.rest.writes.idempotency import GivenCreation
 from controller.rest.writes.versions import GivenShown
-from registry import (
-    Network,
-    NetworkSource,
-    NotFoundError,
-    Offers,
-    Page,
-    Subnet,
-    UnknownNameError,
-)
+from registry import NotFoundError, UnknownNameError
+from registry.ground import Page
+from registry.networks import Network, NetworkSource, Offers, Subnet
 
 router = APIRouter(
     prefix="/networks",

@@ -20,7 +20,8 @@ from controller.rest.routers.vms import own_vm
 from controller.rest.schemas import ShutdownInput, StartInput
 from controller.rest.telling import told_request, told_vm
 from controller.rest.writes.idempotency import Creation, GivenCreation
-from registry import InvalidError, Request, Vm, VmDesiredEvent
+from registry import InvalidError, VmDesiredEvent
+from registry.requests import Request, Vm
 
 _VM: Final = TypeAdapter(Vm)
 _REQUEST: Final = TypeAdapter(Request)

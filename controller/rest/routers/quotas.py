@@ -9,7 +9,8 @@ from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas import Name, QuotaChange
-from registry import NotFoundError, Quota
+from registry import NotFoundError
+from registry.tenancy import Quota
 
 router = APIRouter(
     prefix="/tenants",

@@ -31,18 +31,10 @@ from controller.rest.schemas import PageOf, RequestChange, RequestInput, Request
 from controller.rest.telling import told_page, told_request
 from controller.rest.writes.idempotency import GivenCreation
 from controller.rest.writes.versions import GivenShown
-from registry import (
-    Asking,
-    IdempotencyKey,
-    InvalidError,
-    NotFoundError,
-    Page,
-    Registry,
-    Request,
-    StoredAnswer,
-    UnknownNameError,
-    check_asked,
-)
+from registry import InvalidError, NotFoundError, Registry, UnknownNameError
+from registry.ground import Page
+from registry.journal import IdempotencyKey, StoredAnswer
+from registry.requests import Asking, Request, check_asked
 
 log: Final = structlog.get_logger(__name__)
 

@@ -14,7 +14,8 @@ from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas import Name, PageOf, ResourceChange, ResourceInput
 from controller.rest.writes.idempotency import GivenCreation
-from registry import Page, ResourceDef
+from registry.catalogue import ResourceDef
+from registry.ground import Page
 
 router = APIRouter(
     prefix="/resources",

@@ -13,7 +13,8 @@ from controller.rest.pages.openapi import problems
 from controller.rest.schemas import MAX_BIGINT, PageOf, PageQuery, RoundDetail, RoundSummary
 from controller.rest.telling import told_detail, told_page, told_round
 from controller.rounds.replay import ReplayResult, replay_round
-from registry import ConflictError, Page
+from registry import ConflictError
+from registry.ground import Page
 
 router = APIRouter(
     prefix="/rounds",

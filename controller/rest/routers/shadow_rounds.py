@@ -11,7 +11,8 @@ from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas import MomentsQuery, PageOf
-from registry import Page, ShadowRound
+from registry.ground import Page
+from registry.rounds import ShadowRound
 
 router = APIRouter(
     prefix="/shadow-rounds",

@@ -14,7 +14,7 @@ from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas import PauseInput, ResumeInput, SlotLoop
 from controller.rest.writes.idempotency import GivenCreation
-from registry import SlotLoopStatus
+from registry.rounds import SlotLoopStatus
 
 router = APIRouter(
     prefix="/slot-loop",

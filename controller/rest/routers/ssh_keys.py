@@ -15,7 +15,9 @@ from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas import PageOf, SshKeyInput, SshKeysQuery
 from controller.rest.writes.idempotency import GivenCreation
-from registry import InvalidError, NotFoundError, Page, SshKey, UnknownNameError
+from registry import InvalidError, NotFoundError, UnknownNameError
+from registry.ground import Page
+from registry.tenancy import SshKey
 
 router = APIRouter(
     prefix="/ssh-keys",

@@ -10,7 +10,7 @@ from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.schemas import HostsInView, LateThing, ProcessHeard, Status
 from registry import SlotLoopState
-from registry.operating.processes import is_late
+from registry.operating import is_late
 
 router = APIRouter(
     prefix="/status", tags=["rounds"], dependencies=[Security(bearer)], route_class=BoundedRoute

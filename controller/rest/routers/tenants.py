@@ -26,7 +26,9 @@ from controller.rest.schemas import (
 )
 from controller.rest.writes.idempotency import JSON_TYPE, GivenCreation
 from controller.rest.writes.versions import GivenShown
-from registry import NotFoundError, Page, Tenant, UnknownNameError
+from registry import NotFoundError, UnknownNameError
+from registry.ground import Page
+from registry.tenancy import Tenant
 
 router = APIRouter(
     prefix="/tenants",

@@ -15,7 +15,9 @@ from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas import PageOf, PageQuery, TokenCreated, TokenInput
 from controller.rest.writes.idempotency import GivenCreation
-from registry import InvalidError, NotFoundError, Page, Token, UnknownNameError
+from registry import InvalidError, NotFoundError, UnknownNameError
+from registry.ground import Page
+from registry.tenancy import Token
 
 router = APIRouter(
     prefix="/tokens",

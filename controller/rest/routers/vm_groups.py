@@ -12,7 +12,8 @@ from controller.rest.dependencies import GivenReader, GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas import PageOf, VmGroupsQuery
 from controller.rest.telling import told_page, told_vm_group
-from registry import Page, VmGroup
+from registry.ground import Page
+from registry.requests import VmGroup
 
 router = APIRouter(
     prefix="/vm-groups",

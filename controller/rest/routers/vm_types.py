@@ -14,7 +14,8 @@ from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas import Name, PageOf, PageQuery, VmTypeInput
 from controller.rest.writes.idempotency import GivenCreation
-from registry import Page, VmType
+from registry.catalogue import VmType
+from registry.ground import Page
 
 router = APIRouter(
     prefix="/vm-types",

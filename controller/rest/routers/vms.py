@@ -15,7 +15,9 @@ from controller.rest.pages.openapi import problems
 from controller.rest.schemas import PageOf, VmChange, VmsQuery
 from controller.rest.telling import told_page, told_vm
 from controller.rest.writes.versions import GivenShown
-from registry import NotFoundError, Page, Registry, Vm
+from registry import NotFoundError, Registry
+from registry.ground import Page
+from registry.requests import Vm
 
 router = APIRouter(
     prefix="/vms",

@@ -8,7 +8,8 @@ from typing import Final
 from starlette.concurrency import run_in_threadpool
 
 from controller.rest.writes.gathering import Gathering
-from registry import Asking, Registry, RegistryError, Request, goes_together
+from registry import Registry, RegistryError
+from registry.requests import Asking, Request, goes_together
 
 #: In one transaction: others who ask for the same tenants wait for it.
 MOST_TOGETHER: Final = 64

@@ -14,7 +14,8 @@ from controller.rest.callers.auth import READING
 from controller.rest.callers.limits import address_of
 from controller.rest.callers.paths import PROTECTED_PREFIX, is_protected
 from controller.rest.problems.refusals import Refusals
-from registry import AuditedCall, Registry, RegistryError
+from registry import Registry, RegistryError
+from registry.journal import AuditedCall
 
 MAX_PATH: Final = 500
 MAX_SUBJECT: Final = 64

@@ -24,7 +24,8 @@ from controller.rest.dependencies import registry_of, services_of
 from controller.rest.problems import patterns
 from controller.rest.problems.documents import KINDS
 from controller.rest.writes.audit import note_route
-from registry import AnsweredBeforeError, IdempotencyKey, Registry, StoredAnswer
+from registry import AnsweredBeforeError, Registry
+from registry.journal import IdempotencyKey, StoredAnswer
 
 REPLAYED_HEADER: Final = "Idempotency-Replayed"
 JSON_TYPE: Final = "application/json"

@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from controller.rest import create_app
 from controller.rest.callers.limits import Limits, Rate
-from registry import uuid7
+from registry.ground import uuid7
 from tests.e2e.conftest import Api
 from tests.problems import the_problem
 from tests.servers.asgi import call

@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from registry import Registry, uuid7
+from registry import Registry
+from registry.ground import uuid7
 from tests.e2e.conftest import a_token
 from tests.integration.registry.test_images import add_image
 from tests.servers.ports import a_quiet_port

@@ -11,7 +11,8 @@ from datetime import timedelta
 import pytest
 
 from controller.questions.fleet_metrics import FleetCollector
-from registry import HeardProcess, Registry
+from registry import Registry
+from registry.operating import HeardProcess
 from service import Check, beating
 from tests.e2e.conftest import Api, Fuga
 from tests.raw_sql import RawSql

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from registry import Host, HostAdminEvent
+from registry import HostAdminEvent
+from registry.hosts import Host
 from tests.e2e.conftest import Api
 from tests.problems import places, the_problem
 from tests.register import ACTOR, a_report, add_host

@@ -15,7 +15,7 @@ import pytest
 from controller.places import pointer_of, said_pointer
 from controller.rest.pages.published import openapi_document
 from controller.rest.problems.patterns import PATTERNS_SAID
-from registry import NetworkSource
+from registry.networks import NetworkSource
 from tests.e2e.conftest import Api
 from tests.register import (
     ACTOR,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from controller.rounds.policy_process import PolicyProcess
-from registry import Decided, NewShadowRound, Registry
+from registry import Registry
+from registry.rounds import Decided, NewShadowRound
 from tests.e2e.conftest import Fuga
 from tests.e2e.slots import run_slot
 from tests.register import a_cluster, add_request, take_lease

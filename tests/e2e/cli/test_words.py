@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from registry import NetworkSource, Registry
+from registry import Registry
+from registry.networks import NetworkSource
 from tests.e2e.conftest import Fuga
 from tests.register import ACTOR, a_cluster, add_request
 

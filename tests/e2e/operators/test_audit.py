@@ -10,7 +10,9 @@ import pytest
 
 from controller.rest import create_app
 from controller.rest.callers.limits import Limits, Rate
-from registry import AuditedCall, Periods, Registry
+from registry import Registry
+from registry.journal import AuditedCall
+from registry.operating import Periods
 from tests.e2e.conftest import Api, a_token
 from tests.problems import places, the_problem
 from tests.raw_sql import RawSql

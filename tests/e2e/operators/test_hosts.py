@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from controller.rest import create_app
-from registry import UriPolicy
+from registry.hosts import UriPolicy
 from tests.e2e.conftest import Api
 from tests.problems import places, the_problem
 from tests.register import a_report, a_stranger

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from controller.rest import create_app
-from registry import ImageStore
+from registry.images import ImageStore
 from tests.e2e.conftest import Api
 from tests.integration.registry.test_images import add_image
 from tests.problems import places, the_problem

@@ -6,7 +6,8 @@ import pytest
 
 from controller.centre.purge import purge_all
 from controller.rounds.policy_process import PolicyProcess
-from registry import Decided, NewShadowRound, Periods
+from registry.operating import Periods
+from registry.rounds import Decided, NewShadowRound
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
 from tests.problems import places, the_problem

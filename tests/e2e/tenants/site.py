@@ -8,7 +8,8 @@ from typing import Any
 
 from controller.rest import create_app
 from controller.rounds.policy_process import PolicyProcess
-from registry import HostAdminEvent, Registry, VmDesiredEvent, Waiting
+from registry import HostAdminEvent, Registry, VmDesiredEvent
+from registry.requests import Waiting
 from tests.e2e.conftest import a_token
 from tests.e2e.slots import run_slot
 from tests.integration.registry.test_images import add_image, upload_of

@@ -6,7 +6,9 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from registry import Placement, Registry, RequestState, VmDesiredEvent, Waiting
+from registry import Registry, RequestState, VmDesiredEvent
+from registry.requests import Waiting
+from registry.rounds import Placement
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, a_commit, add_request, place, take_lease
 from tests.work import work

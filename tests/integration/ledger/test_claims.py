@@ -9,8 +9,6 @@ import pytest
 
 from registry import (
     AssignmentState,
-    Build,
-    Claim,
     ClaimLostError,
     HostHealth,
     IllegalTransitionError,
@@ -18,6 +16,7 @@ from registry import (
     RequestState,
     VmObserved,
 )
+from registry.work import Build, Claim
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,

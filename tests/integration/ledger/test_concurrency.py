@@ -14,15 +14,9 @@ from uuid import UUID
 
 import pytest
 
-from registry import (
-    CONTROL_LEASE,
-    CapacityExceededError,
-    IdempotencyKey,
-    Placement,
-    Registry,
-    RegistryUnavailableError,
-    StaleEpochError,
-)
+from registry import CapacityExceededError, Registry, RegistryUnavailableError, StaleEpochError
+from registry.journal import IdempotencyKey
+from registry.rounds import CONTROL_LEASE, Placement
 from tests.register import a_cluster, a_commit, a_report, add_host, add_request, place, take_lease
 
 ROOT = Path(__file__).parents[3]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry import CONTROL_LEASE, LeaseLostError, Registry, StaleEpochError
+from registry import LeaseLostError, Registry, StaleEpochError
+from registry.rounds import CONTROL_LEASE
 from tests.raw_sql import RawSql
 from tests.register import a_cluster, a_commit, take_lease
 

@@ -31,18 +31,17 @@ from hypothesis.stateful import (
 )
 
 from registry import (
-    Build,
     CapacityExceededError,
-    Claim,
     ClaimLostError,
     ConflictError,
-    FenceOrder,
     HostAdmin,
     HostAdminEvent,
-    Placement,
     Registry,
-    Waiting,
 )
+from registry.hosts import FenceOrder
+from registry.requests import Waiting
+from registry.rounds import Placement
+from registry.work import Build, Claim
 from tests.raw_sql import raw_sql
 from tests.register import (
     ACTOR,

@@ -22,18 +22,15 @@ from registry import (
     AnsweredBeforeError,
     CapacityExceededError,
     ClaimLostError,
-    Host,
     HostAdminEvent,
-    IdempotencyKey,
-    Miss,
-    MissPolicy,
-    Placement,
     Registry,
     RegistryUnavailableError,
     StaleEpochError,
-    StoredAnswer,
 )
 from registry.ground.engine import ClashError, retried
+from registry.hosts import Host, Miss, MissPolicy
+from registry.journal import IdempotencyKey, StoredAnswer
+from registry.rounds import Placement
 from tests.raw_sql import REFUSED, RawSql, raw_sql
 from tests.register import (
     ACTOR,

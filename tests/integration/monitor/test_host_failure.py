@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from lab import cluster
-from registry import Difference, Event, HostHealth
+from registry import HostHealth
+from registry.hosts import Difference
+from registry.journal import Event
 from tests.integration.workers.site import Site, domain_states, open_site, virsh
 from tests.register import take_lease
 from tests.servers.lab_hosts import LabCluster, lab_cluster  # noqa: F401

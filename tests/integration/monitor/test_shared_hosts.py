@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lab.cluster import LabHost
-from registry import HostAdminEvent, MonitorSeen
+from registry import HostAdminEvent
+from registry.hosts import MonitorSeen
 from tests.integration.workers.site import ServiceProcess, Site, open_site
 from tests.servers.lab_hosts import driver_hosts  # noqa: F401
 from tests.servers.running import eventually

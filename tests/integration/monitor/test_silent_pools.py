@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry import AssignmentState, Host, HostHealth, Registry, VmDesiredEvent
+from registry import AssignmentState, HostHealth, Registry, VmDesiredEvent
+from registry.hosts import Host
 from tests.integration.workers.world import World, eventually
 from tests.register import take_lease
 from workers import builds, power, removals

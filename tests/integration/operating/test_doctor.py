@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry import NetworkSource, Registry, Subnet
+from registry import Registry
+from registry.networks import NetworkSource, Subnet
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_request, place, remove_vm, run_vm, take_lease
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.questions.fleet_metrics import FleetCollector
-from registry import AssignmentState, Registry, Waiting
+from registry import AssignmentState, Registry
+from registry.requests import Waiting
 from tests.raw_sql import RawSql
 from tests.register import (
     a_cluster,

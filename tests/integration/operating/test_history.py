@@ -7,16 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from registry import (
-    HostAdminEvent,
-    HostChange,
-    MembershipRule,
-    MoveTo,
-    Past,
-    PastVm,
-    Registry,
-    Rules,
-)
+from registry import HostAdminEvent, Registry
+from registry.operating import HostChange, Past, PastVm
+from registry.requests import MembershipRule, Rules
+from registry.tenancy import MoveTo
 from simulation import Decided, RunSpec, TraceSpec, record, simulate
 from tests.register import (
     ACTOR,

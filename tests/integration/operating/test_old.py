@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from registry import Periods, Registry, RequestState, upgrade
+from registry import Registry, RequestState, upgrade
 from registry.ground.beforehand import build_beforehand
 from registry.ground.engine import make_engine
+from registry.operating import Periods
 from registry.operating.upgrade import head_revision
 from tests.raw_sql import RawSql, raw_sql
 from tests.register import ACTOR, a_cluster, add_request, place, run_vm, take_lease

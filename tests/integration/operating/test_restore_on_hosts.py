@@ -9,7 +9,7 @@ import pytest
 
 from hypervisor import domain_name
 from lab.cluster import LabHost
-from registry import Difference
+from registry.hosts import Difference
 from registry.operating.backup import backup
 from tests.integration.workers.site import Site, domain_states, open_site
 from tests.servers.lab_hosts import driver_hosts  # noqa: F401

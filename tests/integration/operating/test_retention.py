@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from controller.centre.purge import Purger, purge_all
 from controller.cli.operating.processes import db
-from registry import InvalidError, Periods, Purged, Registry, StaleEpochError
+from registry import InvalidError, Registry, StaleEpochError
+from registry.operating import Periods, Purged
 from registry.operating.retention import _month
 from tests.raw_sql import RawSql
 from tests.register import (

@@ -14,9 +14,9 @@ from registry import (
     InvalidError,
     NotFoundError,
     Registry,
-    StoredAnswer,
 )
 from registry.ground.schema import metadata
+from registry.journal import StoredAnswer
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_host, add_request, add_tenant, add_vm_type
 

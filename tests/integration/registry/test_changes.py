@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from registry import ConflictError, DuplicateError, InvalidError, Registry, Request, VmState
+from registry import ConflictError, DuplicateError, InvalidError, Registry, VmState
+from registry.requests import Request
 from tests.raw_sql import RawSql
 from tests.register import (
     a_cluster,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from registry import Host, Registry
+from registry import Registry
+from registry.hosts import Host
 from tests.register import a_report, add_host
 
 

@@ -8,17 +8,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from registry import (
-    AnotherMachineError,
-    AssignmentState,
-    Build,
-    ConflictError,
-    Difference,
-    Host,
-    NetworkSource,
-    Registry,
-    VmDesiredEvent,
-)
+from registry import AnotherMachineError, AssignmentState, ConflictError, Registry, VmDesiredEvent
+from registry.hosts import Difference, Host
+from registry.networks import NetworkSource
+from registry.work import Build
 from tests.register import (
     ACTOR,
     a_cluster,

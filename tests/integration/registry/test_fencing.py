@@ -12,16 +12,16 @@ from registry import (
     ClaimLostError,
     ConflictError,
     FenceState,
-    Host,
     HostAdminEvent,
     HostHealth,
     InvalidError,
-    Lease,
     NotFoundError,
     Registry,
     StaleEpochError,
     VmDesiredEvent,
 )
+from registry.hosts import Host
+from registry.rounds import Lease
 from registry.work.fencing import is_replaced
 from tests.raw_sql import RawSql
 from tests.register import (

@@ -14,11 +14,11 @@ from registry import (
     HostHealth,
     IllegalTransitionError,
     InvalidError,
-    NewHost,
     NotFoundError,
     Registry,
     UriRefusedError,
 )
+from registry.hosts import NewHost
 from tests.register import (
     ACTOR,
     TEST_URIS,

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from registry import (
+from registry import Registry
+from registry.ground import uuid7
+from registry.images import (
     ImageStore,
     NewImage,
-    Registry,
     check_image_files,
     remove_files_of_removed,
     remove_strays,
-    uuid7,
 )
 from tests.register import ACTOR
 

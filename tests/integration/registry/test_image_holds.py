@@ -8,7 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from registry import Host, HostAdminEvent, HostHealth, Image, NotFoundError, Registry, Upload
+from registry import HostAdminEvent, HostHealth, NotFoundError, Registry
+from registry.hosts import Host
+from registry.images import Image
+from registry.work import Upload
 from tests.integration.registry.test_images import add_image
 from tests.raw_sql import RawSql
 from tests.register import (

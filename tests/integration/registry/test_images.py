@@ -11,16 +11,15 @@ from registry import (
     ClaimLostError,
     ConflictError,
     CopyState,
-    Image,
     ImageState,
     InvalidError,
-    NewImage,
     NotFoundError,
     Registry,
-    Upload,
     VmDesiredEvent,
-    uuid7,
 )
+from registry.ground import uuid7
+from registry.images import Image, NewImage
+from registry.work import Upload
 from tests.integration.ledger.test_races import held_before_its_end, other, outcome
 from tests.raw_sql import RawSql
 from tests.register import (

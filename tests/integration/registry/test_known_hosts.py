@@ -9,10 +9,12 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from registry import Host, HostAdminEvent, HostView, Lease, Registry
+from registry import HostAdminEvent, Registry
 from registry.catalogue.resources import resource_names
 from registry.ground.clock import db_now
 from registry.ground.engine import Database
+from registry.hosts import Host
+from registry.rounds import HostView, Lease
 from registry.rounds.known_hosts import KnownHosts
 from tests.raw_sql import RawSql
 from tests.register import (

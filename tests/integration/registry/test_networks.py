@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry import (
-    CardRules,
-    ConflictError,
-    DuplicateError,
-    InvalidError,
-    NetworkSource,
-    NotFoundError,
-    Offers,
-    Registry,
-    Subnet,
-    VmDesired,
-)
-from registry.networks import addresses
+from registry import ConflictError, DuplicateError, InvalidError, NotFoundError, Registry, VmDesired
+from registry.networks import CardRules, NetworkSource, Offers, Subnet, addresses
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,

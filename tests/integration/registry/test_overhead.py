@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry import InvalidError, NotFoundError, Placement, Registry
+from registry import InvalidError, NotFoundError, Registry
+from registry.rounds import Placement
 from tests.register import (
     a_cluster,
     a_commit,

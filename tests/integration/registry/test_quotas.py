@@ -6,14 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from registry import (
-    InvalidError,
-    MoveTo,
-    NotFoundError,
-    Placement,
-    QuotaExceededError,
-    Registry,
-)
+from registry import InvalidError, NotFoundError, QuotaExceededError, Registry
+from registry.rounds import Placement
+from registry.tenancy import MoveTo
 from tests.integration.ledger.test_races import held_before_its_end, outcome
 from tests.register import (
     ACTOR,

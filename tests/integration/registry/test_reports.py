@@ -10,14 +10,14 @@ import pytest
 
 from registry import (
     AssignmentState,
-    Build,
-    Host,
     HostAdminEvent,
     HostHealth,
     NotFoundError,
     Registry,
     VmObserved,
 )
+from registry.hosts import Host
+from registry.work import Build
 from tests.register import (
     ACTOR,
     a_cluster,

@@ -9,15 +9,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from registry import (
-    AnotherMachineError,
-    DomainReport,
-    Host,
-    HostReport,
-    NotFoundError,
-    Registry,
-    RegistryError,
-)
+from registry import AnotherMachineError, NotFoundError, Registry, RegistryError
+from registry.hosts import DomainReport, Host, HostReport
 from tests.register import (
     a_cluster,
     a_domain,

@@ -13,19 +13,16 @@ from registry import (
     HostAdminEvent,
     IdempotencyConflictError,
     IdempotencyInProgressError,
-    IdempotencyKey,
     InvalidError,
-    MembershipRule,
-    NetworkSource,
     NotFoundError,
     Registry,
-    Request,
     RequestState,
-    Rules,
-    StoredAnswer,
     VmDesired,
     VmObserved,
 )
+from registry.journal import IdempotencyKey, StoredAnswer
+from registry.networks import NetworkSource
+from registry.requests import MembershipRule, Request, Rules
 from tests.builders import a_public_key
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_request, place, remove_vm, run_vm, take_lease

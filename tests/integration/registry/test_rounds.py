@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from registry import (
-    HostAdminEvent,
-    InvalidError,
-    NotFoundError,
-    Placement,
-    Registry,
-    RequestState,
-    Waiting,
-)
+from registry import HostAdminEvent, InvalidError, NotFoundError, Registry, RequestState
+from registry.requests import Waiting
+from registry.rounds import Placement
 from tests.register import (
     ACTOR,
     a_cluster,

@@ -7,7 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from registry import ConflictError, InvalidError, MembershipRule, Placement, Registry, Rules
+from registry import ConflictError, InvalidError, Registry
+from registry.requests import MembershipRule, Rules
+from registry.rounds import Placement
 from tests.integration.ledger.test_races import a_placement, held_before_its_end, other
 from tests.raw_sql import RawSql
 from tests.register import a_cluster, a_commit, add_host, add_request, place, take_lease

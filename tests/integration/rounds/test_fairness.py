@@ -10,7 +10,8 @@ from controller.questions.explain import explain_request, explain_vm
 from controller.rounds.replay import replay_round
 from controller.rounds.round import PolicyChoice, Slot, run_round
 from placement.catalog.zone_policies import NamedPolicy
-from registry import CONTROL_LEASE, Registry
+from registry import Registry
+from registry.rounds import CONTROL_LEASE
 from tests.readers import a_tenant, an_operator
 from tests.register import (
     ACTOR,

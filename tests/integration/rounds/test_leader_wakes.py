@@ -11,7 +11,8 @@ from controller.centre.policy_child import answer
 from controller.centre.slot_loop import SlotLoop
 from controller.rounds.policy_process import Decision, Failure, Ideal
 from controller.rounds.round import PolicyChoice, Slot
-from registry import CONTROL_LEASE, Registry
+from registry import Registry
+from registry.rounds import CONTROL_LEASE
 from service import ProcessMetrics
 from tests.raw_sql import RawSql
 from tests.register import a_cluster, add_request

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from controller.centre.leadership import Leadership
-from registry import CONTROL_LEASE, Registry
+from registry import Registry
+from registry.rounds import CONTROL_LEASE
 from tests.raw_sql import RawSql
 
 

@@ -12,8 +12,10 @@ from controller.questions.explain import explain_request, explain_vm
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.replay import replay_round
 from controller.rounds.round import PolicyChoice, Slot, run_round
-from registry import CONTROL_LEASE, Periods, RoundPurgedError
+from registry import RoundPurgedError
 from registry.ground.packing import pack, unpack
+from registry.operating import Periods
+from registry.rounds import CONTROL_LEASE
 from tests.readers import a_tenant, an_operator
 from tests.register import ACTOR, add_host, add_tenant, add_vm_type
 

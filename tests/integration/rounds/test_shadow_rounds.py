@@ -19,7 +19,9 @@ from controller.rounds.policy_process import PolicyProcess
 from controller.shadow.metrics import ShadowMetrics
 from controller.shadow.second import MOST_BEHIND, SecondPolicy, Shadow
 from placement.catalog.zone_policies import NamedPolicy
-from registry import CONTROL_LEASE, Periods, Registry, upgrade
+from registry import Registry, upgrade
+from registry.operating import Periods
+from registry.rounds import CONTROL_LEASE
 from service import ProcessMetrics
 from tests.e2e.slots import CHOICE, run_slot
 from tests.register import a_cluster, add_host, add_request, add_tenant, add_vm_type, take_lease

@@ -9,7 +9,8 @@ import pytest
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.replay import replay_round
 from controller.rounds.round import PolicyChoice, Slot, run_round
-from registry import MoveTo, Registry
+from registry import Registry
+from registry.tenancy import MoveTo
 from tests.register import (
     ACTOR,
     add_group,

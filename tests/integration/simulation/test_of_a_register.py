@@ -17,7 +17,9 @@ from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.round import PolicyChoice, Slot, run_round
 from controller.settings import ControllerSettings
 from placement.catalog.zone_policies import NamedPolicy
-from registry import HostAdminEvent, MoveTo, Registry, Request
+from registry import HostAdminEvent, Registry
+from registry.requests import Request
+from registry.tenancy import MoveTo
 from simulation import RunSpec, TraceSpec, record, simulate
 from tests.raw_sql import RawSql
 from tests.register import (

@@ -19,15 +19,10 @@ from celery import Celery
 from hypervisor import HostConnection
 from lab.cluster import LabHost
 from monitor.translate import to_report
-from registry import (
-    HostAdminEvent,
-    NewHost,
-    Registry,
-    UriPolicy,
-    Vm,
-    upgrade,
-)
+from registry import HostAdminEvent, Registry, upgrade
+from registry.hosts import NewHost, UriPolicy
 from registry.operating.backup import restore
+from registry.requests import Vm
 from service.settings import SharedSettings, celery_config
 from tests.raw_sql import raw_sql
 from tests.register import add_request, add_tenant, add_vm_type, place

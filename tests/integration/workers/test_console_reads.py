@@ -9,7 +9,8 @@ import pytest
 from controller.errors import ConsoleUnreadError
 from controller.questions.consoles import read_console
 from hypervisor import HostUnreachableError
-from registry import ConflictError, ConsoleAnswer, NotFoundError, Registry
+from registry import ConflictError, NotFoundError, Registry
+from registry.consoles import ConsoleAnswer
 from tests.integration.workers.world import World
 from tests.raw_sql import RawSql
 from tests.register import add_request

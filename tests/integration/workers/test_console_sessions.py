@@ -13,15 +13,14 @@ import pytest
 from controller.questions.consoles import next_output
 from hypervisor import HostUnreachableError
 from registry import (
-    MAX_TYPED_BYTES,
     ClaimLostError,
     ConflictError,
-    ConsoleOutput,
     ConsoleState,
     InvalidError,
     NotFoundError,
     Registry,
 )
+from registry.consoles import MAX_TYPED_BYTES, ConsoleOutput
 from tests.integration.workers.world import OneHost, World, eventually
 from tests.raw_sql import RawSql
 from tests.register import add_request

@@ -13,16 +13,9 @@ from uuid import UUID
 import pytest
 
 from hypervisor import DomainState, OperationFailedError
-from registry import (
-    AssignmentState,
-    CopyState,
-    Image,
-    ImageCopy,
-    ImageStore,
-    NewImage,
-    Registry,
-    uuid7,
-)
+from registry import AssignmentState, CopyState, Registry
+from registry.ground import uuid7
+from registry.images import Image, ImageCopy, ImageStore, NewImage
 from tests.fakes.hypervisor import PIECE
 from tests.integration.workers.world import KilledError, World
 from tests.register import ACTOR, add_request

@@ -22,7 +22,9 @@ from typing import Any
 import pytest
 
 from hypervisor import HostConnection
-from registry import HostAccess, Image, ImageState, ImageStore, NewImage, Registry
+from registry import ImageState, Registry
+from registry.hosts import HostAccess
+from registry.images import Image, ImageStore, NewImage
 from tests.raw_sql import RawSql
 from tests.register import ACTOR
 from tests.unit.registry.test_registry_image_signatures import KEYS, minisig

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from registry import HostCredentials, NewHost
+from registry.hosts import HostCredentials, NewHost
 from tests.integration.workers.site import ServiceProcess, Site, open_site
 from tests.servers.lab_opened import OpenedLab, opened_lab, other_authority
 from tests.servers.running import FUGA, eventually

@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from hypervisor import DomainState, Guard, HostUnreachableError, OperationFailedError
-from registry import ConflictError, PowerState, Registry, Vm, VmDesiredEvent
+from registry import ConflictError, PowerState, Registry, VmDesiredEvent
+from registry.requests import Vm
 from tests.integration.workers.world import SHORT_LEASE_S, KilledError, World, eventually
 from tests.raw_sql import RawSql
 from tests.register import add_request

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from hypervisor import domain_name
-from registry import AssignmentState, Vm, VmDesiredEvent
+from registry import AssignmentState, VmDesiredEvent
+from registry.requests import Vm
 from tests.integration.workers.site import (
     ServiceProcess,
     Site,

@@ -23,7 +23,8 @@ from pydantic import SecretStr
 
 from controller.queue import CeleryQueue
 from controller.simulations.queue import SimulationQueue
-from registry import ImageState, NewImage
+from registry import ImageState
+from registry.images import NewImage
 from service.broker.redis_inbox import MOST_WAITING
 from service.settings import SharedSettings
 from tests.integration.workers.site import ServiceProcess, Site, open_site

@@ -12,7 +12,10 @@ from uuid import UUID
 
 from hypervisor import DomainState, HostReport, seed_name, volume_name
 from monitor.translate import to_report
-from registry import AssignmentState, HostAccess, ImageStore, Registry, Vm
+from registry import AssignmentState, Registry
+from registry.hosts import HostAccess
+from registry.images import ImageStore
+from registry.requests import Vm
 from tests.fakes.hypervisor import FakeHypervisor
 from tests.register import add_host, add_request, add_tenant, add_vm_type, place
 from workers import builds, removals

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from controller.centre.failures import FailedHosts
-from registry import Lease, RegistryUnavailableError, StaleEpochError
+from registry import RegistryUnavailableError, StaleEpochError
+from registry.rounds import Lease
 
 LEASE = Lease(name="control", holder="cc-1", epoch=3, expires_at=datetime(2026, 1, 1, tzinfo=UTC))
 

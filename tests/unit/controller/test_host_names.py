@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from controller.host_names import HostNames, Reader
-from registry import HostIdentity, InvalidError
+from registry import InvalidError
+from registry.hosts import HostIdentity
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 
 from controller.host_names import HostNames, Reader
 from controller.machine_words import MOST
-from registry import HostIdentity
+from registry.hosts import HostIdentity
 
 
 class Site:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hypervisor import Credential
 from hypervisor.credential import known_hosts, ssh_uri, tls_uri
-from registry import UriRefusedError, check_uri
+from registry import UriRefusedError
+from registry.hosts import check_uri
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA"
 #: Folders as operators, and those who wish them ill, may call them.

@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 from monitor.recorder import MAX_AT_ONCE, Recorder
-from registry import MissPolicy
 from registry.ground.ids import uuid7
+from registry.hosts import MissPolicy
 
 WAIT_S = 60
 POLICY = MissPolicy(unreachable_after=3, down_after=10)

@@ -9,14 +9,9 @@ from uuid import UUID
 
 from monitor.table import HostTable
 from monitor.ways import Ways, key_of, may_stay
-from registry import (
-    CredentialFiles,
-    HostCredentialError,
-    HostHealth,
-    HostsRead,
-    WatchedHost,
-)
+from registry import HostCredentialError, HostHealth
 from registry.ground.ids import uuid7
+from registry.hosts import CredentialFiles, HostsRead, WatchedHost
 
 
 def a_host(name: str = "h", **changes: Any) -> WatchedHost:

@@ -22,8 +22,8 @@ from monitor.rota import next_tick
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
 from monitor.watch import HostWatch
-from registry import HostsRead, Miss, MissPolicy
 from registry.ground.ids import uuid7
+from registry.hosts import HostsRead, Miss, MissPolicy
 from service import ProcessMetrics
 
 AN_EMPTY_HOST = HostReport(

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from controller.cli.operating.doctor import _host_credentials
-from registry import HostCredentialError, HostCredentials
+from registry import HostCredentialError
+from registry.hosts import HostCredentials
 from registry.hosts.uris import Opening, opening_of
 
 TLS_URI, SSH_URI = "qemu+tls://kvm-1/system", "qemu+ssh://root@kvm-1/system"

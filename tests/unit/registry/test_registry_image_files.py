@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from registry import ImageRefusedError, ImageStore, ImageStoreError, ImageTooLargeError, uuid7
+from registry import ImageRefusedError, ImageStoreError, ImageTooLargeError
+from registry.ground import uuid7
+from registry.images import ImageStore
 from registry.images.header import virtual_size_of
 from registry.records.images import ImageFormat
 

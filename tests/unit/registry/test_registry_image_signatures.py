@@ -15,7 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from registry import ImageRefusedError, ImageStore, SettingsError, uuid7
+from registry import ImageRefusedError, SettingsError
+from registry.ground import uuid7
+from registry.images import ImageStore
 from registry.images.signatures import check_signature, parse_key, read_keys
 
 CONTENT = b"a disk".ljust(1024, b"\0")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry import ImageUrlRefusedError, check_image_url
+from registry import ImageUrlRefusedError
+from registry.images import check_image_url
 
 ALLOWED = {"https://cloud.example.org/images/", "http://127.0.0.1:8080/pub"}
 

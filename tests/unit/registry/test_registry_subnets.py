@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry import InvalidError, Subnet
+from registry import InvalidError
+from registry.networks import Subnet
 from registry.subnets import check_subnet, reachable, shown, usable
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry import DEFAULT_URI_POLICY, UriPolicy, UriRefusedError, check_uri
+from registry import UriRefusedError
+from registry.hosts import DEFAULT_URI_POLICY, UriPolicy, check_uri
 
 LOCAL = UriPolicy(
     schemes=frozenset({"qemu", "qemu+unix", "test", "qemu+ssh", "qemu+tcp"}),

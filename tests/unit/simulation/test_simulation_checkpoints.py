@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry import MembershipRule, Rules
+from registry.requests import MembershipRule, Rules
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.checkpoint import CheckpointError, decode, encode, read
 from simulation.measuring.recorder import Recorder

@@ -13,18 +13,17 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from registry import (
+from registry.operating import (
     HostChange,
-    MembershipRule,
     Past,
     PastHost,
     PastQuota,
     PastRequest,
     PastTenant,
     PastVm,
-    Rules,
     Standing,
 )
+from registry.requests import MembershipRule, Rules
 from simulation import Decided, InputError, read_inventory, read_recording, record
 from simulation.sites.hosts import Happening, HostEvent
 from simulation.traces.faults import BadRows

@@ -14,19 +14,17 @@ from controller.rounds.inputs import RoundInputs, allocation_document, allocatio
 from controller.rounds.snapshots import to_snapshot
 from placement import Reason, Snapshot, TenantTree
 from placement.catalog.zone_policies import NamedPolicy, zones_of
-from registry import (
-    VMS,
+from registry.catalogue import VMS
+from registry.requests import MembershipRule, Rules, zone_of
+from registry.rounds import (
     ClusterView,
     GroupView,
     HostView,
-    MembershipRule,
     QuotaView,
     RequestView,
-    Rules,
     SpreadView,
     TenantView,
     VmGroupView,
-    zone_of,
 )
 from simulation.sites.hierarchy import Hierarchy, Quota
 from simulation.sites.hosts import SimHost

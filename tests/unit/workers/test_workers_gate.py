@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from hypervisor import HostUnreachableError, OperationFailedError
-from registry import HostAccess, uuid7
+from registry.ground import uuid7
+from registry.hosts import HostAccess
 from workers.errors import HostBusyError
 from workers.gate import Gate
 

@@ -11,8 +11,12 @@ from uuid import UUID
 
 import pytest
 
-from registry import AssignmentState, Build, Claim, GuestAccess, GuestNetwork, HostAccess
+from registry import AssignmentState
+from registry.hosts import HostAccess
+from registry.networks import GuestNetwork
 from registry.records.images import BuildImage, SeedKind
+from registry.requests import GuestAccess
+from registry.work import Build, Claim
 from workers import vfat
 from workers.seed import hostname, seed_of, takes_seed
 

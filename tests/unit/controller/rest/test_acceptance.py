@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from controller.rest.writes.acceptance import Acceptance
-from registry import Asking, Registry, RegistryUnavailableError, check_asked
+from registry import Registry, RegistryUnavailableError
+from registry.requests import Asking, check_asked
 
 
 class Requests:

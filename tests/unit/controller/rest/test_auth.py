@@ -13,7 +13,8 @@ from starlette.datastructures import Headers
 
 from controller.rest.callers.auth import Caller, Gate
 from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
-from registry import Registry, Token
+from registry import Registry
+from registry.tenancy import Token
 
 OPERATOR = Caller("ops", None)
 TENANT_A = Caller("laptop", "a", token_id=uuid.UUID(int=1))

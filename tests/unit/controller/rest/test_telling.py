@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 
 from controller.host_names import HostNames, Reader
 from controller.rest.telling import told_event, told_request, told_vm
-from registry import Event, HostIdentity, Request, RequestState, Vm, VmDesired, VmObserved, Waiting
+from registry import RequestState, VmDesired, VmObserved
+from registry.hosts import HostIdentity
+from registry.journal import Event
+from registry.requests import Request, Vm, Waiting
 
 
 class OneHost:

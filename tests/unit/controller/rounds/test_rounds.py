@@ -14,7 +14,7 @@ from controller.rounds.inputs import decode_inputs
 from controller.rounds.policy_process import Decision, Failure, Ideal
 from controller.rounds.round import PolicyChoice, Slot, run_round
 from placement.catalog.zone_policies import NamedPolicy
-from registry import (
+from registry.rounds import (
     ClusterView,
     CommittedRound,
     HostView,

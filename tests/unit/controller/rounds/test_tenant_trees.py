@@ -8,7 +8,7 @@ import pytest
 
 from controller.questions.standings import standings
 from controller.rounds.tenant_trees import tree_of
-from registry import Accounts, GroupView, TenantView
+from registry.rounds import Accounts, GroupView, TenantView
 
 
 def a_tenant(number: int, parent: int | None = None, **fields) -> TenantView:
