@@ -8,7 +8,6 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, and_, select
 
-from registry.ground.bulk import update_each
 from registry.ground.locks import lock_vms
 from registry.ground.schema import tenants, vms
 from registry.journal.changes import VM_DESIRED
@@ -61,10 +60,9 @@ def delete_vms(
         if row.id in nowhere:
             changes[row.id]["deleted_at"] = now
         history.append(step.row(now, actor, row.id, tenant=row.tenant))
-    update_each(connection, vms, changes)
     free_addresses(connection, nowhere)
     endings = [Ending(row, AssignmentEvent.DELETE_REQUESTED) for row in held]
-    history += write_endings(connection, endings, now=now, actor=actor)
+    history += write_endings(connection, endings, now=now, actor=actor, changed=changes)
     record(connection, history)
     drop_power(connection, list(changes), now=now, actor=actor)
     recompute(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
@@ -134,12 +135,16 @@ def write_endings(
     now: datetime,
     actor: str,
     is_error: bool = False,
+    changed: Mapping[UUID, Mapping[str, Any]] = MappingProxyType({}),
     **values: Any,
 ) -> list[dict[str, Any]]:
-    """Write the ends of assignments and what they mean for their VMs; return the events."""
+    """Write the ends of assignments and what they mean for their VMs; return the events.
+
+    ``changed`` is what else is written of VMs, also of those without an assignment.
+    """
     history: list[dict[str, Any]] = []
     ends: dict[UUID, Mapping[str, Any]] = {}
-    of_vms: dict[UUID, Mapping[str, Any]] = {}
+    of_vms = dict(changed)
     gone: list[UUID] = []
     # By host, so that runs of them meet inventories in one order.
     for each in sorted(endings, key=lambda each: (each.row.host_id, each.row.id)):
@@ -165,7 +170,8 @@ def write_endings(
             if seen.moved:
                 change_vm["observed"] = seen.after.value
                 history.append(step_of_vm(seen, row, now, actor, reason=each.reason))
-        ends[row.id], of_vms[row.vm_id] = change, change_vm
+        ends[row.id] = change
+        of_vms[row.vm_id] = {**of_vms.get(row.vm_id, {}), **change_vm}
     update_each(connection, assignments, ends)
     update_each(connection, vms, of_vms)
     free_addresses(connection, gone)
