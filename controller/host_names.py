@@ -179,7 +179,7 @@ class Reader:
         found = self.names.meant(self.tenant, given)
         if found is None:
             raise UnknownNameError(
-                field, "host", given, hint="hosts go by the names that your VMs show"
+                field, "host", given, hint="use the host names that your VMs show"
             )
         return found
 

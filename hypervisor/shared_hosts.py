@@ -183,7 +183,7 @@ class SharedHost:
 
     def _look(self, pool: str) -> HostReport:
         if self._closed:
-            raise HostUnreachableError(self.uri, "it is not looked at any more")
+            raise HostUnreachableError(self.uri, "it is not polled any more")
         deadline = time.monotonic() + self._hosts.deadline_s
         if self._place is not _Place.ALONE:
             try:
@@ -226,7 +226,7 @@ class SharedHost:
 
     def _look_alone(self, pool: str) -> HostReport:
         if not self._hosts.alone.acquire(timeout=self._hosts.deadline_s):
-            raise HostUnreachableError(self.uri, "too many hosts are looked at alone")
+            raise HostUnreachableError(self.uri, "too many hosts have a child process of their own")
         try:
             deadline = time.monotonic() + self._hosts.deadline_s
             with HostConnection(self.uri, credential=self.credential) as connection:

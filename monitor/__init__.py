@@ -1,1 +1,1 @@
-"""The cloud environment monitor: polls libvirt hosts, detects failure, drift and strangers."""
+"""The cloud environment monitor: polls libvirt hosts, detects failures and differences from the ledger."""

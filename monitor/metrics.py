@@ -20,11 +20,11 @@ class LookMetrics:
 
     def __init__(self, metrics: ProcessMetrics) -> None:
         self._looks = Counter(
-            "fuga_looks", "Looks at hosts.", ["outcome"], registry=metrics.registry
+            "fuga_looks", "Polls of hosts.", ["outcome"], registry=metrics.registry
         )
         self._seconds = Histogram(
             "fuga_look_seconds",
-            "How long hosts took to answer a look.",
+            "Duration of polls of hosts that answered.",
             buckets=_BUCKETS_S,
             registry=metrics.registry,
         )

@@ -78,15 +78,15 @@ class Monitor:
     def check(self) -> Check:
         """Tell whether this monitor polls: it learned of all hosts lately, and looks in time."""
         if self._followed_at is None:
-            return Check("polling", False, "the hosts were not read yet")
+            return Check("polling", False, "the list of hosts has not been read yet")
         age_s = time.monotonic() - self._followed_at
         if age_s > _FOLLOWED_WITHIN_S:
-            return Check("polling", False, f"the hosts were last read {age_s:.0f} s ago")
+            return Check("polling", False, f"the list of hosts was last read {age_s:.0f} s ago")
         late = self._late()
         if late or not self._rota.is_alive:
             count = len(self._watches)
-            return Check("polling", False, f"{late} of {count} hosts are looked at too late")
-        return Check("polling", True, f"{len(self._watches)} hosts are watched")
+            return Check("polling", False, f"polls of {late} of {count} hosts are late")
+        return Check("polling", True, f"{len(self._watches)} hosts are polled")
 
     def run(self, stop: threading.Event) -> None:
         """Watch until ``stop`` is set."""

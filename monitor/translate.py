@@ -71,12 +71,12 @@ def to_report(
 def _refuse_nonsense(seen: SeenReport) -> None:
     for what, amount in _amounts(seen):
         if amount is not None and not 0 <= amount <= MOST_TOLD:
-            raise OperationFailedError("report", f"the host tells of {amount:.4g} {what}")
+            raise OperationFailedError("report", f"the host reports {amount:.4g} {what}")
     if seen.machine_uuid is not None and _uuid_or_none(seen.machine_uuid) is None:
-        raise OperationFailedError("report", f"{seen.machine_uuid[:40]!r} is no machine's UUID")
+        raise OperationFailedError("report", f"{seen.machine_uuid[:40]!r} is not a machine's UUID")
     for domain in seen.domains:
         if _uuid_or_none(domain.uuid) is None:
-            raise OperationFailedError("report", f"{domain.uuid[:40]!r} is no domain's UUID")
+            raise OperationFailedError("report", f"{domain.uuid[:40]!r} is not a domain's UUID")
 
 
 def _amounts(seen: SeenReport) -> Iterator[tuple[str, int | None]]:

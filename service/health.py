@@ -29,4 +29,4 @@ def database_check(registry: Registry) -> Check:
         return Check("database", False, str(error))
     except Exception:  # any driver's error; its words may name the database's host and user
         return Check("database", False, "it does not answer")
-    return Check("database", True, "it answers, and its schema fits")
+    return Check("database", True, "it answers, and its schema matches")

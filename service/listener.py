@@ -142,7 +142,7 @@ class Listener:
         host, colon, port = address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not colon or not host or not port.isdecimal() or int(port) > 65535:
-            raise ListenerError(address, "it is neither host:port nor unix:PATH")
+            raise ListenerError(address, "wanted host:port or unix:PATH")
         return (_Ip6Server if ":" in host else _Server)((host, int(port)), _Handler)
 
 
@@ -167,7 +167,7 @@ def _remove_stale(path: Path, address: str) -> None:
     if not path.exists():
         return
     if not stat.S_ISSOCK(path.stat().st_mode):
-        raise ListenerError(address, "there is a file of that name that is no socket")
+        raise ListenerError(address, "a file of that name exists and is not a socket")
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))

@@ -29,13 +29,13 @@ class ProcessMetrics:
         ResourceUse(registry=self.registry)
         Gauge(
             "fuga_build_info",
-            "Always 1; which process this is, and of which version.",
+            "Always 1; kind and version of this process.",
             ["process", "version"],
             registry=self.registry,
         ).labels(process, engine_version()).set(1)
         self._problems = Counter(
             "fuga_problems",
-            "Warnings and errors logged, by the name of the event (of libraries: their logger).",
+            "Warnings and errors logged, by event (of libraries: by logger).",
             ["level", "kind"],
             registry=self.registry,
         )

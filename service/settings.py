@@ -31,7 +31,9 @@ class SharedSettings(BaseSettings):
         env_prefix="FUGA_", frozen=True, extra="ignore", hide_input_in_errors=True
     )
 
-    state_dir: Path = Field(default=Path(".fuga"), description="Database, broker, lab, tokens.")
+    state_dir: Path = Field(
+        default=Path(".fuga"), description="State folder: database, broker, lab, tokens."
+    )
     database_url: SecretStr | None = Field(
         default=None, description="Register center; SQLite in the state directory by default."
     )
@@ -40,31 +42,32 @@ class SharedSettings(BaseSettings):
     )
     image_store: Path | None = Field(
         default=None,
-        description="Folder of images, the same for API and workers; by default in the state"
+        description="Image store: a folder that API and workers share; by default in the state"
         " directory.",
     )
     host_credentials: Path | None = Field(
         default=None,
-        description="Folder of what opens hosts, a subfolder per credential, for monitor and"
+        description="Folder of host credentials, a subfolder for each, for monitor and"
         " workers; by default in the state directory.",
     )
     image_urls: frozenset[str] = Field(
         default=frozenset(),
-        description="Beginnings of URLs that images may be fetched from, whole folders.",
+        description="URL prefixes that images may be downloaded from, whole folders.",
     )
-    image_max_gib: PositiveInt = Field(default=100, description="Largest file of an image.")
+    image_max_gib: PositiveInt = Field(default=100, description="Maximum size of an image file.")
     image_keys: frozenset[Path] = Field(
         default=frozenset(),
-        description="Public keys of minisign or cosign, the same for API and workers: files."
-        " Where there is one, images are signed or they are refused.",
+        description="Public key files of minisign or cosign, the same for API and workers."
+        " If set, images must be signed.",
     )
     fence_command: tuple[str, ...] = Field(
         default=(),
-        description="Program and arguments that make sure a host is off; {target} and {host} in"
+        description="Command and arguments that switch a host off; {target} and {host} in"
         " them are replaced by the host's fence target and name.",
     )
     fence_timeout_s: PositiveFloat = Field(
-        default=60, description="After it the fencing command is killed, and nothing is proven."
+        default=60,
+        description="Time after which the fencing command is killed and counts as failed.",
     )
     lease_s: PositiveFloat = 30
     log_level: LogLevel = "info"
@@ -86,7 +89,7 @@ class SharedSettings(BaseSettings):
     @classmethod
     def _a_program_by_its_path(cls, command: tuple[str, ...]) -> tuple[str, ...]:
         if command and not command[0].startswith("/"):
-            raise ValueError(f"the program needs its whole path, found {command[0]!r}")
+            raise ValueError(f"the program needs its full path, found {command[0]!r}")
         return command
 
     @classmethod

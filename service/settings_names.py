@@ -72,7 +72,7 @@ def _allowed(error: ErrorDetails) -> str:
     told = f"a number {words}" if words.startswith(("greater", "less")) else words
     choices = re.findall(r"'([^']*)'", told) if error["type"] == "literal_error" else ()
     meant = nearest(str(error["input"]), choices)
-    return f"{told}; is {meant[0]} meant?" if meant else told
+    return f"{told}; did you mean {meant[0]}?" if meant else told
 
 
 def load(settings: type[S]) -> S:

@@ -145,12 +145,12 @@ def _settle_what_is_there(
     if seen is None or _is_of(build, seen.mark):
         return seen
     if seen.mark is None:
-        raise DomainConflictError(build.host.uri, vm_id, f"{seen.name}, which is not ours")
+        raise DomainConflictError(build.host.uri, vm_id, f"{seen.name}, which is foreign")
     older = UUID(seen.mark.assignment_id)
     state = context.registry.assignments.state(older)
     if state is not AssignmentState.RELEASED or seen.mark.generation >= build.generation:
         raise DomainConflictError(
-            build.host.uri, vm_id, f"of assignment {older}, {state or 'which nobody knows'}"
+            build.host.uri, vm_id, f"of assignment {older}, {state or 'which is unknown'}"
         )
     context.keep(build.claim)
     if not removals.remove_attempt(
@@ -160,7 +160,7 @@ def _settle_what_is_there(
         generation=seen.mark.generation,
         pool=build.host.pool,
     ):
-        raise DomainConflictError(build.host.uri, vm_id, f"of assignment {older}, and it stays")
+        raise DomainConflictError(build.host.uri, vm_id, f"of assignment {older}, which stays")
     return None
 
 

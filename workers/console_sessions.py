@@ -26,8 +26,8 @@ log: Final = structlog.get_logger(__name__)
 #: Until somebody else may take a session up whose worker was killed.
 _LEASE_S: Final = 10.0
 _NO_THREAD: Final = (
-    "the worker has no thread left for consoles of its tenant, who has others in use, or for"
-    " anybody's: let go of one, or wait until it is tried again"
+    "the worker has no free thread for this console: its tenant, or all tenants together, use"
+    " them all; close another console, or wait for the next attempt"
 )
 #: What a key pressed may take until it is noticed.
 _WAIT_S: Final = 0.05
@@ -68,7 +68,7 @@ def hold(work: ConsoleWork, context: WorkerContext, hosts: Hosts) -> Outcome:
                         host.release_console(deadline_s=context.look_deadline_s)
             holds.ended(work.claim, "the guest is off, or its console was taken on the host")
         except StoppingError:
-            holds.lost(work.claim, "its worker was told to end")
+            holds.lost(work.claim, "its worker is stopping")
             return Outcome.HANDED_BACK
         except HostUnreachableError as error:
             bound.warning("console_lost", error=str(error))

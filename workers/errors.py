@@ -27,7 +27,7 @@ class FetchFailedError(WorkersError):
     """An image could not be had from where it was said to be."""
 
     def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"{url} cannot be fetched: {reason}")
+        super().__init__(f"{url} cannot be downloaded: {reason}")
         self.url = url
         self.reason = reason
 

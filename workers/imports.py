@@ -89,11 +89,11 @@ def _stored(claimed: Import, context: WorkerContext) -> Stored:
     else:
         found = store.examine(image.id, image.format, image.sha256)
         if found is None:
-            raise ImageRefusedError(f"it was sent, and worker {context.owner} does not find it")
+            raise ImageRefusedError(f"it was uploaded, but worker {context.owner} does not find it")
         stored = found
     if not stored.opened:
         raise ImageRefusedError(
-            f"worker {context.owner} has no qemu-img to say whether QEMU opens it: install"
+            f"worker {context.owner} has no qemu-img to check it with: install"
             " qemu-utils there, and add it again"
         )
     return stored

@@ -23,13 +23,13 @@ class TaskMetrics:
     def __init__(self, metrics: ProcessMetrics) -> None:
         self._tasks = Counter(
             "fuga_tasks",
-            "Messages that this worker took, by what became of the work.",
+            "Messages taken by this worker, by outcome.",
             ["task", "outcome"],
             registry=metrics.registry,
         )
         self._seconds = Histogram(
             "fuga_task_seconds",
-            "Duration of tasks that were this worker's to do.",
+            "Duration of this worker's tasks.",
             ["task"],
             buckets=_BUCKETS_S,
             registry=metrics.registry,

@@ -138,7 +138,7 @@ class _Download:
         if packed.lower() not in ("", "identity"):
             raise FetchFailedError(
                 self._url,
-                f"it comes packed (Content-Encoding: {packed[:40]!r}), which nobody asked for",
+                f"it is compressed (Content-Encoding: {packed[:40]!r}), which was not requested",
             )
         announced = response.headers.get("Content-Length", "")
         if announced.isdecimal() and int(announced[:20]) > self._patience.max_bytes:

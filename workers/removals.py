@@ -60,8 +60,8 @@ def _attempt(removal: Removal, context: WorkerContext) -> Outcome:
     if not absent:
         assignments.yield_claim(
             removal.claim,
-            f"{removal.host.name} has a domain with UUID {removal.vm_id} that carries no mark"
-            " of ours: whose it is must be settled there, by hand",
+            f"{removal.host.name} has a domain with UUID {removal.vm_id} without fuga's"
+            " mark: an operator must decide there whose it is",
         )
         return Outcome.HANDED_BACK
     assignments.release(removal.claim)

@@ -16,43 +16,44 @@ class WorkerSettings(SharedSettings):
 
     concurrency: PositiveInt = Field(
         4,
-        description="Threads for builds; as many more each for removals, for fences, and for"
+        description="Threads for builds; the same number each for removals, for fences, and for"
         " power and consoles, so that none of these waits for another.",
     )
     queues: Annotated[frozenset[WorkQueue], NoDecode] = Field(
         frozenset(WorkQueue),
-        description="What it works on: fence, urgent, remove, build, images; names with commas,"
+        description="Queues to work on: fence, urgent, remove, build, images; comma-separated,"
         " all by default.",
     )
     lanes_per_host: PositiveInt = Field(
-        2, description="Threads that one host may occupy; one more where its storage is not needed."
+        2, description="Maximum threads per host; one more for work without its storage."
     )
     console_threads: PositiveInt = Field(
-        8, description="Consoles that callers may type on through one worker at a time."
+        8, description="Maximum number of open consoles per worker."
     )
     call_deadline_s: PositiveFloat = Field(
-        60, description="After it the child process that talks to the host is killed."
+        60, description="Time after which the child process that calls the host is killed."
     )
     look_deadline_s: PositiveFloat = Field(
-        10, description="The same for the first look at a host, so that a hung one costs little."
+        10, description="The same for the first call of a host, so that a hung one costs little."
     )
     upload_threads: PositiveInt | None = Field(
-        None, description="Threads that may bring images to hosts; half of them by default."
+        None, description="Maximum threads for image uploads; default: half of them."
     )
     upload_deadline_s: PositiveFloat = Field(
-        3600, description="After it an upload is given up and tried again later."
+        3600, description="Time after which an upload is given up and retried later."
     )
     upload_piece_deadline_s: PositiveFloat = Field(
-        20, description="For each MiB of it, so that a hung host is told from a slow one."
+        20,
+        description="Time for each MiB of an upload, to distinguish a hung host from a slow one.",
     )
     lane_wait_s: PositiveFloat = Field(
-        2, description="How long a thread waits for a lane of its host before it moves on."
+        2, description="Time that a thread waits for its turn on a host before it moves on."
     )
     stop_grace_s: PositiveFloat = Field(
-        10, description="How long a worker told to end waits for a host that hangs."
+        10, description="Time that a stopping worker waits for a host that hangs."
     )
     silent_host_pause_s: PositiveFloat = Field(
-        15, description="How long a host that did not answer gets no thread."
+        15, description="Time without a thread for a host that did not answer."
     )
 
     @field_validator("queues", mode="before")

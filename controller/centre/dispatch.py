@@ -77,7 +77,7 @@ class Dispatcher:
         """Tell whether it sweeps, and whether the broker takes what it sends."""
         age_s = self.age_s
         if not self._broker_takes:
-            return Check("sweep", False, f"the broker takes no messages, for {age_s:.0f} s")
+            return Check("sweep", False, f"the broker has accepted no messages for {age_s:.0f} s")
         if age_s > self._interval_s + LATE_S:
             return Check("sweep", False, f"last done {age_s:.0f} s ago")
         return Check("sweep", True, "done, and again and again")

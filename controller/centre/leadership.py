@@ -77,11 +77,11 @@ class Leadership:
         """Tell whether this process leads or follows: it asked within the lease's length."""
         asked_at = self._asked_at
         if asked_at is None:
-            return Check("lease", False, "not asked for yet")
+            return Check("lease", False, "not requested yet")
         age_s = self._now() - asked_at
         if age_s > self._lease_s:
-            return Check("lease", False, f"last asked for {age_s:.0f} s ago")
-        return Check("lease", True, "held" if self._lease is not None else "another leads")
+            return Check("lease", False, f"last requested {age_s:.0f} s ago")
+        return Check("lease", True, "held" if self._lease is not None else "another process leads")
 
     def give_up(self) -> None:
         """Let another control centre lead at once."""

@@ -21,7 +21,7 @@ class SlotMetrics:
         registry = metrics.registry
         self._slots = Counter(
             "fuga_slots",
-            "Slots that began here, by what became of them.",
+            "Slots that began here, by outcome.",
             ["outcome"],
             registry=registry,
         )
@@ -38,10 +38,10 @@ class SlotMetrics:
             ["decided_by"],
             registry=registry,
         )
-        self._placed = Counter("fuga_vms_placed", "VMs that got a host.", registry=registry)
+        self._placed = Counter("fuga_vms_placed", "VMs placed.", registry=registry)
         self._dropped = Counter(
             "fuga_vms_dropped",
-            "VMs whose host or quota moved while their round was decided; decided again.",
+            "VMs whose host or quota changed during the round; decided again.",
             registry=registry,
         )
         self._leading = Gauge(
@@ -49,11 +49,11 @@ class SlotMetrics:
         )
         self._sweep_age = Gauge(
             "fuga_sweep_age_seconds",
-            "Since this process last ended what expired and sent workers all that was due.",
+            "Time since this process last expired requests and sent all due messages.",
             registry=registry,
         )
         self._sent = Counter(
-            "fuga_tasks_sent", "Messages to the workers, repeated ones too.", ["task"],
+            "fuga_tasks_sent", "Messages sent to workers, including repeats.", ["task"],
             registry=registry,
         )  # fmt: skip
 

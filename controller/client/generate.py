@@ -23,7 +23,7 @@ _PLAIN: Final = {
     "boolean": "bool",
     "null": "None",
 }
-_HEAD: Final = '''"""What the API takes and answers, from docs/openapi.json (`make api-docs`)."""
+_HEAD: Final = '''"""Types of the API's inputs and answers (`make api-docs`)."""
 
 from __future__ import annotations
 

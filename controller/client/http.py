@@ -222,7 +222,7 @@ class Client:
         except ValueError:
             content = None
         if not isinstance(content, dict):
-            raise ApiUnreachableError(self.url, "what answers there is not fuga's API")
+            raise ApiUnreachableError(self.url, "the server there is not fuga's API")
         return content
 
 
@@ -235,7 +235,7 @@ def _trust(connection: Connection) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=connection.ca)
     except OSError as error:
         reason = error.strerror or str(error)
-        told = f"FUGA_CA: no certificates can be read from {connection.ca}: {reason}"
+        told = f"FUGA_CA: cannot read certificates from {connection.ca}: {reason}"
         raise ApiUnreachableError(connection.url, told) from None
 
 

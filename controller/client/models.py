@@ -1,4 +1,4 @@
-"""What the API takes and answers, from docs/openapi.json (`make api-docs`)."""
+"""Types of the API's inputs and answers (`make api-docs`)."""
 
 from __future__ import annotations
 

@@ -30,12 +30,13 @@ def choose_address(listen: str, port: int | None) -> tuple[str, str]:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise BadInputError(
-                    f"another program listens on {host}:{wanted}. `fuga up --port {wanted + 1}` "
-                    "takes another port, `fuga up --port 0` any free one."
+                    f"another program listens on {host}:{wanted}. Use `fuga up --port"
+                    f" {wanted + 1}`, "
+                    "or `fuga up --port 0` for any free port."
                 ) from None
             raise BadInputError(
                 f"cannot listen on {host}:{wanted}: {error.strerror}. "
-                "FUGA_LISTEN names another address."
+                "Set another address with FUGA_LISTEN."
             ) from None
         chosen = probe.getsockname()[1]
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared only

@@ -52,7 +52,7 @@ def run_detached(*, arguments: list[str]) -> int:
     finally:
         os.close(ours)
     if ready:
-        print_line(f"`fuga up` runs on as process {process.pid}; it tells more in {path}")
+        print_line(f"`fuga up` continues as process {process.pid}; its log is {path}")
         return 0
     return process.returncode or 1
 

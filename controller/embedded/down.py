@@ -32,26 +32,26 @@ def run(*, purge: bool) -> None:
     settings = load_settings()
     state = StateDir(settings.state_dir.resolve())
     if not state.path.is_dir():
-        echo(f"nothing to end: there is no {state.path}")
+        echo(f"nothing to stop: {state.path} does not exist")
         return
     if end_up(state):
-        echo("ended: `fuga up` and its processes")
+        echo("stopped: `fuga up` and its processes")
     with locked(state):
         left = end_leftovers(state.processes)
         if left:
-            echo(f"ended: {', '.join(left)}")
+            echo(f"stopped: {', '.join(left)}")
         memory = _memory(state, purge=purge)
         if memory.hosts_from == "lab":
             with progress() as show:
-                show("ending the lab's hosts and guests")
+                show("stopping the lab's hosts and guests")
                 if purge and settings.database_url is None:
                     stop_lab(state.lab)
-                    told = "its register goes with the state"
+                    told = "its records are removed with the state"
                 else:
                     told = finish_ending(settings, state)
-            echo(f"ended: the lab; {told}")
+            echo(f"stopped: the lab; {told}")
         elif memory.hosts_from == "file":
-            echo("your hosts and the VMs there are left as they are; `fuga up` goes on.")
+            echo("your hosts and their VMs keep running; `fuga up` continues.")
             if purge:
                 _refuse_to_forget_vms(settings)
         if purge:
@@ -82,7 +82,7 @@ def end_up(state: StateDir) -> bool:
             raise
     end_all([holder], wait_s=_UP_ENDS_S)
     if holder.alive:
-        raise CliError(f"`fuga up` (pid {holder.pid}) does not end")
+        raise CliError(f"`fuga up` (pid {holder.pid}) does not stop")
     return True
 
 
@@ -143,8 +143,8 @@ def release_vms(
         if not progressed:
             if time.monotonic() > deadline:
                 raise CliError(
-                    f"{len(held)} VMs of the lab stay claimed by a worker. Does another `fuga "
-                    "worker` use this database? End it, then `fuga down` again."
+                    f"{len(held)} VMs of the lab stay claimed by a worker. If another `fuga "
+                    "worker` uses this database, stop it, then run `fuga down` again."
                 )
             sleep(0.2)
     return released
@@ -177,8 +177,8 @@ def _refuse_to_forget_vms(settings: ControllerSettings) -> None:
         registry.close()
     if held:
         raise CliError(
-            f"{len(held)} VMs are on your hosts, {held[0].name} on {held[0].host} among them; "
-            "without the database nobody would know them. `fuga up`, delete them with "
+            f"{len(held)} VMs are on your hosts, such as {held[0].name} on {held[0].host}; "
+            "without the database nobody could delete them. Run `fuga up`, delete them with "
             "`fuga rm --wait`, then `fuga down --purge` again."
         )
 

@@ -34,7 +34,7 @@ def read_hosts_file(path: Path) -> list[dict[str, Any]]:
         raise BadInputError(f"{path}: not TOML: {error}") from None
     for key in content:
         if key != "host":
-            raise BadInputError(f"{path}: {key}: unknown; the file holds [[host]] tables only")
+            raise BadInputError(f"{path}: {key}: unknown; only [[host]] tables are allowed")
     tables = content.get("host")
     if not isinstance(tables, list) or not tables:
         raise BadInputError(f"{path}: holds no [[host]] table; at least one is needed")

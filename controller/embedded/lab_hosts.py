@@ -50,7 +50,8 @@ def start_new_lab(folder: Path, wanted: str, count: int) -> Lab:
     if wanted == QEMU:
         raise BadInputError(
             f"this machine cannot run real hosts: {reason}\n"
-            "`fuga up --driver test` takes libvirt's test driver, `--hosts FILE` your own hosts."
+            "Use `fuga up --driver test` for libvirt's test driver, `--hosts FILE` for your own"
+            " hosts."
         )
     hosts = start_lab(folder, TEST, count).hosts
     return Lab(driver=TEST, hosts=hosts, why=reason)
@@ -73,4 +74,4 @@ def stop_lab(folder: Path) -> None:
     try:
         cluster.stop(folder, purge=True)
     except LabError as error:
-        raise CliError(f"the lab's hosts do not end: {error}") from error
+        raise CliError(f"the lab's hosts do not stop: {error}") from error

@@ -19,7 +19,7 @@ def main() -> None:
     """Ask for the signal, make sure that it was not too late, become the program."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(sys.argv[1]):
-        sys.exit("the process that started this one has ended already")
+        sys.exit("the process that started this one has ended")
     os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - no shell is wanted
 
 

@@ -75,7 +75,7 @@ def add_tenant_tokens(
             continue
         made = api.post("tokens", {"role": "tenant", "tenant": name, "name": f"fuga-up-{name}"})
         if made["secret"] is None:  # its answer was lost on the way; the next start makes another
-            raise CliError(f"the token of tenant {name} was lost on its way: `fuga up` again")
+            raise CliError(f"the token of tenant {name} was lost; run `fuga up` again")
         credentials = Credentials(
             url=credentials.url,
             operator=credentials.operator,

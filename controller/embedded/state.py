@@ -75,7 +75,7 @@ class StateDir:
         except OSError as error:
             raise CliError(
                 f"cannot make the state folder {self.path}: {error.strerror}. "
-                "FUGA_STATE_DIR names another."
+                "Set another with FUGA_STATE_DIR."
             ) from None
 
 
@@ -108,7 +108,7 @@ class Memory:
             return cls()
         except (ValueError, TypeError, KeyError) as error:
             raise CliError(
-                f"{state.memory} cannot be read ({error}). `fuga down --purge` starts over."
+                f"{state.memory} cannot be read ({error}). Run `fuga down --purge` to start over."
             ) from None
 
     def save(self, state: StateDir) -> Memory:
@@ -123,8 +123,8 @@ class AlreadyRunningError(CliError):
     def __init__(self, state: StateDir, holder: ProcessId | None) -> None:
         who = f" (pid {holder.pid})" if holder else ""
         super().__init__(
-            f"`fuga up` runs already for {state.path}{who}. "
-            "`fuga down` ends it; FUGA_STATE_DIR names another folder for a second one."
+            f"`fuga up` already runs for {state.path}{who}. "
+            "Stop it with `fuga down`, or set FUGA_STATE_DIR to another folder for a second one."
         )
         self.holder = holder
 

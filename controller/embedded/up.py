@@ -72,7 +72,7 @@ def run(
             up.start()
         except KeyboardInterrupt:
             up.stop()
-            say("interrupted; `fuga up` goes on from here, `fuga down` ends what was started")
+            say("interrupted; `fuga up` continues, `fuga down` stops what was started")
             return 130
         except BaseException:
             up.stop()
@@ -108,7 +108,7 @@ class Up:
         say(f"fuga up: state in {self.state.path}")
         left = end_leftovers(self.state.processes)
         if left:
-            say(f"  ended what an earlier `fuga up` left running: {', '.join(left)}")
+            say(f"  stopped processes of an earlier `fuga up`: {', '.join(left)}")
         listen, url = choose_address(self.settings.listen, self.port)
         if self.settings.tls_cert is not None:
             url = f"https{url.removeprefix('http')}"
@@ -121,7 +121,7 @@ class Up:
             done(f"at revision {revision}")
         if self.memory.ending:
             with self._step("lab") as done:
-                done(f"ended, as `fuga down` had begun: {finish_ending(self.settings, self.state)}")
+                done(f"finished an earlier `fuga down`: {finish_ending(self.settings, self.state)}")
             self.memory = Memory.load(self.state)
         self._sort_out_tokens(url)
         bodies = self._hosts()
@@ -154,9 +154,11 @@ class Up:
     def say_what_stays(self) -> None:
         """Say what runs on, and how to go on or end it."""
         whose = (
-            "hosts and guests run on" if self.memory.hosts_from == "lab" else "your hosts run on"
+            "hosts and guests keep running"
+            if self.memory.hosts_from == "lab"
+            else "your hosts keep running"
         )
-        say(f"stopped; {whose}. `fuga up` goes on where it was, `fuga down` ends everything.")
+        say(f"stopped; {whose}. `fuga up` continues, `fuga down` stops everything.")
 
     # --- the steps ---------------------------------------------------------------
 
@@ -196,7 +198,7 @@ class Up:
         if self.own_hosts is not None:
             if self.memory.hosts_from == "lab":
                 raise CliError(
-                    "a lab runs here. `fuga down` ends it, then `fuga up --hosts FILE` "
+                    "a lab runs here. Stop it with `fuga down`; then `fuga up --hosts FILE` "
                     "starts with your own hosts."
                 )
             self._remember(hosts_from="file")
@@ -220,7 +222,7 @@ class Up:
         finally:
             registry.close()
         scheme = lab.uris[0].partition(":")[0]
-        say(f"  hosts      {moved} are found at other addresses now, by {scheme}")
+        say(f"  hosts      {moved} have new addresses, by {scheme}")
 
     def _start_lab(self) -> Lab:
         before = self.memory.driver
@@ -234,7 +236,7 @@ class Up:
                 lab = start_lab(self.state.lab, before, count)
             else:
                 raise CliError(
-                    f"the lab here has driver {before}. `fuga down` ends it, "
+                    f"the lab here has driver {before}. Stop it with `fuga down`; "
                     f"then `fuga up --driver {self.driver}` starts another."
                 )
             if lab.driver == QEMU:
@@ -253,7 +255,7 @@ class Up:
         with self._step("processes") as done:
             for name, command in PROCESSES.items():
                 self.supervisor.start(name, command)
-            self._until(self.api.ready, _READY_S, "the API does not get ready")
+            self._until(self.api.ready, _READY_S, "the API is not ready")
             done(f"{', '.join(PROCESSES)}; logs in {_short(self.state.logs)}")
 
     def _until(self, condition: Callable[[], bool], length_s: float, otherwise: str) -> None:
@@ -282,7 +284,7 @@ class Up:
             added = setup.add_hosts(self.api, bodies)
             if self.memory.hosts_from == "lab":
                 self._remember(registered=True)
-            done(f"{len(added)} hosts added" if added else "as it was")
+            done(f"{len(added)} hosts added" if added else "unchanged")
         return [str(host["name"]) for host in self.api.items("hosts") if host["admin"] == "active"]
 
     def _await_hosts(self, names: list[str]) -> None:

@@ -28,25 +28,26 @@ _PAGE = 500
 
 _REASONS: Mapping[str, str] = {
     "no_host_large_enough": "no host is large enough for one of these VMs, even when empty",
-    "no_eligible_host": "no host that takes VMs now fits what the request requires",
-    "failed_builds": "the hosts that would take it are held back after failed builds",
-    "no_room": "every host that it may use is too full",
+    "no_eligible_host": "no host that takes VMs now meets the request's requirements",
+    "failed_builds": "the suitable hosts are held back after failed builds",
+    "no_room": "every eligible host is too full",
     "above_overload": "room is left only above the overload threshold",
     "no_slots": "room is left, but not in whole slots",
-    "gang_not_whole": "fewer of these VMs have room at once than its min_count needs",
-    "quota": "a quota stands in the way",
-    "held_back": "room is kept for a request that has waited longer",
-    "no_address": "its network has no address left for them",
+    "gang_not_whole": "fewer of these VMs fit at once than its min_count needs",
+    "quota": "a quota is exceeded",
+    "held_back": "room is reserved for a request that has waited longer",
+    "no_address": "its network has no free addresses",
     "network_missing": "no host has its network",
-    "anti_affinity": "every host with room holds a VM of its group, which keeps apart",
-    "affinity": "no host with room is one where its group may be together",
-    "zone_full": "every zone with room has its part of these VMs",
-    "group_moved": "VMs of its group were placed while the round was decided; it is decided again",
-    "nothing_asked": "its VM type demands nothing",
-    "host_moved": "its host changed while the round was decided; it is decided again",
-    "image_held": "its image is held back, since hosts stopped answering while it was brought to"
-    " them; it waits until an operator releases it",
-    "no_room_for_image": "the host chosen has no disk left for its image; another is looked for",
+    "anti_affinity": "every host with room holds a VM of its anti-affinity group",
+    "affinity": "no host with room can take its whole affinity group",
+    "zone_full": "every zone with room has its share of these VMs",
+    "group_moved": "VMs of its group were placed during the round; the next round decides it again",
+    "nothing_asked": "its VM type demands no resources",
+    "host_moved": "its host changed during the round; the next round decides it again",
+    "image_held": "its image is held because hosts stopped answering while they received it;"
+    " it waits until an operator releases the image",
+    "no_room_for_image": "the chosen host has no disk left for its image; the next round chooses"
+    " another",
 }
 
 
@@ -258,17 +259,19 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation
             decided_by=None,
             phase=None,
             utilities=(),
-            message="it has no host yet; `fuga explain` of its request tells what it waits for",
+            message="it has no host yet; `fuga explain` of its request shows what it waits for",
         )
     placed = _placed(vm, registry.rounds.get(vm.round), reader)
     if vm.unknown_since is not None:
         seen, since = vm.observed.value, f"{vm.unknown_since:%Y-%m-%d %H:%M:%S} UTC"
-        unknown = f"its state is unknown: its host was heard last {since}; it was {seen} then"
+        unknown = f"its state is unknown: its host answered last at {since}; it was {seen} then"
         placed = replace(placed, message=f"{placed.message}; {unknown}")
     image = vm.waits_for_image
     if image is None:
         return placed
-    message = f"{placed.message}; it is built there once {image.image} is: {_how_far(image)}"
+    message = (
+        f"{placed.message}; it is created once image {image.image} is there: {_how_far(image)}"
+    )
     return replace(placed, waits_for_image=image, message=message)
 
 
@@ -278,7 +281,7 @@ def _waiting(request: Request, reader: Reader) -> WaitingExplanation:
         return WaitingExplanation(
             count=request.count - request.vms_placed,
             reason="not_decided_yet",
-            message="it waits for the start of the next slot",
+            message="it waits for the next slot",
             round=None,
             slot_start_at=None,
             shortages=(),
@@ -376,7 +379,7 @@ def _unbuilt(liveness: Liveness) -> str | None:
     if nobody is None:
         return None
     since = f" since {nobody.since.isoformat(timespec='seconds')}" if nobody.since else ""
-    return f"nobody builds VMs{since}: what is placed waits for a worker"
+    return f"no worker creates VMs{since}: placed VMs wait"
 
 
 def _while_nobody_decides(waiting: WaitingExplanation, liveness: Liveness) -> WaitingExplanation:
@@ -387,8 +390,8 @@ def _while_nobody_decides(waiting: WaitingExplanation, liveness: Liveness) -> Wa
     decided = f"; {waiting.message}" if waiting.round is not None else ""
     return replace(
         waiting,
-        message=f"nobody decides{since}, so no VM is placed; operators see why in `fuga status`"
-        + decided,
+        message=f"no control centre decides{since}, so no VM is placed; operators: see `fuga"
+        f" status`" + decided,
         undecided=UndecidedExplanation(since=nobody.since),
     )
 
@@ -398,7 +401,7 @@ def _while_paused(waiting: WaitingExplanation, status: SlotLoopStatus) -> Waitin
         return waiting
     return replace(
         waiting,
-        message=f"no slot is decided now, the operator says: {status.reason}; {waiting.message}",
+        message=f"an operator paused the slot loop: {status.reason}; {waiting.message}",
         paused=PauseExplanation(since=status.changed_at, reason=status.reason),
     )
 
@@ -406,14 +409,14 @@ def _while_paused(waiting: WaitingExplanation, status: SlotLoopStatus) -> Waitin
 def _how_far(image: ImageWait) -> str:
     if image.held:
         return (
-            "it is held back, since hosts stopped answering while it was brought to them,"
+            "it is held because hosts stopped answering while they received it,"
             " until an operator releases it"
         )
     if image.state is CopyState.UPLOADING:
-        return f"{image.uploaded_bytes} of {image.size_bytes} bytes came so far"
+        return f"{image.uploaded_bytes} of {image.size_bytes} bytes uploaded"
     if image.state is CopyState.FAILED:
-        return "it could not be brought there, and this VM is decided again"
-    return "it is not on its way yet"
+        return "the upload failed; the next round decides this VM again"
+    return "the upload has not begun"
 
 
 def _share(share: Mapping[str, float] | None) -> ShareExplanation | None:
@@ -433,7 +436,7 @@ def _message(waiting: WaitingExplanation, *, exact: bool) -> str:
         message = f"{message} (network {waiting.network})"
     parts = [message]
     parts += [
-        f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} are held and "
+        f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} are in use and "
         f"{each.needed} more are needed"
         for each in waiting.quotas
     ]
@@ -443,20 +446,20 @@ def _message(waiting: WaitingExplanation, *, exact: bool) -> str:
         )
     if waiting.held_back and waiting.reason != "held_back":
         parts.append(
-            f"{about}{waiting.held_back} of them would fit where room is kept for a request "
+            f"{about}{waiting.held_back} of them would fit where room is reserved for a request "
             "that has waited longer"
         )
     if waiting.held_hosts:
         some = f"{waiting.held_hosts} of the hosts"
         hosts = ", ".join(waiting.held_host_names or ()) or f"{about}{some}"
         parts.append(
-            f"it has waited long below its fair share, so {hosts} will take nobody else "
+            f"it has waited long below its fair share, so {hosts} will take no other VMs "
             "until it fits there"
         )
     if waiting.share is not None and waiting.share.above_fair:
         parts.append(
             f"its tenant holds {waiting.share.held:.1%} of the cluster, more than the "
-            f"{waiting.share.fair:.1%} that are fair now, so others go first"
+            f"{waiting.share.fair:.1%} of its fair share, so others go first"
         )
     return "; ".join(parts)
 
@@ -520,8 +523,8 @@ def _placed(vm: Vm, record: RoundRecord, reader: Reader) -> VmExplanation:
         decided_by=record.decided_by,
         phase=None,
         utilities=(),
-        message=f"round {record.number} placed it on {host_name}; what its host weighed then "
-        "is no longer kept",
+        message=f"round {record.number} placed it on {host_name}; the details of the game are "
+        "purged",
     )
     if record.stored is None:
         return told
@@ -542,7 +545,7 @@ def _placed(vm: Vm, record: RoundRecord, reader: Reader) -> VmExplanation:
             told,
             phase=phase,
             message=f"in the game of round {record.number}, {host_name} took {_taken(own)} of "
-            "yours, in the combination of VMs that was of highest utility to it",
+            "yours, in its combination of VMs with the highest utility",
         )
     utilities = tuple(
         WeighedCombination(
@@ -557,9 +560,9 @@ def _placed(vm: Vm, record: RoundRecord, reader: Reader) -> VmExplanation:
     if chosen is not None:
         several = "s" if len(utilities) > 1 else ""
         why = (
-            f"in the game of round {record.number}, {host_name} weighed {len(utilities)} "
+            f"in the game of round {record.number}, {host_name} evaluated {len(utilities)} "
             f"combination{several} and took {_taken(chosen.combination)}, "
-            f"the one of highest utility ({chosen.utility:.4f})"
+            f"the one with the highest utility ({chosen.utility:.4f})"
         )
     return replace(told, phase=phase, utilities=utilities, message=why)
 
@@ -611,21 +614,21 @@ def _why_here(host: str, record: RoundRecord, phase: str, reader: Reader) -> str
     if phase == "fallback":
         return (
             f"round {record.number} was decided by the fallback, Best-Fit DRFH "
-            f"({reader.text_or_none(record.fallback_reason)}): {host} fitted its shape best"
+            f"({reader.text_or_none(record.fallback_reason)}): {host} matched its shape best"
         )
     if phase == "held":
         return (
-            f"round {record.number} placed it on {host}, which had been held back for its "
+            f"round {record.number} placed it on {host}, which was reserved for its "
             "request: it had waited long below its fair share"
         )
     if phase == "gang":
         return (
             f"round {record.number} placed it before the game, by Best-Fit DRFH: its request's "
-            "min_count of VMs is needed at once, or its group keeps apart"
+            "min_count of VMs is needed at once, or it has an anti-affinity group"
         )
     if phase == "remainder":
         return (
             f"round {record.number} placed it after the game, by Best-Fit DRFH: "
-            f"of the hosts with room, {host} fitted its shape best"
+            f"of the hosts with room, {host} matched its shape best"
         )
-    return f"round {record.number} placed it on {host} by {record.policy}"
+    return f"round {record.number} placed it on {host} by policy {record.policy}"

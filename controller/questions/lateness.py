@@ -55,14 +55,14 @@ def _of_processes(liveness: Liveness, kind: str, what: What) -> Iterator[Late]:
     if len(silent) == len(known):
         last = max((each.heard_at for each in known), default=None)
         named = f": {', '.join(each.name for each in known)}" if known else ""
-        yield Late(what=what, nobody=True, since=last, message=f"no {called} is heard{named}")
+        yield Late(what=what, nobody=True, since=last, message=f"no {called} responds{named}")
         return
     for each in silent:
         yield Late(
             what=what,
             nobody=False,
             since=each.heard_at,
-            message=f"{called} {each.name} is not heard",
+            message=f"{called} {each.name} does not respond",
         )
     for each in _in_trouble(known, silent):
         yield Late(
@@ -111,5 +111,5 @@ def _of_the_leader(liveness: Liveness) -> Iterator[Late]:
             what="decide",
             nobody=True,
             since=loop.last_slot_at,
-            message=f"no slot was decided, and {lease.holder} leads",
+            message=f"no slot was decided although {lease.holder} leads",
         )

@@ -50,7 +50,7 @@ def told_image(image: Image, caller: Caller) -> Image:
     """Leave out where it came from, which may be nobody's business, and what went wrong there."""
     if caller.is_operator:
         return image
-    held = None if image.held_reason is None else "hosts stopped answering with it"
+    held = None if image.held_reason is None else "hosts stopped answering while they received it"
     return dataclasses.replace(image, source=None, last_error=None, held_reason=held)
 
 

@@ -141,7 +141,7 @@ class PolicyProcess:
         except TimeoutError:
             self.close()
             raise PolicyFailedError(
-                policy, f"overran {deadline_s:g} s by the clock and was killed"
+                policy, f"exceeded its time of {deadline_s:g} s and was killed"
             ) from None
         except (OSError, EOFError) as error:
             self.close()

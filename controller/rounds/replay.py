@@ -88,7 +88,7 @@ def _version_note(record: RoundRecord, differences: tuple[str, ...]) -> tuple[st
     if not differences or record.engine_version == engine_version():
         return ()
     return (
-        f"the round was decided by version {record.engine_version}, this is {engine_version()}",
+        f"version {record.engine_version} decided the round, this is version {engine_version()}",
     )
 
 

@@ -19,13 +19,13 @@ class ShadowMetrics:
         registry = metrics.registry
         self._rounds = Counter(
             "fuga_shadow_rounds",
-            "Rounds for the second policy, by what became of them.",
+            "Rounds for the second policy, by outcome.",
             ["outcome"],
             registry=registry,
         )
         self._placed = Counter(
             "fuga_shadow_vms_placed",
-            "VMs that each policy placed in rounds which both decided.",
+            "VMs that each policy placed in rounds that both decided.",
             ["policy"],
             registry=registry,
         )

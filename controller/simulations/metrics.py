@@ -31,7 +31,7 @@ class RunMetrics:
     def __init__(self, metrics: ProcessMetrics, *, jobs: int) -> None:
         self._messages = Counter(
             "fuga_simulation_messages",
-            "Messages that this worker took, by what became of the run.",
+            "Messages taken by this worker, by outcome of the run.",
             ["outcome"],
             registry=metrics.registry,
         )
@@ -40,12 +40,14 @@ class RunMetrics:
         self._running = Gauge(
             "fuga_simulation_running", "Runs under way on this worker.", registry=metrics.registry
         )
-        Gauge("fuga_simulation_jobs", "Runs at a time at most.", registry=metrics.registry).set(
-            jobs
-        )
+        Gauge(
+            "fuga_simulation_jobs",
+            "Maximum number of simultaneous runs.",
+            registry=metrics.registry,
+        ).set(jobs)
         self._seconds = Histogram(
             "fuga_simulation_run_seconds",
-            "Duration of runs that came to their end here, of what was left of them.",
+            "Duration of the parts of runs that ended here.",
             buckets=_BUCKETS_S,
             registry=metrics.registry,
         )

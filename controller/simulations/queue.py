@@ -34,7 +34,7 @@ def build_app(settings: SharedSettings) -> Celery:
     """
     if settings.broker_url is None:
         raise NoFleetError(
-            "simulations on a fleet need a broker that its machines share: set FUGA_BROKER_URL,"
+            "a fleet needs a broker that its machines share: set FUGA_BROKER_URL,"
             " such as rediss://USER:PASSWORD@HOST:6379/0"
         )
     app = Celery("fuga-simulations", set_as_current=False)

@@ -117,7 +117,7 @@ def run_message(
     files = JobFiles(there)
     try:
         if files.read(name) is None:
-            log.info("simulation_not_there", reason="it is over, or the folder is not shared")
+            log.info("simulation_not_there", reason="the study ended, or the folder is not shared")
             return Outcome.NOT_OURS
         log.info("simulation_begins")
         summary = run_job(files, name, stopping.is_set, worker=worker)
@@ -130,7 +130,7 @@ def run_message(
     if (failure := files.failure(name)) is not None:
         log.warning("simulation_failed", error=failure.message)
         return Outcome.FAILED
-    log.info("simulation_left", reason="another worker is at it, or it need not be done")
+    log.info("simulation_left", reason="another worker runs it, or it is done")
     return Outcome.NOT_OURS
 
 
@@ -148,8 +148,8 @@ def _broker_check(queue: SimulationQueue) -> Check:
 
 def _folder_check(root: Path) -> Check:
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
-        return Check("folder", False, f"{root} is not there, or may not be written")
-    return Check("folder", True, f"{root} is there")
+        return Check("folder", False, f"{root} does not exist or is not writable")
+    return Check("folder", True, f"{root} is writable")
 
 
 def _quiet_libraries() -> None:

@@ -46,7 +46,8 @@ def refuse_layers(image: libvirt.virStorageVol, kind: str) -> None:
     backing = None if kind == "raw" else disk_xml.backing_of(image.XMLDesc(0))
     if backing is not None:
         raise OperationFailedError(
-            "create_overlay", f"base volume {image.name()} rests on {backing[0]}, and no image may"
+            "create_overlay",
+            f"base volume {image.name()} has the backing file {backing[0]}, which is not allowed",
         )
 
 
@@ -58,7 +59,7 @@ def _file(
     if backing is None:
         return DiskFile(path=path, format=kind)
     if depth == _DEEPEST:
-        raise OperationFailedError("define", f"{path} rests on more than {_DEEPEST} files")
+        raise OperationFailedError("define", f"{path} has more than {_DEEPEST} backing files")
     below, format_below = backing
     found = conn.storageVolLookupByPath(below)
     # Our overlays name the format of their base; where none is named, QEMU must not guess.

@@ -160,7 +160,7 @@ class LibvirtHost:
                 raise OperationFailedError(
                     "create_overlay",
                     f"base volume {base_volume} needs {base.info()[1]} bytes,"
-                    f" more than the {capacity_gib} GiB asked for",
+                    f" more than the requested {capacity_gib} GiB",
                 )
             base_path = base.path()
             if base_format is None:  # an operator's, of which the host looks in the file
@@ -253,7 +253,7 @@ class LibvirtHost:
     def _reset(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
         domain = _in_that_run(conn, vm_id, run)
         if domain is None:
-            raise OperationFailedError("reset", f"domain {vm_id} is off, or was started anew")
+            raise OperationFailedError("reset", f"domain {vm_id} is off or was restarted")
         domain.reset(0)
         if state_of(domain.state()[0]) is DomainState.PAUSED:
             domain.resume()
@@ -359,7 +359,7 @@ def _has_attempt(conn: libvirt.virConnect, vm_id: str, assignment_id: str) -> bo
 def _refuse_another(wanted: DomainSpec, seen: Mark | None) -> None:
     if seen is None:
         raise OperationFailedError(
-            "define", f"domain {wanted.mark.vm_id} is there without a mark of ours"
+            "define", f"domain {wanted.mark.vm_id} exists without fuga's mark"
         )
     if (seen.assignment_id, seen.generation) != (
         wanted.mark.assignment_id,
@@ -367,7 +367,7 @@ def _refuse_another(wanted: DomainSpec, seen: Mark | None) -> None:
     ):
         raise OperationFailedError(
             "define",
-            f"domain {wanted.mark.vm_id} is there for assignment {seen.assignment_id}"
+            f"domain {wanted.mark.vm_id} exists for assignment {seen.assignment_id}"
             f" generation {seen.generation}, not {wanted.mark.assignment_id}"
             f" generation {wanted.mark.generation}",
         )

@@ -43,8 +43,8 @@ def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -
     if not can_filter(conn):
         raise OperationFailedError(
             _OPERATION,
-            "this host's libvirt has no network filters (nwfilter), so nothing would keep the"
-            " guest from taking other guests' addresses",
+            "this host's libvirt has no network filters (nwfilter), so nothing would prevent the"
+            " guest from using other guests' addresses",
             libvirt.VIR_ERR_NO_SUPPORT,
         )
     for card in cards.cards(domain):
@@ -87,6 +87,6 @@ def _check_source(conn: libvirt.virConnect, card: cards.Card) -> None:
         raise OperationFailedError(
             _OPERATION,
             f"libvirt filters nothing on {card.kind} {card.source}: {reason}. Use a Linux bridge,"
-            " or let the operators say that the network is not filtered",
+            " or ask the operators for a network without filters",
             libvirt.VIR_ERR_CONFIG_UNSUPPORTED,
         )

@@ -59,7 +59,7 @@ def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
     if not credential.ssh_host_keys:
         raise HostUnreachableError(
             uri,
-            f"it shows the SSH host key {shown}, and none is on record. Compare it on the host"
+            f"it shows the SSH host key {shown}, and none is registered. Compare it on the host"
             " itself (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then give that file's"
             " content: fuga host set HOST --ssh-host-key 'ssh-ed25519 …'",
         )
@@ -73,7 +73,7 @@ def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
                 known = ", ".join(_fingerprint_of(key) for key in credential.ssh_host_keys)
                 raise HostUnreachableError(
                     uri,
-                    f"it shows the SSH host key {_shown_in(text)}, and on record is {known}: it"
+                    f"it shows the SSH host key {_shown_in(text)}, and {known} is registered: it"
                     " was installed anew, or another machine answers in its place. If its new key"
                     " is this one (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the host"
                     " itself): fuga host set HOST --ssh-host-key 'ssh-ed25519 …'",
@@ -81,7 +81,7 @@ def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
             if "Access denied" in text:
                 raise HostUnreachableError(
                     uri,
-                    f"it does not take the key of credential {credential.name}: its public half,"
+                    f"it does not accept the key of credential {credential.name}: its public key,"
                     " id.pub, belongs into authorized_keys of the user there. A key with a"
                     " passphrase cannot be used",
                 ) from error
@@ -112,7 +112,7 @@ def _key_shown(uri: str) -> str:
 def _tls_reason(text: str, credential: Credential, logged: str) -> str:
     if "verify peer" in text:
         said = _LOGGED.findall(logged)
-        why = said[-1] if said else "of another authority, out of date, or of another name"
+        why = said[-1] if said else "of another authority, expired, or for another name"
         return (
             f"its certificate is refused: {why} cacert.pem of credential {credential.name} must"
             " hold the authority of the host's certificate, and that must name the address in"

@@ -174,7 +174,7 @@ def _definition(
         name=f"fuga-console-{vm_id}",
         uuid=str(_reader_id(vm_id)),
         domain_type=kind,
-        why=f"fuga reads the serial console of VM {vm_id} by this definition. It is no machine.",
+        why=f"fuga reads the serial console of VM {vm_id} by this definition. It is not a machine.",
         raw_disks=dict(zip((_NOW, _BEFORE), logs, strict=False)),
         firmware_variables=variables,
     )

@@ -103,7 +103,7 @@ class Uploads:
         found = upload.digest.hexdigest()
         if found != sha256:
             raise OperationFailedError(
-                "upload", f"the SHA-256 of {upload.file.name} is {found}, no more {sha256}"
+                "upload", f"the SHA-256 of {upload.file.name} is {found}, no longer {sha256}"
             )
         if upload.stream is not None:
             upload.stream.finish()
@@ -144,7 +144,7 @@ class Uploads:
         upload.reads_left -= 1
         if not upload.reads_left:
             raise OperationFailedError(
-                "upload", f"the host has other bytes in {upload.volume.name()} than it was sent"
+                "upload", f"the host's {upload.volume.name()} differs from the uploaded bytes"
             )
         time.sleep(_PAUSE_S)
         upload.came_back, upload.digest_back = 0, hashlib.sha256()

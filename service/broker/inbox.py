@@ -49,7 +49,7 @@ class Inbox:
         self._told_at: float | None = None
         self._dropped = Counter(
             "fuga_messages_dropped",
-            "What lay in the queue and was not one of our messages, by what was wrong with it.",
+            "Messages in the queue that are not fuga's, by fault.",
             ["reason"],
             registry=metrics.registry,
         )

@@ -35,7 +35,7 @@ class NotOursError(RegistryError):
     """A message is not one of ours; `reason` is one of few words."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the message is not one of ours: {reason}")
+        super().__init__(f"the message is not fuga's: {reason}")
         self.reason = reason
 
 

@@ -50,7 +50,7 @@ def broker_at(url: str) -> dict[str, Any]:
     tls = {name: value for name, value in said.items() if name.startswith("ssl_")}
     if parts.scheme != "rediss":
         if tls:
-            raise InvalidError("broker_url", sorted(tls)[0], "rediss:// with what is said of TLS")
+            raise InvalidError("broker_url", sorted(tls)[0], "rediss:// if TLS options are given")
         return {"broker_url": url, "broker_transport_options": dict(_BOUNDED)}
     options: dict[str, Any] = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
     for name, value in tls.items():

@@ -176,7 +176,7 @@ def test_an_image_that_rests_on_a_file_of_the_host_is_no_base(site: Site) -> Non
     spec, ground = site.ground.spec(), site.ground
     site.ground.create_volume(spec)  # a volume that rests on base.qcow2
 
-    with pytest.raises(OperationFailedError, match=r"base\.qcow2, and no image may"):
+    with pytest.raises(OperationFailedError, match=r"base\.qcow2, which is not allowed"):
         ground.host.create_overlay(
             pool=ground.pool,
             name=ground.spec().volume,

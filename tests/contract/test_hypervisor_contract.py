@@ -107,7 +107,7 @@ def test_power_is_cut_and_reset_in_the_run_that_was_meant(ground: Ground) -> Non
 
     ground.host.power_off(vm_id, run=another)
     ground.host.shut_down(vm_id, run=another)
-    with pytest.raises(OperationFailedError, match="started anew"):
+    with pytest.raises(OperationFailedError, match="was restarted"):
         ground.host.reset(vm_id, run=another)
     ground.host.reset(vm_id, run=run)
     assert ground.find(spec).state is DomainState.RUNNING

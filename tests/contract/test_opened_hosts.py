@@ -99,7 +99,7 @@ def test_a_host_whose_ssh_key_is_not_on_record_is_not_spoken_to(
 ) -> None:
     why = reason(store, connect(store, lab.ssh_uri(1), "ssh"))
 
-    assert "none is on record" in why
+    assert "none is registered" in why
     assert fingerprint(lab.ssh_folder(1) / "host.pub") in why
     assert "fuga host set HOST --ssh-host-key" in why
 
@@ -112,7 +112,7 @@ def test_a_host_whose_ssh_key_has_changed_is_not_spoken_to(
 
     why = reason(store, connect(store, lab.ssh_uri(1), "ssh", (known,)))
 
-    assert f"on record is {known_as}" in why
+    assert f"{known_as} is registered" in why
     assert fingerprint(lab.ssh_folder(1) / "host.pub") in why
     both = connect(store, lab.ssh_uri(1), "ssh", (known, lab.host_key(1)))
     assert hostname(both) == "labhost1"
@@ -126,7 +126,7 @@ def test_a_key_that_the_host_does_not_take_is_told_so(
 
     why = reason(store, connect(store, lab.ssh_uri(1), "stranger", (lab.host_key(1),)))
 
-    assert "it does not take the key of credential stranger" in why
+    assert "it does not accept the key of credential stranger" in why
 
 
 def test_a_frozen_ssh_server_holds_nobody_longer_than_the_deadline(

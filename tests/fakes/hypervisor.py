@@ -384,7 +384,7 @@ class FakeHypervisor:
 
     def _reset(self, vm_id: str, run: int) -> None:
         if not self._is_in_run(vm_id, run):
-            raise OperationFailedError("reset", f"domain {vm_id} is off, or was started anew")
+            raise OperationFailedError("reset", f"domain {vm_id} is off or was restarted")
         self._set(vm_id, DomainState.RUNNING)
 
     def _start_paused(self, vm_id: str, guard: Guard | None) -> None:

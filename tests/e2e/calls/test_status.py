@@ -92,7 +92,7 @@ def test_one_silent_worker_of_two_is_late_and_the_others_build(api: Api, raw: Ra
         told = api.operator.get("/v1/status").json()
 
     assert [(each["nobody"], each["message"]) for each in told["late"]] == [
-        (False, "worker worker:1 is not heard"),
+        (False, "worker worker:1 does not respond"),
         (False, "worker worker:2: broker: it does not answer"),
     ]
 
@@ -108,9 +108,9 @@ def test_a_leader_that_starts_again_and_again_and_decides_nothing_is_late(
         api.registry.slot_loop.pause("new storage", actor="cli")
         paused = api.operator.get("/v1/status").json()
 
-    assert late["message"] == "no slot was decided, and cc:1 leads"
+    assert late["message"] == "no slot was decided although cc:1 leads"
     assert late["nobody"]
-    assert why["message"].startswith("nobody decides since ")
+    assert why["message"].startswith("no control centre decides since ")
     assert "cc:1" not in str(why)
     assert why["undecided"]["since"] == late["since"]
     assert (paused["well"], paused["paused"]) == (True, True)
@@ -138,7 +138,7 @@ def test_what_is_placed_and_not_built_says_that_no_worker_is_heard(api: Api, raw
         why = api.tenant_a.get(where).json()["unbuilt"]
         unbuilt_at = api.operator.get("/v1/status").json()["oldest_unbuilt_at"]
 
-    assert why.startswith("nobody builds VMs since ")
+    assert why.startswith("no worker creates VMs since ")
     assert unbuilt_at is not None
 
 
@@ -205,13 +205,15 @@ def test_status_and_doctor_say_in_words_that_nobody_decides(
     doctor = fuga("doctor", status=1)
     assert "no control centre leads yet" in untouched
     assert "no control centre leads yet" in doctor
-    assert "no worker is heard" in doctor
-    assert "nobody decides, so no VM is placed" in " ".join(fuga("explain", "web").split())
+    assert "no worker responds" in doctor
+    assert "no control centre decides, so no VM is placed" in " ".join(
+        fuga("explain", "web").split()
+    )
 
     with all_heard(register):
         told = fuga("status")
         assert "cc:1 since" in told
         assert "WRONG  workers" not in fuga("doctor", status=1)  # there are no hosts
         silence(raw, "monitor")
-        assert "no monitor is heard: monitor:1 since" in fuga("status", status=1)
+        assert "no monitor responds: monitor:1 since" in fuga("status", status=1)
         assert "LATE" in fuga("status", status=1)

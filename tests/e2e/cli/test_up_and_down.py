@@ -183,7 +183,7 @@ def test_hosts_that_are_found_elsewhere_after_an_upgrade_keep_their_vms(tmp_path
         fuga.start()
         fuga.wait_until_served()
 
-        assert "8 are found at other addresses now, by test+unix" in fuga.output_since_start()
+        assert "8 have new addresses, by test+unix" in fuga.output_since_start()
         assert fuga.sql("select name, uri from hosts order by name") == now
         assert fuga.sql("select max(generation), count(*) from vms") == [(1, 3)]
         eventually(lambda: fuga.cli("vms").stdout.count("running") == 3)

@@ -260,7 +260,7 @@ def test_an_image_that_hosts_do_not_survive_is_held_until_an_operator_releases_i
     assert "poor-1, poor-2" in told["held_reason"]
     # Names of hosts are not for tenants.
     seen = images.tenant_a.get("/v1/images/debian").json()
-    assert seen["held_reason"] == "hosts stopped answering with it"
+    assert seen["held_reason"] == "hosts stopped answering while they received it"
     the_problem(images.tenant_a.post("/v1/images/debian/release"), 403, "forbidden")
     [vm, *_] = images.tenant_a.get("/v1/vms").json()["items"]
     assert vm["waits_for_image"]["held"]

@@ -208,7 +208,8 @@ def test_where_requests_wait_the_round_keeps_the_quota_and_says_so(
     ]
     assert waiting["shortages"] == []
     assert (
-        "the quota of research is 3 vcpus, 3 are held and 1 more are needed" in (waiting["message"])
+        "the quota of research is 3 vcpus, 3 are in use and 1 more are needed"
+        in (waiting["message"])
     )
     assert api.tenant_a.get(f"/v1/requests/{request['id']}").json()["vms_placed"] == 4
     assert [each["placed"] for each in api.operator.get("/v1/rounds").json()["items"]] == [1, 0, 3]

@@ -134,9 +134,7 @@ def test_networks_and_quotas_are_reasons_too(api: Api, decider: PolicyProcess):
         ("resource", "vcpus", 1, 0, 1),
         ("no_address", "lan", 3, 1, 1),
     ]
-    assert waiting["would_help"] == [
-        "1 more of the addresses of network lan: there is room on 1 host"
-    ]
+    assert waiting["would_help"] == ["1 more free addresses in network lan: room is on 1 host"]
     waiting = explain(api.tenant_a, none)
     assert (waiting["reason"], waiting["count"]) == ("no_address", 2)
     assert counted(waiting)[-1] == ("no_address", "lan", 2, 1, 2)  # of hosts at least 2
@@ -158,9 +156,7 @@ def test_networks_and_quotas_are_reasons_too(api: Api, decider: PolicyProcess):
     run_slot(api.registry, decider, 4)
     waiting = explain(api.tenant_a, beyond)
     assert counted(waiting)[-1] == ("quota", "vms of a", 2, 2, 1)
-    assert waiting["would_help"] == [
-        "1 more in the quota on vms of a: there is room on at least 2 hosts"
-    ]
+    assert waiting["would_help"] == ["1 more in the quota on vms of a: room is on at least 2 hosts"]
 
 
 def test_a_vm_whose_image_is_not_on_its_host_says_so(api: Api, decider: PolicyProcess):
@@ -180,8 +176,10 @@ def test_a_vm_whose_image_is_not_on_its_host_says_so(api: Api, decider: PolicyPr
     after = api.tenant_a.get(f"/v1/vms/{vm['vm']}/explanation").json()
 
     assert (vm["host"], vm["waits_for_image"]["image"]) == (api.alias("h1"), image.reference)
-    assert before["message"].endswith("built there once debian:1 is: it is not on its way yet")
-    assert f"1000 of {image.size_bytes} bytes came so far" in during["message"]
+    assert before["message"].endswith(
+        "created once image debian:1 is there: the upload has not begun"
+    )
+    assert f"1000 of {image.size_bytes} bytes uploaded" in during["message"]
     assert during["waits_for_image"]["state"] == "uploading"
     assert (after["waits_for_image"], "debian" in after["message"]) == (None, False)
     assert api.tenant_a.get(path).json()["vms"][0]["waits_for_image"] is None
@@ -208,11 +206,11 @@ def test_vms_of_a_held_image_say_what_they_wait_for(api: Api, decider: PolicyPro
 
     told = explain(api.tenant_a, waiting)
     assert (told["reason"], told["count"]) == ("image_held", 3)
-    assert "it waits until an operator releases it" in told["message"]
+    assert "it waits until an operator releases the image" in told["message"]
     vms = api.tenant_a.get(f"/v1/requests/{placed}/explanation").json()["vms"]
     assert [vm["waits_for_image"]["held"] for vm in vms] == [True, True]
     vm = api.tenant_a.get(f"/v1/vms/{vms[0]['vm']}/explanation").json()
-    assert "held back, since hosts stopped answering" in vm["message"]
+    assert "held because hosts stopped answering" in vm["message"]
 
     api.operator.post(f"/v1/images/{image.reference}/release")
     run_slot(api.registry, decider, 3)

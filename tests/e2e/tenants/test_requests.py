@@ -55,10 +55,12 @@ def test_a_request_that_waits_explains_itself(api: Api):
     assert explanation["state"] == "pending"
     assert (explanation["wanted"], explanation["placed"], explanation["order"]) == (4, 0, 1)
     assert explanation["waiting"]["count"] == 4
-    assert explanation["waiting"]["message"].startswith("nobody decides, so no VM is placed")
+    assert explanation["waiting"]["message"].startswith(
+        "no control centre decides, so no VM is placed"
+    )
     take_lease(api.registry)
     decided = api.tenant_a.get(f"/v1/requests/{request['id']}/explanation").json()["waiting"]
-    assert decided["message"] == "it waits for the start of the next slot"
+    assert decided["message"] == "it waits for the next slot"
     assert len(explanation["vms"]) == 4
 
 

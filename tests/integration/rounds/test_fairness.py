@@ -75,13 +75,13 @@ def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, decider
     assert report.placed == 0
     waits = explain_request(cluster, large.id, an_operator(cluster)).waiting
     assert (waits.reason, waits.held_hosts, waits.held_host_names) == ("no_room", 1, ("h2",))
-    assert "h2 will take nobody else until it fits there" in waits.message
+    assert "h2 will take no other VMs until it fits there" in waits.message
     told = explain_request(cluster, large.id, a_tenant(cluster)).waiting
     assert (told.held_hosts, told.held_host_names) == (1, None)
     assert "h2" not in told.message
     kept_out = explain_request(cluster, small.id, a_tenant(cluster)).waiting
     assert kept_out.held_back == 1
-    assert "room is kept for a request that has waited longer" in kept_out.message
+    assert "room is reserved for a request that has waited longer" in kept_out.message
     assert replay_round(cluster, report.number).identical
 
     end(cluster, "h2", 4)
@@ -91,7 +91,7 @@ def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, decider
     assert (report.placed, vm.host) == (1, "h2")
     placed = explain_vm(cluster, vm.id, an_operator(cluster))
     assert placed.phase == "held"
-    assert "had been held back for its request" in placed.message
+    assert "was reserved for its request" in placed.message
 
 
 def test_a_host_that_a_zone_holds_back_is_told_to_both_sides(register, decider):

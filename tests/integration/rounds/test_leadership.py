@@ -56,7 +56,7 @@ def test_one_leads_the_other_follows_and_takes_over_in_the_background(
     assert one.lease is not None
     assert two.lease is None
     assert one.check().message == "held"
-    assert two.check().message == "another leads"
+    assert two.check().message == "another process leads"
 
     expire(raw)
     once(two)
@@ -78,7 +78,7 @@ def test_who_has_not_asked_for_a_lease_is_not_ready(
     assert leadership.check().well
     clock.now += 61
 
-    assert leadership.check().message == "last asked for 61 s ago"
+    assert leadership.check().message == "last requested 61 s ago"
     assert not leadership.check().well
 
 

@@ -513,7 +513,7 @@ def test_a_stranger_with_the_vms_uuid_is_left_alone_and_the_vm_placed_nowhere_el
     assert world.host.domains[vm_id].name == "stranger"
     assert world.host.domains[vm_id].state is DomainState.RUNNING
     assert world.state(assignment_id) == AssignmentState.QUARANTINED
-    assert "no mark of ours" in (world.vm_of(assignment_id).last_error or "")
+    assert "without fuga's mark" in (world.vm_of(assignment_id).last_error or "")
 
 
 # --- ending -----------------------------------------------------------------------------

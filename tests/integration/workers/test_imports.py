@@ -173,7 +173,7 @@ def test_a_redirect_does_not_lead_out_of_the_list(
         ((404, {}, b""), "answers 404"),
         ((200, {}, b"something else"), "SHA-256"),
         ((200, {"Content-Length": "99999999"}, b""), "more than 4194304 bytes"),
-        ((200, {"Content-Length": str(len(CONTENT) + 1)}, CONTENT), "cannot be fetched"),
+        ((200, {"Content-Length": str(len(CONTENT) + 1)}, CONTENT), "cannot be downloaded"),
     ],
 )
 def test_what_does_not_come_as_it_should_fails_and_says_why(
@@ -211,7 +211,7 @@ def test_a_server_that_is_not_there_is_said(fetching: Fetching) -> None:
 
         assert fetching.fetch(fetching.ask()) is Outcome.FAILED
 
-    assert "cannot be fetched" in (fetching.told().last_error or "")
+    assert "cannot be downloaded" in (fetching.told().last_error or "")
 
 
 def test_an_import_whose_worker_was_killed_begins_anew(fetching: Fetching, raw: RawSql) -> None:
@@ -321,10 +321,10 @@ LINE = b"X-Line: " + b"x" * 1000 + b"\r\n"
             flood(OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", LINE),
             "too large|Too large|too long|exceed",
         ),
-        (flood(OK + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x" * 4096), "cannot be fetched"),
-        (lambda c: c.sendall(OK + b"Content-Length: 9" * 2 + b"\r\n\r\n"), "cannot be fetched"),
-        (lambda c: c.sendall(BODY + b"half"), "cannot be fetched"),
-        (lambda c: c.sendall(b"\0" * 65536), "cannot be fetched"),
+        (flood(OK + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x" * 4096), "cannot be downloaded"),
+        (lambda c: c.sendall(OK + b"Content-Length: 9" * 2 + b"\r\n\r\n"), "cannot be downloaded"),
+        (lambda c: c.sendall(BODY + b"half"), "cannot be downloaded"),
+        (lambda c: c.sendall(b"\0" * 65536), "cannot be downloaded"),
     ],
     ids=[
         "one byte at a time",

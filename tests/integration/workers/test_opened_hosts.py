@@ -70,7 +70,7 @@ def test_vms_are_built_over_tls_and_ssh_and_no_secret_is_told(
 
     # Enrolment says what is wrong, and goes on as soon as it is mended.
     eventually(lambda: "its certificate is refused" in trouble(site, by_tls), within_s=PATIENCE_S)
-    eventually(lambda: "none is on record" in trouble(site, by_ssh), within_s=PATIENCE_S)
+    eventually(lambda: "none is registered" in trouble(site, by_ssh), within_s=PATIENCE_S)
     lab.write_tls(store, "site")  # the files of the credential are exchanged
     site.registry.hosts.update(by_ssh, ssh_host_keys=[lab.host_key(2)], actor="cli")
     for name in (by_tls, by_ssh):

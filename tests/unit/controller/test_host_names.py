@@ -83,7 +83,7 @@ def test_what_means_no_host_is_refused_alike(given: str):
         Reader("a", names).meant("hosts", given)
 
     assert str(refused.value).replace(given, "") == (
-        "hosts: host '' not found; hosts go by the names that your VMs show"
+        "hosts: host '' not found; use the host names that your VMs show"
         if given
         else str(refused.value)
     )

@@ -82,5 +82,5 @@ def test_a_volume_of_other_bytes_is_refused(sent: Any) -> None:
     upload.read_back(host, max_bytes=1 << 20)
     upload.read_back(host, max_bytes=1 << 20)
 
-    with pytest.raises(OperationFailedError, match="other bytes in disk than it was sent"):
+    with pytest.raises(OperationFailedError, match="disk differs from the uploaded bytes"):
         upload.read_back(host, max_bytes=1 << 20)

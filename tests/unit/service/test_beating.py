@@ -32,16 +32,16 @@ class Register:
 
 
 def test_who_is_not_ready_looks_again_soon_and_then_at_each_beat() -> None:
-    checks = iter([Check("lease", False, "not asked for yet")])
+    checks = iter([Check("lease", False, "not requested yet")])
     register = Register()
 
     with beating(
         cast(Registry, register),
         "control centre",
         "c",
-        ready=lambda: [next(checks, Check("lease", True, "another leads"))],
+        ready=lambda: [next(checks, Check("lease", True, "another process leads"))],
         interval_s=3600,
     ):
         eventually(lambda: len(register.processes.troubles) == 2, within_s=60)
 
-    assert register.processes.troubles == ["lease: not asked for yet", None]
+    assert register.processes.troubles == ["lease: not requested yet", None]

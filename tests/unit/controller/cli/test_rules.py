@@ -57,7 +57,7 @@ def test_what_keeps_a_request_from_hosts_is_a_table(api: HttpApi, fuga: Fuga) ->
         "waiting": {
             "count": 1,
             "reason": "anti_affinity",
-            "message": "every host with room holds a VM of its group",
+            "message": "every host with room holds a VM of its anti-affinity group",
             "obstacles": [
                 {**obstacle, "kind": "anti_affinity", "what": "web"},
                 {**obstacle, "kind": "closed", "what": None, "only_hosts": ["kvm-07"]},

@@ -102,7 +102,7 @@ class Deciding:
 
     def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
         if policy in self.fail:
-            raise PolicyFailedError(policy, "overran 30 s by the clock and was killed")
+            raise PolicyFailedError(policy, "exceeded its time of 30 s and was killed")
         decision = answer("decide", data)
         assert not isinstance(decision, Failure), decision
         if policy in self.lie:
@@ -189,7 +189,7 @@ def test_a_request_larger_than_every_host_waits_and_says_so():
 @pytest.mark.parametrize(
     ("decider", "reason"),
     [
-        (Deciding(fail=["fuga"]), "policy fuga overran 30 s by the clock and was killed"),
+        (Deciding(fail=["fuga"]), "policy fuga exceeded its time of 30 s and was killed"),
         (Deciding(lie=["fuga"]), "infeasible allocation"),
     ],
 )
