@@ -1,1 +1,1 @@
-"""The cloud environment monitor: polls libvirt hosts, detects failures and differences from the ledger."""
+"""The cloud environment monitor: polls libvirt hosts, detects failures and differences."""

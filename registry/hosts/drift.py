@@ -1,4 +1,4 @@
-"""Where hosts drift from the ledger: domains of strangers, and leftovers of ours."""
+"""Differences of hosts from the ledger: foreign domains, remains of released assignments."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def _take_back(
         change_health(connection, host, HostHealthEvent.ANSWERED, None, now=now, actor=actor)
         return
     left = len(drift.domains) + len(drift.volumes)
-    _say(connection, host, f"it answers, and is cleared of {left} leftovers before it is up")
+    _say(connection, host, f"it answers, but must first lose {left} domains and volumes")
     if host.returning_since is None:
         connection.execute(update(hosts).where(hosts.c.id == host.id).values(returning_since=now))
         step = HOST_HEALTH.step(host.health, HostHealthEvent.RETURNED)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 class VectorSum:
     """The sum of many vectors, kept so that a change costs a logarithm of additions.
 
-    Nothing is ever subtracted, so nothing drifts: the total is always a sum of
-    the terms as they are, added in the same order.
+    Nothing is ever subtracted, so rounding errors do not accumulate: the total is
+    always a sum of the present terms, added in the same order.
     """
 
     def __init__(self, terms: int, width: int) -> None:
