@@ -1,6 +1,7 @@
 # make install system packages and .venv; the command is then .venv/bin/fuga
 # make up      install, then fuga: API, control centre, monitor, worker, 8 hosts
 # make test    install, then every suite, real guests included
+# make test-fast  in two minutes: the tests that need neither server nor host, and are not slow
 # make distribution  build Debian's image and log in to a VM of it (root, many minutes)
 # make audit   known vulnerabilities, licences, bill of materials of what is locked
 # make lint    ruff, mypy, import contracts
@@ -13,7 +14,7 @@
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install install-tests up test distribution audit lint house api-docs bench chaos mutants fuzz lab lock clean help
+.PHONY: install install-tests up test test-fast distribution audit lint house api-docs bench chaos mutants fuzz lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -37,6 +38,9 @@ up: install
 
 test: install-tests
 	@$(PY) scripts/run_tests.py $(ARGS)
+
+test-fast: install-tests
+	@$(PY) -m pytest -q -n 2 -m "not slow" tests/unit tests/golden tests/mutants $(ARGS)
 
 distribution: install-tests
 	@lab/scripts/build-distribution build/distribution

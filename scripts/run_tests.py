@@ -37,7 +37,7 @@ STAGES: list[dict[str, list[str]]] = [
 NEEDED_BY_CI = ("postgresql", "qemu")
 #: Suites whose failures count at once: they wait for no process, or look for defects under load.
 NO_SECOND_RUN = tuple(
-    f"tests/{suite}/" for suite in ("chaos", "golden", "mutants", "plain", "properties", "unit")
+    f"tests/{suite}/" for suite in ("chaos", "golden", "mutants", "plain", "properties")
 )
 MOST_UNSTEADY = 3
 NAMED_SLOWEST = 10

@@ -13,6 +13,8 @@ from controller.policies import check_policies
 from controller.settings import ControllerSettings
 from registry import SettingsError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("given", "told"),

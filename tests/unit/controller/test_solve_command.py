@@ -14,6 +14,8 @@ import placement
 from controller.cli.problems import solve
 from placement.mechanisms import MECHANISMS
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 TIMES = ("seconds", "timings")
 

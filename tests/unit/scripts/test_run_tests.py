@@ -59,7 +59,7 @@ def test_what_passes_alone_is_named_as_unsteady(tmp_path: Path, text: str, statu
         ([], False),
         (["tests/e2e/test_it.py::test_a"], True),
         ([f"tests/e2e/test_it.py::test_{each}" for each in range(4)], False),
-        (["tests/e2e/test_it.py::test_a", "tests/unit/test_it.py::test_b"], False),
+        (["tests/e2e/test_it.py::test_a", "tests/golden/test_it.py::test_b"], False),
         (["tests/chaos/test_it.py::test_a"], False),
     ],
 )

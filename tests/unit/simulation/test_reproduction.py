@@ -16,6 +16,8 @@ from simulation.reproduction.document import document_of
 from simulation.reproduction.model import Number, Statement
 from simulation.reproduction.running import SUMMARY, VERDICT, told_of
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reproduction.md"
 #: Items that nothing excuses: every number of theirs is a worked example.
 WORKED = (

@@ -24,6 +24,8 @@ from simulation.slots.engine import Engine
 from simulation.traces.wishes import Wishes
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
+pytestmark = pytest.mark.slow
+
 DIGEST = hashlib.sha256(b"this simulation").hexdigest()
 SLOTS = 36
 HOSTS = [
