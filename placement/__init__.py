@@ -37,9 +37,8 @@ from placement.mechanisms.check import check_division
 from placement.round.arrays import BoolArray, FloatArray, IntArray
 from placement.round.budget import Budget
 from placement.round.check import check_allocation
-from placement.round.decision import decide
+from placement.round.decision import decide, set_aside
 from placement.round.model import Allocation, Allowance, LeftOut, Policy, Reason, Snapshot
-from placement.round.set_aside import set_aside
 
 __all__ = [
     "FALLBACK",

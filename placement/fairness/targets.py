@@ -1,4 +1,18 @@
-"""The fair target of a round: weighted DRF on the totals, by water filling."""
+"""The fair target of a round: weighted DRF on the totals, by water filling.
+
+Water is filled in five places. Each has a reason to differ:
+
+- `fair_targets`: a tenant has a queue of requests that demand differently, so its dominant
+  resource changes as it climbs; from event to event, as rounds have thousands of tenants.
+- `placement.mechanisms.max_min.rising.fill_pool`: one divisible task per tenant. What all need
+  at a level is known in closed form, and what is held may lie between two floats.
+- `placement.mechanisms.hierarchies.mch_staged.fill_in_stages`: `fill_pool` stopped at each stage,
+  since weights change there.
+- `placement.mechanisms.psdsf.water.fill`: levels on one server begin where tasks elsewhere put
+  them and have no bounds; tens of thousands of fillings of a few tenants.
+- `placement.mechanisms.max_min.lexmin`: the same climb over many servers, where only a linear
+  program tells what still fits.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,14 @@ import numpy as np
 
 from placement.fuga.players import Players
 from placement.fuga.serving import Serving
-from placement.fuga.strategies import Counts, Hands, Strategies, StrategySource, rescored, skewness
+from placement.fuga.strategies import (
+    Counts,
+    Hands,
+    Strategies,
+    StrategySource,
+    skewness,
+    with_scores,
+)
 from placement.round.arrays import FloatArray, IntArray
 
 #: A strategy that gains less than this is no better.
@@ -74,15 +81,6 @@ class Game:
     #: strategies that were looked for again when VMs had run out
     anew: dict[int, Strategies] = field(default_factory=dict)
     _strategies: dict[int, Strategies] = field(default_factory=dict)
-    # Of the ranking resources, as plain numbers.
-    _demand: list[list[int]] = field(init=False)
-    _capacity: list[list[int]] = field(init=False)
-    _free: list[list[int]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._demand = self.demand[:, self.ranking].tolist()
-        self._capacity = self.players.capacity[:, self.ranking].tolist()
-        self._free = self.players.free[:, self.ranking].tolist()
 
     @classmethod
     def of(
@@ -165,7 +163,7 @@ class Game:
         return self._scored(player, [(0,) * len(self.demand)])
 
     def _scored(self, player: int, rows: list[Counts]) -> Strategies:
-        return rescored(rows, self._demand, self._capacity[player], self._free[player])
+        return with_scores(self.players[player], rows, self.demand, self.ranking)
 
     def needs_more(self, player: int, left: Sequence[int]) -> bool:
         """Would one of a player's strategies take more of a kind than is left?"""

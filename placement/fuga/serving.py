@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
@@ -18,9 +17,6 @@ from placement.fairness.shares import fractions_of_pool
 from placement.round.arrays import FloatArray, IntArray
 from placement.round.model import Snapshot
 from placement.round.vm_kinds import VmKinds
-
-#: Lines longer than this are counted by numpy, which takes its time to start.
-_LONG_LINE: Final = 200
 
 
 def distances(
@@ -158,9 +154,6 @@ class Serving:
         line = self.order[kind][first : first + count]
         if self._one_request[kind]:
             return {int(line[0]): len(line)} if len(line) else {}
-        if len(line) > _LONG_LINE:
-            requests, counts = np.unique(line, return_counts=True)
-            return dict(zip(requests.tolist(), counts.tolist(), strict=True))
         return dict(sorted(Counter(line.tolist()).items()))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
@@ -154,35 +153,6 @@ def with_scores(
         (amounts / free).min(axis=1).tolist(),
         skewness(capacity - free + amounts, capacity).tolist(),
     )
-
-
-def rescored(
-    rows: list[Counts],
-    demand: Sequence[Sequence[int]],
-    capacity: Sequence[int],
-    free: Sequence[int],
-) -> Strategies:
-    """Return the same as `with_scores`, to the last bit, sooner for a few combinations.
-
-    ``demand`` (T, J), ``capacity`` (J,) and ``free`` (J,) are of the ranking resources.
-    """
-    scores, skews = [], []
-    each_resource = range(len(capacity))
-    for row in rows:
-        amounts = [0] * len(capacity)
-        for count, of_one in zip(row, demand, strict=True):
-            if count:
-                for resource in each_resource:
-                    amounts[resource] += count * of_one[resource]
-        parts, score = [], math.inf
-        for amount, whole, left in zip(amounts, capacity, free, strict=True):
-            score = min(score, amount / left)
-            parts.append((whole - left + amount) / whole)
-        mean = sum(parts) / len(parts)
-        away = [part / mean - 1 for part in parts] if mean > 0 else []
-        scores.append(score)
-        skews.append(math.sqrt(sum([each * each for each in away])))
-    return Strategies(rows, scores, skews)
 
 
 class TopCombinations:

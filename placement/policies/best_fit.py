@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.fairness.shares import SHARE_TOLERANCE
+from placement.fairness.levels import all_in_steps
 from placement.filling.draft import Draft
 from placement.round.arrays import FloatArray, IntArray
 from placement.round.vm_kinds import vms_that_fit
@@ -16,7 +16,7 @@ def best_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generat
     Notes
     -----
     A host is left with the sum over resources of ``(free - demand) / capacity``,
-    resources that it does not offer apart; sums within `SHARE_TOLERANCE` tie,
+    resources that it does not offer apart; sums in equal steps (`all_in_steps`) tie,
     and the first host of equals takes the VM (derived).
 
     A host that takes a VM is left with less than before and the others with
@@ -47,4 +47,4 @@ def left_with(free: IntArray, capacity: IntArray) -> FloatArray:
     for resource in range(free.shape[1]):
         offered = capacity[:, resource]
         left += np.divide(free[:, resource], offered, out=np.zeros(len(free)), where=offered > 0)
-    return np.rint(left / SHARE_TOLERANCE)
+    return all_in_steps(left).astype(np.float64)

@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 
 from placement.fairness.shares import dominant_shares
-from placement.round.arrays import IntArray
 from placement.round.model import Allocation
 from placement.solve.problem import WholeVmProblem
 from placement.solve.problem.tenant_trees import sums_over_groups
@@ -52,12 +51,12 @@ def whole_vm_answer(
         no host offers. ``left_out`` tells of finite counts only.
     """
     snapshot, problem = whole.snapshot, whole.problem
-    used = _used_by_tenants(whole, allocation)
-    holds = sums_over_groups(problem, whole.tenants, snapshot.held + used)
+    after = snapshot.after(allocation.placed)
+    holds = sums_over_groups(problem, whole.tenants, after.held)
     shares = dominant_shares(holds, snapshot.pool)
-    in_use = (snapshot.capacity - snapshot.free).sum(axis=0) + used.sum(axis=0)
+    in_use = (snapshot.capacity - after.free).sum(axis=0)
     placed_of = np.zeros(len(whole.tenants), dtype=np.int64)
-    np.add.at(placed_of, snapshot.tenant[allocation.placed[:, 0]], allocation.placed[:, 2])
+    np.add.at(placed_of, snapshot.tenant, snapshot.count - after.count)
     placed_of = sums_over_groups(problem, whole.tenants, placed_of)
     return {
         "policy": policy,
@@ -83,15 +82,6 @@ def whole_vm_answer(
         "seconds": seconds,
         "details": _details(whole, allocation, every_host=details),
     }
-
-
-def _used_by_tenants(whole: WholeVmProblem, allocation: Allocation) -> IntArray:
-    """Return what each tenant received, (N, R)."""
-    snapshot = whole.snapshot
-    request, count = allocation.placed[:, 0], allocation.placed[:, 2]
-    used = np.zeros_like(snapshot.held)
-    np.add.at(used, snapshot.tenant[request], snapshot.demand[request] * count[:, np.newaxis])
-    return used
 
 
 def _tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[str, Any]]:

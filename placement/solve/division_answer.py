@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from placement.mechanisms.max_min.room import of_pool
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.round.arrays import FloatArray
 from placement.round.model import Reason
@@ -57,7 +58,7 @@ def division_answer(
     in_use = (divisible.capacity - divisible.free).sum(axis=0) + used.sum(axis=0)
     holds = sums_over_groups(problem, divided.tenants, divisible.held + used)
     totals = sums_over_groups(problem, divided.tenants, tasks.sum(axis=1))
-    shares = _of_pool(holds, pool).max(axis=1, initial=0.0)
+    shares = of_pool(holds, pool).max(axis=1, initial=0.0)
     return {
         "policy": name,
         "divisible": True,
@@ -68,16 +69,12 @@ def division_answer(
         ],
         "utilization": {
             resource: float(part)
-            for resource, part in zip(problem.resources, _of_pool(in_use, pool), strict=True)
+            for resource, part in zip(problem.resources, of_pool(in_use, pool), strict=True)
         },
         "left_out": _left_out(divided, tasks.sum(axis=1)),
         "seconds": seconds,
         "details": _details(divided, division, every_host=details),
     }
-
-
-def _of_pool(amounts: FloatArray, pool: FloatArray) -> FloatArray:
-    return np.divide(amounts, pool, out=np.zeros(amounts.shape), where=pool > 0)
 
 
 def _used_by_tenants(divisible: DivisibleProblem, tasks: FloatArray) -> FloatArray:
@@ -90,7 +87,7 @@ def _used_by_tenants(divisible: DivisibleProblem, tasks: FloatArray) -> FloatArr
 def _tasks(divided: DividedProblem, tasks: FloatArray, *, pooled: bool) -> list[dict[str, Any]]:
     """Return what was given, in order of demand and host."""
     divisible, problem = divided.divisible, divided.problem
-    one_task = _of_pool(divisible.demand, divisible.pool).max(axis=1, initial=0.0)
+    one_task = of_pool(divisible.demand, divisible.pool).max(axis=1, initial=0.0)
     rows = []
     for tenant, host in np.argwhere(tasks * one_task[:, None] > _NOTHING).tolist():
         demand = divided.demand[tenant]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 import heapq
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -14,26 +14,6 @@ from placement.fairness.levels import in_steps
 from placement.mechanisms.hierarchies.vector_sum import VectorSum
 from placement.round.arrays import BoolArray, FloatArray
 from placement.round.tenant_tree import TenantTree
-
-
-class Siblings(Protocol):
-    """How an inner node sees its children, by their position."""
-
-    def least(self) -> int | None:
-        """Return the child of least share per weight that is not blocked."""
-        ...
-
-    def update(self, child: int, vector: Sequence[float], share: float) -> None:
-        """Take note of what a child holds now."""
-        ...
-
-    def block(self, child: int) -> None:
-        """Take note that nothing more can be given to a child."""
-        ...
-
-    def vector(self) -> Sequence[float]:
-        """Return what counts as held by the group, in fractions of the pool."""
-        ...
 
 
 class _ByLevel:
@@ -65,7 +45,30 @@ class _ByLevel:
         return None
 
 
-class RescalingGroup:
+class Siblings(ABC):
+    """How an inner node sees its children, by their position."""
+
+    def __init__(self, weights: Sequence[float]) -> None:
+        self._line = _ByLevel(weights)
+
+    def least(self) -> int | None:
+        """Return the child of least share per weight that is not blocked."""
+        return self._line.least()
+
+    @abstractmethod
+    def update(self, child: int, vector: Sequence[float], share: float) -> None:
+        """Take note of what a child holds now."""
+
+    def block(self, child: int) -> None:
+        """Take note that nothing more can be given to a child; it does not change any more."""
+        self._line.blocked[child] = True
+
+    @abstractmethod
+    def vector(self) -> Sequence[float]:
+        """Return what counts as held by the group, in fractions of the pool."""
+
+
+class RescalingGroup(Siblings):
     """A group of H-DRF: it counts its children as if they stood at the least share.
 
     With f the least share per weight among the children that are not blocked,
@@ -75,17 +78,13 @@ class RescalingGroup:
     """
 
     def __init__(self, weights: Sequence[float], width: int) -> None:
-        self._line = _ByLevel(weights)
+        super().__init__(weights)
         self._width = width
         #: of the children not blocked: weight * vector / share
         self._directions = VectorSum(len(weights), width)
         self._vectors: list[Sequence[float]] = [(0.0,) * width] * len(weights)
         self._shares = [0.0] * len(weights)
         self._blocked = _Blocked(width)
-
-    def least(self) -> int | None:
-        """Return the child of least share per weight that is not blocked."""
-        return self._line.least()
 
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
         """Take note of what a child holds now."""
@@ -102,13 +101,13 @@ class RescalingGroup:
         return [amount * scale for amount in self._vectors[child]]
 
     def block(self, child: int) -> None:
-        """Take note that nothing more can be given to a child; it does not change any more."""
-        self._line.blocked[child] = True
+        """Take note that nothing more can be given to a child."""
+        super().block(child)
         self._directions.put(child, (0.0,) * self._width)
         self._blocked.add(self._line.level[child], self._vectors[child], self._direction(child))
 
     def vector(self) -> Sequence[float]:
-        """Return what counts as held by the group, in fractions of the pool."""
+        """Return what its children count as, in fractions of the pool."""
         least = self._line.least()
         if least is None:
             return self._blocked.up_to(math.inf)[0]
@@ -147,28 +146,20 @@ class _Blocked:
         return self._sums[0][at].tolist(), self._sums[1][at].tolist()
 
 
-class PlainGroup:
+class PlainGroup(Siblings):
     """A group of naive hierarchical DRF: it counts what its children hold."""
 
     def __init__(self, weights: Sequence[float], width: int) -> None:
-        self._line = _ByLevel(weights)
+        super().__init__(weights)
         self._vectors = VectorSum(len(weights), width)
-
-    def least(self) -> int | None:
-        """Return the child of least share per weight that is not blocked."""
-        return self._line.least()
 
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
         """Take note of what a child holds now."""
         self._line.move(child, share)
         self._vectors.put(child, vector)
 
-    def block(self, child: int) -> None:
-        """Take note that nothing more can be given to a child."""
-        self._line.blocked[child] = True
-
     def vector(self) -> Sequence[float]:
-        """Return what is held by the group, in fractions of the pool."""
+        """Return what its children hold, in fractions of the pool."""
         return self._vectors.total
 
 

@@ -28,6 +28,7 @@ from placement.round.model import Allocation, Snapshot
 from placement.round.vm_kinds import VmKinds, vm_kinds, vms_that_fit
 
 Objective: TypeAlias = Literal["first_resource", "vms"]
+_HostRuleMaker: TypeAlias = Callable[[IntArray, VmKinds], FirstHosts | FreeBuckets]
 
 #: Largest program over classes of hosts; beyond, the problem is refused.
 MOST_COLUMNS: Final = 20_000
@@ -163,10 +164,14 @@ class _Optimization:
             return self._new_draft()
         wanted = [[values[column] for column in model.columns] for model in models]
         given = columns.read(values)
-        packed = [
-            self._draft_of(given, pack(self, wanted)) for pack in (_pack_first, _pack_by_shape)
-        ]
-        return max(packed, key=self.gain)
+        one_class, pool = np.zeros(len(self.room), dtype=np.int64), self.snapshot.pool
+        rules: tuple[_HostRuleMaker, ...] = (
+            lambda room, kinds: FirstHosts(room, one_class[: len(room)], kinds),
+            lambda room, kinds: FreeBuckets(room, one_class[: len(room)], pool, kinds),
+        )
+        return max(
+            (self._draft_of(given, _pack(self, wanted, rule)) for rule in rules), key=self.gain
+        )
 
     def _exactly(self) -> Draft:
         """Solve with every host exact, as far as the limits allow."""
@@ -295,30 +300,8 @@ class _Optimization:
         fill_with_gangs(draft, lambda: fill_by_best_fit(draft, self.kinds))
 
 
-def _pack_first(search: _Optimization, wanted: Sequence[Sequence[int]]) -> IntArray:
-    """Pack each group's VMs on its hosts by First-Fit, the largest kinds first."""
-
-    def rule(room: IntArray, kinds: VmKinds) -> FirstHosts:
-        return FirstHosts(room, np.zeros(len(room), dtype=np.int64), kinds)
-
-    return _pack(search, wanted, rule)
-
-
-def _pack_by_shape(search: _Optimization, wanted: Sequence[Sequence[int]]) -> IntArray:
-    """Pack each group's VMs on its hosts by least H, the largest kinds first."""
-
-    def rule(room: IntArray, kinds: VmKinds) -> FreeBuckets:
-        of_class = np.zeros(len(room), dtype=np.int64)
-        return FreeBuckets(room, of_class, search.snapshot.pool, kinds)
-
-    return _pack(search, wanted, rule)
-
-
-def _pack(
-    search: _Optimization,
-    wanted: Sequence[Sequence[int]],
-    rule: Callable[[IntArray, VmKinds], FirstHosts | FreeBuckets],
-) -> IntArray:
+def _pack(search: _Optimization, wanted: Sequence[Sequence[int]], rule: _HostRuleMaker) -> IntArray:
+    """Pack each group's VMs on its hosts by a rule, the largest kinds first, shape (H, T)."""
     on_hosts = search.nothing()
     for group, counts in zip(search.groups, wanted, strict=True):
         room = search.room[group.hosts]
