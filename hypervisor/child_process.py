@@ -61,7 +61,7 @@ class ChildProcess:
         self._poller.register(self._stdout, select.POLLIN | select.POLLHUP)
 
     def ended(self) -> bool:
-        """Tell whether it has ended."""
+        """Return whether it has ended."""
         return self._process.poll() is not None
 
     def ask(self, line: bytes, deadline: float) -> bytes:

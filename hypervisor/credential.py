@@ -45,7 +45,7 @@ class Credential:
 
 
 def is_ssh(uri: str) -> bool:
-    """Tell whether a host is reached by SSH."""
+    """Return whether a host is reached by SSH."""
     return urlsplit(uri).scheme.partition("+")[2] in _SSH
 
 

@@ -1,4 +1,4 @@
-"""The register center's clock, without asking it each time."""
+"""The register center's clock, without a query each time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SERVES_S: Final = 1.0
 
 
 class NearClock:
-    """Tells the database's time: never more than it is, and less by what asking took, at most.
+    """Estimates the database's time: never ahead, and behind by at most the query's duration.
 
     To a look that seems to have begun a little sooner more counts as having changed since,
     which the next look then settles.
@@ -28,7 +28,7 @@ class NearClock:
         self._known: tuple[datetime, float] | None = None  #: a time, and when it was over
 
     def now(self) -> datetime:
-        """Return the time; asks when the last answer is too old."""
+        """Return the time; queries the database if the last answer is too old."""
         known = self._known
         if known is None or self._monotonic() - known[1] > _SERVES_S:
             known = self._asked_after(known)

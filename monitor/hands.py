@@ -1,4 +1,4 @@
-"""Threads that look at hosts: as many as there are looks at the same time."""
+"""Threads that poll hosts: as many as there are simultaneous polls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IDLE_S: Final = 30.0
 
 
 class Hands:
-    """Does what it is given at once, whatever else hangs.
+    """Runs work at once, whatever else hangs.
 
     Its threads are daemons: a look that hangs keeps no process from ending. One is there
     from the beginning and stays until `close`: where the machine gives no more of them,
@@ -38,7 +38,7 @@ class Hands:
         self._start(stays=True)
 
     def do(self, work: Callable[[], None]) -> None:
-        """Have a thread do this, which must not raise."""
+        """Run a function, which must not raise, in a thread."""
         with self._counting:
             has_idle = self._idle > 0
             if has_idle:
@@ -52,7 +52,7 @@ class Hands:
                     self._unserved += 1
 
     def close(self) -> None:
-        """Keep no thread any more that has nothing to do."""
+        """End idle threads."""
         self._is_closed = True
 
     def _start(self, *, stays: bool) -> None:

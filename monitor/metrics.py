@@ -1,4 +1,4 @@
-"""What a monitor counts of its looks at hosts."""
+"""The metrics of a monitor's polls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_RECORDED: Final = "not_recorded"  #: the register center did not take it
 
 
 class LookMetrics:
-    """Counts looks by how they ended."""
+    """Counts polls by outcome."""
 
     def __init__(self, metrics: ProcessMetrics) -> None:
         self._looks = Counter(
@@ -33,14 +33,14 @@ class LookMetrics:
         )
 
     def watched(self, count: Callable[[], int]) -> None:
-        """Tell from now on how many hosts are polled."""
+        """Report from now on how many hosts are polled."""
         self._watched.set_function(lambda: float(count()))
 
     def look(self, outcome: str) -> None:
-        """Count a look."""
+        """Count a poll."""
         self._looks.labels(outcome).inc()
 
     def answered(self, seconds: float) -> None:
-        """Count a look that the host answered."""
+        """Count a poll that the host answered."""
         self.look(ANSWERED)
         self._seconds.observe(seconds)

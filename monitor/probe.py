@@ -1,4 +1,4 @@
-"""What the monitor needs of a host."""
+"""The interface to a host that the monitor needs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class HostProbe(Protocol):
     """Reads one host. Raises an error of `hypervisor`, never a libvirt error."""
 
     def report(self, pool: str) -> HostReport:
-        """Look at the host and the pool that we use of it."""
+        """Poll the host and its storage pool."""
 
     def close(self) -> None:
-        """End what talks to the host."""
+        """Close the connection to the host."""
 
 
 #: Makes the probe of the host at a URI, given what opens it (None: nothing of ours).
@@ -25,14 +25,14 @@ ProbeFactory = Callable[[str, Credential | None], HostProbe]
 
 @dataclass(frozen=True, slots=True)
 class LockedOut:
-    """The probe of a host that nothing here opens."""
+    """The probe of a host without a usable credential."""
 
     uri: str
     reason: str
 
     def report(self, pool: str) -> HostReport:
-        """Say why not."""
+        """Raise the reason."""
         raise HostUnreachableError(self.uri, self.reason)
 
     def close(self) -> None:
-        """End nothing."""
+        """Do nothing."""

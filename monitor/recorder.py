@@ -1,4 +1,4 @@
-"""Writes down what watches saw: looks that end at about the same time in one transaction.
+"""Records polls: those that end at about the same time in one transaction.
 
 Looks that were missed, too: when a rack loses its power, they come by the hundred.
 
@@ -30,14 +30,14 @@ MAX_AT_ONCE: Final = 50
 
 @dataclass(slots=True)
 class _Brought:
-    """What a watch brought: its look, and where it waits."""
+    """A poll to record, and where its watch waits."""
 
     seen: HostReport | Miss
     written: Future[Host] = field(default_factory=Future)
 
 
 class Recorder:
-    """Called by many watches at once; each waits until its look is written."""
+    """Called by many watches at once; each waits until its poll is recorded."""
 
     def __init__(self, registry: Registry, gather_s: float, policy: MissPolicy) -> None:
         self._registry = registry
@@ -48,11 +48,11 @@ class Recorder:
         self._writing = threading.Lock()
 
     def record(self, host_id: UUID, report: HostReport) -> Host:
-        """Write a look at a host, and raise what `Hosts.record_report` would."""
+        """Record a poll, and raise what `Hosts.record_report` would."""
         return self._record(host_id, report)
 
     def record_miss(self, host_id: UUID, miss: Miss) -> Host:
-        """Write that a look at a host failed."""
+        """Record a missed poll."""
         return self._record(host_id, miss)
 
     def _record(self, host_id: UUID, seen: HostReport | Miss) -> Host:

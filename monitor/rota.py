@@ -1,4 +1,4 @@
-"""Whose turn it is: every host is looked at with a fixed cadence, each in its own phase."""
+"""Schedules polls: every host at a fixed interval, each in its own phase."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _MOST_OF_PERIOD: Final = 0.5
 
 
 class Turn(Protocol):
-    """What is done again and again."""
+    """Repeated work."""
 
     def look(self) -> None:
-        """Look once. Must not raise."""
+        """Poll once. Must not raise."""
 
     def stop(self) -> None:
-        """Look no more; a look under way ends by itself."""
+        """Stop polling; a poll under way ends by itself."""
 
     def close(self) -> None:
-        """Let go of the host, once no look is under way."""
+        """Close the host's connection, once no poll is under way."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +52,7 @@ class _Due:
 
 
 class Rota:
-    """Gives turns to `Hands`; one that takes long delays nobody but itself."""
+    """Gives turns to `Hands`; a long one delays only itself."""
 
     def __init__(self, period_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._period_s = period_s
@@ -75,7 +75,7 @@ class Rota:
         return self._thread.is_alive()
 
     def take_on(self, turns: Sequence[Turn]) -> None:
-        """Give these turns from now on: the first one at once, many not all at once."""
+        """Give these turns from now on: the first at once, many spread out."""
         now = self._monotonic()
         apart_s = min(_APART_S, self._period_s * _MOST_OF_PERIOD / max(1, len(turns)))
         with self._changed:
@@ -86,7 +86,7 @@ class Rota:
             self._changed.notify()
 
     def drop(self, turn: Turn) -> None:
-        """Give it no turn any more, and close it."""
+        """Stop giving it turns, and close it."""
         turn.stop()
         with self._changed:
             entry = self._entries.pop(id(turn))
@@ -96,13 +96,13 @@ class Rota:
             self._hands.do(lambda: self._close(entry))
 
     def late(self, after_s: float) -> int:
-        """Return how many had no look that ended within ``after_s``."""
+        """Return how many had no finished poll within ``after_s``."""
         oldest = self._monotonic() - after_s
         with self._changed:
             return sum(entry.ended_at < oldest for entry in self._entries.values())
 
     def end(self, within_s: float) -> None:
-        """Drop all, and wait a while for their looks to end; what hangs is left behind."""
+        """Stop all, and wait a while for their polls; hanging ones are left behind."""
         with self._changed:
             self._stopped = True
             entries = list(self._entries.values())
@@ -161,6 +161,6 @@ class Rota:
 
 
 def next_tick(last: float, period_s: float, now: float) -> float:
-    """Return the first tick after ``last`` that is not over yet: a slow look skips ticks."""
+    """Return the first due time after ``last`` that is not past: a slow poll skips some."""
     missed = max(0, int((now - last) // period_s))
     return last + (missed + 1) * period_s

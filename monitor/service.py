@@ -1,4 +1,4 @@
-"""The monitor: one watch per host that falls to it, for as long as it does."""
+"""The monitor: one watch for each host assigned to it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _FOLLOWED_WITHIN_S: Final = 30.0
 
 
 class Monitor:
-    """Keeps the set of watches equal to the set of hosts that fall to this monitor."""
+    """Keeps the watches equal to the hosts of this monitor."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Monitor:
         metrics.watched(lambda: len(self._watches))
 
     def check(self) -> Check:
-        """Tell whether this monitor polls: it learned of all hosts lately, and looks in time."""
+        """Return whether this monitor polls in time and has read the hosts lately."""
         if self._followed_at is None:
             return Check("polling", False, "the list of hosts has not been read yet")
         age_s = time.monotonic() - self._followed_at
@@ -100,7 +100,7 @@ class Monitor:
             self._end()
 
     def follow_hosts(self) -> None:
-        """Start watches of hosts that are ours now, stop those that went or are reached otherwise.
+        """Start watches of this monitor's hosts, stop those of hosts that left or changed.
 
         Files of a credential that changed are another way to its hosts. A credential in
         disorder opens no connection; what is open stays open.
@@ -125,7 +125,7 @@ class Monitor:
         self._rota.take_on([watch for watch in begun if watch is not None])
 
     def _settle(self, host_id: UUID) -> HostWatch | None:
-        """Stop the watch of a host if it is not right any more; return one to be started."""
+        """Stop an outdated watch of a host; return a new one to start."""
         watched = self._watches.get(host_id)
         host = self._table.hosts.get(host_id) if self._table.is_ours(host_id) else None
         way = None if host is None else self._ways.to(host)
@@ -150,7 +150,7 @@ class Monitor:
         return watch
 
     def _late(self) -> int:
-        """Return of how many hosts a look is overdue, beyond what one that hangs takes."""
+        """Return how many hosts have an overdue poll, beyond the time of a hanging one."""
         return self._rota.late(
             2 * self._settings.poll_interval_s + 2 * self._settings.poll_deadline_s
         )

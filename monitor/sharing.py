@@ -1,4 +1,4 @@
-"""How monitors share the hosts: by leases of their own, and by a rule that all of them know."""
+"""How monitors share the hosts: by their leases and a common rule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BEAT_AFTER: Final = 0.25
 
 
 class Peers:
-    """Keeps our lease, and knows which other monitors have one.
+    """Keeps this monitor's lease, and knows the other monitors' leases.
 
     A monitor that could not reach the register center for as long as a lease does not
     take the others for gone when it can again: their leases ran out for the same reason.
@@ -43,7 +43,7 @@ class Peers:
         self._heard_at = self._steady_since = monotonic()
 
     def meet(self, *, watched: int, late: int) -> frozenset[UUID]:
-        """Beat when it is time to, and return who shares the hosts, ourselves among them."""
+        """Renew the lease when due, and return the monitors that share the hosts."""
         now = self._monotonic()
         if now - self._heard_at > self.lease_s:
             self._steady_since = now
@@ -60,12 +60,12 @@ class Peers:
         return self._known
 
     def leave(self) -> None:
-        """Give our hosts to the others, who need not wait for our lease to run out."""
+        """Release the lease, so that the others take the hosts at once."""
         self._registry.monitors.leave(self.key)
 
 
 def rank(host: UUID, monitor: UUID, monitors: Collection[UUID]) -> int:
-    """Return a monitor's place among those that might look at a host; the first one does.
+    """Return a monitor's rank for a host; the first one polls it.
 
     Each draws a number for the host, and the highest wins. So when one comes or goes, only
     hosts that it gets or had change hands, and those go to all others alike.

@@ -1,4 +1,4 @@
-"""The hosts as this monitor knows them: kept up by what changed, and which of them are its own."""
+"""The hosts that this monitor knows, updated by changes, and which of them it polls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HostTable:
         self._read_at: float | None = None
 
     def follow(self, peers: frozenset[UUID]) -> set[UUID]:
-        """Read what changed, and return of which hosts something did."""
+        """Read changes, and return the changed hosts."""
         in_trouble = self._registry.watched_hosts.in_trouble()
         changed = self._read() | (in_trouble ^ self._in_trouble)
         self._in_trouble = in_trouble
@@ -46,7 +46,7 @@ class HostTable:
         return changed
 
     def is_ours(self, key: UUID) -> bool:
-        """Tell whether this monitor is to look at a host."""
+        """Return whether this monitor polls a host."""
         if key not in self.hosts:
             return False
         if key not in self._ranks:

@@ -1,4 +1,4 @@
-"""Between what a hypervisor knows and what the register center keeps."""
+"""Translates between values of `hypervisor` and of the register center."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_TOLD: Final = 1 << 40
 
 
 def to_credential(files: CredentialFiles | None, host: WatchedHost) -> Credential | None:
-    """Put what lies here together with what the register center says of the host."""
+    """Combine the credential here with the host's settings in the register center."""
     if files is None:
         return None
     return Credential(
@@ -31,7 +31,7 @@ def to_credential(files: CredentialFiles | None, host: WatchedHost) -> Credentia
 def to_report(
     seen: SeenReport, *, started_at: datetime, polled_at: datetime, took_ms: int
 ) -> HostReport:
-    """Turn one look at a host into the report of it.
+    """Turn one poll of a host into its report.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def _to_domain(domain: DomainSeen) -> DomainReport:
 
 
 def _uuid_or_none(text: str) -> UUID | None:
-    """Read a mark's id; who writes our element with anything else in it is a stranger."""
+    """Read a mark's id; a domain with anything else in fuga's element is foreign."""
     try:
         return UUID(text)
     except ValueError:

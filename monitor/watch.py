@@ -1,4 +1,4 @@
-"""One host's watch: looks at it when it is its turn, bound by a deadline."""
+"""The watch of one host: polls it at its turn, within a deadline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log: Final = structlog.get_logger(__name__)
 
 
 class HostWatch:
-    """Looks at one host, whatever the other hosts do.
+    """Polls one host, independently of the others.
 
     Whoever looks only ever waits for a child process, at most until the deadline: a
     hung libvirtd delays nobody else.
@@ -45,15 +45,15 @@ class HostWatch:
         self._health = host.health
 
     def stop(self) -> None:
-        """Look no more. Returns at once; a look under way ends by itself, at its deadline."""
+        """Stop polling. Returns at once; a poll under way ends at its deadline."""
         self._stop.set()
 
     def close(self) -> None:
-        """Let go of the host, once no look is under way."""
+        """Close the host's connection, once no poll is under way."""
         self._probe.close()
 
     def look(self) -> None:
-        """Look once and write down what was seen, or that nothing was."""
+        """Poll once and record the report, or the miss."""
         bound = log.bind(host=self.host.name)
         try:
             started_at = self._clock.now()

@@ -1,4 +1,4 @@
-"""How hosts are reached: what the register center says, and what lies here for them."""
+"""How hosts are reached: their settings, and the credentials on this machine."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Way:
 
 
 class Ways:
-    """Looks at the files of each credential once in a while, however many hosts it opens."""
+    """Checks the files of each credential regularly, however many hosts it opens."""
 
     def __init__(self, credentials: HostCredentials) -> None:
         self._credentials = credentials
         self._found: dict[tuple[Opening | None, str | None], CredentialFiles | str | None] = {}
 
     def refresh(self, hosts: Iterable[WatchedHost]) -> set[tuple[Opening | None, str | None]]:
-        """Look at the files anew, and return the keys of the credentials that changed."""
+        """Check the files again, and return the keys of changed credentials."""
         samples = {key_of(host): host for host in hosts}
         found = {key: self._look(host) for key, host in samples.items()}
         changed = {key for key in found if key in self._found and found[key] != self._found[key]}
@@ -39,7 +39,7 @@ class Ways:
         return changed
 
     def to(self, host: WatchedHost) -> Way:
-        """Return the way to a host, by the files as they were looked at last."""
+        """Return the way to a host, by the last check of the files."""
         key = key_of(host)
         if key not in self._found:
             self._found[key] = self._look(host)
@@ -57,12 +57,12 @@ class Ways:
 
 
 def key_of(host: WatchedHost) -> tuple[Opening | None, str | None]:
-    """Return what hosts have in common that the same files open."""
+    """Return the key that hosts with the same files share."""
     return opening_of(host.uri), host.credential
 
 
 def may_stay(before: Way, now: Way) -> bool:
-    """Tell whether all that happened is that the credential's files are in disorder."""
+    """Return whether the only change is that the credential's files are unusable."""
     return (
         now.locked_out is not None
         and before.locked_out is None

@@ -1,4 +1,4 @@
-"""What every process has besides its work: settings, logs, messages, health and metrics."""
+"""Shared by all processes: settings, logs, messages, health and metrics."""
 
 from service.beating import beating
 from service.health import Check, Readiness, database_check

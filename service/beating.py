@@ -1,4 +1,4 @@
-"""A thread beside a process's work that tells the register center that it lives."""
+"""A thread that sends a process's heartbeat to the register center."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _NOT_READY_S: Final = 1.0
 def beating(
     registry: Registry, kind: str, name: str, *, ready: Readiness, interval_s: float = BEAT_S
 ) -> Iterator[None]:
-    """Tell every few seconds that this process lives, and what it is not ready for.
+    """Send a heartbeat every few seconds, with what this process is not ready for.
 
-    A check that hangs holds up the beat: then the process is late, as it should be.
+    A check that hangs delays the heartbeat, so that the process is rightly late.
     """
     over = threading.Event()
     beat = _Beat(registry, kind, name, ready)

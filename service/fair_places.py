@@ -1,4 +1,4 @@
-"""A few places for many who want one for a while, so that nobody takes all of them."""
+"""A limited number of places that several parties share fairly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 
 
 class FairPlaces:
-    """Places that are taken under somebody's name.
+    """Places that are taken under a name.
 
     Whoever has places already gets another one only if that leaves him no more than half of
     what the others leave: of eight, the first may have four, the next two. So while one name
@@ -20,12 +20,12 @@ class FairPlaces:
         self._held: Counter[str] = Counter()
 
     def may_have(self, name: str) -> int:
-        """Return how many places one may have now, those that he has included."""
+        """Return how many places a name may have now, including those that it has."""
         others = self._held.total() - self._held[name]
         return -(-(self._limit - others) // 2)
 
     def take(self, name: str) -> bool:
-        """Take a place, if there is one for that name."""
+        """Take a place, if the name may have one more."""
         with self._lock:
             if self._held[name] >= self.may_have(name):
                 self._held += Counter()  # forgets who has none

@@ -1,4 +1,4 @@
-"""Is a process ready for its work? A list of checks, each with a sentence."""
+"""The readiness of a process: a list of checks, each with a sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Readiness = Callable[[], Sequence[Check]]
 
 
 def database_check(registry: Registry) -> Check:
-    """Look whether the database answers and has the tables that this version needs."""
+    """Check whether the database answers and has the tables that this version needs."""
     try:
         registry.check_schema()
     except SchemaOutdatedError as error:

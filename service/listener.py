@@ -32,7 +32,7 @@ _SOCKET_MODE: Final = 0o660
 
 
 class ListenerError(RegistryError):
-    """The address cannot be listened on."""
+    """The process cannot listen on the address."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"FUGA_METRICS_LISTEN: cannot listen on {address}: {reason}")
@@ -45,7 +45,7 @@ class _Server(ThreadingHTTPServer):
     metrics: Callable[[], bytes]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Log what went wrong with a call; nothing, where the caller went away meanwhile."""
+        """Log the error of a call, except a caller that went away."""
         if not isinstance(sys.exception(), ConnectionError):
             log.exception("metrics_call_failed")
 
@@ -96,11 +96,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
-        """Say nothing: whoever asks does so every few seconds."""
+        """Log no calls: they come every few seconds."""
 
 
 class Listener:
-    """Listens from its making until it is closed, in threads of its own."""
+    """Listens from its creation until it is closed, in separate threads."""
 
     def __init__(self, address: str, *, ready: Readiness, metrics: Callable[[], bytes]) -> None:
         self._socket_file: Path | None = None
@@ -117,14 +117,14 @@ class Listener:
 
     @property
     def address(self) -> str:
-        """Where it listens, as the setting says it; with the port that a 0 became."""
+        """The address in the form of the setting, with the actual port for 0."""
         if self._socket_file is not None:
             return f"{UNIX}{self._socket_file}"
         host, port = self._server.server_address[:2]
         return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -163,7 +163,7 @@ def listening(
 
 
 def _remove_stale(path: Path, address: str) -> None:
-    """Remove the socket of a process that was killed; one that somebody serves is an error."""
+    """Remove the socket of a killed process; a socket in use is an error."""
     if not path.exists():
         return
     if not stat.S_ISSOCK(path.stat().st_mode):

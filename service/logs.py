@@ -89,7 +89,7 @@ def configure_logging(
 def _without_commands(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Let no text of others command the terminal, or begin a line that passes for ours."""
+    """Prevent foreign text from commanding the terminal or imitating a log line."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = plain(value)

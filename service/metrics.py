@@ -1,4 +1,4 @@
-"""The metrics that every process has: what it is, what it costs, what went wrong in it."""
+"""The metrics of every process: its version, its resource usage, its errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 
 class ProcessMetrics:
-    """The metrics of one process; whatever else it counts registers here."""
+    """The metrics of one process; its other counters register here."""
 
     def __init__(self, process: str) -> None:
         # A series more for each counter, of no use here.

@@ -1,4 +1,4 @@
-"""Settings that every process shares: where the state is, and how to reach the broker."""
+"""Settings that all processes share: the state folder, database and broker."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class SharedSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What is passed goes before the environment, that before the file."""
+        """Arguments override the environment, which overrides the file."""
         config = os.environ.get("FUGA_CONFIG")
         if not config:
             return init_settings, env_settings
@@ -118,7 +118,7 @@ class SharedSettings(BaseSettings):
         return f"sqlite:///{self.state_dir.resolve() / 'fuga.db'}"
 
     def make_state_dir(self) -> Path:
-        """Make the state directory, for its owner alone, or see that it is so."""
+        """Create the state folder for its owner alone, or check that it is."""
         return private_folder(self.state_dir.resolve())
 
     def resolved_image_store(self) -> ImageStore:
@@ -131,19 +131,19 @@ class SharedSettings(BaseSettings):
         )
 
     def metrics_address(self, process: str) -> str | None:
-        """Return where one kind of process tells its health and metrics; None: nowhere."""
+        """Return the address of a process's health and metrics, or None."""
         if self.metrics_listen is None:
             return None
         return self.metrics_listen.replace("{process}", process)
 
     def resolved_host_credentials(self) -> HostCredentials:
-        """Return the folder of what opens hosts, as this machine sees it."""
+        """Return the folder of host credentials on this machine."""
         folder = self.host_credentials or self.state_dir / "host-credentials"
         return HostCredentials(folder.resolve())
 
 
 def direct_queue(name: str) -> Any:
-    """Return a queue that messages are sent straight to.
+    """Return a queue that receives messages without an exchange's bindings.
 
     The bindings that a declaration writes into the broker would be read by nobody, but a
     broken one would stop everybody.

@@ -1,4 +1,4 @@
-"""Every process's settings together: they share one file, and a mistyped name must not be lost."""
+"""The settings of all processes, which share one file; finds mistyped names."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_names(file: str, names: Iterable[str]) -> None:
 
 
 def _allowed(error: ErrorDetails) -> str:
-    """Say what a setting may be."""
+    """Return a description of a setting's allowed values."""
     words = _TYPES.get(error["type"]) or _SHOULD_BE.sub("", error["msg"])
     told = f"a number {words}" if words.startswith(("greater", "less")) else words
     choices = re.findall(r"'([^']*)'", told) if error["type"] == "literal_error" else ()
@@ -76,7 +76,7 @@ def _allowed(error: ErrorDetails) -> str:
 
 
 def load(settings: type[S]) -> S:
-    """Return the settings in force, or raise `SettingsError` with all that is wrong with them."""
+    """Return the settings in force, or raise `SettingsError` with all errors."""
     try:
         return settings()
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Which engine decided: stored with every round, so that a replay can tell."""
+"""The engine's version, stored with every round for replays."""
 
 from __future__ import annotations
 

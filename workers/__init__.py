@@ -1,1 +1,1 @@
-"""Infrastructure managers: Celery workers that create, switch and delete VMs, maybe twice."""
+"""Infrastructure managers: Celery workers that create, switch and delete VMs, idempotently."""

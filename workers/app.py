@@ -1,4 +1,4 @@
-"""The worker process: Celery with a pool of threads, set up to be quiet and to end cleanly."""
+"""The worker process: Celery with a pool of threads, without its log setup, ending cleanly."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log: Final = structlog.get_logger(__name__)
 
 
 class ThreadWorker(Worker):  # type: ignore[misc]  # celery is untyped
-    """Celery's worker with our signal handling in place of its own.
+    """Celery's worker with fuga's signal handling.
 
     Both signals mean: take nothing new, end what is held between two of its
     steps, go. Celery's own handlers read a second Ctrl-C as "drop everything",
@@ -53,7 +53,7 @@ class ThreadWorker(Worker):  # type: ignore[misc]  # celery is untyped
         super().__init__(**options)
 
     def install_platform_tweaks(self, worker: Worker) -> None:
-        """Install our signal handlers; Celery calls this as the worker starts."""
+        """Install fuga's signal handlers; Celery calls this when the worker starts."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
@@ -85,7 +85,7 @@ def build_app(settings: WorkerSettings, inbox: Inbox) -> Celery:
 
 @contextmanager
 def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContext]:
-    """Open what the tasks work with; closing kills what still talks to a host."""
+    """Open the resources of the tasks; closing kills child processes that still call a host."""
     registry = Registry.connect(settings.resolved_database_url())
     connections = HostConnections(deadline_s=settings.call_deadline_s)
     console_connections = HostConnections(
@@ -162,7 +162,7 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
 
 
 def broker_check(app: Celery, worker: Worker) -> Check:
-    """Look whether the broker answers, and whether this worker is listening to it."""
+    """Check whether the broker answers and this worker listens to it."""
     consumer = getattr(worker, "consumer", None)
     connection = getattr(consumer, "connection", None)
     if connection is None or not connection.connected:
@@ -188,4 +188,4 @@ def _send(app: Celery, due: Due) -> None:
 
 
 def _keep_our_logging(**_: Any) -> None:
-    """Answer Celery's question who configures logging: not Celery."""
+    """Tell Celery not to configure logging."""

@@ -1,4 +1,4 @@
-"""Celery's filesystem broker, read by workers that survive whatever lies in its folder.
+"""Celery's filesystem broker for workers that survive any contents of its folder.
 
 Kombu's transport creates a message file and then writes it. A sender killed in
 between, or merely slower than a worker that looks at once, leaves a file without
@@ -39,7 +39,7 @@ TRANSPORT: Final = f"{__name__}:Transport"
 
 
 class Channel(JudgedChannel, filesystem.Channel):
-    """The reading half made tolerant; sending stays kombu's."""
+    """Reads tolerantly; sends as kombu does."""
 
     def __init__(self, connection: Any, **named: Any) -> None:
         super().__init__(connection, **named)  # type: ignore[no-untyped-call]  # kombu
@@ -68,7 +68,7 @@ class Channel(JudgedChannel, filesystem.Channel):
         return sorted(name for name in names if name.partition(".")[2] == f"{queue}.msg")
 
     def _take(self, name: str) -> bytes | None:
-        """Return what a file holds that is then no more; None where that is no message."""
+        """Remove a file and return its contents; None if it is no message."""
         taken = Path(self.processed_folder) / f"{uuid4()}.msg"
         try:
             (Path(self.data_folder_in) / name).rename(taken)
@@ -87,7 +87,7 @@ class Channel(JudgedChannel, filesystem.Channel):
 
 
 def _short_file(path: Path) -> bytes:
-    """Read what a file holds, as much as tells that it is too long; `OSError` if it is none."""
+    """Read a regular file up to just beyond the limit; `OSError` for anything else."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -108,13 +108,13 @@ class Transport(filesystem.Transport):
     Channel = Channel
 
     def drain_events(self, connection: Any, timeout: Any = None, **kwargs: Any) -> Any:
-        """Return to the worker's loop soon enough that a signal does not wait for it."""
+        """Return to the worker's loop soon, so that signals do not wait."""
         timeout = min(timeout or _LOOP_S, _LOOP_S)
         return super().drain_events(connection, timeout)  # type: ignore[no-untyped-call]  # kombu
 
 
 def reading_the_filesystem(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:
-    """Return what a worker's Celery configuration needs to read this broker our way."""
+    """Return the Celery configuration of a worker that reads this broker this way."""
     taken = Path(options["data_folder_in"]).parent / "taken"
     private_folder(taken)
     return {

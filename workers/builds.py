@@ -1,4 +1,4 @@
-"""Create a VM, so that whatever crosses it, the VM runs at most once and leaves nothing behind.
+"""Create a VM so that it runs at most once and leaves nothing behind, whatever happens meanwhile.
 
 What may cross: this worker is killed, or stopped past its lease and continued;
 the message arrives twice; the VM is deleted meanwhile; the host falls silent.
@@ -51,7 +51,7 @@ _HELD_BY_OTHERS: Final = frozenset({AssignmentState.CREATING, AssignmentState.AC
 
 
 def create(assignment_id: UUID, context: WorkerContext) -> Outcome:
-    """Carry one assignment from reserved to a running VM, as far as it is ours to do."""
+    """Carry one assignment from reserved to a running VM, while this worker holds the claim."""
     if context.stopping.is_set():
         return Outcome.NOT_OURS
     build = context.registry.assignments.claim_build(assignment_id, context.owner, context.lease_s)
@@ -75,7 +75,7 @@ def create(assignment_id: UUID, context: WorkerContext) -> Outcome:
 
 
 def _attempt(build: Build, context: WorkerContext) -> Outcome:
-    """Try the build and write down how it ended. Raises `ClaimLostError` when it is not ours."""
+    """Build and record the result. Raises `ClaimLostError` if the claim is lost."""
     assignments = context.registry.assignments
     active = build.state is AssignmentState.ACTIVE
     try:
@@ -111,7 +111,7 @@ def _attempt(build: Build, context: WorkerContext) -> Outcome:
 
 
 def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
-    """Have this assignment's domain on its host, paused; take over what is there of it."""
+    """Define this assignment's domain on its host, paused; reuse existing parts."""
     vm_id = str(build.vm_id)
     seen = _settle_what_is_there(build, host, context)
     if seen is None or seen.state is DomainState.STOPPED:
@@ -139,7 +139,7 @@ def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> 
 def _settle_what_is_there(
     build: Build, host: HostDriver, context: WorkerContext
 ) -> DomainSeen | None:
-    """Return this assignment's own domain if it is there; clear away an older attempt's."""
+    """Return this assignment's own domain if it exists; remove an older attempt's."""
     vm_id = str(build.vm_id)
     seen = host.find(vm_id, deadline_s=context.look_deadline_s)
     if seen is None or _is_of(build, seen.mark):
@@ -165,7 +165,7 @@ def _settle_what_is_there(
 
 
 def _check_it_is_there(build: Build, host: HostDriver, context: WorkerContext) -> None:
-    """Have the domain of an active assignment ready to resume: its worker died before that."""
+    """Prepare the domain of an active assignment for its resume: its worker died before that."""
     vm_id = str(build.vm_id)
     seen = host.find(vm_id, deadline_s=context.look_deadline_s)
     if seen is None or not _is_of(build, seen.mark):
@@ -178,7 +178,7 @@ def _check_it_is_there(build: Build, host: HostDriver, context: WorkerContext) -
 
 
 def _step_aside(build: Build, context: WorkerContext) -> Outcome:
-    """Settle what we made under a claim that is no longer ours."""
+    """Clean up after a lost claim."""
     assignment_id = build.claim.assignment_id
     state = context.registry.assignments.state(assignment_id)
     if state in _HELD_BY_OTHERS:
@@ -217,7 +217,7 @@ def _is_of(build: Build, mark: Mark | None) -> bool:
 
 
 def spec_of(build: Build) -> DomainSpec:
-    """Say what the domain of a build is to be."""
+    """Return the specification of a build's domain."""
     if build.network is None:
         raise OperationFailedError("define", f"{build.host.name} does not have the VM's network")
     memory_mib = build.resources.get("memory_mib", 0)

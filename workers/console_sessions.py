@@ -1,4 +1,4 @@
-"""Hold a guest's serial console for somebody who types, and pass on what goes each way.
+"""Hold a guest's serial console for a session, and pass data in both directions.
 
 A session lasts for as long as a person looks at it, so it has a thread and a connection of its
 own, beside those that build and remove.
@@ -34,7 +34,7 @@ _WAIT_S: Final = 0.05
 
 
 def attach(session_id: UUID, context: WorkerContext) -> Outcome:
-    """Hold a console, if that is ours to do and a thread is free for it."""
+    """Hold a console, if the claim succeeds and a thread is free."""
     threads = context.consoles
     holds = context.registry.console_holds
     tenant = None if threads is None else holds.tenant(session_id)
@@ -52,7 +52,7 @@ def attach(session_id: UUID, context: WorkerContext) -> Outcome:
 
 
 def hold(work: ConsoleWork, context: WorkerContext, hosts: Hosts) -> Outcome:
-    """Hold a console until its session is over, its guest off, or this process to end."""
+    """Hold a console until its session ends, its guest is off, or this process stops."""
     holds, bound = context.registry.console_holds, log.bind(vm_id=str(work.vm_id))
     try:
         try:

@@ -1,4 +1,4 @@
-"""Threads for consoles that are held: beside those of the tasks, which are to be done soon."""
+"""Threads for held consoles, separate from those of short tasks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from workers.driver import Hosts
 
 
 class ConsoleThreads:
-    """Threads in which consoles are held, at most ``limit``, and what they reach hosts by.
+    """At most ``limit`` threads that hold consoles, with their connections to hosts.
 
-    None of the tenants gets all of them.
+    No tenant gets all of them.
     """
 
     def __init__(self, hosts: Hosts, *, limit: int) -> None:
@@ -44,7 +44,7 @@ class ConsoleThreads:
         return True
 
     def join(self, *, within_s: float) -> None:
-        """Wait until they have let go of their consoles."""
+        """Wait until all threads have released their consoles."""
         deadline = time.monotonic() + within_s
         for thread in list(self._running):
             thread.join(max(0.0, deadline - time.monotonic()))

@@ -16,7 +16,7 @@ log: Final = structlog.get_logger(__name__)
 
 
 def read(read_id: UUID, context: WorkerContext) -> Outcome:
-    """Answer one question. An error is an answer too: its caller decides what to do."""
+    """Answer one read. An error is an answer, too: its caller decides what to do."""
     question = context.registry.console_reads.question(read_id)
     if question is None or context.stopping.is_set():
         return Outcome.NOT_OURS

@@ -1,4 +1,4 @@
-"""What every piece of work is given."""
+"""The resources that every task gets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workers.gate import Gate
 
 
 class Outcome(StrEnum):
-    """How a piece of work ended here."""
+    """The outcome of a task."""
 
     NOT_OURS = "not_ours"  #: someone else holds it, or nothing is left to do
     DONE = "done"

@@ -1,4 +1,4 @@
-"""Why an infrastructure manager hands work back."""
+"""Errors with which a worker hands work back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StoppingError(WorkersError):
 
 
 class FetchFailedError(WorkersError):
-    """An image could not be had from where it was said to be."""
+    """An image could not be downloaded from its URL."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url} cannot be downloaded: {reason}")
@@ -33,14 +33,14 @@ class FetchFailedError(WorkersError):
 
 
 class NotThereError(FetchFailedError):
-    """The server answers, and has no such file."""
+    """The server answers but does not have the file."""
 
     def __init__(self, url: str, status: int) -> None:
         super().__init__(url, f"it answers {status}")
 
 
 class UploadTooSlowError(WorkersError):
-    """A host takes an image so slowly that the thread is needed for others."""
+    """A host receives an image too slowly."""
 
     def __init__(self, host: str, sent_bytes: int, deadline_s: float) -> None:
         super().__init__(
@@ -51,7 +51,7 @@ class UploadTooSlowError(WorkersError):
 
 
 class DomainConflictError(WorkersError):
-    """The VM's UUID is taken on its host by something that is not this assignment."""
+    """Another domain on the host has the VM's UUID."""
 
     def __init__(self, uri: str, vm_id: str, found: str) -> None:
         super().__init__(f"{uri} already has a domain with UUID {vm_id}: {found}")

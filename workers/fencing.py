@@ -1,4 +1,4 @@
-"""Run the operator's fencing command: the only thing that proves a silent host to be off.
+"""Run the operator's fencing command, the only proof that a silent host is off.
 
 The command is a program with arguments and never a shell. Exit status 0 says that the host
 is off and stays off until somebody switches it on; anything else, and a program that had to
@@ -29,7 +29,7 @@ _MOST_OUTPUT: Final = 1000
 
 
 def fence(host_id: UUID, context: WorkerContext) -> Outcome:
-    """Fence one host, as far as it is ours to do."""
+    """Fence one host, while this worker holds the claim."""
     if context.stopping.is_set():
         return Outcome.NOT_OURS
     fencing = context.registry.fencing
@@ -56,7 +56,7 @@ def fence(host_id: UUID, context: WorkerContext) -> Outcome:
 
 
 def _run(order: FenceOrder, context: WorkerContext) -> str | None:
-    """Run the command; return what went wrong, None if the host is off."""
+    """Run the command; return the error, or None if the host is off."""
     if not context.fence_command:
         return "no command is set: FUGA_FENCE_COMMAND"
     command = command_for(context.fence_command, order)
@@ -67,7 +67,7 @@ def _run(order: FenceOrder, context: WorkerContext) -> str | None:
 
 
 def command_for(command: Sequence[str], order: FenceOrder) -> list[str]:
-    """Fill a command in; its program is left as it is."""
+    """Substitute target and host in a command's arguments; the program stays unchanged."""
     program, *arguments = command
     return [
         program,
@@ -79,7 +79,7 @@ def command_for(command: Sequence[str], order: FenceOrder) -> list[str]:
 
 
 def run_program(command: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> str | None:
-    """Run a program; return why it did not end well, with the last that it wrote."""
+    """Run a program; return why it failed, with its last output."""
     # A file, not a pipe: what the program leaves running could hold a pipe open.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(

@@ -16,7 +16,7 @@ from workers.errors import HostBusyError
 
 
 class _Way(NamedTuple):
-    """What of a host is to be used."""
+    """The parts of a host that work needs."""
 
     uri: str
     pool: bool  #: also its storage

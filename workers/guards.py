@@ -1,4 +1,4 @@
-"""What is asked of a host for a VM's network card."""
+"""Filters that a host applies to a VM's network card."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from registry.networks import CardRules
 
 
 def guard_of(host: HostAccess, card: CardRules) -> Guard | None:
-    """Return what the host enforces; None: libvirt's test driver has no network."""
+    """Return the filters; None for libvirt's test driver, which has no network."""
     if host.domain_type == "test":
         return None
     return Guard(

@@ -1,4 +1,4 @@
-"""Fetch images from where the operator allows it, into the store.
+"""Download images from allowed URLs into the store.
 
 Those that were sent to an API without a QEMU to check them with are checked here, too.
 """
@@ -31,7 +31,7 @@ _TELL_EVERY_S: Final = 1.0
 
 
 def fetch(image_id: UUID, context: WorkerContext) -> Outcome:
-    """Fetch an image, if that is ours to do and a thread is free for it.
+    """Download an image, if the claim succeeds and a thread is free.
 
     One at a time: a mirror that is just not slow enough to be given up must not keep
     images from hosts.
@@ -79,7 +79,7 @@ def _fetch(claimed: Import, context: WorkerContext) -> Outcome:
 
 
 def _stored(claimed: Import, context: WorkerContext) -> Stored:
-    """Have the content in the store, whole and checked."""
+    """Put the complete, checked content into the store."""
     image, store = claimed.image, context.store
     if image.size_bytes is None:
         signature = _signature(claimed, context)

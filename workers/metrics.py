@@ -1,4 +1,4 @@
-"""What a worker counts of its tasks."""
+"""The metrics of a worker's tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ERROR: Final = "error"
 
 
 class TaskMetrics:
-    """Counts tasks by how they ended, and how long those took that were ours to do."""
+    """Counts tasks by outcome, and measures those that this worker executed."""
 
     def __init__(self, metrics: ProcessMetrics) -> None:
         self._tasks = Counter(

@@ -32,7 +32,7 @@ _GONE: Final = (404, 410)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a server is waited for."""
+    """Time limits for a server."""
 
     piece_s: float  #: for each MiB, and for the beginning
     whole_s: float
@@ -43,7 +43,7 @@ class Patience:
 def download(
     url: str, prefixes: Collection[str], take: Callable[[bytes], None], patience: Patience
 ) -> None:
-    """Hand on what a URL leads to, piece by piece.
+    """Yield the content of a URL, piece by piece.
 
     Raises
     ------
@@ -96,7 +96,7 @@ class _Download:
                 self._look()
 
     def _look(self) -> None:
-        """Judge what came so far; raises what ends the download."""
+        """Check the download so far; raises the error that ends it."""
         now, patience = time.monotonic(), self._patience
         self._patience.look(self._came)
         if now - self._began > patience.whole_s:
@@ -115,7 +115,7 @@ class _Download:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[httpx.Response]:
-        """Open the content that a URL leads to."""
+        """Open the content of a URL."""
         url = self._url
         async with httpx.AsyncClient(trust_env=False, timeout=self._patience.piece_s) as client:
             for _ in range(_MAX_REDIRECTS + 1):

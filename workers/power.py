@@ -28,7 +28,7 @@ _GOING_DOWN: Final = frozenset({PowerState.STOPPING, PowerState.SHUTTING_DOWN})
 
 
 def switch(vm_id: UUID, context: WorkerContext) -> Outcome:
-    """Do the next step towards what is asked of a VM's power."""
+    """Do the next step of a VM's power change."""
     if context.stopping.is_set():
         return Outcome.NOT_OURS
     power = context.registry.power

@@ -1,4 +1,4 @@
-"""How a worker gets to a host: its address, and what opens it on this machine."""
+"""How a worker reaches a host: its address and its credential on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Take VMs off their hosts; only proof of absence frees what an assignment holds."""
+"""Remove VMs from their hosts; only proof of absence releases an assignment."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _attempt(removal: Removal, context: WorkerContext) -> Outcome:
 
 
 def _end(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
-    """End the guest: that needs no storage, which may hang."""
+    """Stop the guest, which needs no storage: storage may hang."""
     vm_id = str(removal.vm_id)
     assignment_id = str(removal.claim.assignment_id)
     seen = host.find(vm_id, deadline_s=context.look_deadline_s)
@@ -91,7 +91,7 @@ def _remove(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
 
 
 def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
-    """Remove a domain or volume of ours that no assignment needs any more.
+    """Remove a domain or volume of fuga's that no assignment needs.
 
     Released is final, so nothing can come to need it meanwhile. What carries the
     mark of an assignment that this register center never knew is left alone, unless
@@ -147,7 +147,7 @@ def _clear(leftover: Leftover, host: HostDriver) -> bool:
 def remove_attempt(
     host: HostDriver, vm_id: str, assignment_id: str, *, generation: int | None, pool: str
 ) -> bool:
-    """Remove what one assignment made on a host; return whether it is proven absent there.
+    """Remove an assignment's domain and volumes from a host; return whether absence is proven.
 
     False when a domain of the VM is there that cannot be told to be someone
     else's (its mark is gone, say): that VM must not be placed anywhere meanwhile.

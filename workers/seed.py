@@ -1,4 +1,4 @@
-"""The seed of a guest: what cloud-init's NoCloud source reads at the first boot.
+"""The seed of a guest, which cloud-init's NoCloud source reads at the first boot.
 
 A small volume labelled `cidata` with three files. They are written as JSON, which is
 YAML with no room for surprises in quoting, one value on a line.
@@ -21,7 +21,7 @@ _NUMBER: Final = re.compile(r"-\d+$")
 
 
 def takes_seed(build: Build) -> bool:
-    """Tell whether the guest of a build has a system to read a seed with."""
+    """Return whether the guest of a build has a disk with a system that reads a seed."""
     if build.host.domain_type == "test":
         return False  # its driver takes no uploads
     if build.image is not None:

@@ -1,4 +1,4 @@
-"""The tasks: names on messages, each a few lines around a plain function.
+"""The Celery tasks: each a few lines around a plain function.
 
 A message carries an id and no more. It may arrive late, twice or never: the row
 that it names says what is to be done, and the sweep of the control centre sends
@@ -48,7 +48,7 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], Outcome]]]]
 
 
 def known(queue: WorkQueue, threads: int) -> Known:
-    """Return what may come by a queue; by that of builds all, as from an older control centre."""
+    """Return the tasks of a queue; the queue of builds has all, for older control centres."""
     names = [f"workers.{name}" for name in TASKS]
     tasks = {name: one_id for name in names if queue in (QUEUE_OF[name], WorkQueue.BUILD)}
     return Known(queue.at_broker, tasks, threads)

@@ -1,4 +1,4 @@
-"""Bring images to hosts and take them off again, so that no half of one is ever used.
+"""Upload images to hosts and delete them there, so that no partial image is ever used.
 
 1. The claim is a lease on the copy's row, kept while pieces arrive.
 2. Every attempt has a volume of its own. Its name is written before anything is
@@ -31,7 +31,7 @@ _TELL_EVERY_S: Final = 1.0  #: how far an upload is, to the register center
 
 
 def upload(copy_id: UUID, context: WorkerContext) -> Outcome:
-    """Bring an image to a host, if that is ours to do and a thread is free for it."""
+    """Upload an image to a host, if the claim succeeds and a thread is free."""
     if context.stopping.is_set() or not context.upload_threads.acquire(blocking=False):
         return Outcome.NOT_OURS
     try:
@@ -58,7 +58,7 @@ def _upload(copy_id: UUID, context: WorkerContext) -> Outcome:
 
 
 def _attempt(claimed: Upload, context: WorkerContext) -> Outcome:
-    """Try the upload and write down how it ended. Raises `ClaimLostError` when it is not ours."""
+    """Upload and record the result. Raises `ClaimLostError` if the claim is lost."""
     copies, image = context.registry.image_copies, claimed.image
     try:
         head = context.store.head(image.id, image.format)
@@ -98,7 +98,7 @@ def _attempt(claimed: Upload, context: WorkerContext) -> Outcome:
 
 
 class _Meter:
-    """Told of every piece; tells the register center now and then, and says when it is enough."""
+    """Receives the progress of each piece, reports it regularly, and ends the upload on time."""
 
     def __init__(self, claimed: Upload, context: WorkerContext) -> None:
         self._claimed = claimed
@@ -106,7 +106,7 @@ class _Meter:
         self._began = self._told_at = time.monotonic()
 
     def tell(self, sent_bytes: int) -> None:
-        """Note progress; raises what ends the upload."""
+        """Record progress; raises the error that ends the upload."""
         if self._context.stopping.is_set():
             raise StoppingError
         self._context.checkpoint("upload.piece")
@@ -149,7 +149,7 @@ def remove(copy_id: UUID, context: WorkerContext) -> Outcome:
 
 
 def _delete_own(claimed: Upload, context: WorkerContext) -> None:
-    """Delete the volume of an attempt that lost its claim; the next one does it otherwise."""
+    """Delete the volume of an attempt that lost its claim, or leave it to the next one."""
     with (
         suppress(HostBusyError, HostUnreachableError, OperationFailedError),
         context.hosts.enter(claimed.host, pool=True) as host,

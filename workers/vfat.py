@@ -1,4 +1,4 @@
-"""A small vfat volume of a few files, as bytes: what a guest finds its seed on.
+"""A small vfat volume of a few files, as bytes: the disk of a guest's seed.
 
 FAT12 with long names, laid out in the order of the standard: boot sector, two copies
 of the allocation table, root directory, files. Each file lies in consecutive clusters

@@ -74,7 +74,7 @@ class Dispatcher:
         return self._now() - self._swept_at
 
     def check(self) -> Check:
-        """Tell whether it sweeps, and whether the broker takes what it sends."""
+        """Return whether it sweeps, and whether the broker takes what it sends."""
         age_s = self.age_s
         if not self._broker_takes:
             return Check("sweep", False, f"the broker has accepted no messages for {age_s:.0f} s")
@@ -120,7 +120,7 @@ class Dispatcher:
         return sent
 
     def run(self, stop: threading.Event) -> None:
-        """Sweep until told to stop."""
+        """Sweep until stopped."""
         while not stop.is_set():
             try:
                 more = self.sweep() > 0

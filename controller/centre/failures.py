@@ -49,7 +49,7 @@ class FailedHosts:
         return asked
 
     def run(self, stop: threading.Event) -> None:
-        """Look until told to stop."""
+        """Look until stopped."""
         while not stop.wait(self._interval_s):
             try:
                 self.look()

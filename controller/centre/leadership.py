@@ -63,7 +63,7 @@ class Leadership:
             self._lease = None
 
     def keep(self, stop: threading.Event) -> None:
-        """Renew, or try to take, at a third of the lease's length, until told to stop."""
+        """Renew, or try to take, at a third of the lease's length, until stopped."""
         while not stop.is_set():
             try:
                 self._renew_or_take()
@@ -74,7 +74,7 @@ class Leadership:
             stop.wait(self._lease_s / 3)
 
     def check(self) -> Check:
-        """Tell whether this process leads or follows: it asked within the lease's length."""
+        """Return whether this process leads or follows: it asked within the lease's length."""
         asked_at = self._asked_at
         if asked_at is None:
             return Check("lease", False, "not requested yet")

@@ -72,11 +72,11 @@ class SlotMetrics:
         self._dropped.inc(report.dropped)
 
     def follow(self, leadership: Leadership) -> None:
-        """Tell from now on whether this control centre leads."""
+        """Report from now on whether this control centre leads."""
         self._leading.set_function(lambda: float(leadership.lease is not None))
 
     def follow_sweep(self, age_s: Callable[[], float]) -> None:
-        """Tell from now on how long ago the last sweep was."""
+        """Report from now on how long ago the last sweep was."""
         self._sweep_age.set_function(age_s)
 
     def sent(self, task: str) -> None:

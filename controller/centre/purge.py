@@ -39,7 +39,7 @@ class Purger:
         self._pause_s = pause_s
 
     def run(self, stop: threading.Event) -> None:
-        """Purge until told to stop."""
+        """Purge until stopped."""
         pause = min(FIRST_AFTER_S, self._interval_s)
         while not stop.wait(pause):
             try:

@@ -62,7 +62,7 @@ class SlotLoop:
         self._now = now
 
     def run(self, stop: threading.Event) -> None:
-        """Run slot after slot until told to stop."""
+        """Run slot after slot until stopped."""
         while not stop.is_set():
             start = self.next_start()
             if stop.wait(max(0.0, start - self._now())):

@@ -118,7 +118,7 @@ class Memory:
 
 
 class AlreadyRunningError(CliError):
-    """Somebody else holds the lock of the state folder."""
+    """Another process holds the lock of the state folder."""
 
     def __init__(self, state: StateDir, holder: ProcessId | None) -> None:
         who = f" (pid {holder.pid})" if holder else ""

@@ -1,4 +1,4 @@
-"""`fuga api`: serve the application until told to stop."""
+"""`fuga api`: serve the application until stopped."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def certificate_of(settings: ControllerSettings) -> Certificate | None:
 
 
 def _is_local(listener: socket.socket) -> bool:
-    """Tell whether only this machine can connect."""
+    """Return whether only this machine can connect."""
     return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
 
 

@@ -46,7 +46,7 @@ class RoundInputs:
         return zlib.compress(_canonical(self._document()).encode(), level=6)
 
     def digest(self) -> str:
-        """Tell whether anything but time has changed since another round.
+        """Return whether anything but time has changed since another round.
 
         The seed and the slot are left out: with the rest unchanged, a round that
         placed nothing would place nothing again. Of the ages of requests there

@@ -142,7 +142,7 @@ class Obstacles:
         return self._seen[key]
 
     def failed_builds(self, row: int) -> bool:
-        """Tell whether hosts would take a VM of a request had no builds failed there lately."""
+        """Return whether hosts would take a VM of a request had no builds failed there lately."""
         return any(each.kind == FAILED_BUILDS and each.only for each in self.of(row))
 
     def _look(

@@ -73,7 +73,7 @@ class SimulationQueue:
         return True
 
     def is_empty(self) -> bool:
-        """Tell whether no message waits; of a broker that does not answer nobody knows."""
+        """Return whether no message waits; of a broker that does not answer nobody knows."""
         try:
             with self._connection() as connection:
                 channel = connection.default_channel

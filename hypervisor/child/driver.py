@@ -338,7 +338,7 @@ def _mark_of(domain: libvirt.virDomain) -> Mark | None:
 
 
 def _is_attempt(domain: libvirt.virDomain, mark: Mark | None) -> bool:
-    """Tell whether the domain is that attempt's. No mark given: any domain is meant."""
+    """Return whether the domain is that attempt's. No mark given: any domain is meant."""
     if mark is None:
         return True
     seen = _mark_of(domain)
@@ -402,7 +402,7 @@ def _end(domain: libvirt.virDomain) -> None:
 
 
 def _is_over(error: libvirt.libvirtError) -> bool:
-    """Tell whether a domain is off already, or gone since we looked."""
+    """Return whether a domain is off already, or gone since we looked."""
     return error.get_error_code() in {
         libvirt.VIR_ERR_OPERATION_INVALID,
         libvirt.VIR_ERR_NO_DOMAIN,
@@ -437,7 +437,7 @@ def _volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | 
 
 
 def _any_there(pool: libvirt.virStoragePool, names: Sequence[str]) -> bool:
-    """Tell whether a volume is there, after one look at the disk for all of them."""
+    """Return whether a volume is there, after one look at the disk for all of them."""
     with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
         pool.refresh(0)
     return bool(set(names) & {volume.name() for volume in pool.listAllVolumes(0)})

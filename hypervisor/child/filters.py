@@ -17,7 +17,7 @@ _WHOLE: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
 
 def can_filter(conn: libvirt.virConnect) -> bool | None:
-    """Tell whether a host's libvirt has network filters; None: the test driver has no network."""
+    """Return whether a host's libvirt has network filters; None: the test driver has no network."""
     if conn.getType() == "TEST":
         return None
     try:

@@ -39,7 +39,7 @@ _NOW, _BEFORE = "vda", "vdb"
 
 
 def is_reader(domain: libvirt.virDomain) -> bool:
-    """Tell whether this is a definition by which a log is read: no machine, and nobody's."""
+    """Return whether this is a definition by which a log is read: no machine, and nobody's."""
     named = _NAME.fullmatch(domain.name())
     return (
         named is not None and domain.ID() == -1 and domain.UUIDString() == str(_reader_id(named[1]))

@@ -132,7 +132,7 @@ class Surveyor:
         return self._told[1]
 
     def _shares_kept(self, conn: libvirt.virConnect) -> bool | None:
-        """Tell whether cgroups share processors out. A guest that runs has to be asked about it."""
+        """Return whether cgroups share processors; asks about a running guest."""
         if conn.getType() != "QEMU":
             return None
         if self._shares is not None and self._shares[0] is conn:

@@ -132,7 +132,7 @@ class Uploads:
         return self._compare(conn, upload)
 
     def _compare(self, conn: libvirt.virConnect, upload: _Upload) -> int:
-        """Tell whether what came back is what was sent; have it read once more if not."""
+        """Return whether what came back is what was sent; have it read once more if not."""
         assert upload.back is not None  # noqa: S101 - it was just read from
         upload.back.finish()
         upload.back = None

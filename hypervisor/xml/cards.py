@@ -217,12 +217,12 @@ def cards(domain: ET.Element) -> tuple[Card, ...]:
 
 
 def is_filtered(domain: ET.Element) -> bool:
-    """Tell whether a filter of ours, of this release or another, is on each of its cards."""
+    """Return whether a filter of ours, of this release or another, is on each of its cards."""
     return all((card.filter or "").startswith(_PREFIX) for card in cards(domain))
 
 
 def same_rules(one: ET.Element, other: ET.Element) -> bool:
-    """Tell whether two filters do the same: somebody may have edited ours."""
+    """Return whether two filters do the same: somebody may have edited ours."""
     return list(_rules(one)) == list(_rules(other))
 
 

@@ -1,1 +1,1 @@
-"""Messages between our processes: what one looks like, and how strange ones are dropped."""
+"""Messages between fuga's processes: their form, and how foreign ones are dropped."""

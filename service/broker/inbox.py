@@ -1,4 +1,4 @@
-"""Where messages come in: what is not ours is dropped, counted and told of, at most once a minute.
+"""Receives messages; drops, counts and logs foreign ones, at most once a minute.
 
 The transports of kombu in `service.broker.redis_inbox` and `workers.broker` hand each
 message's bytes to an `Inbox` before kombu or Celery look at them. It also counts what of
@@ -31,7 +31,7 @@ OPTION: Final = "inbox"
 
 
 class Inbox:
-    """Judges the messages of queues, given the most urgent first."""
+    """Checks the messages of queues, given in order of urgency."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class Inbox:
         )
 
     def readable(self) -> list[str]:
-        """Return the queues of which one more message may be taken."""
+        """Return the queues that may deliver one more message."""
         with self._lock:
             in_hand = Tally(self._in_hand.values())
         return [each.queue for each in self._known.values() if in_hand[each.queue] < each.threads]
 
     def open(self, queue: str, content: bytes) -> dict[str, Any] | None:
-        """Return the envelope that Celery may see, and acknowledges; None of what is not ours."""
+        """Return an envelope for Celery, which acknowledges it; None for a foreign message."""
         try:
             message = envelope(content, self._known[queue], now=datetime.now(UTC))
         except NotOursError as error:
@@ -77,7 +77,7 @@ class Inbox:
             self._in_hand.pop(delivery_tag, None)
 
     def drop(self, reason: str, content: bytes = b"") -> None:
-        """Count what is dropped; tell of it unless that was told within the last minute."""
+        """Count a dropped message; log it at most once a minute."""
         self._dropped.labels(reason).inc()
         if reason == "expired":  # ours, but nobody was there in time: it was sent again
             return
@@ -102,7 +102,7 @@ class JudgedChannel:
     inbox: Inbox
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
-        """Acknowledge a message, also where the connection that brought it is gone."""
+        """Acknowledge a message, even if its connection is gone."""
         self.inbox.done(delivery_tag)
         super().basic_ack(delivery_tag, multiple)  # type: ignore[misc]  # it is mixed in
 

@@ -1,6 +1,6 @@
-"""What a message of ours looks like, and nothing else does.
+"""The exact form of fuga's messages.
 
-Whoever reaches the broker can write what he likes into a queue, and Celery's consumer
+Everybody who reaches the broker can write anything into a queue, and Celery's consumer
 is not made for that: one header that it does not expect ends it. So a worker reads the
 bytes here, and Celery gets an envelope that is made anew of what was found: the task's
 name, its arguments, and until when it is of use. What is not exactly as our senders
@@ -32,7 +32,7 @@ Arguments = Callable[[list[Any]], bool]
 
 
 class NotOursError(RegistryError):
-    """A message is not one of ours; `reason` is one of few words."""
+    """A message is not fuga's; `reason` is one of a few words."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the message is not fuga's: {reason}")
@@ -41,7 +41,7 @@ class NotOursError(RegistryError):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What may come by one queue: its name, and the arguments of each task by the task's name."""
+    """The allowed messages of one queue: its name, and the arguments of each task."""
 
     queue: str
     tasks: Mapping[str, Arguments]
@@ -49,7 +49,7 @@ class Known:
 
 
 def is_id(value: object) -> bool:
-    """Tell whether it is the text of a UUID, in the one form in which we write it."""
+    """Return whether a value is a UUID in fuga's form."""
     if not isinstance(value, str) or len(value) != 36:
         return False
     try:
@@ -59,24 +59,24 @@ def is_id(value: object) -> bool:
 
 
 def is_text(value: object, *, most: int = _MAX_TEXT) -> bool:
-    """Tell whether it is text, not too long, and without what no file is called."""
+    """Return whether a value is text that may be a file name."""
     if not isinstance(value, str) or len(value) > most:
         return False
     return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in value)
 
 
 def one_id(arguments: list[Any]) -> bool:
-    """Tell whether it is one id."""
+    """Return whether the arguments are one id."""
     return len(arguments) == 1 and is_id(arguments[0])
 
 
 def envelope(content: bytes, known: Known, *, now: datetime) -> dict[str, Any]:
-    """Return what Celery is to see of a message: all of it made anew.
+    """Return an envelope for Celery, built from the checked parts of a message.
 
     Raises
     ------
     NotOursError
-        If it is not exactly as our senders write it, or no longer of use.
+        If it is not exactly as fuga's senders write it, or has expired.
     """
     if len(content) > MAX_BYTES:
         raise NotOursError("too_long")

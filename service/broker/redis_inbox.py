@@ -1,4 +1,4 @@
-"""Celery's Redis broker, read by workers that survive whatever lies in their queue.
+"""Celery's Redis broker for workers that survive any contents of their queue.
 
 Kombu decodes what Redis returns in the middle of Celery's loop, and an error there ends
 the worker (celery/kombu issue 2421 says the same of another broker). Here the bytes go
@@ -40,11 +40,11 @@ _WHILE_SOME_ARE_FULL_S: Final = 0.1
 
 
 class TooLongError(HungUp):
-    """A reply is longer than any message of ours; the connection is of no more use."""
+    """A reply exceeds every message of fuga's; the connection is unusable."""
 
 
 class _ShortReplies:
-    """A connection that hangs up rather than read a long reply."""
+    """A connection that closes instead of reading a long reply."""
 
     def on_connect_check_health(self, check_health: bool = True) -> None:
         super().on_connect_check_health(check_health)  # type: ignore[misc]  # it is mixed in
@@ -68,7 +68,7 @@ class _TlsConnection(_ShortReplies, SSLConnection):
 
 
 class Channel(JudgedChannel, kombu_redis.Channel):
-    """The reading half judged by the `Inbox`; sending stays kombu's."""
+    """Reads through the `Inbox`; sends as kombu does."""
 
     from_transport_options = (*kombu_redis.Channel.from_transport_options, OPTION)  # type: ignore[assignment]  # one more
     ack_emulation = False
@@ -152,7 +152,7 @@ class Transport(kombu_redis.Transport):
 
 
 def reading_redis(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:
-    """Return what a worker's Celery configuration needs to read Redis our way."""
+    """Return the Celery configuration of a worker that reads Redis this way."""
     return {
         "broker_transport": TRANSPORT,
         "broker_transport_options": {**options, OPTION: inbox},

@@ -1,4 +1,4 @@
-"""The broker's URL: what it says of TLS, and that TLS is checked where it says nothing."""
+"""The broker's URL and its TLS options; TLS is verified by default."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHECKS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 
 
 def broker_at(url: str) -> dict[str, Any]:
-    """Return what Celery is told of a broker: where it is, and to wait for no answer for good.
+    """Return Celery's configuration for a broker: address, TLS and time limits.
 
     A `rediss` URL may say ``ssl_ca_certs`` (else whom the system trusts),
     ``ssl_certfile`` and ``ssl_keyfile``; the server's certificate and its name are

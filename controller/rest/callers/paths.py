@@ -12,5 +12,5 @@ HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
 
 
 def is_protected(path: str) -> bool:
-    """Tell whether a path needs a token."""
+    """Return whether a path needs a token."""
     return path in (PROTECTED_PREFIX, METRICS_PATH) or path.startswith(PROTECTED_PREFIX + "/")
