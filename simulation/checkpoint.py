@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -224,8 +224,3 @@ def _with_arrays(value: object, arrays: list[NDArray[Any]]) -> Any:
 
 def _bytes_of(array: NDArray[Any]) -> bytes:
     return np.ascontiguousarray(array).tobytes()
-
-
-def columns(rows: object, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a dataclass of arrays, by name."""
-    return {name: getattr(rows, name) for name in names}

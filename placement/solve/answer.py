@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -80,7 +80,13 @@ def whole_vm_answer(
             if problem.demands[each.request].count is not None and each.count > 0
         ],
         "seconds": seconds,
-        "details": _details(whole, allocation, every_host=details),
+        "details": {
+            "work": allocation.work,
+            "cut": allocation.cut,
+            **named_details(
+                allocation.details, _OfAllocation(whole), len(whole.entry), every_host=details
+            ),
+        },
     }
 
 
@@ -107,21 +113,34 @@ def _tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[str, Any]
 _PER_HOST: Final = ("order", "strategies", "utilities", "weighed", "phase", "gangs")
 
 
-def _details(whole: WholeVmProblem, allocation: Allocation, *, every_host: bool) -> dict[str, Any]:
-    """Return the policy's details with names where it speaks of indices."""
-    details: dict[str, Any] = {"work": allocation.work, "cut": allocation.cut}
-    omitted = []
-    naming = _Naming(whole)
-    few = every_host or len(whole.entry) <= FEW_HOSTS
-    for key, value in allocation.details.items():
-        if key in _PER_HOST and not few:
-            omitted.append(key)
-            continue
-        name = naming.by_key.get(key)
-        details[key] = finite(value if name is None else name(value))
-    if omitted:
-        details["omitted"] = sorted(omitted)
-    return details
+class Naming(Protocol):
+    """Knows which details speak of hosts, tenants and demands by index."""
+
+    def tells_of_hosts(self, key: str, value: Any) -> bool:
+        """Return whether a detail tells of single hosts."""
+        ...
+
+    def named(self, key: str, value: Any) -> Any:
+        """Return a detail with names in the place of indices."""
+        ...
+
+
+def named_details(
+    details: Mapping[str, Any], naming: Naming, hosts: int, *, every_host: bool
+) -> dict[str, Any]:
+    """Return details in JSON values, with names in the place of indices.
+
+    Unless ``every_host``, of more than `FEW_HOSTS` ``hosts`` nothing is told one by one,
+    and ``omitted`` lists what is left out.
+    """
+    few = every_host or hosts <= FEW_HOSTS
+    omitted = sorted(key for key in details if not few and naming.tells_of_hosts(key, details[key]))
+    named = {
+        key: finite(naming.named(key, value))
+        for key, value in details.items()
+        if key not in omitted
+    }
+    return {**named, "omitted": omitted} if omitted else named
 
 
 def finite(value: Any) -> Any:
@@ -137,14 +156,14 @@ def finite(value: Any) -> Any:
             return value
 
 
-class _Naming:
+class _OfAllocation:
     """Puts names in place of the indices of hosts and requests, a function per key."""
 
     def __init__(self, whole: WholeVmProblem) -> None:
         self._hosts = whole.host_names()
         self._demands = [demand.name for demand in whole.problem.demands]
         self._tenants = [whole.problem.tenants[index].name for index in whole.tenants]
-        self.by_key: Mapping[str, Callable[[Any], Any]] = {
+        self._by_key: Mapping[str, Callable[[Any], Any]] = {
             "order": self._order,
             "strategies": self._by_host,
             "utilities": self._by_host,
@@ -155,6 +174,12 @@ class _Naming:
             "targets": self._targets,
             "tenant_weights": self._by_tenant,
         }
+
+    def tells_of_hosts(self, key: str, value: Any) -> bool:
+        return key in _PER_HOST
+
+    def named(self, key: str, value: Any) -> Any:
+        return self._by_key[key](value) if key in self._by_key else value
 
     def _order(self, hosts: Sequence[int]) -> list[str]:
         return [self._hosts[host] for host in hosts]

@@ -11,7 +11,7 @@ from placement.mechanisms.max_min.room import of_pool
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.round.arrays import FloatArray
 from placement.round.model import Reason
-from placement.solve.answer import FEW_HOSTS, finite
+from placement.solve.answer import named_details
 from placement.solve.problem.divisible import DividedProblem
 from placement.solve.problem.tenant_trees import sums_over_groups
 
@@ -73,7 +73,9 @@ def division_answer(
         },
         "left_out": _left_out(divided, tasks.sum(axis=1)),
         "seconds": seconds,
-        "details": _details(divided, division, every_host=details),
+        "details": named_details(
+            division.details, _OfDivision(divided), len(problem.hosts), every_host=details
+        ),
     }
 
 
@@ -135,28 +137,12 @@ def _reason(divisible: DivisibleProblem, tenant: int) -> Reason:
 # -------------------------------------------------------------------- details
 
 
-def _details(divided: DividedProblem, division: Division, *, every_host: bool) -> dict[str, Any]:
-    """Return the mechanism's details with names where it speaks of indices.
+class _OfDivision:
+    """Puts names in place of the indices of tenants and hosts.
 
-    What is one value for each tenant, or one stop of the climb after another,
-    is recognised by its key and its form; anything else passes as it is.
+    One value for each tenant, or one stop of the climb after another, is recognised by its
+    key and its form; anything else passes as it is.
     """
-    naming = _Naming(divided)
-    few = every_host or len(divided.problem.hosts) <= FEW_HOSTS
-    details: dict[str, Any] = {}
-    omitted = []
-    for key, value in division.details.items():
-        if not few and naming.tells_of_hosts(value):
-            omitted.append(key)
-        else:
-            details[key] = finite(naming.named(key, value))
-    if omitted:
-        details["omitted"] = sorted(omitted)
-    return details
-
-
-class _Naming:
-    """Puts names in place of the indices of tenants and hosts."""
 
     def __init__(self, divided: DividedProblem) -> None:
         self._tenants = [divided.problem.tenants[index].name for index in divided.tenants]
@@ -171,7 +157,7 @@ class _Naming:
             case _:
                 return value
 
-    def tells_of_hosts(self, value: Any) -> bool:
+    def tells_of_hosts(self, key: str, value: Any) -> bool:
         """Say whether a value is a row for each tenant, with one entry for each host."""
         match value:
             case [list() as row, *_]:

@@ -24,7 +24,7 @@ from simulation.slots.cluster import Cluster
 from simulation.slots.idle import LastIdle
 from simulation.slots.rules import HostRules
 from simulation.slots.running import Running, Vms
-from simulation.slots.waiting import Waiting, nobody
+from simulation.slots.waiting import Waiting
 from simulation.traces.chunks import Chunk
 
 
@@ -84,7 +84,7 @@ class Engine:
         hierarchies: Sequence[Since] = (),
     ) -> None:
         self.cluster, self.book, self.choice = cluster, book, choice
-        self.waiting = nobody()
+        self.waiting = Waiting.none()
         self.running = Running(choice.slot_length_s)
         self._rules = HostRules()
         self._events = list(events)
@@ -102,7 +102,7 @@ class Engine:
         return {
             "cluster": self.cluster.kept(),
             "book": self.book.kept(),
-            "waiting": self.waiting.kept(),
+            "waiting": self.waiting.columns(),
             "running": self.running.kept(),
             "rules": self._rules.kept(),
             "events_left": len(self._events),
@@ -317,7 +317,7 @@ class Engine:
         if self.choice.wait_at_most_s is not None:
             over |= waited_s > self.choice.wait_at_most_s
         if not over.any():
-            return nobody()
+            return Waiting.none()
         given_up = self.waiting.where(over)
         self.waiting = self.waiting.where(~over)
         return given_up

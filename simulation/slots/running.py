@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from placement import BoolArray, FloatArray, IntArray
-from simulation.checkpoint import Kept, Limits, MisfitError, Sizes, array, columns
+from placement import FloatArray, IntArray
+from simulation.checkpoint import Kept, Limits, MisfitError, Sizes, array
+from simulation.slots.rows import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Vms:
+class Vms(Rows):
     """Rows of VMs that are alike: one request's on one host, with one end."""
 
-    request: IntArray  #: its number in order of arrival
-    tenant: IntArray
-    kind: IntArray
-    wish: IntArray
     host: IntArray
-    count: IntArray
     end_s: FloatArray  #: inf: never
-
-    def __len__(self) -> int:
-        return len(self.count)
-
-    def where(self, chosen: IntArray | BoolArray) -> Vms:
-        """Return some of the rows."""
-        return Vms(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
-
-    @classmethod
-    def joined(cls, parts: list[Vms]) -> Vms:
-        """Return the rows of all parts, in order."""
-        return cls(
-            **{
-                each.name: np.concatenate([getattr(part, each.name) for part in parts])
-                for each in fields(cls)
-            }
-        )
-
-
-_COLUMNS = tuple(each.name for each in fields(Vms))
 
 
 class Running:
@@ -97,16 +73,17 @@ class Running:
         return {
             "slots": np.array(slots, dtype=np.int64),
             "lengths": np.array([len(part) for part in parts], dtype=np.int64),
-            "vms": None if not parts else columns(Vms.joined(parts), _COLUMNS),
+            "vms": None if not parts else Vms.joined(parts).columns(),
         }
 
     def restore(self, kept: Kept, sizes: Sizes) -> None:
         """Run what was kept, and nothing else."""
         lengths = array(kept, "lengths", "int", (None,), Limits(0, 2**48))
         slots = array(kept, "slots", "int", (None,))
-        total = int(lengths.sum())
-        vms = None if kept["vms"] is None else _vms_of(kept["vms"], total, sizes)
-        if len(slots) > len(lengths) or (vms is None) != (len(lengths) == 0):
+        vms = None if kept["vms"] is None else Vms.of_kept(kept["vms"], sizes)
+        total = 0 if vms is None else len(vms)
+        misfit = (vms is None) != (len(lengths) == 0) or total != int(lengths.sum())
+        if misfit or len(slots) > len(lengths):
             raise MisfitError(f"{len(slots)} slots and {len(lengths)} parts")
         self._buckets, self._endless = {}, []
         if vms is None:
@@ -123,21 +100,6 @@ class Running:
     def last_slot(self) -> int | None:
         """The slot at whose start the last of those that end has ended."""
         return max(self._buckets, default=None)
-
-
-def _vms_of(kept: Kept, length: int, sizes: Sizes) -> Vms:
-    def whole_numbers(name: str, high: int | None = None) -> IntArray:
-        return array(kept, name, "int", (length,), None if high is None else Limits(0, high))
-
-    return Vms(
-        request=whole_numbers("request"),
-        tenant=whole_numbers("tenant", sizes.tenants),
-        kind=whole_numbers("kind", sizes.kinds),
-        wish=whole_numbers("wish", sizes.wishes),
-        host=whole_numbers("host", sizes.hosts),
-        count=whole_numbers("count"),
-        end_s=array(kept, "end_s", "float", (length,)),
-    )
 
 
 def _without(parts: list[Vms], host: int, at_s: float, found: list[Vms]) -> list[Vms]:

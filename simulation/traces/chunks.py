@@ -93,7 +93,7 @@ class Arrivals:
             stop = int(np.searchsorted(chunk.arrival_s, time_s, side="right"))
             if stop <= self._at:
                 break
-            parts.append(_part(chunk, self._at, stop))
+            parts.append(chunk.where(np.arange(self._at, stop)))
             self.taken += stop - self._at
             self.read = chunk.read * stop / len(chunk) + self._before * (1 - stop / len(chunk))
             self._at = stop
@@ -110,18 +110,3 @@ class Arrivals:
                 self._chunks = iter(())
                 return None
         return self._chunk
-
-
-def _part(chunk: Chunk, start: int, stop: int) -> Chunk:
-    return Chunk(
-        arrival_s=chunk.arrival_s[start:stop],
-        lifetime_s=chunk.lifetime_s[start:stop],
-        tenant=chunk.tenant[start:stop],
-        demand=chunk.demand[start:stop],
-        count=chunk.count[start:stop],
-        min_count=chunk.min_count[start:stop],
-        wishes=chunk.wishes[start:stop],
-        on_host=chunk.on_host[start:stop],
-        read=chunk.read,
-        wait_at_most_s=None if chunk.wait_at_most_s is None else chunk.wait_at_most_s[start:stop],
-    )

@@ -1,0 +1,73 @@
+"""Rows as columns: what slots keep of VMs and requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement import BoolArray, IntArray
+from simulation.checkpoint import Kept, Limits, Sizes, array
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Rows:
+    """Arrays of equal length, one for each column; times end in ``_s``, all else is whole."""
+
+    request: IntArray  #: its number in order of arrival
+    tenant: IntArray
+    kind: IntArray
+    wish: IntArray
+    count: IntArray  #: VMs
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def where(self, chosen: IntArray | BoolArray) -> Self:
+        """Return some of the rows."""
+        return type(self)(**{name: column[chosen] for name, column in self.columns().items()})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of all parts, in order."""
+        names = (each.name for each in fields(cls))
+        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return no rows."""
+        return cls(**{each.name: np.zeros(0, _dtype_of(each.name)) for each in fields(cls)})
+
+    @classmethod
+    def of_kept(cls, kept: Kept, sizes: Sizes) -> Self:
+        """Return the rows whose columns a checkpoint kept.
+
+        Raises
+        ------
+        MisfitError
+            For columns of another type, length or range.
+        """
+        rows = len(array(kept, "count", "int", (None,)))
+        high = {
+            "tenant": sizes.tenants,
+            "kind": sizes.kinds,
+            "wish": sizes.wishes,
+            "host": sizes.hosts,
+        }
+        found = {}
+        for name in (each.name for each in fields(cls)):
+            like = "float" if _dtype_of(name) is np.float64 else "int"
+            within = Limits(0, high[name]) if name in high else None
+            found[name] = array(kept, name, like, (rows,), within)
+        return cls(**found)
+
+
+def _dtype_of(column: str) -> type:
+    return np.float64 if column.endswith("_s") else np.int64
