@@ -37,7 +37,7 @@ def told_page(page: Page[T], told: Callable[[T, R], S], reader: R) -> Page[S]:
 
 def told_request(request: Request, reader: Reader) -> Request:
     """Name its hosts as the reader does; leave out those that came nearest or are held back."""
-    if reader.is_operator or (request.hosts is None and request.waiting is None):
+    if (request.hosts is None and request.waiting is None) or reader.is_operator:
         return request
     hosts = None if request.hosts is None else tuple(sorted(map(reader.host, request.hosts)))
     waiting = request.waiting

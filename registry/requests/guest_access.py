@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import Connection, select
 
 from registry.errors import InvalidError
-from registry.ground.bulk import chunks, insert_rows
+from registry.ground.bulk import chunks
 from registry.ground.schema import request_access, ssh_keys
 from registry.records.requests import GuestAccess, UserData
 from registry.tenancy.public_keys import check_public_keys, fingerprint
@@ -24,6 +24,7 @@ MAX_USER_DATA_BYTES: Final = 65536
 #: What is told of a request: fingerprints, and of its user-data size and hash.
 Told = tuple[tuple[str, ...], UserData | None]
 NOTHING: Final[Told] = ((), None)
+NO_ACCESS: Final = GuestAccess(ssh_keys=(), user_data=None)
 
 
 def check_access(keys: Sequence[str], user_data: bytes | None) -> GuestAccess:
@@ -37,24 +38,16 @@ def check_access(keys: Sequence[str], user_data: bytes | None) -> GuestAccess:
     )
 
 
-def keep_access(connection: Connection, request_id: UUID, access: GuestAccess) -> None:
-    """Store what came with a request."""
-    insert_rows(connection, request_access, access_rows(request_id, access))
-
-
-def access_rows(request_id: UUID, access: GuestAccess) -> Sequence[dict[str, Any]]:
+def access_row(request_id: UUID, access: GuestAccess) -> dict[str, Any]:
     """Return what of a request's access is stored, if anything came with it."""
-    if not access.ssh_keys and access.user_data is None:
-        return ()
     content = access.user_data or b""
-    row = {
+    return {
         "request_id": request_id,
         "ssh_keys": list(access.ssh_keys),
         "user_data": access.user_data,
         "user_data_bytes": len(content),
         "user_data_sha256": hashlib.sha256(content).hexdigest(),
     }
-    return (row,)
 
 
 def told(access: GuestAccess) -> Told:

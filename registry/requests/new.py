@@ -21,10 +21,10 @@ from registry.records.images import Image
 from registry.records.journal import IdempotencyKey, StoredAnswer
 from registry.records.requests import GuestAccess, Request, Rules
 from registry.records.tenancy import OverQuota
-from registry.requests.guest_access import check_access, told
+from registry.requests.guest_access import NO_ACCESS, NOTHING, check_access, told
 from registry.requests.hostnames import check_hostname
 from registry.requests.own_labels import check_own_labels
-from registry.requests.rules import check_rules
+from registry.requests.rules import NO_RULES, check_rules
 
 MAX_COUNT: Final = 10_000
 MAX_HOSTS: Final = 1_000
@@ -104,12 +104,12 @@ def check_asked(
         min_count=check_int("min_count", min_count, 1, count),
         requires=check_labels("requires", requires),
         hosts=hosts,
-        labels=check_own_labels(labels or {}),
+        labels=check_own_labels(labels) if labels else {},
         ttl_s=ttl_s,
         image=image,
         network=network,
-        access=check_access(ssh_keys, user_data),
-        rules=check_rules(rules or Rules(), count),
+        access=check_access(ssh_keys, user_data) if ssh_keys or user_data else NO_ACCESS,
+        rules=check_rules(rules, count) if rules is not None else NO_RULES,
         hostname=check_hostname("hostname", hostname) if hostname is not None else None,
         name=check_name("name", name) if name is not None else None,
     )
@@ -120,7 +120,7 @@ def new_request(
 ) -> Request:
     """Return a request as it is before anything happens to it."""
     key = uuid7()
-    keys, user_data = told(asked.access)
+    keys, user_data = told(asked.access) if asked.access != NO_ACCESS else NOTHING
     return Request(
         id=key,
         name=asked.name if asked.name is not None else f"req-{key.hex[-10:]}",

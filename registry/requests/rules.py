@@ -36,6 +36,7 @@ from registry.records.rounds import SpreadView, VmGroupView
 
 ZONE_LABEL: Final = "zone="
 SPREADS: Final = ("zone",)
+NO_RULES: Final = Rules()
 
 
 def zone_of(labels: Iterable[str]) -> str | None:

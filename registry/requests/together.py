@@ -47,9 +47,9 @@ from registry.networks.networks import put_on_network
 from registry.records.images import Image
 from registry.records.journal import StoredAnswer
 from registry.records.requests import Request
-from registry.requests.guest_access import access_rows
+from registry.requests.guest_access import NO_ACCESS, access_row
 from registry.requests.new import Asking, check_hosts, history, new_request, request_row
-from registry.requests.rules import join_groups
+from registry.requests.rules import NO_RULES, join_groups
 from registry.requests.vm_names import Names, numbered_names, vm_rows
 from registry.tenancy.quotas import Allowance
 from registry.tenancy.tree import asker_id
@@ -207,7 +207,11 @@ def _write(connection: Connection, drafts: Sequence[_Draft], now: datetime) -> S
     insert_rows(
         connection,
         request_access,
-        [row for draft in drafts for row in access_rows(draft.made.id, draft.asking.asked.access)],
+        [
+            access_row(draft.made.id, draft.asking.asked.access)
+            for draft in drafts
+            if draft.asking.asked.access != NO_ACCESS
+        ],
     )
     on_networks = _join(connection, drafts, now)
     of_vms = [
@@ -246,7 +250,8 @@ def _join(connection: Connection, drafts: Iterable[_Draft], now: datetime) -> Ma
     networks: dict[UUID, UUID] = {}
     for draft in drafts:
         asked, made, owner = draft.asking.asked, draft.made, draft.owner
-        join_groups(connection, owner, made.id, asked.rules, now)
+        if asked.rules != NO_RULES:
+            join_groups(connection, owner, made.id, asked.rules, now)
         if asked.network is not None:
             networks[made.id] = put_on_network(connection, made.id, asked.network, owner)
     return networks

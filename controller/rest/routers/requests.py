@@ -74,7 +74,7 @@ async def ask_for_vms(
         user_data=None if body.user_data is None else base64.b64decode(body.user_data),
         hostname=body.hostname,
         image=body.image or services.default_image,
-        rules=body.rules.as_rules(),
+        rules=body.rules.as_rules() if "rules" in body.model_fields_set else None,
     )
 
     async def create(
