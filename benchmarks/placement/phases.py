@@ -16,7 +16,7 @@ from sqlalchemy import Engine, event
 
 from controller.rounds.policy_process import Decision, Ideal, PolicyProcess
 from registry import Registry
-from registry.rounds import ClusterView, CommittedRound, LatestRound, Lease, RoundCommit
+from registry.rounds import ClusterView, CommittedRound, Lease, RoundCommit
 
 T = TypeVar("T")
 PHASES: Final = ("read", "solve", "check", "bound", "commit", "record")
@@ -97,8 +97,8 @@ class Meter:
 class MeteredStore:
     """The register center as a round sees it; tells the meter where the round is.
 
-    What comes between is counted too: rows to arrays with the read, the
-    encoding of inputs and the reasons of who waits with the record.
+    What comes between is counted too: rows to arrays and the encoding of
+    inputs with the read, the reasons of who waits with the record.
     """
 
     registry: Registry
@@ -107,10 +107,6 @@ class MeteredStore:
     def read_cluster(self, lease: Lease) -> ClusterView:
         self.meter.switch("read")
         return self.registry.rounds.read_cluster(lease)
-
-    def last(self) -> LatestRound | None:
-        self.meter.switch("record")
-        return self.registry.rounds.last()
 
     def commit_round(self, commit: RoundCommit) -> CommittedRound:
         return self._then("commit", lambda: self.registry.rounds.commit_round(commit), "record")

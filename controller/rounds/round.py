@@ -69,10 +69,6 @@ class RoundStore(Protocol):
         """Decision and record in one transaction."""
         ...
 
-    def last(self) -> LatestRound | None:
-        """The round before this one."""
-        ...
-
 
 class Decider(Protocol):
     """Runs a policy on encoded inputs within a time; see `PolicyProcess`."""
@@ -143,7 +139,7 @@ def run_round(
     )
     who = Deciding(policy=choice.name, parameters=choice.parameters, zones=zones)
     digest = _inputs(slot, choice, snapshot, names, who).digest()
-    if _would_repeat(store.last(), digest):
+    if _would_repeat(view.last, digest):
         return None
     decided = _decide(slot, choice, snapshot, names, who=who, decider=decider)
     ranking = _first_ranking_resource(snapshot.resources, choice.parameters)
@@ -203,7 +199,7 @@ def run_round(
             "bound": ideal_s,
             "commit": ended - commit_started,
         },
-        placed=len(committed.assignment_ids),
+        placed=sum(map(len, committed.assignments.values())),
         left_out=sum(left.count for left in decided.allocation.left_out),
         dropped=sum(part.count for part in committed.dropped),
         duration_s=ended - started,

@@ -44,8 +44,8 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
     capacity = _rows([host.capacity for host in view.hosts], len(view.resources))
     committed = _rows([host.committed for host in view.hosts], len(view.resources))
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
-    tree, groups = tree_of(view.tenants, view.groups)
-    allowances, quotas = allowances_of(view)
+    tree, groups = tree_of(view.tenants, view.groups) if view.groups else (None, ())
+    allowances, quotas = allowances_of(view) if view.quotas else ((), ())
     snapshot = Snapshot(
         resources=view.resources,
         capacity=capacity,

@@ -37,6 +37,13 @@ def waiting_requests(
     with the others where not; and what
     no host takes now, where some would but for builds that failed there lately.
     """
+    shorts = [
+        (row, asked, asked.short)
+        for row, asked in enumerate(view.requests)
+        if asked.short is not None
+    ]
+    if not (allocation.left_out or shorts):
+        return {}
     seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
     after = snapshot.after(allocation.placed)
     free, rooms = after.free, Rooms(after)
@@ -83,16 +90,14 @@ def waiting_requests(
         waiting[UUID(names.requests[request][0])] = Waiting(
             count=count, reason=reason, detail=detail
         )
-    for row, asked in enumerate(view.requests):
-        if asked.short is None:
-            continue
+    for row, asked, short_of in shorts:
         if asked.shut_out or asked.id not in waiting:
             # The policy saw that no host takes it, or nothing of what was kept from it.
-            detail = {**in_short(row), **asked.short.detail}
-            waiting[asked.id] = replace(asked.short, detail=detail)
+            detail = {**in_short(row), **short_of.detail}
+            waiting[asked.id] = replace(short_of, detail=detail)
         else:
             left = waiting[asked.id]
-            waiting[asked.id] = replace(left, count=left.count + asked.short.count)
+            waiting[asked.id] = replace(left, count=left.count + short_of.count)
     return waiting
 
 

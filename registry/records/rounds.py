@@ -154,6 +154,7 @@ class ClusterView:
     groups: tuple[GroupView, ...] = ()  #: by creation
     vm_groups: tuple[VmGroupView, ...] = ()  #: of the requests, by creation
     quotas: tuple[QuotaView, ...] = ()
+    last: LatestRound | None = None  #: None: this is the first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from registry.ground.schema import (
     inventories,
     quotas,
     requests,
+    rounds,
     tenants,
     unreleased,
     vm_types,
@@ -37,6 +38,7 @@ from registry.records.rounds import (
     CapacityView,
     ClusterView,
     GroupView,
+    LatestRound,
     Lease,
     QuotaView,
     RequestView,
@@ -53,6 +55,7 @@ from registry.rounds.known_hosts import KnownHosts
 from registry.rounds.leases import check_epoch
 from registry.rounds.slot_loop import check_not_paused
 
+_LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
 _OPEN = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 
 
@@ -86,7 +89,15 @@ def view_cluster(
         groups=groups,
         vm_groups=vm_group_views(connection, [request.id for request in waiting]),
         quotas=_quotas(connection),
+        last=last_round(connection),
     )
+
+
+def last_round(connection: Connection) -> LatestRound | None:
+    """Return the latest round, if there was one; not its shares, one for each tenant."""
+    query = select(*_LATEST).order_by(rounds.c.number.desc()).limit(1)
+    row = connection.execute(query).one_or_none()
+    return LatestRound(**row._mapping) if row is not None else None
 
 
 def capacity_view(

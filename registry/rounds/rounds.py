@@ -22,12 +22,11 @@ from registry.records.rounds import (
     RoundSummary,
     StoredDecision,
 )
-from registry.rounds.cluster import read_cluster
+from registry.rounds.cluster import last_round, read_cluster
 from registry.rounds.commit import commit_round
 from registry.rounds.known_hosts import KnownHosts
 
 _SUMMARY = tuple(RoundSummary.__dataclass_fields__)
-_LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
 
 
 class Rounds:
@@ -112,10 +111,8 @@ class Rounds:
 
     def last(self) -> LatestRound | None:
         """Return the latest round, if there was one; not its shares, one for each tenant."""
-        query = select(*_LATEST).order_by(rounds.c.number.desc()).limit(1)
         with self._database.read() as connection:
-            row = connection.execute(query).one_or_none()
-        return LatestRound(**row._mapping) if row is not None else None
+            return last_round(connection)
 
 
 def _stored(row: Row[Any]) -> StoredDecision | None:

@@ -78,7 +78,7 @@ def a_view(hosts=None, requests=None) -> ClusterView:
 
 class FakeStore:
     def __init__(self, view: ClusterView, last=None) -> None:
-        self.view, self._last = view, last
+        self.view = dataclasses.replace(view, last=last)
         self.commits: list[RoundCommit] = []
 
     def read_cluster(self, lease: Lease) -> ClusterView:
@@ -89,9 +89,6 @@ class FakeStore:
         placed = sum(part.count for part in commit.placements)
         ids = tuple(an_id(1000 + each) for each in range(placed))
         return CommittedRound(number=len(self.commits), assignments={an_id(1): ids}, dropped=())
-
-    def last(self):
-        return self._last
 
 
 class Deciding:
