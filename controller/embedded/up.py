@@ -319,7 +319,7 @@ class Up:
             f"  {fuga} explain web-1\n"
             f"  {fuga} rounds\n"
             f"  {fuga} rm web db\n\n"
-            f"Ctrl-C stops the four processes, hosts and guests run on; "
+            f"Ctrl-C stops the four processes; hosts and guests keep running; "
             f"`{fuga} down` ends everything.\n"
         )
 

@@ -36,7 +36,7 @@ def test_rounds_are_shown_under_both_policies(register: Registry, fuga: Fuga) ->
 
     assert [row["round"] for row in second] == [2]
     assert [row["round"] for row in first] == [1]
-    assert "--since: found 'yesterday', wanted so long ago" in refused
+    assert "--since: found 'yesterday', wanted a span before now" in refused
     assert "2 rounds; 2 VMs placed, 2 by the second policy" in fuga("shadow")
     assert "second policy first_fit, without effect (first / second):" in shown
     assert "a 0.000 0.250 0.250 +0.000" in " ".join(shown.replace(" - ", " ").split())

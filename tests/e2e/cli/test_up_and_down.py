@@ -67,7 +67,7 @@ def test_a_second_up_is_refused_and_disturbs_nothing(fuga: RunningFuga) -> None:
     second = fuga.cli("up", "--port", "0", check=False)
 
     assert second.returncode == 1
-    assert "runs already" in second.stderr
+    assert "already runs" in second.stderr
     assert children(fuga) == before
     assert all(each.alive for each in before.values())
 
@@ -135,7 +135,7 @@ def test_it_goes_on_where_it_was_and_down_ends_it_honestly(tmp_path: Path) -> No
         status = fuga.interrupt()
 
         assert status == 0
-        assert "hosts and guests run on" in fuga.output()
+        assert "hosts and guests keep running" in fuga.output()
         assert not any(each.alive for each in first.values())
         assert hosts_run(fuga.state_dir) == [True] * 8
 

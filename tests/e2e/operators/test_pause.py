@@ -38,7 +38,7 @@ def test_from_pause_to_resume(api: Api, decider: PolicyProcess) -> None:
         run_slot(api.registry, decider)
     why = api.tenant_a.get(f"/v1/requests/{asked['id']}/explanation").json()["waiting"]
     assert why["paused"] == {"since": paused.json()["changed_at"], "reason": "new storage"}
-    assert "the operator says: new storage" in why["message"]
+    assert "an operator paused the slot loop: new storage" in why["message"]
 
     resumed = api.operator.post(RESUME)
 
