@@ -24,7 +24,7 @@ from simulation.slots.cluster import Cluster
 from simulation.slots.idle import LastIdle
 from simulation.slots.rules import HostRules
 from simulation.slots.running import Running, Vms
-from simulation.slots.waiting import Waiting
+from simulation.slots.waiting import NOBODY, Waiting
 from simulation.traces.chunks import Chunk
 
 
@@ -84,7 +84,7 @@ class Engine:
         hierarchies: Sequence[Since] = (),
     ) -> None:
         self.cluster, self.book, self.choice = cluster, book, choice
-        self.waiting = Waiting.none()
+        self.waiting = NOBODY
         self.running = Running(choice.slot_length_s)
         self._rules = HostRules()
         self._events = list(events)
@@ -317,7 +317,7 @@ class Engine:
         if self.choice.wait_at_most_s is not None:
             over |= waited_s > self.choice.wait_at_most_s
         if not over.any():
-            return Waiting.none()
+            return NOBODY
         given_up = self.waiting.where(over)
         self.waiting = self.waiting.where(~over)
         return given_up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -43,3 +44,6 @@ class Waiting(Rows):
             age=self.age + 1,
         )
         return left.where(count > 0)
+
+
+NOBODY: Final = Waiting.none()
