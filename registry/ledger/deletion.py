@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, and_, select
 
 from registry.ground.locks import lock_vms
-from registry.ground.schema import tenants, vms
+from registry.ground.schema import assignments, tenants, unreleased, vms
 from registry.journal.changes import VM_DESIRED
 from registry.journal.events import record
 from registry.ledger.endings import Ending, held_by, write_endings
@@ -43,24 +43,29 @@ def delete_vms(
     left = and_(which, vms.c.desired != VmDesired.DELETED.value)
     lock_vms(connection, left)
     held = held_by(connection, left)
-    rows = connection.execute(
-        select(vms.c.id, vms.c.desired, vms.c.request_id, tenants.c.name.label("tenant"))
+    place = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, unreleased)
+    nowhere = connection.execute(
+        select(
+            vms.c.id.label("vm_id"),
+            vms.c.desired,
+            vms.c.request_id,
+            tenants.c.name.label("tenant"),
+        )
         .join(tenants, tenants.c.id == vms.c.tenant_id)
-        .where(left)
-        .order_by(vms.c.id)
+        .where(left, ~place.exists())
     ).all()
+    rows = sorted((*held, *nowhere), key=lambda row: row.vm_id)
     if not rows:
         return 0
     history: list[dict[str, Any]] = []
     changes: dict[UUID, dict[str, Any]] = {}
-    nowhere = {row.id for row in rows} - {row.vm_id for row in held}
     for row in rows:
         step = VM_DESIRED.step(row.desired, VmDesiredEvent.DELETE)
-        changes[row.id] = {"desired": step.after.value}
-        if row.id in nowhere:
-            changes[row.id]["deleted_at"] = now
-        history.append(step.row(now, actor, row.id, tenant=row.tenant))
-    free_addresses(connection, nowhere)
+        changes[row.vm_id] = {"desired": step.after.value}
+        history.append(step.row(now, actor, row.vm_id, tenant=row.tenant))
+    for row in nowhere:
+        changes[row.vm_id]["deleted_at"] = now
+    free_addresses(connection, [row.vm_id for row in nowhere])
     endings = [Ending(row, AssignmentEvent.DELETE_REQUESTED) for row in held]
     history += write_endings(connection, endings, now=now, actor=actor, changed=changes)
     record(connection, history)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
@@ -65,7 +66,7 @@ _RESERVED: Final = assignments.c.state == AssignmentState.RESERVED.value
 _NAMED: Final = 3  #: causes in the reason of a request
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ending:
     """What ends one assignment."""
 
@@ -73,7 +74,7 @@ class Ending:
     event: AssignmentEvent
     reason: str | None = None
 
-    @property
+    @cached_property
     def step(self) -> Change[AssignmentState]:
         """What becomes of the assignment."""
         return ASSIGNMENT.step(self.row.state, self.event)
@@ -171,7 +172,8 @@ def write_endings(
                 change_vm["observed"] = seen.after.value
                 history.append(step_of_vm(seen, row, now, actor, reason=each.reason))
         ends[row.id] = change
-        of_vms[row.vm_id] = {**of_vms.get(row.vm_id, {}), **change_vm}
+        if change_vm:
+            of_vms[row.vm_id] = {**of_vms.get(row.vm_id, {}), **change_vm}
     update_each(connection, assignments, ends)
     update_each(connection, vms, of_vms)
     free_addresses(connection, gone)
