@@ -265,7 +265,7 @@ def test_a_network_is_there_for_those_whose_it_is_or_to_whom_it_is_offered(regis
     add_request(register, tenant="physics", network="own")
     add_request(register, tenant="physics", network="some")
     for tenant, name in (("b", "own"), ("b", "some"), ("physics", "nobodys"), ("b", "never was")):
-        with pytest.raises(NotFoundError, match=f"no network '{name}'"):
+        with pytest.raises(NotFoundError, match=f"network '{name}' not found"):
             add_request(register, tenant=tenant, network=name)
 
 
