@@ -100,7 +100,7 @@ class ChildProcess:
         return part
 
     def hang_up(self) -> None:
-        """Let it end by itself; whoever hears it is told when it has."""
+        """Let it end by itself; its reader learns when it has."""
         with contextlib.suppress(OSError):
             self._stdin.close()
 

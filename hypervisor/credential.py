@@ -1,4 +1,4 @@
-"""What opens a host, and what libvirt is told of it. Plain values; nothing here is libvirt's."""
+"""The credential of a host, and its form for libvirt. Plain values, without libvirt."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def is_ssh(uri: str) -> bool:
 
 
 def tls_uri(uri: str, credential: Credential) -> str:
-    """Return what libvirt is told, for a URI without parameters."""
+    """Return the URI with credential for libvirt, for a URI without parameters."""
     return urlunsplit(urlsplit(uri)._replace(query=f"pkipath={quote(credential.folder)}"))
 
 
 def ssh_uri(uri: str, *, known_hosts: str, key_file: str) -> str:
-    """Return what libvirt is told, for a URI without parameters.
+    """Return the URI with credential for libvirt, for a URI without parameters.
 
     Always by libssh, whichever client the URI names: it runs in the child process, and
     takes both files from the URI. OpenSSH would take no file of known hosts from there.

@@ -1,4 +1,4 @@
-"""What a caller can do something about."""
+"""Errors that a caller can act on."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class VolumeSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """One look at a host. Consumption is None where a driver does not tell."""
+    """One poll of a host. Consumption is None if a driver does not report it."""
 
     hostname: str
     vcpus: int

@@ -1,4 +1,4 @@
-"""The parent's side of a process that looks at many hosts, asked by many threads at once."""
+"""The parent's side of a process that polls many hosts, used by many threads at once."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _GOODBYE_S: Final = 1.0  #: for a process that is asked to end by itself
 
 
 class TooLateError(Exception):
-    """A look was not answered in time; others are."""
+    """One poll was not answered in time; others were."""
 
 
 class NotBegunError(Exception):
-    """The process begins no look any more; this one was not, either."""
+    """The process begins no more polls, and did not begin this one."""
 
 
 class ChildLostError(Exception):
-    """The process died or stood still, and was killed, with all looks under way."""
+    """The process died or stood still, and was killed with all polls under way."""
 
 
 class SharedChild:
@@ -65,7 +65,7 @@ class SharedChild:
 
     @property
     def is_open(self) -> bool:
-        """Whether a look may be begun in it."""
+        """Whether it may begin a poll."""
         with self._changing:
             return not self._retired and self._lost is None and not self._is_over()
 
@@ -76,7 +76,7 @@ class SharedChild:
 
     @property
     def given_up(self) -> int:
-        """How many looks are still open in it that nobody waits for."""
+        """The number of open polls that nobody waits for."""
         return len(self._given_up)
 
     def ask(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:
@@ -108,13 +108,13 @@ class SharedChild:
             return
 
     def retire(self) -> None:
-        """Begin no look in it any more, and end it as soon as none is under way."""
+        """Begin no more polls in it, and end it once none is under way."""
         with self._changing:
             self._retired = True
         self._end_if_done()
 
     def end(self, why: str = "it was closed") -> None:
-        """End it; looks under way are lost."""
+        """End it; polls under way are lost."""
         self._lose(why)
         self._hang_up()
         self._hearing.join(_GOODBYE_S)
@@ -142,7 +142,7 @@ class SharedChild:
         self._hang_up()
 
     def _hang_up(self) -> None:
-        """Have it end, which it does also while looks hang in it."""
+        """Have it end, even with hanging polls."""
         if self._telling.acquire(timeout=_GOODBYE_S):
             try:
                 self._process.hang_up()

@@ -1,4 +1,4 @@
-"""Looks at many hosts by few processes, and none of them waits for another.
+"""Polls many hosts by few processes, and no host waits for another.
 
 Hosts that answer share processes, many to each. One that does not answer in time leaves a
 thread behind in such a process, and harms nobody; from then on it is looked at apart, in a
@@ -48,7 +48,7 @@ class _Place(Enum):
 
 
 class SharedHosts:
-    """The processes, and which host is looked at by which.
+    """The processes, and which of them polls which host.
 
     Parameters
     ----------
@@ -79,11 +79,11 @@ class SharedHosts:
         self._closed = False
 
     def host(self, uri: str, credential: Credential | None = None) -> SharedHost:
-        """Return who looks at a host, at a URI that was judged safe."""
+        """Return the poller of a host, at a URI that was checked."""
         return SharedHost(self, next(self._keys), uri, credential)
 
     def close(self) -> None:
-        """End all processes; looks under way fail."""
+        """End all processes; polls under way fail."""
         with self._changing:
             self._closed = True
             ending, self._started = self._started, []
@@ -96,7 +96,7 @@ class SharedHosts:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is looked at any more."""
+        """Whether polling has ended."""
         return self._closed
 
     def child_for(self, key: int, before: SharedChild | None) -> SharedChild:
@@ -117,7 +117,7 @@ class SharedHosts:
         return child
 
     def child_apart(self, key: int) -> SharedChild:
-        """Return the process for hosts that did not answer, a new one for each span of looks."""
+        """Return the process for hosts that did not answer, a new one for each span of polls."""
         self._end_apart()
         with self._changing:
             self._refuse_closed()
@@ -128,7 +128,7 @@ class SharedHosts:
             return self._apart
 
     def _end_apart(self) -> None:
-        """Begin no look any more in a process apart that had its time, or is full."""
+        """Begin no more polls in a separate process that is old or full."""
         apart = self._apart
         if apart is None or (apart.is_open and len(apart.hosts) < self._hosts_per_child):
             return
@@ -158,7 +158,7 @@ class SharedHosts:
 
 
 class SharedHost:
-    """One host. Its looks follow one another."""
+    """One host. Its polls follow one another."""
 
     def __init__(
         self, hosts: SharedHosts, key: int, uri: str, credential: Credential | None
@@ -200,7 +200,7 @@ class SharedHost:
         return self._look_alone(pool)
 
     def close(self) -> None:
-        """Let go of the host. A look under way goes on until it is answered, or too late."""
+        """Release the host. A poll under way continues until its answer or deadline."""
         self._closed = True
         self._leave_child()
 

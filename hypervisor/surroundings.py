@@ -1,4 +1,4 @@
-"""What a child process sees of our environment, which holds passwords of database and broker.
+"""The part of the environment for child processes, without passwords of database and broker.
 
 A child reads the bytes of a host, or runs what is not ours: it is given what is named here,
 so a secret that we learn of tomorrow is not handed on either.

@@ -1,1 +1,1 @@
-"""What runs in child processes, where alone libvirt is called."""
+"""The code of child processes, the only place that calls libvirt."""

@@ -1,4 +1,4 @@
-"""Questions to a host that may never be answered, beside a look at it. Child process only.
+"""Calls of a host that may never return, beside a poll of it. Child process only.
 
 No call of libvirt can be cancelled. So each question is asked in a thread of its own, on a
 connection of its own: of two calls at once on one connection, with an event loop beside them,

@@ -1,4 +1,4 @@
-"""Speak with a guest over its serial console. Runs in the child process only.
+"""Exchange data with a guest over its serial console. Runs in the child process only.
 
 libvirt hands out a console as a stream: what the guest writes from now on, and what is typed to
 it. It has no history (`HostConnection.console_tail` reads that from the log), and one holder.
@@ -74,7 +74,7 @@ class Consoles:
         self.close()
 
     def close(self) -> None:
-        """Let go of what is held, if anything is."""
+        """Release a held console, if any."""
         console, self._current = self._current, None
         if console is not None:
             with contextlib.suppress(libvirt.libvirtError):

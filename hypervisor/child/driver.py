@@ -1,4 +1,4 @@
-"""What the child does on a host, in terms of libvirt. Runs in the child process only."""
+"""The child's operations on a host by libvirt. Runs in the child process only."""
 
 from __future__ import annotations
 
@@ -402,7 +402,7 @@ def _end(domain: libvirt.virDomain) -> None:
 
 
 def _is_over(error: libvirt.libvirtError) -> bool:
-    """Return whether a domain is off already, or gone since we looked."""
+    """Return whether a domain is off already, or gone meanwhile."""
     return error.get_error_code() in {
         libvirt.VIR_ERR_OPERATION_INVALID,
         libvirt.VIR_ERR_NO_DOMAIN,
@@ -423,7 +423,7 @@ def _forget(domain: libvirt.virDomain) -> None:
 
 
 def _volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | None:
-    """Look a volume up, and again after a look at the disk: it may have come past libvirt."""
+    """Look a volume up, and again after a pool refresh: it may have appeared without libvirt."""
     for attempt in ("known", "refreshed"):
         try:
             return pool.storageVolLookupByName(name)
@@ -437,7 +437,7 @@ def _volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | 
 
 
 def _any_there(pool: libvirt.virStoragePool, names: Sequence[str]) -> bool:
-    """Return whether a volume is there, after one look at the disk for all of them."""
+    """Return whether a volume exists, after one pool refresh for all of them."""
     with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
         pool.refresh(0)
     return bool(set(names) & {volume.name() for volume in pool.listAllVolumes(0)})

@@ -1,4 +1,4 @@
-"""A child process that looks at many hosts: reads a request per line, answers a line.
+"""A child process that polls many hosts: reads a request per line, answers a line.
 
 Usage: ``python -m hypervisor.child.many``, by `hypervisor.shared_child` alone. Each look has a
 thread, so one that blocks keeps no other waiting; nothing ends it but the process's end.
@@ -35,7 +35,7 @@ _OUT_OF_MEMORY: Final = 3
 
 
 class _Hosts:
-    """Looks at hosts, one look at each at a time, and tells what came of it."""
+    """Polls hosts, each at most once at a time, and reports the results."""
 
     def __init__(self, answers: int) -> None:
         self._answers = answers
@@ -134,7 +134,7 @@ def _serve(hosts: _Hosts) -> None:
 
 
 def _beat(hosts: _Hosts) -> None:
-    """Tell again and again that the process lives, and keep what it prints short."""
+    """Send heartbeats of the process, and keep its output short."""
     while True:
         with contextlib.suppress(OSError):
             if os.fstat(2).st_size > _MOST_LOGGED_BYTES:

@@ -1,4 +1,4 @@
-"""Open a host with what opens it, and say in plain words why it does not. Child process only.
+"""Open a host with its credential, and explain failures in plain words. Child process only.
 
 libssh, with which libvirt speaks SSH, also reads the configuration and the known hosts of
 the machine and of the user. Either can make it take any key, or one that nobody gave us;

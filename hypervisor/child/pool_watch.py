@@ -55,7 +55,7 @@ class PoolSilent:
 
 
 class PoolWatch:
-    """Asks one host's pool, in turn with looks at the host."""
+    """Polls one host's pool, in turn with polls of the host."""
 
     def __init__(self, spares: SpareConnections) -> None:
         self._spares = spares
@@ -73,7 +73,7 @@ class PoolWatch:
             self._question = Question(self._spares, lambda conn: _look(conn, pool))
 
     def answer(self, *, by: float) -> PoolSeen | PoolSilent:
-        """Return what the pool is like, if it tells in time. Raises what is wrong with it.
+        """Return the state of the pool, if it answers in time; raises its error.
 
         One that always answers too late is silent since it was first asked in vain.
         """
@@ -95,7 +95,7 @@ class OtherVolumes:
         self._known: dict[Place, int] = {}
 
     def sizes(self, places: Sequence[Place], *, by: float) -> Mapping[Place, int]:
-        """Return the virtual sizes that are known, at worst from an earlier look."""
+        """Return the known virtual sizes, at worst from an earlier poll."""
         self._known = {place: self._known[place] for place in places if place in self._known}
         if not places:
             return {}

@@ -1,4 +1,4 @@
-"""One look at a host: capacity, consumption, domains, volumes. In the child process only."""
+"""One poll of a host: capacity, consumption, domains, volumes. In the child process only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def state_of(state: int) -> DomainState:
 
 
 class Surveyor:
-    """Reads a host. Remembers the processors' counters between two looks."""
+    """Reads a host. Remembers the processors' counters between two polls."""
 
     def __init__(self, opening: Callable[[], libvirt.virConnect]) -> None:
         spares = SpareConnections(opening)
@@ -102,7 +102,7 @@ class Surveyor:
         statistics: Values,
         by: float,
     ) -> Mapping[str, int]:
-        """Return the virtual size of each domain's disks; 0 of a disk that nobody tells of.
+        """Return the virtual size of each domain's disks; 0 if it is unknown.
 
         Never asks the guest's QEMU.
         """
@@ -223,7 +223,7 @@ def _place(disk: domain_xml.Disk) -> Place | None:
 
 
 def _told_sizes(values: Mapping[str, Any]) -> Mapping[str | None, int]:
-    """Return the sizes of a domain's disks by their names on the machine, as statistics tell."""
+    """Return the sizes of a domain's disks by name, from its statistics."""
     return {
         values[f"block.{position}.name"]: int(values[f"block.{position}.capacity"])
         for position in range(int(values.get("block.count", 0)))

@@ -1,4 +1,4 @@
-"""What a guest's network card may do, as its host enforces it whatever the guest says.
+"""The restrictions of a guest's network card, which its host enforces.
 
 libvirt's network filters (nwfilter) are tables of the bridge that a card is plugged into.
 Ours let a guest speak from its own MAC and IPv4 address alone, and hear what is sent to it
@@ -80,7 +80,7 @@ _ASKS_DHCP: Final = _accept(
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A network filter of ours."""
+    """A network filter of fuga's."""
 
     name: str
     xml: str
@@ -217,7 +217,7 @@ def cards(domain: ET.Element) -> tuple[Card, ...]:
 
 
 def is_filtered(domain: ET.Element) -> bool:
-    """Return whether a filter of ours, of this release or another, is on each of its cards."""
+    """Return whether a filter of fuga's, of any release, is on each of its cards."""
     return all((card.filter or "").startswith(_PREFIX) for card in cards(domain))
 
 

@@ -59,7 +59,7 @@ def with_disks_as_files(xml: str, file_of: Callable[[str, str, str], DiskFile]) 
 
 
 def backing_of(volume_xml: str) -> tuple[str, str | None] | None:
-    """Path and format of what a volume rests on, as its XML tells; None: on nothing."""
+    """Return path and format of a volume's backing file from its XML, or None."""
     backing = ET.fromstring(volume_xml).find("backingStore")  # noqa: S314 - as above
     path = None if backing is None else backing.findtext("path")
     if backing is None or not path:

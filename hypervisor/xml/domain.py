@@ -137,7 +137,7 @@ def never_started(
 
 
 def parse(xml: str) -> ParsedDomain:
-    """Read a domain's XML, ours or a stranger's."""
+    """Read a domain's XML, fuga's or foreign."""
     domain = from_host(xml)
     return ParsedDomain(
         uuid=domain.findtext("uuid", ""),
@@ -162,7 +162,7 @@ def volume_format(xml: str) -> str | None:
 
 
 def domain_type(xml: str) -> str:
-    """What runs a domain, ours or a stranger's."""
+    """The emulator of a domain, fuga's or foreign."""
     return from_host(xml).get("type", "qemu")
 
 
@@ -272,7 +272,7 @@ def _mark(domain: ET.Element) -> Mark | None:
             round=int(text("round")),
         )
     except ValueError:
-        # Someone edited it: then it proves nothing, and the domain is a stranger's.
+        # Someone edited it: then it proves nothing, and the domain is foreign.
         return None
 
 

@@ -1,4 +1,4 @@
-"""What a guest may take of its host at most, in domain XML.
+"""The limits of a guest on its host, in domain XML.
 
 Disks are throttled by QEMU itself, cards by the host's traffic control, and processors by
 cgroups: their shares say who gets how much when all want more than there is.
