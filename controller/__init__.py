@@ -1,1 +1,1 @@
-"""The control centre and what is asked of it: rounds, the REST API, the command line."""
+"""The control centre, the REST API and the command line."""

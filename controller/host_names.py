@@ -1,4 +1,4 @@
-"""By which names callers know hosts.
+"""The names by which callers know hosts.
 
 A tenant knows a host by a name of its own: the same wherever it is told, another one for
 each tenant, and made with a secret of the installation, so that nobody finds the host's
@@ -44,7 +44,7 @@ class Identities(Protocol):
     """What of the register center is asked here."""
 
     def secret(self) -> bytes:
-        """Return what names are made with."""
+        """Return the secret for names."""
 
     def tally(self) -> object:
         """Return what is another as soon as a host was added or retired."""
@@ -145,7 +145,7 @@ class HostNames:
 
 @dataclass(frozen=True)
 class Reader:
-    """Who is told something of hosts, and in whose words; for one call."""
+    """The reader of one call, and its names for hosts."""
 
     tenant: str | None  #: None: an operator
     names: HostNames
@@ -156,13 +156,13 @@ class Reader:
         return self.tenant is None
 
     def host(self, name: str) -> str:
-        """Return what the reader calls a host."""
+        """Return the reader's name for a host."""
         if self.tenant is None or self.names.shown:
             return name
         return self.names.alias(self.tenant, name)
 
     def host_or_none(self, name: str | None) -> str | None:
-        """Return what the reader calls a host, if there is one."""
+        """Return the reader's name for a host, if there is one."""
         return None if name is None else self.host(name)
 
     def meant(self, field: str, given: str) -> str:
@@ -184,7 +184,7 @@ class Reader:
         return found
 
     def text(self, text: str) -> str:
-        """Return a text about a failure without what says which machine it was."""
+        """Return an error text without anything that identifies a machine."""
         if self.tenant is None:
             return text
         text = without_places(text)

@@ -1,4 +1,4 @@
-"""Texts about failures, without what says which machine they came from.
+"""Removes everything that identifies a machine from error texts.
 
 libvirt, SSH, TLS and QEMU write addresses, names of machines and of users, paths and URIs
 into their messages, also of machines that are no hosts of ours: a host to jump through,

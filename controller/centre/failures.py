@@ -1,4 +1,4 @@
-"""What the control centre does about hosts that are down: it has them fenced, where that is wanted.
+"""Has the hosts that are down fenced, if they are to be replaced.
 
 Only who leads asks, and names its epoch in the transaction that does. The command itself
 is run by a worker, and only its success lets VMs be placed elsewhere.
@@ -34,7 +34,7 @@ class FailedHosts:
         self._interval_s = interval_s
 
     def look(self) -> tuple[str, ...]:
-        """Ask for the fencing of every such host, if this control centre leads."""
+        """Request the fencing of every such host, if this control centre leads."""
         lease = self._lease()
         if lease is None:
             return ()

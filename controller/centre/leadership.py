@@ -1,4 +1,4 @@
-"""Who leads: one control centre holds the lease, the others follow and try to take it."""
+"""Leadership: one control centre holds the lease, the others follow and try to take it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a control centre counts of its slots, rounds and messages."""
+"""The metrics of a control centre: slots, rounds and messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BUCKETS_S: Final = (0.01, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
 class SlotMetrics:
-    """Counts what became of slots, and how long each phase of a round took."""
+    """Counts slots by outcome, and measures each phase of a round."""
 
     def __init__(self, metrics: ProcessMetrics) -> None:
         registry = metrics.registry

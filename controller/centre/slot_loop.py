@@ -81,7 +81,7 @@ class SlotLoop:
         return (self._now() // self._slot_length_s + 1) * self._slot_length_s
 
     def run_slot(self, slot: Slot, lease: Lease) -> None:
-        """Run the round of one slot; whatever goes wrong is told, and the loop goes on."""
+        """Run the round of one slot; log every error, and continue the loop."""
         structlog.contextvars.bind_contextvars(slot=slot.start_at.isoformat())
         try:
             report = run_round(

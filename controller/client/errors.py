@@ -1,4 +1,4 @@
-"""What a call of the API may end with instead of an answer."""
+"""Errors of a call of the API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ApiError(ControllerError):
 
 
 class ApiUnreachableError(ApiError):
-    """Nobody answers at the API's address, or somebody else does."""
+    """The API does not answer at its address, or another server does."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"cannot reach the API at {url}: {reason}")

@@ -690,7 +690,7 @@ class RequestChange(TypedDict):
 
 
 class RequestExplanation(TypedDict):
-    """What became of a request."""
+    """The explanation of a request."""
 
     name: str | None
     order: int | None

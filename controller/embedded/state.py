@@ -1,4 +1,4 @@
-"""What `fuga up` keeps in the state folder, and the lock that lets one of them run."""
+"""The state folder of `fuga up`, and the lock that allows only one to run."""
 
 from __future__ import annotations
 

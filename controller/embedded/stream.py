@@ -1,4 +1,4 @@
-"""What `fuga up` tells while it runs: a line per round, and per change worth one."""
+"""The output of `fuga up` while it runs: a line per round and per important change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROUNDS = 20
 
 
 class StatusStream:
-    """Looks at the API and says what is new since it looked last."""
+    """Polls the API and prints what is new since its last poll."""
 
     def __init__(self, api: Client, say: Callable[[str], None]) -> None:
         self._api = api
@@ -26,7 +26,7 @@ class StatusStream:
         self._running: int | None = None
 
     def look(self) -> None:
-        """Say what changed; nothing while the API does not answer."""
+        """Print changes; nothing while the API does not answer."""
         try:
             rounds = self._api.get("rounds", limit=_ROUNDS)["items"]
             hosts = list(self._api.items("hosts"))

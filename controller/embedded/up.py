@@ -51,7 +51,7 @@ _LOOK_EVERY_S: Final = 2.0
 
 
 def say(line: str) -> None:
-    """Tell a person, at once also where a file is read along."""
+    """Print a line at once, even into a file."""
     echo_lines(line)
     sys.stdout.flush()
 
@@ -104,7 +104,7 @@ class Up:
     api: Client | None = None
 
     def start(self) -> None:
-        """Bring everything up; what is there already is kept."""
+        """Start everything; keep what exists already."""
         say(f"fuga up: state in {self.state.path}")
         left = end_leftovers(self.state.processes)
         if left:
@@ -131,7 +131,7 @@ class Up:
         self._say_what_to_try(url)
 
     def watch(self) -> None:
-        """Keep the processes running and tell what happens, until interrupted."""
+        """Keep the processes running and print what happens, until interrupted."""
         assert self.supervisor is not None and self.api is not None  # noqa: S101, PT018
         looking = Client(self._connection(self.api.url), timeout_s=_LOOK_EVERY_S, retry_after_s=())
         stream = StatusStream(looking, lambda line: say(f"{time.strftime('%H:%M:%S')} {line}"))
@@ -152,7 +152,7 @@ class Up:
             self.supervisor.stop(STOP_ORDER)
 
     def say_what_stays(self) -> None:
-        """Say what runs on, and how to go on or end it."""
+        """Print what keeps running, and how to continue or stop it."""
         whose = (
             "hosts and guests keep running"
             if self.memory.hosts_from == "lab"
@@ -164,7 +164,7 @@ class Up:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Show that a step is under way, then what came of it and how long it took."""
+        """Show a step under way, then its result and duration."""
         began = time.monotonic()
         outcome: list[str] = []
         with progress() as show:

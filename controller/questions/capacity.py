@@ -1,4 +1,4 @@
-"""How many more VMs of a type fit now, on which hosts, and what runs out first."""
+"""How many more VMs of a type fit now, where, and which resource runs out first."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def capacity_left(
 
 
 def capacity_in_steps(found: Capacity, *, named: bool) -> Capacity:
-    """Return what a tenant is told: no exact number, and nothing of single hosts.
+    """Return a tenant's view: no exact number, and nothing about single hosts.
 
     Of hosts that the question names, only whether there is room at all.
     """

@@ -1,4 +1,4 @@
-"""Serial consoles, read and typed on: asked of workers, who reach the hosts."""
+"""Reads and writes serial consoles through workers, which reach the hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Straight answers: why a request waits, and why a VM is where it is.
+"""Explanations: why a request waits, and why a VM is on its host.
 
 Nothing is computed anew here. What is told was written down by the round that
 decided it, so an explanation can be checked against the stored snapshot.
@@ -150,7 +150,7 @@ class PlacedVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestExplanation:
-    """What became of a request."""
+    """The explanation of a request."""
 
     request: UUID
     name: str | None
@@ -194,7 +194,7 @@ class VmExplanation:
 
 
 def explain_request(registry: Registry, request_id: UUID, reader: Reader) -> RequestExplanation:
-    """Tell a reader what became of a request and why the rest of it waits.
+    """Explain to a reader the state of a request and why the rest of it waits.
 
     A tenant is told no host by name but those of its VMs, and numbers of hosts in steps.
 
@@ -238,7 +238,7 @@ def explain_request(registry: Registry, request_id: UUID, reader: Reader) -> Req
 
 
 def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation:
-    """Tell a reader which round put a VM where it is, and what its host weighed then.
+    """Explain to a reader which round placed a VM, and its host's combinations.
 
     What a host weighed is of everybody's VMs: a tenant is told its own that the host took.
 

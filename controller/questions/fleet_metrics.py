@@ -1,4 +1,4 @@
-"""What the database says of everything there is, as metrics: tenants, hosts, tasks, the leader.
+"""The state in the database as metrics: tenants, hosts, tasks, the leader.
 
 The API and the control centre both tell it. However often they are asked, each reads
 the database at most once in an interval.
@@ -110,11 +110,11 @@ class FleetCollector(Collector):
         self._fleet: tuple[Fleet, Liveness] | None = None
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Name what is told, without a look at the database."""
+        """Name the metrics without reading the database."""
         return _families().values()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Tell what was read last, or a moment ago."""
+        """Return the metrics of the last read, at most one interval old."""
         with self._lock:
             if self._read_at is None or self._now() - self._read_at >= self._interval_s:
                 self._fleet = self._read()

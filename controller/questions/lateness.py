@@ -1,4 +1,4 @@
-"""What should have happened by now and did not: nobody decides, builds, or looks at hosts."""
+"""Overdue work: no process decides, builds, or polls hosts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Late:
 
 
 def what_is_late(liveness: Liveness) -> tuple[Late, ...]:
-    """Judge who was heard and what was decided, by the database's clock."""
+    """Judge heartbeats and the last slot, by the database's clock."""
     found: list[Late] = []
     for kind, what in _DOES:
         found += _of_processes(liveness, kind, what)

@@ -1,4 +1,4 @@
-"""Where tenants and groups stand: what they hold, and what is theirs by the tree.
+"""Shares and entitlements of tenants and groups.
 
 The shares before and after a change of the tree are computed by the code that
 rounds use, from what a round would see before and after it.

@@ -1,6 +1,6 @@
 """Numbers in steps: 0, 1, 2, 5, 10, 20, 50 and so on.
 
-What tenants are told of hosts and room is counted in them: an exact number, asked for
+Tenants see numbers of hosts and free amounts in steps: an exact number, read
 before and after, would tell of each VM of others.
 """
 

@@ -1,4 +1,4 @@
-"""What a tenant is told of a record: what is its own, and nothing of which hosts there are.
+"""The parts of records that tenants may see: their own, and nothing that identifies hosts.
 
 Hosts go by the tenant's own names for them, texts about failures without what says which
 machine it was, and numbers that others' VMs are counted in only in steps. An operator is
@@ -47,7 +47,7 @@ def told_request(request: Request, reader: Reader) -> Request:
 
 
 def told_image(image: Image, caller: Caller) -> Image:
-    """Leave out where it came from, which may be nobody's business, and what went wrong there."""
+    """Hide its origin and its errors."""
     if caller.is_operator:
         return image
     held = None if image.held_reason is None else "hosts stopped answering while they received it"
@@ -55,7 +55,7 @@ def told_image(image: Image, caller: Caller) -> Image:
 
 
 def told_vm(vm: Vm, reader: Reader) -> Vm:
-    """Name its host as the reader does; say what failed, but not where, nor which operator."""
+    """Use the reader's name for its host; hide the place of errors and the operator."""
     if reader.is_operator:
         return vm
     power = vm.power
@@ -82,7 +82,7 @@ def told_vm_group(group: VmGroup, reader: Reader) -> VmGroup:
 
 
 def told_network(network: Network, caller: Caller) -> Network:
-    """Leave out what hosts call it, who else may use it, and how many addresses others have."""
+    """Hide its names on hosts, its other users, and their number of addresses."""
     if caller.is_operator:
         return network
     return dataclasses.replace(
@@ -100,7 +100,7 @@ def told_session(session: ConsoleSession, reader: Reader) -> ConsoleSession:
 
 
 def told_event(event: Event, reader: Reader) -> Event:
-    """Say what happened, but not where, nor which operator or process did it."""
+    """Hide the place of an event, and which operator or process caused it."""
     if reader.is_operator:
         return event
     data = dict(event.data)
@@ -115,7 +115,7 @@ def told_event(event: Event, reader: Reader) -> Event:
 
 
 def told_round(summary: RoundSummary, reader: Reader) -> RoundInList:
-    """Leave out the shares of others, and what is counted over everybody's VMs."""
+    """Hide the shares of others, and counts over all tenants' VMs."""
     told = RoundInList.model_validate(summary)
     if reader.is_operator:
         return told

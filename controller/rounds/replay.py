@@ -30,7 +30,7 @@ class ReplayResult:
 
 
 def replay_round(registry: Registry, number: int) -> ReplayResult:
-    """Run the policy that decided round ``number`` again, in a fresh process.
+    """Run the policy that decided round ``number`` again, in a new process.
 
     The process is given the stored bytes and nothing else. The budget is
     counted in units of work, so a round that was cut is cut again.

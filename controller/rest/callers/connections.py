@@ -1,4 +1,4 @@
-"""Who may hold a connection: so many from one address, so many in all.
+"""Limits on connections, per address and in total.
 
 Connections are counted where they are accepted, before TLS and before a byte of HTTP: what
 is half done counts as what is whole. Asyncio accepts by calling `accept` of the listening
@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 
 class Sparingly:
-    """Says what happens again and again once in a minute, with how often it was."""
+    """Logs a repeated event once a minute, with its count."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -89,7 +89,7 @@ class SparingFilter(logging.Filter):
 
 
 def log_sparingly() -> None:
-    """Bound what strangers can have asyncio and uvicorn log."""
+    """Limit what unknown callers can make asyncio and uvicorn log."""
     for name in ("asyncio", "uvicorn.error"):
         logger = logging.getLogger(name)
         if not any(isinstance(each, SparingFilter) for each in logger.filters):
@@ -112,7 +112,7 @@ UNBOUNDED: Final = Bounds(in_all=sys.maxsize, per_address=sys.maxsize)
 
 
 class Listener(socket.socket):
-    """A listening socket whose connections are bounded, once it was told how."""
+    """A listening socket that limits its connections, once limits are set."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -126,7 +126,7 @@ class Listener(socket.socket):
         self._arrivals = Buckets(Rate(per_s=sys.maxsize, burst=sys.maxsize))
 
     def bound(self, bounds: Bounds, refused: Callable[[str], None] | None = None) -> None:
-        """Hold no more connections than ``bounds`` says; tell why one is refused."""
+        """Hold no more connections than ``bounds``; report why one is refused."""
         self._bounds = bounds
         self._refused = refused or self._refused
         # Whoever connects and goes at once may not do so more often than it may stay.

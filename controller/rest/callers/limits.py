@@ -24,7 +24,7 @@ MAX_KEYS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """So many a second for good, and so many at once after a silence."""
+    """A rate per second, and a burst after a pause."""
 
     per_s: float
     burst: int
@@ -136,7 +136,7 @@ class Limits:
 
 
 def address_of(scope: Scope) -> str:
-    """Return who is at the other end of the connection."""
+    """Return the address of the connection's peer."""
     client = scope.get("client")
     return str(client[0]) if client else "unknown"
 
@@ -184,5 +184,5 @@ def _digest(credentials: str) -> bytes:
 
 
 def whole_seconds(seconds: float) -> int:
-    """Return what `Retry-After` may say."""
+    """Return a value for `Retry-After`."""
     return max(1, math.ceil(seconds))

@@ -1,4 +1,4 @@
-"""What surrounds every call, outermost first: access log, bound, authentication.
+"""The layers around every call, outermost first: access log, limit, authentication.
 
 Plain ASGI, because an endpoint must not run, nor a body be read, before the caller is
 known; and because errors raised here become problems in one place, `AccessLog`.
@@ -100,7 +100,7 @@ class AccessLog:
 
 
 async def _told(error: Exception, scope: Scope) -> Problem:
-    """Return what the caller is told; to find what was meant may take a look at the database."""
+    """Return the caller's answer; suggestions may need a read of the database."""
     caller = scope.get("state", {}).get("caller")
     names: Names = no_names
     if caller is not None and isinstance(error, NotFoundError | UnknownNameError):
@@ -141,7 +141,7 @@ class Crowd:
 
 
 class _Strangers:
-    """Lets so many lines a minute be written of calls by nobody known; tells of the rest."""
+    """Limits log lines per minute about calls without a token, and counts the rest."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -162,7 +162,7 @@ class _Strangers:
 
 
 class Authentication:
-    """Lets nobody past without a live token, below /v1 and to metrics.
+    """Refuses calls without a valid token, below /v1 and to metrics.
 
     Nor whoever calls too often, nor a token that only reads to where things change.
     """

@@ -1,4 +1,4 @@
-"""HTTP as uvicorn speaks it, with time that runs out.
+"""uvicorn's HTTP, with time limits.
 
 Uvicorn waits for ever for the rest of a head or a body, and as long for somebody who does
 not take an answer. Here each phase of a call has its time, for the whole and not for each
@@ -47,7 +47,7 @@ class Deadlines:
 
 
 class _Missing(Enum):
-    """What we wait for."""
+    """The phase that a connection waits for."""
 
     NOTHING = auto()  #: it is our turn, or uvicorn's own timer runs
     HEAD = auto()
@@ -122,7 +122,7 @@ class BoundedProtocol(H11Protocol):
             self._stalled = None
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, or too much of it."""
+        """Refuse invalid HTTP, or a header that is too large."""
         self._refuse(cast(_Connection, self.conn).refusal)
 
     def _unsupported_upgrade_warning(self) -> None:

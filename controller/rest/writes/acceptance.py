@@ -16,7 +16,7 @@ MOST_TOGETHER: Final = 64
 
 
 class Acceptance:
-    """Accepts what is asked for, in few transactions."""
+    """Accepts requests in few transactions."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

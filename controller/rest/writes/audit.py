@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class AuditTrail:
-    """Around all the rest: whoever reads the answer finds it in the audit."""
+    """The outermost layer: an answered call is in the audit."""
 
     def __init__(self, app: ASGIApp, registry: Registry, refusals: Refusals) -> None:
         self.app = app
@@ -93,7 +93,7 @@ def _path(scope: Scope) -> str:
 
 
 def note_route(scope: Scope) -> None:
-    """Tell which endpoint serves a call, as soon as it is known."""
+    """Record which endpoint serves a call, as soon as it is known."""
     call = scope.get("state", {}).get("audited")
     route = getattr(scope.get("route"), "path", None)
     if call is not None and route is not None:
