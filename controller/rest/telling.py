@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from controller.host_names import Reader
-from controller.questions.explain import in_steps
 from controller.questions.steps import step_below
+from controller.questions.why_waiting import in_steps
 from controller.rest.callers.auth import Caller
 from controller.rest.schemas import RoundDetail
 from controller.rest.schemas import RoundSummary as RoundInList

@@ -16,7 +16,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from controller.host_names import Reader
-from controller.questions.explain import RequestExplanation, explain_request
+from controller.questions.explanations import RequestExplanation
+from controller.questions.why_waiting import explain_request
 from controller.rest.callers.auth import AnyCaller, Caller, bearer, caller_of
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import (

@@ -7,7 +7,8 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Security
 
-from controller.questions.explain import VmExplanation, explain_vm
+from controller.questions.explanations import VmExplanation
+from controller.questions.why_here import explain_vm
 from controller.rest.callers.auth import AnyCaller, Caller, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenRegistry

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.questions.explain import explain_request, explain_vm
+from controller.questions.why_here import explain_vm
+from controller.questions.why_waiting import explain_request
 from controller.rounds.replay import replay_round
 from controller.rounds.round import PolicyChoice, Slot, run_round
 from placement.catalog.zone_policies import NamedPolicy

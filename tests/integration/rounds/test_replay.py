@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from controller.centre.purge import purge_all
-from controller.questions.explain import explain_request, explain_vm
+from controller.questions.why_here import explain_vm
+from controller.questions.why_waiting import explain_request
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.replay import replay_round
 from controller.rounds.round import PolicyChoice, Slot, run_round

@@ -1,0 +1,190 @@
+"""Why a VM is where it is: the round that placed it, and what its host weighed then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from controller.host_names import Reader
+from controller.questions.explanations import VmExplanation, WeighedCombination
+from controller.rounds.inputs import RoundInputs, decode_inputs
+from registry import CopyState, Registry
+from registry.requests import ImageWait, Vm
+from registry.rounds import RoundRecord
+
+
+def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation:
+    """Explain to a reader which round placed a VM, and its host's combinations.
+
+    What a host weighed is of everybody's VMs: a tenant is told its own that the host took.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such VM.
+    """
+    vm = registry.vms.get(vm_id)
+    if vm.round is None or vm.host is None:
+        return VmExplanation(
+            vm=vm.id,
+            name=vm.name,
+            host=None,
+            round=None,
+            slot_start_at=None,
+            policy=None,
+            decided_by=None,
+            phase=None,
+            utilities=(),
+            message="it has no host yet; `fuga explain` of its request shows what it waits for",
+        )
+    placed = _placed(vm, registry.rounds.get(vm.round), reader)
+    if vm.unknown_since is not None:
+        seen, since = vm.observed.value, f"{vm.unknown_since:%Y-%m-%d %H:%M:%S} UTC"
+        unknown = f"its state is unknown: its host answered last at {since}; it was {seen} then"
+        placed = replace(placed, message=f"{placed.message}; {unknown}")
+    image = vm.waits_for_image
+    if image is None:
+        return placed
+    message = (
+        f"{placed.message}; it is created once image {image.image} is there: {_how_far(image)}"
+    )
+    return replace(placed, waits_for_image=image, message=message)
+
+
+def _how_far(image: ImageWait) -> str:
+    if image.held:
+        return (
+            "it is held because hosts stopped answering while they received it,"
+            " until an operator releases it"
+        )
+    if image.state is CopyState.UPLOADING:
+        return f"{image.uploaded_bytes} of {image.size_bytes} bytes uploaded"
+    if image.state is CopyState.FAILED:
+        return "the upload failed; the next round decides this VM again"
+    return "the upload has not begun"
+
+
+def _placed(vm: Vm, record: RoundRecord, reader: Reader) -> VmExplanation:
+    assert vm.host is not None  # noqa: S101 - asked of placed VMs alone
+    host_name = reader.host(vm.host)
+    told = VmExplanation(
+        vm=vm.id,
+        name=vm.name,
+        host=host_name,
+        round=record.number,
+        slot_start_at=record.slot_start_at.isoformat(),
+        policy=record.policy,
+        decided_by=record.decided_by,
+        phase=None,
+        utilities=(),
+        message=f"round {record.number} placed it on {host_name}; the details of the game are "
+        "purged",
+    )
+    if record.stored is None:
+        return told
+    inputs = decode_inputs(record.stored.inputs)
+    names = inputs.names
+    details = record.stored.outcome["details"]
+    host = next((h for h, (_, name) in enumerate(names.hosts) if name == vm.host), None)
+    request = next(
+        (q for q, (each, _, _) in enumerate(names.requests) if each == str(vm.request_id)), None
+    )
+    phase = _phase(record, details, request, host)
+    why = _why_here(host_name, record, phase, reader)
+    if phase != "game" or host is None:
+        return replace(told, phase=phase, message=why)
+    if not reader.is_operator:
+        own = _own_in_game(details, inputs, vm.tenant, host)
+        return replace(
+            told,
+            phase=phase,
+            message=f"in the game of round {record.number}, {host_name} took {_taken(own)} of "
+            "yours, in its combination of VMs with the highest utility",
+        )
+    utilities = tuple(
+        WeighedCombination(
+            combination=_by_type(each["counts"], names.requests),
+            minimum_utilization=each["minimum_utilization"],
+            utility=each["utility"],
+            chosen=each["chosen"],
+        )
+        for each in details.get("weighed", {}).get(str(host), ())
+    )
+    chosen = next((each for each in utilities if each.chosen), None)
+    if chosen is not None:
+        several = "s" if len(utilities) > 1 else ""
+        why = (
+            f"in the game of round {record.number}, {host_name} evaluated {len(utilities)} "
+            f"combination{several} and took {_taken(chosen.combination)}, "
+            f"the one with the highest utility ({chosen.utility:.4f})"
+        )
+    return replace(told, phase=phase, utilities=utilities, message=why)
+
+
+def _own_in_game(
+    details: Mapping[str, Any], inputs: RoundInputs, tenant: str, host: int
+) -> dict[str, int]:
+    """Return a tenant's VMs that a host took in the game, by type."""
+    owners = inputs.snapshot.tenant
+    of_tenants = inputs.names.tenants
+    own = {
+        str(request): game
+        for request, there, game, _ in details.get("phase", ())
+        if there == host and game and of_tenants[owners[request]][1] == tenant
+    }
+    return _by_type(own, inputs.names.requests)
+
+
+def _taken(combination: Mapping[str, int]) -> str:
+    return " + ".join(f"{count} {name}" for name, count in combination.items()) or "nothing"
+
+
+def _phase(
+    record: RoundRecord, details: Mapping[str, Any], request: int | None, host: int | None
+) -> str:
+    if record.decided_by == "fallback":
+        return "fallback"
+    if [request, host] in details.get("holding", ()):
+        return "held"
+    if [request, host] in [[q, h] for q, h, _ in details.get("gangs", ())]:
+        return "gang"
+    for q, h, game, _ in details.get("phase", ()):
+        if (q, h) == (request, host):
+            return "game" if game > 0 else "remainder"
+    return record.policy
+
+
+def _by_type(
+    counts: Mapping[str, int], requests: tuple[tuple[str, str, str], ...]
+) -> dict[str, int]:
+    by_type: dict[str, int] = {}
+    for request, count in counts.items():
+        vm_type = requests[int(request)][2]
+        by_type[vm_type] = by_type.get(vm_type, 0) + count
+    return dict(sorted(by_type.items()))
+
+
+def _why_here(host: str, record: RoundRecord, phase: str, reader: Reader) -> str:
+    if phase == "fallback":
+        return (
+            f"round {record.number} was decided by the fallback, Best-Fit DRFH "
+            f"({reader.text_or_none(record.fallback_reason)}): {host} matched its shape best"
+        )
+    if phase == "held":
+        return (
+            f"round {record.number} placed it on {host}, which was reserved for its "
+            "request: it had waited long below its fair share"
+        )
+    if phase == "gang":
+        return (
+            f"round {record.number} placed it before the game, by Best-Fit DRFH: its request's "
+            "min_count of VMs is needed at once, or it has an anti-affinity group"
+        )
+    if phase == "remainder":
+        return (
+            f"round {record.number} placed it after the game, by Best-Fit DRFH: "
+            f"of the hosts with room, {host} matched its shape best"
+        )
+    return f"round {record.number} placed it on {host} by policy {record.policy}"
