@@ -302,7 +302,7 @@ def test_a_worker_whose_threads_are_taken_leaves_the_rest_to_others(
     full.join(within_s=60)
     output = next_output(world.registry, NoOne(), vm_id, key, after=0, wait_s=0)
     assert output.session.state is ConsoleState.WAITING
-    assert "let go of one" in (output.session.reason or "")
+    assert "close another console" in (output.session.reason or "")
 
 
 def test_the_consoles_of_one_tenant_leave_threads_to_the_next(
