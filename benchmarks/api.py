@@ -37,7 +37,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from benchmarks.processor import family_cpu_s
-from controller.rest.schemas import RequestInput
+from controller.rest.schemas.requests import RequestInput
 from controller.rest.server import listen_on
 from registry import Registry, upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited

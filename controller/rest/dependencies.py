@@ -13,7 +13,7 @@ from starlette.requests import Request as HttpRequest
 from controller.host_names import HostNames, Reader
 from controller.queue import TaskQueue
 from controller.rest.callers.auth import caller_of
-from controller.rest.schemas import Ready
+from controller.rest.schemas.operating import Ready
 from controller.rest.writes.acceptance import Acceptance
 from controller.rest.writes.gathering import Gathering
 from registry import ImageStoreError, Registry

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from controller.questions.lateness import what_is_late
 from controller.rest.dependencies import GivenServices
-from controller.rest.schemas import Alive, Ready
+from controller.rest.schemas.operating import Alive, Ready
 from controller.rest.writes.gathering import Gathering
 from registry import Registry
 

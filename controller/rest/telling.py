@@ -15,8 +15,8 @@ from controller.host_names import Reader
 from controller.questions.steps import step_below
 from controller.questions.why_waiting import in_steps
 from controller.rest.callers.auth import Caller
-from controller.rest.schemas import RoundDetail
-from controller.rest.schemas import RoundSummary as RoundInList
+from controller.rest.schemas.operating import RoundDetail
+from controller.rest.schemas.operating import RoundSummary as RoundInList
 from registry.consoles import ConsoleSession
 from registry.ground import Page
 from registry.images import Image

@@ -21,7 +21,7 @@ PACKAGES = (
     "simulation", "workers",
 )  # fmt: skip
 #: Their docstrings are help, or descriptions of the API.
-SHOWN_DOCSTRINGS = ("controller/cli/", "controller/rest/routers/", "controller/rest/schemas.py")
+SHOWN_DOCSTRINGS = ("controller/cli/", "controller/rest/routers/", "controller/rest/schemas/")
 _CODE_SPAN = re.compile(r"`[^`]*`", re.DOTALL)
 
 

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from controller.rest.problems.documents import MEDIA_TYPE
-from controller.rest.schemas import ProblemDocument
+from controller.rest.schemas.operating import ProblemDocument
 from controller.rest.writes.versions import UPDATES, versioned_at
 
 SCHEMA_REF: Final = "#/components/schemas/"

@@ -10,7 +10,8 @@ from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import AuditQuery, PageOf
+from controller.rest.schemas.operating import AuditQuery
+from controller.rest.schemas.values import PageOf
 from registry.ground import Page
 from registry.journal import AuditEntry
 

@@ -11,7 +11,7 @@ from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import CapacityQuery
+from controller.rest.schemas.requests import CapacityQuery
 
 router = APIRouter(
     prefix="/capacity",

@@ -20,8 +20,7 @@ from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenServices, Services
 from controller.rest.pages.openapi import problems
 from controller.rest.routers.vms import own_vm
-from controller.rest.schemas import (
-    MAX_BIGINT,
+from controller.rest.schemas.consoles import (
     ConsoleQuery,
     ConsoleRead,
     ConsoleSaid,
@@ -29,6 +28,7 @@ from controller.rest.schemas import (
     ConsoleSessionInput,
     ConsoleTyped,
 )
+from controller.rest.schemas.values import MAX_BIGINT
 from controller.rest.telling import told_session
 from controller.rest.writes.idempotency import GivenCreation
 from registry import ConflictError, InvalidError

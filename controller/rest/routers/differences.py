@@ -8,7 +8,8 @@ from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import Name, PageOf, RepairInput
+from controller.rest.schemas.hosts import RepairInput
+from controller.rest.schemas.values import Name, PageOf
 from registry.ground import Page
 from registry.hosts import HostDifference
 

@@ -10,7 +10,7 @@ from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import EventsPage, EventsQuery
+from controller.rest.schemas.operating import EventsPage, EventsQuery
 from controller.rest.telling import told_event
 
 router = APIRouter(

@@ -11,7 +11,7 @@ from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenServices
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import HostAliases, HostAliasQuery
+from controller.rest.schemas.hosts import HostAliases, HostAliasQuery
 
 router = APIRouter(
     prefix="/host-aliases",

@@ -14,7 +14,8 @@ from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import FenceInput, HostChange, HostInput, HostsQuery, Name, PageOf
+from controller.rest.schemas.hosts import FenceInput, HostChange, HostInput, HostsQuery
+from controller.rest.schemas.values import Name, PageOf
 from controller.rest.writes.idempotency import GivenCreation
 from controller.rest.writes.versions import GivenShown
 from registry import HostAdminEvent

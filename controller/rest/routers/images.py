@@ -18,14 +18,8 @@ from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
 from controller.rest.problems.errors import MalformedBodyError, UnsupportedMediaTypeError
-from controller.rest.schemas import (
-    ImageCopies,
-    ImageInput,
-    ImageReference,
-    ImagesQuery,
-    ImageUpload,
-    PageOf,
-)
+from controller.rest.schemas.offers import ImageCopies, ImageInput, ImagesQuery, ImageUpload
+from controller.rest.schemas.values import ImageReference, PageOf
 from controller.rest.telling import told_image, told_page
 from controller.rest.writes.idempotency import GivenCreation
 from registry.ground import Page, uuid7

@@ -8,7 +8,8 @@ from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import LabelRatios, PageOf
+from controller.rest.schemas.hosts import LabelRatios
+from controller.rest.schemas.values import PageOf
 from registry.ground import Page
 
 router = APIRouter(

@@ -12,15 +12,13 @@ from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import (
-    Name,
+from controller.rest.schemas.offers import (
     NetworkChange,
     NetworkInput,
     NetworkSourceInput,
-    PageOf,
-    PageQuery,
     SubnetInput,
 )
+from controller.rest.schemas.values import Name, PageOf, PageQuery
 from controller.rest.telling import told_network, told_page
 from controller.rest.writes.idempotency import GivenCreation
 from controller.rest.writes.versions import GivenShown

@@ -17,7 +17,7 @@ from controller.rest.dependencies import GivenReader, GivenServices, Services
 from controller.rest.pages.openapi import problems
 from controller.rest.routers.requests import own_request
 from controller.rest.routers.vms import own_vm
-from controller.rest.schemas import ShutdownInput, StartInput
+from controller.rest.schemas.requests import ShutdownInput, StartInput
 from controller.rest.telling import told_request, told_vm
 from controller.rest.writes.idempotency import Creation, GivenCreation
 from registry import InvalidError, VmDesiredEvent

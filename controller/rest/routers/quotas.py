@@ -8,7 +8,8 @@ from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import Name, QuotaChange
+from controller.rest.schemas.tenants import QuotaChange
+from controller.rest.schemas.values import Name
 from registry import NotFoundError
 from registry.tenancy import Quota
 

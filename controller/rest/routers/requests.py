@@ -28,7 +28,8 @@ from controller.rest.dependencies import (
     services_of,
 )
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import PageOf, RequestChange, RequestInput, RequestsQuery
+from controller.rest.schemas.requests import RequestChange, RequestInput, RequestsQuery
+from controller.rest.schemas.values import PageOf
 from controller.rest.telling import told_page, told_request
 from controller.rest.writes.idempotency import GivenCreation
 from controller.rest.writes.versions import GivenShown

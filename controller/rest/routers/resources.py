@@ -12,7 +12,8 @@ from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import Name, PageOf, ResourceChange, ResourceInput
+from controller.rest.schemas.offers import ResourceChange, ResourceInput
+from controller.rest.schemas.values import Name, PageOf
 from controller.rest.writes.idempotency import GivenCreation
 from registry.catalogue import ResourceDef
 from registry.ground import Page

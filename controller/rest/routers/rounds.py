@@ -10,7 +10,8 @@ from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import MAX_BIGINT, PageOf, PageQuery, RoundDetail, RoundSummary
+from controller.rest.schemas.operating import RoundDetail, RoundSummary
+from controller.rest.schemas.values import MAX_BIGINT, PageOf, PageQuery
 from controller.rest.telling import told_detail, told_page, told_round
 from controller.rounds.replay import ReplayResult, replay_round
 from registry import ConflictError

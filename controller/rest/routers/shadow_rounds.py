@@ -10,7 +10,7 @@ from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import MomentsQuery, PageOf
+from controller.rest.schemas.values import MomentsQuery, PageOf
 from registry.ground import Page
 from registry.rounds import ShadowRound
 

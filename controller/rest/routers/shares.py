@@ -8,7 +8,7 @@ from controller.questions.standings import standings
 from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.schemas import Standings
+from controller.rest.schemas.tenants import Standings
 
 router = APIRouter(
     prefix="/shares",

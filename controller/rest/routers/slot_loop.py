@@ -12,7 +12,7 @@ from controller.rest.callers.auth import AnyCaller, Caller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import PauseInput, ResumeInput, SlotLoop
+from controller.rest.schemas.operating import PauseInput, ResumeInput, SlotLoop
 from controller.rest.writes.idempotency import GivenCreation
 from registry.rounds import SlotLoopStatus
 

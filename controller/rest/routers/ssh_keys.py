@@ -13,7 +13,8 @@ from controller.rest.callers.auth import AnyCaller, Caller, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import PageOf, SshKeyInput, SshKeysQuery
+from controller.rest.schemas.tenants import SshKeyInput, SshKeysQuery
+from controller.rest.schemas.values import PageOf
 from controller.rest.writes.idempotency import GivenCreation
 from registry import InvalidError, NotFoundError, UnknownNameError
 from registry.ground import Page

@@ -8,7 +8,7 @@ from controller.questions.lateness import Late, what_is_late
 from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.schemas import HostsInView, LateThing, ProcessHeard, Status
+from controller.rest.schemas.operating import HostsInView, LateThing, ProcessHeard, Status
 from registry import SlotLoopState
 from registry.operating import is_late
 

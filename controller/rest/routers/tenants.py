@@ -15,15 +15,8 @@ from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import (
-    Effects,
-    Name,
-    PageOf,
-    PageQuery,
-    Rehearsal,
-    TenantChange,
-    TenantInput,
-)
+from controller.rest.schemas.tenants import Effects, Rehearsal, TenantChange, TenantInput
+from controller.rest.schemas.values import Name, PageOf, PageQuery
 from controller.rest.writes.idempotency import JSON_TYPE, GivenCreation
 from controller.rest.writes.versions import GivenShown
 from registry import NotFoundError, UnknownNameError

@@ -13,7 +13,8 @@ from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import PageOf, PageQuery, TokenCreated, TokenInput
+from controller.rest.schemas.tenants import TokenCreated, TokenInput
+from controller.rest.schemas.values import PageOf, PageQuery
 from controller.rest.writes.idempotency import GivenCreation
 from registry import InvalidError, NotFoundError, UnknownNameError
 from registry.ground import Page

@@ -10,7 +10,8 @@ from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import PageOf, VmGroupsQuery
+from controller.rest.schemas.requests import VmGroupsQuery
+from controller.rest.schemas.values import PageOf
 from controller.rest.telling import told_page, told_vm_group
 from registry.ground import Page
 from registry.requests import VmGroup

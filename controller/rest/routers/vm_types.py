@@ -12,7 +12,8 @@ from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import Name, PageOf, PageQuery, VmTypeInput
+from controller.rest.schemas.offers import VmTypeInput
+from controller.rest.schemas.values import Name, PageOf, PageQuery
 from controller.rest.writes.idempotency import GivenCreation
 from registry.catalogue import VmType
 from registry.ground import Page

@@ -13,7 +13,8 @@ from controller.rest.callers.auth import AnyCaller, Caller, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenRegistry
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas import PageOf, VmChange, VmsQuery
+from controller.rest.schemas.requests import VmChange, VmsQuery
+from controller.rest.schemas.values import PageOf
 from controller.rest.telling import told_page, told_vm
 from controller.rest.writes.versions import GivenShown
 from registry import NotFoundError, Registry

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.rest.schemas import RequestInput
+from controller.rest.schemas.requests import RequestInput
 from controller.rest.writes.idempotency import Creation
 from tests.e2e.conftest import Api
 from tests.problems import places, the_problem

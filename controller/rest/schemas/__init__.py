@@ -1,0 +1,1 @@
+"""What calls of the API send and get, as OpenAPI tells it."""

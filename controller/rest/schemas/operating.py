@@ -1,0 +1,282 @@
+"""What operators see and steer: the slot loop, rounds, events, health; and problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+)
+
+from controller.questions.lateness import What
+from controller.rest.problems import patterns
+from controller.rest.schemas.values import (
+    MAX_BIGINT,
+    Input,
+    MomentsQuery,
+    MomentText,
+    Name,
+    ReasonText,
+    _moment,
+)
+from registry import QuotaExcess, SlotLoopState
+from registry.journal import Event
+from registry.rounds import DecidedBy, RoundRecord, ShadowRound
+
+
+class PauseInput(Input):
+    """Pause the slot loop."""
+
+    reason: ReasonText = Field(description="Shown to waiting tenants and recorded.")
+
+
+class ResumeInput(Input):
+    """Resume the slot loop."""
+
+    reason: ReasonText | None = None
+
+
+class SlotLoop(BaseModel):
+    """The state of the slot loop."""
+
+    state: SlotLoopState
+    reason: str | None = Field(description="Reason of the last change.")
+    changed_by: str | None = Field(description="Operators only.")
+    changed_at: datetime | None = Field(description="Null: never paused.")
+
+
+class EventsQuery(BaseModel):
+    """Selects events: those after a number, oldest first."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+    after: Annotated[int, Field(ge=0, le=MAX_BIGINT)] = 0
+    subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
+        None, description="Id of the request, VM, host or other subject."
+    )
+    kind: Annotated[str, Field(pattern=patterns.EVENT_KIND)] | None = None
+    tenant: Name | None = None
+    since: MomentText | None = Field(None, description="Only since this time.")
+    newest: bool = Field(
+        False, description="Return the newest events instead, still oldest first within the page."
+    )
+
+    def since_moment(self) -> datetime | None:
+        """Return the time; `InvalidError` for a date that does not exist."""
+        return _moment("since", self.since)
+
+
+class AuditQuery(MomentsQuery):
+    """Selects calls that could change something."""
+
+    token: Name | None = Field(None, description="Name of the token.")
+    tenant: Name | None = Field(None, description="Tenant of the token; null: all.")
+    method: Literal["POST", "PATCH", "PUT", "DELETE"] | None = None
+    status: Annotated[int, Field(ge=100, le=599)] | None = None
+    refused: bool = Field(False, description="Only calls answered with 401, 403 or 429.")
+    subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
+        None, description="Id of the subject."
+    )
+    request_id: Annotated[str, Field(pattern=patterns.HTTP_REQUEST_ID)] | None = Field(
+        None, description="The `X-Request-Id` of the answer."
+    )
+
+
+class EventsPage(BaseModel):
+    """Events in order. ``next`` is never null, because more events will come."""
+
+    items: list[Event]
+    next: int = Field(description="`after` of the next call.")
+
+
+class RoundSummary(BaseModel):
+    """A round in a list."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    number: int
+    slot_start_at: datetime
+    slot_length_s: float
+    policy: str
+    decided_by: DecidedBy
+    fallback_reason: str | None
+    placed: int | None = Field(description="VMs of all tenants (operators only).")
+    left_out: int | None = Field(description="VMs of all tenants (operators only).")
+    dropped: int | None = Field(description="VMs of all tenants (operators only).")
+    cut: bool
+    work: int | None = Field(description="Operators only.")
+    shares: list[Mapping[str, Any]]
+    bound: float | None
+    fair_distance: float | None
+    timings: Mapping[str, float] = Field(description="Operators only.")
+    engine_version: str
+    seed: int
+    inputs_digest: str
+    created_at: datetime
+    group_shares: list[Mapping[str, Any]] = Field(description="Operators only.")
+
+
+class RoundDetail(BaseModel):
+    """A round with its parameters and outcome; its inputs stay in the register center."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    number: int
+    slot_start_at: datetime
+    slot_length_s: float
+    policy: str
+    decided_by: str
+    fallback_reason: str | None
+    placed: int | None = Field(description="VMs of all tenants (operators only).")
+    left_out: int | None = Field(description="VMs of all tenants (operators only).")
+    dropped: int | None = Field(description="VMs of all tenants (operators only).")
+    cut: bool
+    work: int | None = Field(description="Operators only.")
+    shares: list[Mapping[str, Any]]
+    group_shares: list[Mapping[str, Any]] = Field(description="Operators only.")
+    bound: float | None
+    fair_distance: float | None = Field(
+        description="Mean of |share - fair target| over tenants, divided by the mean target."
+    )
+    timings: Mapping[str, float] = Field(description="Operators only.")
+    engine_version: str
+    seed: int
+    inputs_digest: str
+    created_at: datetime
+    parameters: Mapping[str, Any]
+    budget_units: int | None
+    outcome: Mapping[str, Any] | None = Field(None, description="Operators only, while it is kept.")
+    replayable: bool = Field(False, description="Whether its inputs are still kept for a replay.")
+    shadow: ShadowRound | None = Field(
+        None,
+        description="Decision of the second policy. Operators only.",
+    )
+
+    @classmethod
+    def of(cls, record: RoundRecord, shadow: ShadowRound | None) -> RoundDetail:
+        """Return a round as the API shows it."""
+        stored = record.stored
+        told = {
+            "outcome": None if stored is None else stored.outcome,
+            "replayable": stored is not None,
+            "shadow": shadow,
+        }
+        return cls.model_validate(record).model_copy(update=told)
+
+
+class Alive(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Ready(BaseModel):
+    """The database answers and its schema matches."""
+
+    status: Literal["ok"] = "ok"
+    last_round: int | None = Field(description="Number of the newest round.")
+    last_round_age_s: float | None = Field(
+        description="Seconds since its slot began. Idle slots leave no round."
+    )
+    nobody: list[What] = Field(
+        description="Work that no process does: decide, build or look (poll hosts)."
+    )
+
+
+class LateThing(BaseModel):
+    """Work that is overdue."""
+
+    what: What
+    nobody: bool = Field(description="No process does it; else one process of several is late.")
+    since: datetime | None = Field(description="Null: always, or no known time.")
+    message: str
+
+
+class ProcessHeard(BaseModel):
+    """A control centre, worker or monitor, and the time of its last heartbeat."""
+
+    kind: str
+    name: str
+    started_at: datetime
+    heard_at: datetime
+    late: bool
+    trouble: str | None = Field(description="Why it was not ready at its last heartbeat.")
+
+
+class HostsInView(BaseModel):
+    """Summary of hosts."""
+
+    active: int
+    up: int
+    longest_silent_at: datetime | None = Field(
+        description="Oldest last poll among the hosts that are up."
+    )
+
+
+class Status(BaseModel):
+    """Whether control centre, workers and monitors do their work."""
+
+    at: datetime
+    well: bool = Field(description="Whether nothing is late.")
+    late: list[LateThing]
+    leader: str | None = Field(description="Operators only; null: no leader.")
+    leads_since: datetime | None
+    paused: bool
+    last_slot_at: datetime | None = Field(
+        description="Start of the last decided slot, including slots without work."
+    )
+    slot_length_s: float | None
+    last_round: int | None
+    last_round_at: datetime | None = Field(description="Start of its slot.")
+    processes: list[ProcessHeard] = Field(description="Operators only.")
+    hosts: HostsInView | None = Field(description="Operators only.")
+    oldest_unbuilt_at: datetime | None = Field(
+        description="Creation time of the oldest placed VM that no worker has started. Operators"
+        " only."
+    )
+
+
+class ProblemError(BaseModel):
+    """One faulty place of the input."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    in_: Literal["body", "query", "path", "header"] = Field(alias="in")
+    pointer: str | None = Field(None, description="JSON pointer into the body.")
+    parameter: str | None = Field(None, description="Name of the parameter or header.")
+    detail: str
+    found: str | int | float | bool | None
+    allowed: str
+
+
+class Scopes(BaseModel):
+    """The scope that a call needs, and the token's scope."""
+
+    needed: str
+    given: str
+
+
+class ProblemDocument(BaseModel):
+    """RFC 9457 problem."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="Stable name of the kind, for programs.")
+    errors: list[ProblemError]
+    incident: str | None = Field(None, description="Name of a 500 in the log.")
+    current_version: str | None = Field(
+        None, description="With 412: the current ETag, for the next If-Match."
+    )
+    scope: Scopes | None = Field(
+        None, description="With `forbidden`: the needed scope and the given one."
+    )
+    quota: list[QuotaExcess] | None = Field(
+        None, description="With `quota_exceeded`: every exceeded limit."
+    )

@@ -1,0 +1,207 @@
+"""Requests and VMs: asked for, changed, listed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+)
+
+from controller.rest.problems import patterns
+from controller.rest.schemas.values import (
+    LABELS_SAID,
+    Count,
+    ImageReference,
+    Input,
+    Label,
+    LabelChanges,
+    LabelFilter,
+    Labels,
+    Name,
+    OwnLabels,
+    PageQuery,
+    PublicKey,
+    TtlSeconds,
+    UserDataText,
+)
+from registry import RequestState, VmState
+from registry.ledger import MAX_TIMEOUT_S
+from registry.requests import MembershipRule, Rules
+
+
+class MembershipInput(Input):
+    """Membership in a VM group of the tenant; the first member creates the group."""
+
+    group: Name
+    soft: bool = Field(False, description="Apply the rule only while there is room.")
+
+    def as_rule(self) -> MembershipRule:
+        """Return what the register center keeps."""
+        return MembershipRule(group=self.group, soft=self.soft)
+
+
+class RulesInput(Input):
+    """Placement rules, in addition to required labels and hosts."""
+
+    forbids: Labels = Field(default=[], description="Labels that a host must not have.")
+    prefers: Labels = Field(default=[], description="Hosts with all of these labels come first.")
+    zone: Label | None = Field(None, description="Only hosts with the label zone=THIS.")
+    anti_affinity: MembershipInput | None = Field(
+        None, description="At most one VM of the group per host."
+    )
+    affinity: MembershipInput | None = Field(None, description="All VMs of the group on one host.")
+    spread: Literal["zone"] | None = Field(
+        None, description="Spread the VMs over zones: at most an even part, rounded up, in each."
+    )
+
+    def as_rules(self) -> Rules:
+        """Return what the register center keeps."""
+        return Rules(
+            forbids=tuple(self.forbids),
+            prefers=tuple(self.prefers),
+            zone=self.zone,
+            anti_affinity=None if self.anti_affinity is None else self.anti_affinity.as_rule(),
+            affinity=None if self.affinity is None else self.affinity.as_rule(),
+            spread=self.spread,
+        )
+
+
+class RequestInput(Input):
+    """Ask for ``count`` VMs of one type."""
+
+    vm_type: Name
+    count: Count
+    min_count: Count = Field(
+        1,
+        description="Minimum number placed in the first round that places any; at most count.",
+    )
+    name: Name | None = None
+    tenant: Name | None = Field(
+        None, description="Required for operators; a tenant may name itself."
+    )
+    image: ImageReference | None = Field(
+        None,
+        description="Disk image, NAME or NAME:REVISION; null: the site's default.",
+    )
+    requires: Labels = Field(default=[], description="Labels that a host must have.")
+    hosts: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
+        None, description="Allowed hosts; null: all."
+    )
+    network: Name | None = Field(None, description="Null: each host's default network.")
+    labels: OwnLabels = Field(
+        default={}, description="Labels for filtering lists; the VMs get them, too."
+    )
+    ttl_s: TtlSeconds | None = Field(
+        None, description="Seconds until the request ends with all its VMs; null: never."
+    )
+    ssh_keys: Annotated[list[PublicKey], Field(max_length=64)] = Field(
+        default=[], description="Public keys for these VMs, in addition to the tenant's keys."
+    )
+    user_data: UserDataText | None = Field(
+        None, description="cloud-init user data, base64 of at most 65536 bytes. Never shown again."
+    )
+    hostname: Annotated[str, Field(min_length=1, max_length=240)] | None = Field(
+        None,
+        description="Hostname of the guest (RFC 1123). With several VMs each has its number "
+        "after the first part: web-1.example.org. Null: the name of the VM.",
+    )
+    rules: RulesInput = RulesInput()
+
+
+class RequestChange(Input):
+    """Change a request; omitted fields stay as they are."""
+
+    count: Count | None = Field(
+        None, description="New number of VMs. Additional VMs wait for placement."
+    )
+    remove: Annotated[list[Annotated[UUID, Field(strict=False)]], Field(max_length=5_000)] = Field(
+        default=[],
+        description="VMs to remove first if the number shrinks; then unplaced VMs, "
+        "then the newest.",
+    )
+    labels: LabelChanges | None = Field(None, description="By key; null removes a label.")
+    ttl_s: TtlSeconds | Literal["never"] | None = Field(
+        None, description="Seconds from now until the request ends, or never; null: unchanged."
+    )
+
+
+class VmChange(Input):
+    """Change a VM."""
+
+    labels: LabelChanges = Field(description="By key; null removes a label.")
+
+
+class ShutdownInput(Input):
+    """Shut down."""
+
+    timeout_s: Annotated[int, Field(ge=0, le=MAX_TIMEOUT_S)] | None = Field(
+        None, description="Time for the guest before the power is cut; null: the site's default."
+    )
+    force: bool = Field(False, description="Cut the power without a clean shutdown.")
+
+
+class StartInput(Input):
+    """Start."""
+
+
+class RequestsQuery(PageQuery):
+    """Selects requests."""
+
+    tenant: Name | None = None
+    state: RequestState | None = None
+    name: Name | None = None
+    label: LabelFilter = Field(default=[], description=LABELS_SAID)
+
+
+class CapacityQuery(BaseModel):
+    """The VMs to fit: a type, and the rules of a request for them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    vm_type: Name
+    tenant: Name | None = Field(None, description="Tenant whose VM groups apply (operators).")
+    requires: Labels = []
+    hosts: Annotated[list[Name], Field(max_length=1000)] = []
+    forbids: Labels = []
+    zone: Label | None = None
+    anti_affinity: Name | None = Field(None, description="A VM group with at most one VM per host.")
+    affinity: Name | None = Field(None, description="A VM group with all VMs on one host.")
+    spread: Literal["zone"] | None = None
+
+    def as_rules(self) -> Rules:
+        """Return the rules that a request would have."""
+
+        def hard(group: str | None) -> MembershipRule | None:
+            return None if group is None else MembershipRule(group=group)
+
+        return Rules(
+            forbids=tuple(self.forbids),
+            zone=self.zone,
+            anti_affinity=hard(self.anti_affinity),
+            affinity=hard(self.affinity),
+            spread=self.spread,
+        )
+
+
+class VmsQuery(PageQuery):
+    """Selects VMs."""
+
+    request: UUID | None = None
+    tenant: Name | None = None
+    host: Name | None = None
+    name: Annotated[str, Field(pattern=patterns.VM_NAME)] | None = None
+    state: VmState | None = Field(
+        None, description="Observed state; unknown: its host does not answer."
+    )
+    label: LabelFilter = Field(default=[], description=LABELS_SAID)
+    include_deleted: bool = False
+
+
+class VmGroupsQuery(PageQuery):
+    """Selects VM groups."""
+
+    tenant: Name | None = None

@@ -1,0 +1,148 @@
+"""Tenants with their quotas, keys and tokens."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+)
+
+from controller.questions.standings import Effect, Standing
+from controller.rest.schemas.values import Amount, Input, Name, PageQuery, PublicKey, Weight
+from registry.ground import MAX_TTL_S
+from registry.tenancy import MoveTo, Token
+
+
+class TenantInput(Input):
+    """Create a tenant or a group of tenants."""
+
+    name: Name
+    weight: Weight = Field(1.0, description="Relative to its siblings.")
+    parent: Name | None = Field(None, description="Parent group; null: none.")
+    is_group: bool = Field(
+        False, description="Create a group: its tenants request VMs, it does not."
+    )
+
+
+class TenantChange(Input):
+    """Change a tenant or group; omitted fields stay as they are."""
+
+    weight: Weight | None = Field(None, description="Relative to its siblings.")
+    parent: Name | None = Field(None, description="New parent group; null: none.")
+
+    @field_validator("weight")
+    @classmethod
+    def _is_given(cls, weight: float | None) -> float:
+        if weight is None:
+            raise ValueError("a number, or omit it")
+        return weight
+
+    @property
+    def move(self) -> MoveTo | None:
+        """The new parent group, if it moves."""
+        return MoveTo(parent=self.parent) if "parent" in self.model_fields_set else None
+
+
+class QuotaChange(Input):
+    """Change the quota of a tenant or group; omitted fields stay as they are."""
+
+    limits: Annotated[dict[Name, Amount | None], Field(max_length=64)] = Field(
+        default={}, description="By resource, `vms` for the number of VMs; null removes a limit."
+    )
+    over_quota: Literal["refuse", "wait", "inherit"] | None = Field(
+        None,
+        description="What happens to requests above a quota; inherit: as in the nearest group "
+        "above, or as set by the site.",
+    )
+
+
+class Rehearsal(BaseModel):
+    """Whether to apply a change, or only to show its effect."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dry_run: bool = Field(False, description="Change nothing; return the effect on shares.")
+
+
+class Effects(BaseModel):
+    """The effect of a change that was not applied, groups before their members."""
+
+    applied: Literal[False] = False
+    tenants: list[Effect]
+
+
+class Standings(BaseModel):
+    """Shares of tenants and groups, groups before their members."""
+
+    items: list[Standing]
+
+
+class SshKeyInput(Input):
+    """Add a public key of a tenant."""
+
+    name: Name
+    public_key: PublicKey
+    tenant: Name | None = Field(None, description="Required for operators.")
+
+
+class TokenInput(Input):
+    """Create a token for a tenant, or for an operator."""
+
+    role: Literal["operator", "tenant"]
+    name: Name
+    tenant: Name | None = None
+    read_only: bool = Field(False, description="Allow reading only.")
+    ttl_s: Annotated[int, Field(ge=1, le=MAX_TTL_S)] | Literal["never"] | None = Field(
+        None,
+        description="Seconds until it expires; null: an operator's token as set by"
+        " `FUGA_OPERATOR_TOKEN_DAYS`, a tenant's never.",
+    )
+
+
+class SshKeysQuery(PageQuery):
+    """Selects public keys."""
+
+    tenant: Name | None = None
+
+
+class TokenCreated(BaseModel):
+    """A new token. Only this answer holds the secret: fuga stores its hash."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: UUID
+    name: str
+    role: Literal["operator", "tenant"]
+    tenant: str | None
+    read_only: bool
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    secret: str | None = Field(description="Null in an answer repeated for its Idempotency-Key.")
+
+    @classmethod
+    def of(cls, token: Token, secret: str) -> TokenCreated:
+        """Join a token and its secret."""
+        return cls(
+            id=token.id,
+            name=token.name,
+            role=token.role,
+            tenant=token.tenant,
+            read_only=token.read_only,
+            created_at=token.created_at,
+            expires_at=token.expires_at,
+            revoked_at=token.revoked_at,
+            last_used_at=token.last_used_at,
+            secret=secret,
+        )
+
+    def without_secret(self) -> TokenCreated:
+        """Return the part that may be stored."""
+        return self.model_copy(update={"secret": None})
