@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache, partial
 from types import MappingProxyType
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 
 from controller.host_names import HostNames, HostNaming
 from controller.questions.consoles import WAIT_S
@@ -149,6 +150,28 @@ def create_app(
         metrics=metrics,
     )
     app.state.refusals = Refusals(registry)
+    app.router.routes.extend(_routes())
+    for path, page in _pages(app).items():
+        app.add_route(path, page.answer, methods=["GET"], include_in_schema=False)
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way
+    app.add_exception_handler(HTTPException, problem_handler)
+    app.add_exception_handler(RequestValidationError, problem_handler)
+    # The last one added is the outermost.
+    app.add_middleware(Versions, secret=lambda: host_names.secret)
+    app.add_middleware(Authentication, registry=registry, limits=limits or Limits())
+    app.add_middleware(Crowd)
+    app.add_middleware(AccessLog, metrics=HttpMetrics(metrics))
+    app.add_middleware(AuditTrail, registry=registry, refusals=app.state.refusals)
+    return app
+
+
+@cache
+def _routes() -> Sequence[BaseRoute]:
+    """Return the routes of the API, which know nothing of an application, so one set serves all.
+
+    FastAPI takes each of them apart at an application's first call: 0.2 s of processor.
+    """
+    made = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for module in (
         requests,
         vms,
@@ -176,22 +199,10 @@ def create_app(
         audit,
         capacity,
     ):
-        app.include_router(module.router, prefix=PROTECTED_PREFIX)
-    app.include_router(health.router)
-    app.include_router(metrics_router)
-
-    for path, page in _pages(app).items():
-        app.add_route(path, page.answer, methods=["GET"], include_in_schema=False)
-    app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way
-    app.add_exception_handler(HTTPException, problem_handler)
-    app.add_exception_handler(RequestValidationError, problem_handler)
-    # The last one added is the outermost.
-    app.add_middleware(Versions, secret=lambda: host_names.secret)
-    app.add_middleware(Authentication, registry=registry, limits=limits or Limits())
-    app.add_middleware(Crowd)
-    app.add_middleware(AccessLog, metrics=HttpMetrics(metrics))
-    app.add_middleware(AuditTrail, registry=registry, refusals=app.state.refusals)
-    return app
+        made.include_router(module.router, prefix=PROTECTED_PREFIX)
+    made.include_router(health.router)
+    made.include_router(metrics_router)
+    return made.router.routes
 
 
 def _pages(app: FastAPI) -> Mapping[str, Page]:
