@@ -162,7 +162,7 @@ def test_what_the_machine_knows_of_ssh_lets_no_host_in(
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from registry import HostCredentials\n"
+        "from registry.hosts import HostCredentials\n"
         "from tests.servers.lab_opened import connect\n"
         "connection = connect(HostCredentials(Path(sys.argv[1])), sys.argv[2], 'ssh')\n"
         "try:\n"

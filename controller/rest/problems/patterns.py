@@ -28,6 +28,7 @@ SIGNATURE: Final = r"^[ -~\r\n]{1,4096}$"
 PRINTABLE: Final = r"^[ -~]{1,255}$"
 SUBJECT: Final = r"^[!-~]{1,64}$"
 EVENT_KIND: Final = r"^[a-z0-9_.]{1,64}$"
+UNIT: Final = r"^[!-~]([ -~]*[!-~])?$"
 HTTP_REQUEST_ID: Final = r"^[A-Za-z0-9._-]{1,64}$"
 IDEMPOTENCY_KEY: Final = r"^[!-~]{1,200}$"
 MOMENT: Final = (
@@ -60,6 +61,7 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
         PRINTABLE: "1 to 255 printable characters",
         SUBJECT: "an id: 1 to 64 printable characters without blanks",
         EVENT_KIND: "a kind of event (see `fuga events`)",
+        UNIT: "1 to 32 printable characters, the first and last no blank",
         HTTP_REQUEST_ID: "1 to 64 letters, digits and . _ -, as in X-Request-Id",
         IDEMPOTENCY_KEY: "1 to 200 printable characters without blanks",
         MOMENT: "a time with its zone, such as 2026-01-31T14:00:00Z",

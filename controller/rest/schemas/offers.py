@@ -112,7 +112,7 @@ class ResourceInput(Input):
         "units",
         min_length=1,
         max_length=32,
-        pattern=r"^[!-~]([ -~]*[!-~])?$",
+        pattern=patterns.UNIT,
         description="What one of it is, such as `GPUs` or `Mbit/s`; amounts are whole numbers.",
     )
 

@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[3]
 PLACER = """
 import json, sys
 from uuid import UUID
-from registry import CapacityExceededError, Lease, Placement, Registry
+from registry import CapacityExceededError, Registry
+from registry.rounds import Lease, Placement
 from tests.register import a_commit, now
 url, holder, epoch, request, host, tries = sys.argv[1:]
 registry = Registry.connect(url)

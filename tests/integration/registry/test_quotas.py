@@ -82,7 +82,7 @@ def test_the_quota_of_a_group_counts_for_all_below_it(register: Registry) -> Non
         ("research", 3),
     ]
     add_request(register, 2, tenant="b")
-    with pytest.raises(QuotaExceededError, match="the quota of research is 5 vms, 5 are used"):
+    with pytest.raises(QuotaExceededError, match="the quota of research is 5 vms, 5 in use"):
         add_request(register, 1, tenant="a")
     assert uses(register, "a") == [("physics", "vms", 4, 3, 0), ("research", "vms", 5, 5, 0)]
     register.tenants.update("a", move=MoveTo(parent=None), actor=ACTOR)
