@@ -374,7 +374,7 @@ def test_a_fenced_host_is_up_only_when_its_leftovers_are_gone(
 
     assert (host.health, host.fence is None) == (HostHealth.DOWN, False)
     assert host.returning_since is not None
-    assert "2 leftovers" in (host.last_error or "")
+    assert "2 domains and volumes" in (host.last_error or "")
     assert ask(register, lease) == ()
     with pytest.raises(ConflictError, match="answering again"):
         register.fencing.confirm("h1", actor=ACTOR)
