@@ -67,6 +67,24 @@ class ConstraintError(PlacementError):
         self.allowed = allowed
 
 
+class RunningError(PlacementError):
+    """What is said of the VMs that run does not go together."""
+
+    def __init__(self, field: str, found: object, allowed: str) -> None:
+        super().__init__(f"running VMs: {field} is {found}, allowed is {allowed}")
+        self.field = field
+        self.found = found
+        self.allowed = allowed
+
+
+class InfeasiblePlanError(PlacementError):
+    """A plan of moves breaks a rule at some moment."""
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(f"infeasible plan: {rule}")
+        self.rule = rule
+
+
 class UnknownPolicyError(PlacementError):
     """No policy or mechanism of that name is in the catalogue."""
 
