@@ -293,7 +293,6 @@ class Why(StrEnum):
     BALANCES = "balances"  #: the potential rises by more than the move costs
     PACKS = "packs"  #: empties a host
     DETOUR = "detour"  #: to a third host, since in a cycle nobody can go first; it goes on later
-    WITH_GROUP = "with_group"  #: the group that it stays together with moves
 
 
 class WhyStays(StrEnum):
