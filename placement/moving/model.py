@@ -85,8 +85,8 @@ class Running:
     over: IntArray
     groups: tuple[RunningGroup, ...] = ()
     spreads: tuple[RunningSpread, ...] = ()
+    #: (H,) zone of each host, -1 for none; empty where nothing is spread
     zones: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """(H,) zone of each host, -1 for none; empty where nothing is spread"""
 
     def __post_init__(self) -> None:
         hosts, resources = self.snapshot.capacity.shape
@@ -144,13 +144,13 @@ class Running:
         return movable
 
     def vms_on(self, hosts: Sequence[int] | IntArray) -> IntArray:
-        """Return the VMs on some hosts, ascending."""
+        """Return the VMs on some hosts, (X,), ascending."""
         there = np.zeros(len(self.receives), dtype=np.bool_)
         there[np.asarray(hosts, dtype=np.int64)] = True
         return np.flatnonzero(there[self.host]).astype(np.int64)
 
     def closing(self, hosts: Sequence[int] | IntArray) -> Running:
-        """Return the same with hosts that take nothing more."""
+        """Return the same with hosts, (X,), that take nothing more."""
         receives = self.receives.copy()
         receives[np.asarray(hosts, dtype=np.int64)] = False
         return dataclasses.replace(self, receives=receives)

@@ -50,10 +50,11 @@ def find_places(
     rng: np.random.Generator,
     budget: Budget,
     search: Search,
+    by: Mapping[Choice, Destinations] | None = None,
 ) -> Places:
     """Return a place for every unit, or, where not all fit, for those most in need.
 
-    ``where`` is left as it was.
+    ``where`` is left as it was; ``by`` are its destinations, where they are known.
 
     The first try takes those with the fewest hosts first, of equals the largest, and
     gives each the host of most utility (`Choice.UTILITY`). As long as one has no
@@ -62,7 +63,7 @@ def find_places(
     the tenant goes first that would be left with the least dominant share per
     weight.
     """
-    return _Finding(where, units, rng, budget, search).places()
+    return _Finding(where, units, rng, budget, search, by=by).places()
 
 
 class _Finding:
@@ -73,6 +74,8 @@ class _Finding:
         rng: np.random.Generator,
         budget: Budget,
         search: Search,
+        *,
+        by: Mapping[Choice, Destinations] | None,
     ) -> None:
         self._where = where
         self._units = units
@@ -81,7 +84,7 @@ class _Finding:
         self._budget = budget
         self._search = search
         self._cut = False
-        self._by = {choice: Destinations(where, choice, search.ranking) for choice in Choice}
+        self._by = by or {each: Destinations(where, each, search.ranking) for each in Choice}
 
     def places(self) -> Places:
         hardest_first = self._hardest_first()
