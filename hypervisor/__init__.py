@@ -10,6 +10,7 @@ from hypervisor.errors import (
     HostSilentError,
     HostUnreachableError,
     HypervisorError,
+    MoveRefusedError,
     OperationFailedError,
 )
 from hypervisor.model import (
@@ -27,6 +28,8 @@ from hypervisor.model import (
     seed_name,
     volume_name,
 )
+from hypervisor.move_model import HostEnd, MoveDone, MoveObstacle, MoveProgress, MoveSpec
+from hypervisor.moving import Mover
 from hypervisor.pool import HostConnections
 from hypervisor.shared_hosts import SharedHost, SharedHosts
 
@@ -40,12 +43,19 @@ __all__ = [
     "Guard",
     "HostConnection",
     "HostConnections",
+    "HostEnd",
     "HostReport",
     "HostSilentError",
     "HostUnreachableError",
     "HypervisorError",
     "Limits",
     "Mark",
+    "MoveDone",
+    "MoveObstacle",
+    "MoveProgress",
+    "MoveRefusedError",
+    "MoveSpec",
+    "Mover",
     "OperationFailedError",
     "SharedHost",
     "SharedHosts",

@@ -89,7 +89,11 @@ class HostConnection:
         return wire.report_from(self._call("report", args, deadline_s))
 
     def find(self, vm_id: str, *, deadline_s: float | None = None) -> DomainSeen | None:
-        """Look for the domain of a VM, whoever made it."""
+        """Look for the domain of a VM, whoever made it.
+
+        One that arrives by a move is there from the beginning, paused, with the arriving mark;
+        once it runs it is in a run of this host, another than it was in at the source.
+        """
         return wire.domain_from(self._call("find", {"vm_id": vm_id}, deadline_s))
 
     def create_overlay(
@@ -133,11 +137,17 @@ class HostConnection:
         self._call("start_paused", {"vm_id": vm_id, "guard": guard}, deadline_s)
 
     def resume(self, vm_id: str, *, deadline_s: float | None = None) -> None:
-        """Let the guest run. Running already: nothing."""
+        """Let the guest run. Running already: nothing; refused while it is moved.
+
+        A guest that a move left paused, at the source, goes on.
+        """
         self._call("resume", {"vm_id": vm_id}, deadline_s)
 
     def shut_down(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
-        """Press the power button of a guest. It is off, or in another run: nothing."""
+        """Press the power button of a guest. It is off, or in another run: nothing.
+
+        Refused while it is moved.
+        """
         self._call("shut_down", {"vm_id": vm_id, "run": run}, deadline_s)
 
     def power_off(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
@@ -145,7 +155,7 @@ class HostConnection:
         self._call("power_off", {"vm_id": vm_id, "run": run}, deadline_s)
 
     def reset(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
-        """Press the reset button of a guest; refused when it is off, or in another run."""
+        """Press the reset button of a guest; refused when it is off, in another run, or moved."""
         self._call("reset", {"vm_id": vm_id, "run": run}, deadline_s)
 
     def destroy(

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 _SSH: Final = frozenset({"ssh", "libssh", "libssh2"})
 SSH_PORT: Final = 22
 CREDENTIAL_VARIABLE: Final = "HYPERVISOR_CREDENTIAL"  #: by which a child is told it
+DESTINATION_VARIABLE: Final = "HYPERVISOR_CREDENTIAL_OF_DESTINATION"  #: the same, of a move
 #: Where no file is: what is told to use it can prove nothing to a host.
 NO_FILE: Final = "/dev/null/none"
 

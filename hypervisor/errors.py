@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hypervisor.move_model import MoveObstacle
+
 
 def in_words(operation: str) -> str:
     """Return an operation's name as people read it: ``console_tail`` is a console tail."""
@@ -33,3 +35,12 @@ class OperationFailedError(HypervisorError):
         self.operation = operation
         self.reason = reason
         self.code = code
+
+
+class MoveRefusedError(HypervisorError):
+    """A move cannot be as it was asked, and was not begun."""
+
+    def __init__(self, obstacle: MoveObstacle, detail: str) -> None:
+        super().__init__(f"the VM cannot be moved ({obstacle}): {detail}")
+        self.obstacle = obstacle
+        self.detail = detail

@@ -61,6 +61,9 @@ class DomainSeen:
     run: int | None = None  #: another number after each start; None: it is off
     off_reason: str | None = None  #: of a stopped one: guest, hand, crash or host
     filtered: bool | None = None  #: a filter of ours is on its cards; None: there is no network
+    #: A move holds it: it arrives and has not run here yet, or it stopped here and has not been
+    #: seen to run elsewhere. Also after a move that broke off.
+    paused_by_move: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

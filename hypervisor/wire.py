@@ -2,6 +2,9 @@
 
 Request:  ``{"op": "define", "args": {...}}``
 Answer:   ``{"ok": ...}`` or ``{"error": "unreachable" | "failed", "reason": ..., "code": ...}``
+
+The child of a move answers with any number of lines ``{"progress": ...}`` first, and may be told
+``{"op": "abort"}`` meanwhile.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from hypervisor.model import (
     Mark,
     VolumeSeen,
 )
+from hypervisor.move_model import MoveSpec
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -67,6 +71,12 @@ def spec_from(fields: Mapping[str, Any]) -> DomainSpec:
         "guard": guard_from(fields["guard"]),
     }
     return DomainSpec(**{**fields, **made})
+
+
+def move_from(fields: Mapping[str, Any]) -> MoveSpec:
+    """Read what is asked of a move back."""
+    made = {"mark": Mark(**fields["mark"]), "guard": guard_from(fields["guard"])}
+    return MoveSpec(**{**fields, **made})
 
 
 def report_from(fields: Mapping[str, Any]) -> HostReport:

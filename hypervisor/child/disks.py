@@ -16,13 +16,18 @@ _DEEPEST: Final = 8  #: files one on another; a base of an operator may have lay
 
 def files_of(conn: libvirt.virConnect, spec: DomainSpec) -> DiskFiles:
     """Look up the files of a domain that is to be defined, which are there already."""
-    store = conn.storagePoolLookupByName(spec.pool)
+    return files_at(conn, spec.pool, spec.volume, spec.seed_volume)
+
+
+def files_at(
+    conn: libvirt.virConnect, pool: str, volume: str, seed_volume: str | None
+) -> DiskFiles:
+    """Look up the files of a disk and a seed in a pool, with all that the disk rests on."""
+    store = conn.storagePoolLookupByName(pool)
     seed = None
-    if spec.seed_volume is not None:
-        seed = DiskFile(path=store.storageVolLookupByName(spec.seed_volume).path(), format="raw")
-    return DiskFiles(
-        root=_file(conn, store.storageVolLookupByName(spec.volume), "qcow2"), seed=seed
-    )
+    if seed_volume is not None:
+        seed = DiskFile(path=store.storageVolLookupByName(seed_volume).path(), format="raw")
+    return DiskFiles(root=_file(conn, store.storageVolLookupByName(volume), "qcow2"), seed=seed)
 
 
 def name_files(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import libvirt
 
 from hypervisor import wire
-from hypervisor.child import disks, filters, serial_logs
+from hypervisor.child import disks, filters, moved_domains, serial_logs
 from hypervisor.child.consoles import Consoles
 from hypervisor.child.opening import open_host
 from hypervisor.child.survey import Surveyor, state_of
@@ -218,6 +218,7 @@ class LibvirtHost:
 
     def _resume(self, conn: libvirt.virConnect, vm_id: str) -> None:
         domain = _expect(conn, "resume", vm_id)
+        moved_domains.refuse("resume", domain)
         while True:
             state, reason = domain.state()
             starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
@@ -238,6 +239,7 @@ class LibvirtHost:
         if conn.getType() == "TEST":
             domain.shutdown()
             return
+        moved_domains.refuse("shut_down", domain)
         try:
             # Not the guest agent: it need not be there, and a call to it may hang.
             domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
@@ -254,6 +256,7 @@ class LibvirtHost:
         domain = _in_that_run(conn, vm_id, run)
         if domain is None:
             raise OperationFailedError("reset", f"domain {vm_id} is off or was restarted")
+        moved_domains.refuse("reset", domain)
         domain.reset(0)
         if state_of(domain.state()[0]) is DomainState.PAUSED:
             domain.resume()

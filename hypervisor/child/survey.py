@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import libvirt
 
-from hypervisor.child import filters, serial_logs
+from hypervisor.child import filters, moved_domains, serial_logs
 from hypervisor.child.asides import SpareConnections
 from hypervisor.child.guest_stats import GuestStatistics, Values
 from hypervisor.child.pool_watch import OtherVolumes, Place, PoolSeen, PoolSilent, PoolWatch
@@ -213,6 +213,7 @@ def _seen(
         run=None if domain.ID() == -1 else domain.ID(),
         off_reason=_OFF_REASONS.get(domain.state()[1]) if off else None,
         filtered=None if conn.getType() == "TEST" else parsed.filtered,
+        paused_by_move=state is DomainState.PAUSED and moved_domains.is_paused(domain),
     )
 
 

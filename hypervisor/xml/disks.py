@@ -48,14 +48,21 @@ def with_disks_as_files(xml: str, file_of: Callable[[str, str, str], DiskFile]) 
         if source is None:
             continue
         kind = "raw" if driver is None else driver.get("type", "raw")
-        file = file_of(source.get("pool", ""), source.get("volume", ""), kind)
-        for known in disk.findall("backingStore"):
-            disk.remove(known)
-        disk.set("type", "file")
-        source.attrib.clear()
-        source.set("file", file.path)
-        _add_backing(disk, file.backing)
+        set_file(disk, file_of(source.get("pool", ""), source.get("volume", ""), kind))
     return ET.tostring(domain, encoding="unicode") if volumes else None
+
+
+def set_file(disk: ET.Element, file: DiskFile) -> None:
+    """Let a disk be another file."""
+    source = disk.find("source")
+    if source is None:
+        source = ET.SubElement(disk, "source")
+    for known in disk.findall("backingStore"):
+        disk.remove(known)
+    disk.set("type", "file")
+    source.clear()
+    source.set("file", file.path)
+    _add_backing(disk, file.backing)
 
 
 def backing_of(volume_xml: str) -> tuple[str, str | None] | None:

@@ -155,6 +155,16 @@ def parse(xml: str) -> ParsedDomain:
     )
 
 
+def set_mark(domain: ET.Element, mark: Mark) -> None:
+    """Let a domain carry a mark in place of the one that it has."""
+    metadata = domain.find("metadata")
+    if metadata is None:
+        metadata = ET.SubElement(domain, "metadata")
+    for known in metadata.findall(f"{{{NAMESPACE}}}vm"):
+        metadata.remove(known)
+    metadata.extend(_metadata(mark))
+
+
 def volume_format(xml: str) -> str | None:
     """Format of the image that a volume's XML describes."""
     found = from_host(xml).find("target/format")

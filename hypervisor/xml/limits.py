@@ -27,6 +27,22 @@ def add_shares(domain: ET.Element, vcpus: int) -> None:
     ET.SubElement(tune, "shares").text = str(SHARES_PER_VCPU * vcpus)
 
 
+def set_shares(domain: ET.Element, vcpus: int | None) -> None:
+    """Let a domain have the shares of so many vCPUs in place of what it has; None: none."""
+    for tune in domain.findall("cputune"):
+        for shares in tune.findall("shares"):
+            tune.remove(shares)
+        if not len(tune):
+            domain.remove(tune)
+    if vcpus is None:
+        return
+    tune_now = domain.find("cputune")
+    if tune_now is None:
+        add_shares(domain, vcpus)
+    else:
+        ET.SubElement(tune_now, "shares").text = str(SHARES_PER_VCPU * vcpus)
+
+
 def without_shares(xml: str) -> str | None:
     """Return a domain's XML without its shares of processors; None if it names none."""
     domain = ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD

@@ -20,6 +20,7 @@ from hypervisor import (
     HostReport,
     HostUnreachableError,
     Mark,
+    MoveSpec,
     OperationFailedError,
     VolumeSeen,
 )
@@ -73,10 +74,12 @@ class FakeHypervisor:
         self.started: list[str] = []  #: vm ids, once per start of a domain
         self.guards: dict[str, Guard | None] = {}  #: with what a domain was last started
         self.deaf: set[str] = set()  #: vm ids whose guests ignore the power button
+        self.moving: set[str] = set()  #: vm ids of which a move is under way, at either end
         self.pool_silent_s: float | None = None  #: report: for how long the pool hangs
         self.closed = False
         self.held_console: str | None = None  #: the VM's whose console is held
         self._heard = b""  #: of a line that has not ended
+        self._runs = 0  #: that ever began here
         self._volume_of: dict[str, tuple[str, str]] = {}  #: domain uuid: pool, volume
         self._faults: dict[str, list[Fault]] = defaultdict(list)
         self._before: dict[str, Callable[[], None]] = {}
@@ -119,6 +122,75 @@ class FakeHypervisor:
         """The host went off and came back: what ran is off."""
         for uuid, seen in self.domains.items():
             self.domains[uuid] = replace(seen, state=DomainState.STOPPED, run=None)
+
+    # --- one end of a move ------------------------------------------------------
+
+    def volume_of(self, vm_id: str) -> str | None:
+        """The disk of a domain."""
+        return self._volume_of.get(vm_id, ("", None))[1]
+
+    def receive(self, spec: MoveSpec, seen: DomainSeen, defined: DomainSpec | None) -> None:
+        """Have what arrives, paused. ``seen`` and ``defined`` are how the source has it."""
+        self._check_pool("live_move", spec.pool)
+        for volume in filter(None, (spec.volume, spec.seed_volume)):
+            if volume not in self.volumes:
+                raise OperationFailedError(
+                    "live_move", f"no storage vol with matching name '{volume}'", 50
+                )
+        if spec.vm_id in self.domains and self.domains[spec.vm_id].run is not None:
+            raise OperationFailedError("live_move", "domain is already active", 55)
+        if any(each.name == seen.name and each.uuid != seen.uuid for each in self.domains.values()):
+            raise OperationFailedError("live_move", f"domain '{seen.name}' already exists", 9)
+        self._runs += 1
+        self.domains[spec.vm_id] = replace(
+            seen,
+            mark=spec.mark,
+            state=DomainState.PAUSED,
+            run=self._runs,
+            paused_by_move=True,
+        )
+        self._take_over(spec, defined)
+        self.moving.add(spec.vm_id)
+
+    def define_arriving(self, spec: MoveSpec, seen: DomainSeen, defined: DomainSpec | None) -> None:
+        """Have what arrives, off."""
+        self.domains[spec.vm_id] = replace(
+            seen, mark=spec.mark, state=DomainState.STOPPED, run=None
+        )
+        self._take_over(spec, defined)
+
+    def _take_over(self, spec: MoveSpec, defined: DomainSpec | None) -> None:
+        self._volume_of[spec.vm_id] = (spec.pool, spec.volume)
+        if defined is not None:
+            self.specs[spec.vm_id] = replace(
+                defined,
+                mark=spec.mark,
+                pool=spec.pool,
+                volume=spec.volume,
+                seed_volume=spec.seed_volume,
+                network=spec.network,
+                network_kind=spec.network_kind,
+                guard=spec.guard,
+            )
+        self.guards[spec.vm_id] = spec.guard
+
+    def run_arrived(self, vm_id: str) -> None:
+        """Let what arrived run."""
+        self.moving.discard(vm_id)
+        self.domains[vm_id] = replace(
+            self.domains[vm_id], state=DomainState.RUNNING, paused_by_move=False
+        )
+
+    def stop_leaving(self, vm_id: str) -> None:
+        """Have what leaves stand still."""
+        self.domains[vm_id] = replace(
+            self.domains[vm_id], state=DomainState.PAUSED, paused_by_move=True
+        )
+
+    def forget_left(self, vm_id: str) -> None:
+        """Have the domain no more. Its volumes stay."""
+        self.moving.discard(vm_id)
+        self.domains.pop(vm_id, None)
 
     # --- HostConnection -----------------------------------------------------------
 
@@ -368,14 +440,23 @@ class FakeHypervisor:
     def _set(self, vm_id: str, state: DomainState) -> None:
         off = state is DomainState.STOPPED
         run = None if off else self.domains[vm_id].run
-        self.domains[vm_id] = replace(self.domains[vm_id], state=state, run=run)
+        self.domains[vm_id] = replace(
+            self.domains[vm_id], state=state, run=run, paused_by_move=False
+        )
 
     def _is_in_run(self, vm_id: str, run: int) -> bool:
         seen = self.domains.get(vm_id)
         return seen is not None and seen.run == run
 
+    def _refuse_while_moved(self, op: str, vm_id: str) -> None:
+        if vm_id in self.moving:
+            raise OperationFailedError(op, f"a move of domain {vm_id} is under way", 87)
+
     def _shut_down(self, vm_id: str, run: int) -> None:
-        if self._is_in_run(vm_id, run) and vm_id not in self.deaf:
+        if not self._is_in_run(vm_id, run):
+            return
+        self._refuse_while_moved("shut_down", vm_id)
+        if vm_id not in self.deaf:
             self._set(vm_id, DomainState.STOPPED)
 
     def _power_off(self, vm_id: str, run: int) -> None:
@@ -385,6 +466,7 @@ class FakeHypervisor:
     def _reset(self, vm_id: str, run: int) -> None:
         if not self._is_in_run(vm_id, run):
             raise OperationFailedError("reset", f"domain {vm_id} is off or was restarted")
+        self._refuse_while_moved("reset", vm_id)
         self._set(vm_id, DomainState.RUNNING)
 
     def _start_paused(self, vm_id: str, guard: Guard | None) -> None:
@@ -397,21 +479,29 @@ class FakeHypervisor:
                 "start_paused", f"no storage vol with matching name '{volume}'", 50
             )
         self.started.append(vm_id)
+        self._runs += 1
         self.guards[vm_id] = guard
-        self.domains[vm_id] = replace(seen, state=DomainState.PAUSED, run=len(self.started))
+        self.domains[vm_id] = replace(seen, state=DomainState.PAUSED, run=self._runs)
 
     def _resume(self, vm_id: str) -> None:
         seen = self._expect("resume", vm_id)
+        self._refuse_while_moved("resume", vm_id)
         if seen.state is DomainState.STOPPED:
             raise OperationFailedError("resume", f"domain {vm_id} is off")
         if seen.state is DomainState.PAUSED:
+            by_move = seen.paused_by_move
             self._set(vm_id, DomainState.RUNNING)
+            if by_move:
+                return  # it goes on where it stood
             self.consoles[vm_id] = f"LAB-GUEST-READY uuid={vm_id}\r\n".encode()
 
     def _destroy(self, vm_id: str, mark: Mark | None) -> None:
         seen = self.domains.get(vm_id)
         if seen is not None and (mark is None or _same(seen.mark, mark)):
-            self._set(vm_id, DomainState.STOPPED)
+            if vm_id in self.moving and seen.paused_by_move:
+                self.forget_left(vm_id)  # what arrives is not defined yet
+            else:
+                self._set(vm_id, DomainState.STOPPED)
 
     def _undefine(self, vm_id: str, mark: Mark | None) -> None:
         seen = self.domains.get(vm_id)
@@ -473,7 +563,7 @@ class FakeHypervisor:
             if seen.mark.assignment_id == assignment_id:
                 if generation not in {None, seen.mark.generation}:
                     return False
-                del self.domains[vm_id]
+                self.forget_left(vm_id)
         for volume in volumes:
             self._delete_volume(pool, volume)
         if vm_id not in self.domains:

@@ -1,0 +1,230 @@
+"""Move a guest that runs, led by this process. In the child process only.
+
+libvirt calls such a move managed by the client: begin and perform are calls to the source,
+prepare and finish are calls to the destination. A client that ends in between cancels it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import libvirt
+
+from hypervisor.child import disks, filters
+from hypervisor.child.move_ends import Ends
+from hypervisor.errors import HostUnreachableError, OperationFailedError
+from hypervisor.move_model import MoveDone, MoveProgress, MoveSpec
+from hypervisor.xml import arriving
+from hypervisor.xml import domain as domain_xml
+
+_OPERATION: Final = "live_move"
+_TELL_EVERY_S: Final = 0.5
+#: Aborting is asked for again: what had not begun when it was first asked goes on otherwise.
+_ABORT_EVERY_S: Final = 0.5
+_NOTICED_S: Final = 0.05  #: until a move's end is noticed
+_MIGRATABLE: Final = libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE
+_DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+
+_Intervention = Callable[[libvirt.virDomain], object]
+
+
+def move(
+    ends: Ends, spec: MoveSpec, stop: threading.Event, tell: Callable[[MoveProgress], object]
+) -> MoveDone:
+    """Move a guest; until ``stop`` is set, then abort it.
+
+    Raises libvirtError, OperationFailedError or HostUnreachableError: of a move that was begun,
+    none of them says where the guest is.
+    """
+    moving = _LiveMove(ends, spec, stop, tell)
+    with contextlib.suppress(_SharesRefusedError):
+        return moving.attempt(shares=True)
+    # A host whose cgroups lack the processors' controller refuses their shares.
+    return moving.attempt(shares=False)
+
+
+class _SharesRefusedError(Exception):
+    """The destination does not share processors out."""
+
+
+class _Call(threading.Thread):
+    """libvirt's call, in a thread of its own: it returns when the move is over."""
+
+    def __init__(
+        self,
+        domain: libvirt.virDomain,
+        destination: libvirt.virConnect,
+        parameters: Mapping[str, Any],
+        flags: int,
+    ) -> None:
+        super().__init__(name="move", daemon=True)
+        self._asked = (domain, destination, dict(parameters), flags)
+        self.error: libvirt.libvirtError | None = None
+        self.start()
+
+    def run(self) -> None:
+        domain, destination, parameters, flags = self._asked
+        try:
+            domain.migrate3(destination, parameters, flags)
+        except libvirt.libvirtError as error:
+            self.error = error
+
+
+class _LiveMove:
+    """One move, of which several attempts may be made before it has begun to copy."""
+
+    def __init__(
+        self,
+        ends: Ends,
+        spec: MoveSpec,
+        stop: threading.Event,
+        tell: Callable[[MoveProgress], object],
+    ) -> None:
+        self._ends = ends
+        self._spec = spec
+        self._stop = stop
+        self._tell = tell
+        self._started = time.monotonic()
+        self._last: MoveProgress | None = None
+        self._pending: list[tuple[float, _Intervention]] = []
+
+    def attempt(self, *, shares: bool) -> MoveDone:
+        """Move it, to a host that shares processors out or to one that does not."""
+        domain = self._ends.source.moving.lookupByUUIDString(self._spec.vm_id)
+        parameters = _parameters(self._ends, domain, self._spec, shares=shares)
+        beside = self._ends.source.beside.lookupByUUIDString(self._spec.vm_id)
+        self._started, self._pending = time.monotonic(), _interventions(self._spec)
+        if self._stop.is_set():
+            raise OperationFailedError(_OPERATION, "it was called off before it was begun")
+        call = _Call(domain, self._ends.destination.moving, parameters, _flags(self._spec))
+        why = self._watch(call, beside)
+        if call.error is None:
+            return _done(self._ends, self._spec, self._last, self._started)
+        if why is not None:
+            raise self._aborted(why, call.error)
+        if shares and call.error.get_error_code() == libvirt.VIR_ERR_CONFIG_UNSUPPORTED:
+            raise _SharesRefusedError
+        raise call.error
+
+    def _watch(self, call: _Call, beside: libvirt.virDomain) -> str | None:
+        """Tell how far a move is until it is over; return why it was aborted, if it was."""
+        why: str | None = None
+        while call.is_alive():
+            if why is None and self._stop.is_set():
+                why = "it was called off"
+            if why is None and not self._ends.destination.is_alive():
+                # The source's QEMU may wait for it without end.
+                why = "the destination does not answer any more"
+            if why is None:
+                with contextlib.suppress(libvirt.libvirtError):  # over, or not begun
+                    self._look(beside)
+                self._wait(call)
+            else:
+                with contextlib.suppress(libvirt.libvirtError):
+                    beside.abortJob()
+                call.join(_ABORT_EVERY_S)
+        return why
+
+    def _look(self, beside: libvirt.virDomain) -> None:
+        found = beside.jobStats()
+        if found.get("type", libvirt.VIR_DOMAIN_JOB_NONE) == libvirt.VIR_DOMAIN_JOB_NONE:
+            return
+        self._last = _progress(found)
+        self._tell(self._last)
+        for due_s, intervene in list(self._pending):
+            if time.monotonic() - self._started >= due_s:
+                intervene(beside)
+                self._pending.remove((due_s, intervene))
+
+    def _wait(self, call: _Call) -> None:
+        """Wait until it is time to tell again, the move is over, or it is called off."""
+        until = time.monotonic() + _TELL_EVERY_S
+        while call.is_alive() and not self._stop.is_set() and time.monotonic() < until:
+            call.join(_NOTICED_S)
+
+    def _aborted(self, why: str, error: libvirt.libvirtError) -> Exception:
+        if not self._ends.destination.is_alive():
+            return HostUnreachableError(self._ends.destination.uri, f"{why}: {error}")
+        return OperationFailedError(_OPERATION, f"{why}: {error}", error.get_error_code())
+
+
+def _interventions(spec: MoveSpec) -> list[tuple[float, _Intervention]]:
+    """Return what is done to a move that is under way, and after how many seconds."""
+    found: list[tuple[float, _Intervention]] = []
+    if spec.downtime_ms is not None:
+        downtime_ms = spec.downtime_ms
+        found.append((0.0, lambda domain: domain.migrateSetMaxDowntime(downtime_ms, 0)))
+    if spec.post_copy_after_s is not None:
+        found.append((spec.post_copy_after_s, lambda domain: domain.migrateStartPostCopy(0)))
+    return found
+
+
+def _flags(spec: MoveSpec) -> int:
+    flags: int = (
+        libvirt.VIR_MIGRATE_LIVE
+        | libvirt.VIR_MIGRATE_PERSIST_DEST
+        | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+        | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
+    )
+    for wanted, flag in (
+        (spec.copy_disk, libvirt.VIR_MIGRATE_NON_SHARED_INC),
+        # libvirt cannot tell that a folder is the other host's, too; whoever asked knows.
+        (not spec.copy_disk, libvirt.VIR_MIGRATE_UNSAFE),
+        (spec.auto_converge, libvirt.VIR_MIGRATE_AUTO_CONVERGE),
+        (spec.post_copy_after_s is not None, libvirt.VIR_MIGRATE_POSTCOPY),
+        (spec.encrypt, libvirt.VIR_MIGRATE_TLS),
+    ):
+        flags |= flag if wanted else 0
+    return flags
+
+
+def _parameters(
+    ends: Ends, domain: libvirt.virDomain, spec: MoveSpec, *, shares: bool
+) -> Mapping[str, Any]:
+    destination = ends.destination.moving
+    files = disks.files_at(destination, spec.pool, spec.volume, spec.seed_volume)
+    live = arriving.at_destination(domain.XMLDesc(_MIGRATABLE), spec, files, shares=shares)
+    defined = arriving.at_destination(domain.XMLDesc(_DEFINED), spec, files, shares=shares)
+    filters.prepare(destination, domain_xml.from_host(live), spec.guard)
+    parameters: dict[str, Any] = {
+        libvirt.VIR_MIGRATE_PARAM_DEST_XML: live,
+        libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: defined,
+    }
+    if spec.bandwidth_mib_s is not None:
+        parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = spec.bandwidth_mib_s
+    if spec.address is not None:
+        shown = f"[{spec.address}]" if ":" in spec.address else spec.address
+        parameters[libvirt.VIR_MIGRATE_PARAM_URI] = f"tcp://{shown}"
+    return parameters
+
+
+def _done(ends: Ends, spec: MoveSpec, last: MoveProgress | None, started: float) -> MoveDone:
+    """Say what a move took, as far as the destination tells."""
+    found: Mapping[str, Any] = {}
+    with contextlib.suppress(libvirt.libvirtError):
+        there = ends.destination.beside.lookupByUUIDString(spec.vm_id)
+        found = there.jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
+    told_memory = 0 if last is None else last.memory_total_bytes
+    told_disk = 0 if last is None else last.disk_total_bytes
+    return MoveDone(
+        total_ms=round(1000 * (time.monotonic() - started)),
+        downtime_ms=found.get("downtime"),
+        memory_bytes=found.get("memory_processed", told_memory),
+        disk_bytes=found.get("disk_processed", told_disk),
+    )
+
+
+def _progress(found: Mapping[str, Any]) -> MoveProgress:
+    return MoveProgress(
+        elapsed_ms=found.get("time_elapsed", 0),
+        memory_total_bytes=found.get("memory_total", 0),
+        memory_remaining_bytes=found.get("memory_remaining", 0),
+        disk_total_bytes=found.get("disk_total", 0),
+        disk_remaining_bytes=found.get("disk_remaining", 0),
+        rate_bytes_s=found.get("memory_bps", 0) or found.get("disk_bps", 0),
+        iteration=found.get("memory_iteration", 0),
+    )

@@ -1,0 +1,90 @@
+"""The child process of one move: both hosts are open in it.
+
+Usage: ``python -m hypervisor.child.move SOURCE DESTINATION``, by `hypervisor.moving` alone.
+The move is led from here (libvirt calls it managed by the client): hosts need not reach each
+other's libvirt, and the move is cancelled when this process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import resource
+import signal
+import sys
+import threading
+import time
+from typing import IO, Any
+
+from hypervisor import wire
+from hypervisor.child.driver import start_event_loop
+from hypervisor.child.move_ends import Ends
+from hypervisor.child.mover import MoveHands
+from hypervisor.credential import CREDENTIAL_VARIABLE, DESTINATION_VARIABLE, Credential
+from hypervisor.errors import HostUnreachableError, MoveRefusedError, OperationFailedError
+from hypervisor.move_model import HostEnd
+
+_MOST_MEMORY_BYTES = 1 << 30
+#: For a move to be aborted in order, once the parent has gone: then whoever asks both hosts
+#: next finds them settled.
+_GOODBYE_S = 5.0
+
+
+def main(source: HostEnd, destination: HostEnd) -> None:
+    """Serve one parent until it has gone."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
+    # What a library or an ssh prints must not end up among the answers.
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    stop = threading.Event()
+    requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    reading = (sys.stdin.buffer, requests, stop)
+    threading.Thread(target=_read, args=reading, daemon=True).start()
+    start_event_loop()
+    ends = Ends(source, destination)
+    hands = MoveHands(ends, stop, lambda told: answers.write(wire.encode({"progress": told})))
+    while (line := requests.get()) is not None:
+        answers.write(wire.encode(_answer(hands, line)))
+        stop.clear()
+    ends.close()
+
+
+def _answer(hands: MoveHands, line: bytes) -> dict[str, Any]:
+    request = wire.decode(line)
+    try:
+        return {"ok": hands.perform(request["op"], request["args"])}
+    except MoveRefusedError as error:
+        return {"error": "refused", "obstacle": error.obstacle, "reason": error.detail}
+    except HostUnreachableError as error:
+        return {"error": "unreachable", "uri": error.uri, "reason": error.reason}
+    except OperationFailedError as error:
+        return {"error": "failed", "reason": error.reason, "code": error.code}
+
+
+def _read(
+    requests_from: IO[bytes], requests: queue.SimpleQueue[bytes | None], stop: threading.Event
+) -> None:
+    """Feed the main thread, which is told apart from that to stop what it does.
+
+    End the process when the parent has gone, also from a hung call.
+    """
+    for line in requests_from:
+        if wire.decode(line)["op"] == "abort":
+            stop.set()
+        else:
+            requests.put(line)
+    stop.set()
+    requests.put(None)
+    time.sleep(_GOODBYE_S)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)  # with what libvirt started for us
+    os._exit(1)
+
+
+def _end(uri: str, variable: str) -> HostEnd:
+    given = os.environ.pop(variable, None)
+    return HostEnd(uri, Credential.from_json(given) if given else None)
+
+
+if __name__ == "__main__":
+    main(_end(sys.argv[1], CREDENTIAL_VARIABLE), _end(sys.argv[2], DESTINATION_VARIABLE))

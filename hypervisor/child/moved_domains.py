@@ -1,0 +1,54 @@
+"""Domains that a move holds, as either host sees them. In the child process only."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libvirt
+
+from hypervisor.errors import OperationFailedError
+
+_PAUSED: Final = frozenset(
+    {
+        libvirt.VIR_DOMAIN_PAUSED_MIGRATION,
+        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY,
+        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED,
+    }
+)
+_MOVES: Final = frozenset(
+    {libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT}
+)
+
+
+def is_paused(domain: libvirt.virDomain) -> bool:
+    """Return whether a move holds a domain that does not run, at either end."""
+    state, reason = domain.state()
+    if state != libvirt.VIR_DOMAIN_PAUSED:
+        return False
+    # What arrives is defined once it runs; what is started here is defined before.
+    arrives = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP and not domain.isPersistent()
+    return reason in _PAUSED or arrives
+
+
+def refuse(operation: str, domain: libvirt.virDomain) -> None:
+    """Refuse what libvirt would have wait for the end of a move, and then lose.
+
+    Whoever asks in the moment before a move begins, waits.
+    """
+    if domain.isActive() and _is_moved(domain):
+        raise OperationFailedError(
+            operation,
+            f"a move of domain {domain.UUIDString()} is under way",
+            libvirt.VIR_ERR_RESOURCE_BUSY,
+        )
+
+
+def _is_moved(domain: libvirt.virDomain) -> bool:
+    if not domain.isPersistent() and is_paused(domain):
+        return True
+    try:
+        job = domain.jobStats()
+    except libvirt.libvirtError:  # over meanwhile, or the test driver
+        return False
+    under_way = job.get("type", libvirt.VIR_DOMAIN_JOB_NONE) != libvirt.VIR_DOMAIN_JOB_NONE
+    return under_way and job.get("operation") in _MOVES

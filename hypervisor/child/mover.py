@@ -1,0 +1,42 @@
+"""What a move does on both hosts. In the child process only."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hypervisor import wire
+from hypervisor.child import live_moves
+from hypervisor.child.move_ends import Ends
+
+Tell = Callable[[Mapping[str, Any]], object]
+
+
+class MoveHands:
+    """The operations of a move's child."""
+
+    def __init__(self, ends: Ends, stop: threading.Event, tell: Tell) -> None:
+        self._ends = ends
+        self._stop = stop
+        self._tell = tell
+        self._operations: Mapping[str, Callable[..., Any]] = {"live": self._live}
+
+    def perform(self, op: str, args: Mapping[str, Any]) -> Any:
+        """Do one.
+
+        Raises HostUnreachableError, OperationFailedError or MoveRefusedError alone.
+        """
+        with self._ends.translating(f"{op}_move"):
+            self._ends.open()
+            return self._operations[op](**args)
+
+    def _live(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        done = live_moves.move(
+            self._ends,
+            wire.move_from(spec),
+            self._stop,
+            lambda progress: self._tell(dataclasses.asdict(progress)),
+        )
+        return dataclasses.asdict(done)

@@ -1,0 +1,200 @@
+"""The parent's side of a move: one child process, which has both hosts open."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from hypervisor import wire
+from hypervisor.child_process import MOST_ANSWER_BYTES, ChildProcess, SilentError
+from hypervisor.connection import MOST_REASON
+from hypervisor.credential import DESTINATION_VARIABLE
+from hypervisor.errors import (
+    HostSilentError,
+    HostUnreachableError,
+    MoveRefusedError,
+    OperationFailedError,
+    in_words,
+)
+from hypervisor.move_model import HostEnd, MoveDone, MoveObstacle, MoveProgress, MoveSpec
+from plain_text import shortened
+
+# -P: not a module of that name in the current folder.
+_CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.move")
+#: For a move that is aborted to end: a copy of a disk is cancelled first.
+_ABORT_S: Final = 15.0
+_PATIENCE_S: Final = 0.5  #: of one wait for the child's words, between two looks at the clock
+
+
+class Mover:
+    """One move of one VM, led by a process of its own.
+
+    Parameters
+    ----------
+    source, destination : HostEnd
+        Two hosts. They need not reach each other's libvirt; the destination's QEMU listens for
+        the source's, at an address that its libvirt names, or that the move says.
+    deadline_s : float
+        Of `check`, and of what precedes a move.
+
+    Notes
+    -----
+    Whoever ends this process, or `close`s it, cancels a move under way. An error of `live` says
+    nothing about where the guest is: ask both hosts, the destination first. Where the domain at
+    the destination
+
+    - runs: the guest is there, and what the source has of it is to be removed;
+    - is paused: the move broke off. Remove it there, and then look as if it were absent;
+    - is absent, and no process of this move lives: the guest is at the source. It runs there;
+      or is paused: `HostConnection.resume` it; or is off, because its host or QEMU failed.
+    """
+
+    def __init__(self, source: HostEnd, destination: HostEnd, *, deadline_s: float = 10.0) -> None:
+        self.source, self.destination = source, destination
+        self._deadline_s = deadline_s
+        self._child: ChildProcess | None = None
+        self._heard = b""
+
+    def __enter__(self) -> Mover:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def live(
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+    ) -> MoveDone:
+        """Move a guest that runs.
+
+        Parameters
+        ----------
+        deadline_s : float
+            Of the whole move; then it is aborted.
+        tell : callable
+            Called about twice a second. What it raises aborts the move, and is raised once the
+            move has ended.
+
+        Raises
+        ------
+        OperationFailedError
+            A host refused, or the move was aborted.
+        HostUnreachableError
+            A host did not answer any more.
+        HostSilentError
+            Aborting took too long: the process that led the move was killed.
+        """
+        return self._move("live", spec, deadline_s, tell)
+
+    def close(self) -> None:
+        """End the process. A move that is under way is cancelled."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+    def _move(
+        self, op: str, spec: MoveSpec, deadline_s: float, tell: Callable[[MoveProgress], None]
+    ) -> MoveDone:
+        until = time.monotonic() + deadline_s
+        raised: BaseException | None = None
+
+        def heard(progress: Mapping[str, Any]) -> None:
+            nonlocal raised, until
+            if raised is not None:
+                return
+            try:
+                tell(MoveProgress(**progress))
+            except BaseException as error:  # whatever it is, the move ends first
+                raised = error
+                until = min(until, time.monotonic())
+
+        try:
+            found = MoveDone(**self._ask(op, {"spec": spec}, lambda: until, heard))
+        except (OperationFailedError, HostUnreachableError):
+            if raised is not None:
+                raise raised from None
+            raise
+        if raised is not None:
+            raise raised
+        return found
+
+    def _ask(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        until: Callable[[], float],
+        heard: Callable[[Mapping[str, Any]], None],
+    ) -> Any:
+        """Return an answer. Past ``until`` it is called off, and a while later the child killed."""
+        called_off_at: float | None = None
+        started = time.monotonic()
+        try:
+            child = self._opened()
+            child.tell(wire.encode({"op": op, "args": args}))
+            while True:
+                now = time.monotonic()
+                if called_off_at is None and now >= until():
+                    called_off_at = now
+                    child.tell(wire.encode({"op": "abort"}))
+                if called_off_at is not None and now >= called_off_at + _ABORT_S:
+                    raise SilentError(f"no answer within {now - started:.1f} s")  # noqa: TRY301
+                line = self._line(child)
+                if line is None:
+                    continue
+                answer = wire.decode(line)
+                if "progress" not in answer:
+                    break
+                heard(answer["progress"])
+        except (SilentError, ValueError, OSError) as error:
+            self._discard()
+            reason = self._masked(f"{in_words(op)} move: {error}")
+            raise HostSilentError(self.source.uri, reason) from error
+        except BaseException:
+            # Interrupted: the next answer would not be ours.
+            self._discard()
+            raise
+        return self._judged(op, answer)
+
+    def _judged(self, op: str, answer: Mapping[str, Any]) -> Any:
+        if "error" not in answer:
+            return answer["ok"]
+        reason = self._masked(answer["reason"])
+        if answer["error"] == "refused":
+            raise MoveRefusedError(MoveObstacle(answer["obstacle"]), reason)
+        if answer["error"] == "unreachable":
+            raise HostUnreachableError(answer["uri"], reason)
+        raise OperationFailedError(f"{op}_move", reason, answer["code"])
+
+    def _line(self, child: ChildProcess) -> bytes | None:
+        """Return what the child said, a line of it; None: nothing for a while."""
+        while b"\n" not in self._heard:
+            part = child.hear(_PATIENCE_S)
+            if part is None:
+                return None
+            self._heard += part
+            if len(self._heard) > MOST_ANSWER_BYTES:
+                raise SilentError(f"an answer of more than {MOST_ANSWER_BYTES >> 20} MiB")
+        line, _, self._heard = self._heard.partition(b"\n")
+        return line
+
+    def _opened(self) -> ChildProcess:
+        if self._child is None or self._child.ended():
+            self._discard()
+            credential = self.destination.credential
+            given = {} if credential is None else {DESTINATION_VARIABLE: credential.to_json()}
+            command = (*_CHILD, self.source.uri, self.destination.uri)
+            self._child = ChildProcess(command, self.source.credential, given)
+        return self._child
+
+    def _discard(self) -> None:
+        self._heard = b""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def _masked(self, reason: str) -> str:
+        for end in (self.source, self.destination):
+            if end.credential is not None:
+                reason = end.credential.masked(reason)
+        return shortened(reason, MOST_REASON)

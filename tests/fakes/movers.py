@@ -1,0 +1,201 @@
+"""Moves between hosts in memory, with the methods of Mover, that can misbehave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from hypervisor import (
+    DomainState,
+    HostEnd,
+    HostSilentError,
+    HostUnreachableError,
+    HypervisorError,
+    MoveDone,
+    MoveObstacle,
+    MoveProgress,
+    MoveSpec,
+    OperationFailedError,
+)
+from tests.fakes.hypervisor import FakeHypervisor
+
+MEMORY_BYTES: Final = 96 << 20
+STEPS: Final = 4  #: how often a move tells how far it is
+
+
+class Breaks(StrEnum):
+    """Where a move that misbehaves has left the guest: each was seen on real hosts."""
+
+    BEFORE = "before"  #: runs at the source, the destination has nothing
+    COPYING = "copying"  #: the same, after it was told how far it is
+    PENDING = "pending"  #: runs at the source, and the destination still has what arrives, paused
+    NOWHERE = "nowhere"  #: paused at the source, the destination has nothing
+    BOTH_PAUSED = "both_paused"  #: paused at both
+    SWITCHED = "switched"  #: runs at the destination, and paused at the source
+    DONE = "done"  #: runs at the destination, the source has forgotten it
+
+
+@dataclass
+class MoveFault:
+    """What comes of the next move."""
+
+    breaks: Breaks
+    error: HypervisorError
+
+
+@dataclass
+class FakeMovers:
+    """Makes movers between hosts that it knows by URI.
+
+    Make moves misbehave with `fail`, `hang` and `refuse`, each for the next move alone; let
+    something happen in the middle of it with `during`. Read in `log` what was asked, as
+    (operation, VM).
+    """
+
+    hosts: Mapping[str, FakeHypervisor]
+    during: Callable[[], None] | None = None  #: called once, after the first progress is told
+    log: list[tuple[str, str]] = field(default_factory=list)
+    specs: list[MoveSpec] = field(default_factory=list)
+    _faults: list[MoveFault] = field(default_factory=list)
+    _obstacles: list[tuple[MoveObstacle, str]] = field(default_factory=list)
+
+    def __call__(
+        self, source: HostEnd, destination: HostEnd, *, deadline_s: float = 10.0
+    ) -> FakeMover:
+        """Return a mover, as the class of the real one does."""
+        return FakeMover(self, self.hosts[source.uri], self.hosts[destination.uri])
+
+    def fail(self, breaks: Breaks, error: HypervisorError | None = None) -> None:
+        """Let the next move fail, by default with a host's refusal."""
+        told = error or OperationFailedError("live_move", "told to fail", 78)
+        self._faults.append(MoveFault(breaks, told))
+
+    def hang(self, breaks: Breaks) -> None:
+        """Let the process of the next move be killed for its silence."""
+        self.fail(breaks, HostSilentError("fake", "live move: no answer within 15.0 s"))
+
+    def refuse(self, obstacle: MoveObstacle, detail: str = "told to refuse") -> None:
+        """Let the next check find an obstacle."""
+        self._obstacles.append((obstacle, detail))
+
+    def next_obstacle(self) -> tuple[MoveObstacle, str] | None:
+        return self._obstacles.pop(0) if self._obstacles else None
+
+    def next_fault(self) -> MoveFault | None:
+        return self._faults.pop(0) if self._faults else None
+
+    def happen(self) -> None:
+        during, self.during = self.during, None
+        if during is not None:
+            during()
+
+
+class FakeMover:
+    """One move between two hosts in memory."""
+
+    def __init__(
+        self, movers: FakeMovers, source: FakeHypervisor, destination: FakeHypervisor
+    ) -> None:
+        self._movers = movers
+        self._source, self._destination = source, destination
+        self.closed = False
+
+    def __enter__(self) -> FakeMover:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def live(
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+    ) -> MoveDone:
+        self._begin("live", spec)
+        fault = self._movers.next_fault()
+        if fault is not None and fault.breaks is Breaks.BEFORE:
+            raise fault.error
+        self._arrive(spec)
+        try:
+            for step in range(1, STEPS + 1):
+                self._check_it_goes_on(spec)
+                tell(_progress(step))
+                self._movers.happen()
+                self._check_it_goes_on(spec)
+                _break_while_copying(fault, deadline_s)
+        except BaseException:
+            self._source.moving.discard(spec.vm_id)
+            if fault is None or fault.breaks is not Breaks.PENDING:
+                self._destination.forget_left(spec.vm_id)
+            raise
+        self._switch(spec, fault)
+        return MoveDone(
+            total_ms=1000,
+            downtime_ms=150,
+            memory_bytes=MEMORY_BYTES,
+            disk_bytes=1 << 20 if spec.copy_disk else 0,
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _begin(self, op: str, spec: MoveSpec) -> None:
+        self._movers.log.append((op, spec.vm_id))
+        self._movers.specs.append(spec)
+        for host in (self._source, self._destination):
+            if host.unreachable:
+                raise HostUnreachableError(host.uri, "told to be unreachable")
+
+    def _arrive(self, spec: MoveSpec) -> None:
+        seen = self._source.domains.get(spec.vm_id)
+        if seen is None:
+            raise OperationFailedError("live_move", f"no domain {spec.vm_id}", 42)
+        if seen.state is DomainState.STOPPED:
+            raise OperationFailedError("live_move", "domain is not running", 55)
+        self._destination.receive(spec, seen, self._source.specs.get(spec.vm_id))
+        self._source.moving.add(spec.vm_id)
+
+    def _check_it_goes_on(self, spec: MoveSpec) -> None:
+        """What somebody did to either domain ends the move, as on real hosts."""
+        for host in (self._source, self._destination):
+            if host.unreachable:
+                raise HostUnreachableError(host.uri, "told to be unreachable")
+            seen = host.domains.get(spec.vm_id)
+            if seen is None or seen.state is DomainState.STOPPED:
+                raise OperationFailedError("live_move", "domain is not running", 55)
+
+    def _switch(self, spec: MoveSpec, fault: MoveFault | None) -> None:
+        source, destination, vm_id = self._source, self._destination, spec.vm_id
+        source.stop_leaving(vm_id)
+        breaks = Breaks.DONE if fault is None else fault.breaks
+        if breaks is Breaks.NOWHERE:
+            destination.forget_left(vm_id)
+        elif breaks is not Breaks.BOTH_PAUSED:
+            destination.run_arrived(vm_id)
+        if breaks is Breaks.DONE:
+            source.forget_left(vm_id)
+        source.moving.discard(vm_id)
+        destination.moving.discard(vm_id)
+        if fault is not None:
+            raise fault.error
+
+
+def _break_while_copying(fault: MoveFault | None, deadline_s: float) -> None:
+    if fault is not None and fault.breaks in {Breaks.COPYING, Breaks.PENDING}:
+        raise fault.error
+    # No time passes here: a deadline of nothing is one that has passed.
+    if deadline_s <= 0:
+        raise OperationFailedError("live_move", "it was called off", 78)
+
+
+def _progress(step: int) -> MoveProgress:
+    left = MEMORY_BYTES * (STEPS - step) // STEPS
+    return MoveProgress(
+        elapsed_ms=250 * step,
+        memory_total_bytes=MEMORY_BYTES,
+        memory_remaining_bytes=left,
+        disk_total_bytes=0,
+        disk_remaining_bytes=0,
+        rate_bytes_s=MEMORY_BYTES,
+        iteration=1,
+    )

@@ -1,0 +1,154 @@
+"""How a live move is led, with libvirt's objects in memory."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from typing import Any
+
+import libvirt
+import pytest
+
+from hypervisor import Mark, MoveSpec
+from hypervisor.child import live_moves
+
+VM = str(uuid.uuid4())
+SPEC = MoveSpec(
+    vm_id=VM,
+    mark=Mark(vm_id=VM, assignment_id="new", generation=2, tenant="a", round=7),
+    pool="default",
+    volume="b.qcow2",
+    seed_volume=None,
+    network="default",
+)
+
+
+class RefusedError(libvirt.libvirtError):
+    """What libvirt says, with a code of its own."""
+
+    def __init__(self, code: int) -> None:
+        Exception.__init__(self, "refused")
+        self._code = code
+
+    def get_error_code(self) -> int:
+        return self._code
+
+
+class Volume:
+    def path(self) -> str:
+        return "/images/b.qcow2"
+
+    def XMLDesc(self, _: int) -> str:  # noqa: N802
+        return "<volume/>"
+
+
+class Host:
+    """Both hosts in one: a connection, its pool, and its domain."""
+
+    def __init__(self, *, refuses: int, while_it_has: str) -> None:
+        self.moving = self.beside = self
+        self.uri = "test"
+        self.asked: list[tuple[dict[str, Any], int]] = []
+        self._refuses, self._while_it_has = refuses, while_it_has
+
+    def is_alive(self) -> bool:
+        return True
+
+    def lookupByUUIDString(self, _: str) -> Host:  # noqa: N802
+        return self
+
+    def storagePoolLookupByName(self, _: str) -> Host:  # noqa: N802
+        return self
+
+    def storageVolLookupByName(self, _: str) -> Volume:  # noqa: N802
+        return Volume()
+
+    def XMLDesc(self, _: int) -> str:  # noqa: N802
+        return "<domain><vcpu>2</vcpu><devices/></domain>"
+
+    def jobStats(self, _: int = 0) -> dict[str, Any]:  # noqa: N802
+        return {}
+
+    def migrate3(self, _: Host, parameters: dict[str, Any], flags: int) -> None:
+        self.asked.append((parameters, flags))
+        if self._while_it_has in parameters[libvirt.VIR_MIGRATE_PARAM_DEST_XML]:
+            raise RefusedError(self._refuses)
+
+
+class Ends:
+    def __init__(self, host: Host) -> None:
+        self.source = self.destination = host
+
+
+def move(host: Host, spec: MoveSpec = SPEC) -> None:
+    ends: Any = Ends(host)
+    live_moves.move(ends, spec, threading.Event(), lambda _: None)
+
+
+def test_a_host_that_keeps_no_shares_gets_the_guest_without() -> None:
+    host = Host(refuses=libvirt.VIR_ERR_CONFIG_UNSUPPORTED, while_it_has="<shares>")
+
+    move(host)
+
+    first, second = (parameters[libvirt.VIR_MIGRATE_PARAM_DEST_XML] for parameters, _ in host.asked)
+    assert "<shares>64</shares>" in first
+    assert "<shares>" not in second
+    assert "<shares>" not in host.asked[1][0][libvirt.VIR_MIGRATE_PARAM_PERSIST_XML]
+
+
+@pytest.mark.parametrize(
+    ("code", "word", "attempts"),
+    [
+        (libvirt.VIR_ERR_CONFIG_UNSUPPORTED, "<devices", 2),  # refused without shares as well
+        (libvirt.VIR_ERR_OPERATION_FAILED, "<shares>", 1),
+    ],
+)
+def test_another_refusal_is_not_asked_about_again(code: int, word: str, attempts: int) -> None:
+    host = Host(refuses=code, while_it_has=word)
+
+    with pytest.raises(libvirt.libvirtError):
+        move(host)
+
+    assert len(host.asked) == attempts
+
+
+def test_options_become_flags_and_parameters() -> None:
+    host = Host(refuses=0, while_it_has="nothing of the kind")
+    plain = SPEC
+    rich = MoveSpec(
+        vm_id=VM,
+        mark=SPEC.mark,
+        pool="default",
+        volume="b.qcow2",
+        seed_volume=None,
+        network="default",
+        copy_disk=False,
+        bandwidth_mib_s=8,
+        auto_converge=True,
+        post_copy_after_s=60.0,
+        encrypt=True,
+        address="2001:db8::7",
+    )
+
+    move(host, plain)
+    move(host, rich)
+
+    (plainly, plain_flags), (richly, rich_flags) = host.asked
+    always = (
+        libvirt.VIR_MIGRATE_LIVE
+        | libvirt.VIR_MIGRATE_PERSIST_DEST
+        | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+        | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
+    )
+    assert plain_flags == always | libvirt.VIR_MIGRATE_NON_SHARED_INC
+    assert libvirt.VIR_MIGRATE_PARAM_BANDWIDTH not in plainly
+    assert libvirt.VIR_MIGRATE_PARAM_URI not in plainly
+    assert rich_flags == (
+        always
+        | libvirt.VIR_MIGRATE_UNSAFE
+        | libvirt.VIR_MIGRATE_AUTO_CONVERGE
+        | libvirt.VIR_MIGRATE_POSTCOPY
+        | libvirt.VIR_MIGRATE_TLS
+    )
+    assert richly[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] == 8
+    assert richly[libvirt.VIR_MIGRATE_PARAM_URI] == "tcp://[2001:db8::7]"
