@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from registry.ground.bulk import Ready
-from registry.ground.locks import has_one_writer
+from registry.ground.engine import has_one_writer
 
 #: Takes a statement, to be run after all that was taken before.
 Later = Callable[[Ready], None]

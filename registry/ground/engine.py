@@ -9,7 +9,7 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
@@ -27,8 +27,10 @@ from registry.ground.audited import (
     intent_committed,
     write_intent,
 )
-from registry.ground.preconditions import Condition
 from registry.ground.pulse import PATIENCE_S, Pulse
+
+if TYPE_CHECKING:
+    from registry.ground.preconditions import Condition
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -202,6 +204,11 @@ def _sqlite(url: URL, *, read_only: bool) -> Engine:
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def has_one_writer(connection: Connection) -> bool:
+    """Return whether every other writer waits until this transaction is over."""
+    return connection.dialect.name == "sqlite"  # whose writers begin IMMEDIATE
 
 
 class Database:

@@ -28,12 +28,8 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from registry.ground.bulk import among, chunks
+from registry.ground.engine import has_one_writer
 from registry.ground.schema import assignments, hosts, tenants, unreleased, vm_groups, vms
-
-
-def has_one_writer(connection: Connection) -> bool:
-    """Return whether every other writer waits until this transaction is over."""
-    return connection.dialect.name == "sqlite"
 
 
 def lock_tenants(connection: Connection, *keys: UUID) -> None:

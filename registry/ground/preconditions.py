@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, select
 
-from registry.ground.locks import has_one_writer, lock_tenants, lock_vms
+from registry.ground.engine import has_one_writer
+from registry.ground.locks import lock_tenants, lock_vms
 from registry.ground.schema import hosts, networks, requests, tenants, vms
 
 #: Kinds of things that a condition may be about: the column that tells them apart.

@@ -9,8 +9,7 @@ from sqlalchemy import ColumnElement, Text, cast, insert, or_, select, update
 
 from registry.ground.audited import AuditedCall
 from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.locks import has_one_writer
+from registry.ground.engine import Database, has_one_writer, retried
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ground.schema import audit
 from registry.records.journal import AuditEntry

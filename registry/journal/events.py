@@ -13,8 +13,7 @@ from sqlalchemy import Connection, Row, Table, select
 from registry.ground.audited import note_subject
 from registry.ground.bulk import Ready, among, chunks, inserting
 from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.locks import has_one_writer
+from registry.ground.engine import Database, has_one_writer, retried
 from registry.ground.names import check_int
 from registry.ground.pages import check_limit
 from registry.ground.schema import events, hosts, requests, vms

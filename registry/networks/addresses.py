@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, update
 
 from registry.ground.bulk import among, chunks, insert_returning, update_rows
-from registry.ground.locks import has_one_writer
+from registry.ground.engine import has_one_writer
 from registry.ground.schema import (
     hosts,
     interfaces,

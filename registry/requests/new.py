@@ -16,13 +16,13 @@ from registry.ground.ids import uuid7
 from registry.ground.names import check_int, check_labels, check_name, expires_at, look_up
 from registry.ground.schema import hosts
 from registry.journal.events import event_row
-from registry.lifecycle import HostAdmin, RequestState
+from registry.lifecycle import HostAdmin, RequestState, VmDesired, VmObserved
 from registry.records.images import Image
 from registry.records.journal import IdempotencyKey, StoredAnswer
 from registry.records.requests import GuestAccess, Request, Rules
 from registry.records.tenancy import OverQuota
 from registry.requests.guest_access import NO_ACCESS, NOTHING, check_access, told
-from registry.requests.hostnames import check_hostname
+from registry.requests.hostnames import check_hostname, numbered
 from registry.requests.own_labels import check_own_labels
 from registry.requests.rules import NO_RULES, check_rules
 
@@ -169,6 +169,37 @@ def request_row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
         "created_at": made.created_at,
         "updated_at": made.updated_at,
     }
+
+
+def numbered_names(name: str, first: int, count: int) -> list[str]:
+    """Return the names of so many VMs of a request, from a number on: `web-1`, `web-2`, …"""
+    return [f"{name}-{number}" for number in range(first, first + count)]
+
+
+def vm_rows(
+    request: Request, owner: UUID, *, first: int, count: int, now: datetime
+) -> list[dict[str, Any]]:
+    """Return the rows of so many VMs of a request.
+
+    The only VM that a request begins with has its host name as it is, all others
+    have it with their number.
+    """
+    hostname = request.hostname
+    alone = first == 1 and count == 1
+    return [
+        {
+            "id": uuid7(),
+            "name": name,
+            "request_id": request.id,
+            "tenant_id": owner,
+            "desired": VmDesired.RUNNING.value,
+            "observed": VmObserved.ABSENT.value,
+            "labels": dict(request.labels),
+            "hostname": (hostname if hostname is None or alone else numbered(hostname, number)),
+            "created_at": now,
+        }
+        for number, name in enumerate(numbered_names(request.name, first, count), start=first)
+    ]
 
 
 def history(made: Request, actor: str) -> dict[str, Any]:

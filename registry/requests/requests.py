@@ -40,7 +40,7 @@ from registry.requests.own_labels import changed_labels, labelled
 from registry.requests.resizing import resize
 from registry.requests.rules import memberships, rules_of
 from registry.requests.together import make, make_together, status_kept
-from registry.tenancy.quotas import check_quota
+from registry.tenancy.quota_use import check_quota
 from registry.tenancy.tree import asker_id, key_of
 
 _SELECT = (

@@ -7,18 +7,21 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, and_, select, update
+from sqlalchemy import Connection, Row, and_, insert, select, update
 
 from registry.errors import ConflictError, InvalidError
+from registry.ground.bulk import each
 from registry.ground.locks import lock_vms
 from registry.ground.names import check_int
-from registry.ground.schema import assignments, requests, unreleased, vms
+from registry.ground.schema import assignments, request_networks, requests, unreleased, vms
 from registry.journal.events import note
 from registry.ledger.deletion import delete_vms
 from registry.ledger.progress import recompute
 from registry.lifecycle import FINISHED, VmDesired
+from registry.networks.addresses import give_macs
 from registry.records.requests import Request
-from registry.requests.vm_names import add_vms
+from registry.requests.new import numbered_names, vm_rows
+from registry.requests.vm_names import check_free
 
 
 def resize(
@@ -61,7 +64,7 @@ def resize(
         raise InvalidError("remove", len(remove), allowed)
     leaving = _leaving(rows, remove, surplus)
     if surplus < 0:
-        add_vms(connection, request, owner, -surplus, now=now)
+        _add_vms(connection, request, owner, -surplus, now=now)
     connection.execute(
         update(requests)
         .where(requests.c.id == request.id)
@@ -82,6 +85,24 @@ def resize(
         delete_vms(connection, vms.c.id.in_(leaving), now=now, actor=actor)
     else:
         recompute(connection, [request.id], now=now, actor=actor, reason="resized")
+
+
+def _add_vms(
+    connection: Connection, request: Request, owner: UUID, count: int, *, now: datetime
+) -> None:
+    """Give a request more VMs, each with a MAC address on the request's network.
+
+    Numbers go on where they ended, also after deletions.
+    """
+    names = connection.scalars(select(vms.c.name).where(vms.c.request_id == request.id))
+    first = 1 + max((int(name.rpartition("-")[2]) for name in names), default=0)
+    check_free(connection, owner, numbered_names(request.name, first, count))
+    network_id = connection.scalar(
+        select(request_networks.c.network_id).where(request_networks.c.request_id == request.id)
+    )
+    rows = vm_rows(request, owner, first=first, count=count, now=now)
+    connection.execute(insert(vms), each(rows))
+    give_macs(connection, [row["id"] for row in rows], network_id)
 
 
 def _wanted(request_id: UUID) -> Any:

@@ -29,7 +29,7 @@ from registry.errors import DuplicateError, RegistryError
 from registry.ground.audited import Told, write_intents
 from registry.ground.bulk import insert_rows
 from registry.ground.clock import db_now
-from registry.ground.locks import has_one_writer
+from registry.ground.engine import has_one_writer
 from registry.ground.names import is_name
 from registry.ground.schema import (
     request_access,
@@ -48,10 +48,18 @@ from registry.records.images import Image
 from registry.records.journal import StoredAnswer
 from registry.records.requests import Request
 from registry.requests.guest_access import NO_ACCESS, access_row
-from registry.requests.new import Asking, check_hosts, history, new_request, request_row
+from registry.requests.new import (
+    Asking,
+    check_hosts,
+    history,
+    new_request,
+    numbered_names,
+    request_row,
+    vm_rows,
+)
 from registry.requests.rules import NO_RULES, join_groups
-from registry.requests.vm_names import Names, numbered_names, vm_rows
-from registry.tenancy.quotas import Allowance
+from registry.requests.vm_names import Names
+from registry.tenancy.quota_use import Allowance
 from registry.tenancy.tree import asker_id
 
 #: Of one call: who asks for more waits for nobody, and nobody waits for it.
@@ -144,11 +152,10 @@ def _judged(
     types = _ids(connection, _TYPES, {each.asked.vm_type for each in askings})
     allowance = Allowance(connection, set(owners.values()))
     named = [each.asked for each in askings if each.asked.name is not None]
-    names = Names(
-        connection,
-        set(owners.values()),
-        sorted({name for each in named for name in _names_of(each.name or "", each.count)}),
-    )
+    names = None  # who gives no name is given one that nobody has
+    if named:
+        given = {name for each in named for name in _names_of(each.name or "", each.count)}
+        names = Names(connection, set(owners.values()), sorted(given))
     images = _Images(connection)
 
     def judge(asking: Asking) -> _Draft:
@@ -159,10 +166,11 @@ def _judged(
         allowance.check(owner, type_id, asked.count, over_quota=asking.over_quota)
         image = images.of(asking)
         made = new_request(asked, image, check_hosts(connection, asked.hosts), now=now)
-        of_vms = numbered_names(made.name, 1, made.count)
-        if asked.name is not None:
-            names.check(owner, of_vms, made.name)
-        names.give(owner, of_vms, made.name)
+        if names is not None:
+            of_vms = numbered_names(made.name, 1, made.count)
+            if asked.name is not None:
+                names.check(owner, of_vms, made.name)
+            names.give(owner, of_vms, made.name)
         allowance.take(owner, type_id, asked.count)
         answer = asking.answered(made) if asking.answered is not None else None
         return _Draft(asking, made, owner, type_id, image, answer)

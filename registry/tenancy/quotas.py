@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from sqlalchemy import Connection, delete, insert, select, update
 
 from registry.catalogue.resources import VMS, resource_names
-from registry.errors import (
-    ConflictError,
-    InvalidError,
-    QuotaExceededError,
-    QuotaExcess,
-    UnknownNameError,
-)
+from registry.errors import ConflictError, InvalidError, UnknownNameError
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_tenants
@@ -26,21 +19,14 @@ from registry.ground.schema import quotas, tenants
 from registry.journal.events import note
 from registry.records.tenancy import OverQuota, Quota, QuotaUse
 from registry.tenancy.quota_use import (
-    Amounts,
-    amounts_of,
     asked,
     given_by_default,
     held,
     limited_among,
     limits_of,
-    lock_limited,
     names_of,
 )
 from registry.tenancy.tree import path_of, tenant_id
-
-#: VMs that a tenant may ask for at most where requests above its quota wait: what waits is
-#: rows, too, and read by every round.
-MOST_ASKED: Final = 50_000
 
 
 class Quotas:
@@ -118,99 +104,6 @@ class Quotas:
             return _get(connection, tenant)
 
 
-def check_quota(
-    connection: Connection, tenant: UUID, vm_type: UUID, more: int, *, over_quota: OverQuota
-) -> None:
-    """Raise if so many more VMs of a type are above a quota; see `Allowance.check`."""
-    Allowance(connection, [tenant]).check(tenant, vm_type, more, over_quota=over_quota)
-
-
-class Allowance:
-    """What quotas leave to some tenants, while one after another takes of it.
-
-    To be made by every transaction that lets tenants want more VMs, before it writes them,
-    with the tenants' rows locked (`asker_id`). Until it is over nobody else asks within the
-    same limits.
-    """
-
-    def __init__(self, connection: Connection, owners: Iterable[UUID]) -> None:
-        self._connection = connection
-        self._limited = lock_limited(connection, owners)
-        self._limits = limits_of(
-            connection, {key for path in self._limited.values() for key in path}
-        )
-        self._asked: dict[UUID, Amounts] = {}  #: as it is written
-        self._taken: defaultdict[UUID, Counter[str]] = defaultdict(Counter)  #: and is not, yet
-        self._amounts: dict[UUID, Amounts] = {}
-        self._waits: dict[tuple[UUID, OverQuota], bool] = {}
-
-    def check(self, owner: UUID, vm_type: UUID, more: int, *, over_quota: OverQuota) -> None:
-        """Raise if so many more VMs of a type are above a quota, for whoever asks for them.
-
-        Parameters
-        ----------
-        over_quota : OverQuota
-            What the installation says of requests above a quota, where neither the
-            tenant nor a group above it says otherwise.
-
-        Raises
-        ------
-        QuotaExceededError
-            Naming every limit that stands in the way; not where such requests wait.
-        """
-        limited = self._limited[owner]
-        if not limited:
-            return
-        wanted, used = self._wanted(vm_type, more), {key: self._used(key) for key in limited}
-        over = [
-            (key, resource, limit)
-            for key in limited
-            for resource, limit in self._limits[key].items()
-            if wanted.get(resource) and used[key][resource] + wanted[resource] > limit
-        ]
-        # Who is not limited has no more than a group above it.
-        if not over and max(each[VMS] for each in used.values()) + more <= MOST_ASKED:
-            return
-        if self._may_wait(owner, over_quota):
-            used[owner] = self._used(owner)
-            over = [(owner, VMS, MOST_ASKED)] if used[owner][VMS] + more > MOST_ASKED else []
-        if over:
-            names = names_of(self._connection, (owner, *limited))
-            exceeded = [
-                QuotaExcess(
-                    tenant=names[key],
-                    resource=resource,
-                    limit=limit,
-                    used=used[key][resource],
-                    asked=wanted[resource],
-                )
-                for key, resource, limit in over
-            ]
-            raise QuotaExceededError(names[owner], exceeded)
-
-    def take(self, owner: UUID, vm_type: UUID, more: int) -> None:
-        """Count what this transaction will write."""
-        if self._limited[owner]:
-            for key in {owner, *self._limited[owner]}:
-                self._taken[key].update(self._wanted(vm_type, more))
-
-    def _wanted(self, vm_type: UUID, more: int) -> Amounts:
-        if vm_type not in self._amounts:
-            self._amounts[vm_type] = amounts_of(self._connection, {vm_type: 1})
-        return {resource: amount * more for resource, amount in self._amounts[vm_type].items()}
-
-    def _used(self, key: UUID) -> Counter[str]:
-        if key not in self._asked:
-            self._asked[key] = asked(self._connection, key)
-        return Counter(self._asked[key]) + self._taken[key]
-
-    def _may_wait(self, owner: UUID, otherwise: OverQuota) -> bool:
-        if (owner, otherwise) not in self._waits:
-            said = _when_over(self._connection, owner, otherwise)
-            self._waits[owner, otherwise] = said == "wait"
-        return self._waits[owner, otherwise]
-
-
 def give_default(
     connection: Connection, key: UUID, limits: Mapping[str, int]
 ) -> dict[str, Any] | None:
@@ -236,15 +129,6 @@ def give_default(
     ]
     connection.execute(insert(quotas), rows)
     return {"before": dict.fromkeys(limits), "limits": dict(limits), "by_default": True}
-
-
-def _when_over(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
-    """Return what becomes of requests above a quota: the nearest word on the path counts."""
-    path = path_of(connection, tenant)
-    query = select(tenants.c.id, tenants.c.over_quota).where(tenants.c.id.in_(path))
-    said = {row.id: row.over_quota for row in connection.execute(query)}
-    found: OverQuota = next((said[key] for key in path if said[key] is not None), otherwise)
-    return found
 
 
 def _write(connection: Connection, key: UUID, limits: Mapping[str, int | None]) -> None:

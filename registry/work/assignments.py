@@ -17,8 +17,8 @@ from registry.errors import ClaimLostError
 from registry.ground.access import HOST_COLUMNS, to_access
 from registry.ground.claims import ASSIGNMENTS, is_claimed
 from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.locks import has_one_writer, lock_hosts, lock_vms
+from registry.ground.engine import Database, has_one_writer, retried
+from registry.ground.locks import lock_hosts, lock_vms
 from registry.ground.schema import (
     assignments,
     hosts,
