@@ -16,9 +16,9 @@ from controller.host_names import HostNames, HostNaming
 from controller.questions.consoles import WAIT_S
 from controller.queue import NO_WORKERS, TaskQueue
 from controller.rest import health
+from controller.rest.callers.auth import PROTECTED_PREFIX
 from controller.rest.callers.limits import Limits
 from controller.rest.callers.middleware import AccessLog, Authentication, Crowd
-from controller.rest.callers.paths import PROTECTED_PREFIX
 from controller.rest.dependencies import Services
 from controller.rest.metrics import HttpMetrics
 from controller.rest.metrics import router as metrics_router
@@ -55,9 +55,7 @@ from controller.rest.routers import (
     vm_types,
     vms,
 )
-from controller.rest.writes.acceptance import Acceptance
 from controller.rest.writes.audit import AuditTrail
-from controller.rest.writes.versions import Versions
 from registry import Registry
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.images import ImageStore
@@ -133,7 +131,7 @@ def create_app(
     )
     app.state.services = Services(
         registry=registry,
-        acceptance=Acceptance(registry),
+        asking=requests.gathering_of(registry),
         readiness=health.readiness_of(registry),
         uri_policy=uri_policy,
         host_names=host_names,
@@ -157,7 +155,6 @@ def create_app(
     app.add_exception_handler(HTTPException, problem_handler)
     app.add_exception_handler(RequestValidationError, problem_handler)
     # The last one added is the outermost.
-    app.add_middleware(Versions, secret=lambda: host_names.secret)
     app.add_middleware(Authentication, registry=registry, limits=limits or Limits())
     app.add_middleware(Crowd)
     app.add_middleware(AccessLog, metrics=HttpMetrics(metrics))

@@ -14,11 +14,11 @@ from controller.host_names import HostNames, Reader
 from controller.queue import TaskQueue
 from controller.rest.callers.auth import caller_of
 from controller.rest.schemas.operating import Ready
-from controller.rest.writes.acceptance import Acceptance
 from controller.rest.writes.gathering import Gathering
-from registry import ImageStoreError, Registry
+from registry import ImageStoreError, Registry, RegistryError
 from registry.hosts import UriPolicy
 from registry.images import ImageStore
+from registry.requests import Asking, Request
 from registry.tenancy import OverQuota
 from service import ProcessMetrics
 from service.fair_places import FairPlaces
@@ -33,7 +33,7 @@ class Services:
     """Passed to `create_app`, kept in the app's state, never in a module."""
 
     registry: Registry
-    acceptance: Acceptance
+    asking: Gathering[Asking, Request | RegistryError | None]  #: what becomes of those who ask
     readiness: Gathering[None, Ready]
     uri_policy: UriPolicy
     host_names: HostNames

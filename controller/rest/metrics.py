@@ -10,12 +10,11 @@ from prometheus_client import Counter, Histogram
 from starlette.responses import Response
 from starlette.types import Scope
 
-from controller.rest.callers.auth import Operator
+from controller.rest.callers.auth import METRICS_PATH, Operator
 from controller.rest.dependencies import GivenServices
 from service import ProcessMetrics
 from service.metrics import CONTENT_TYPE
 
-METRICS_PATH: Final = "/metrics"
 #: Of a call that no route serves, whatever its path: paths are the callers' to invent.
 NO_ROUTE: Final = "none"
 METHODS: Final = frozenset({"GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS"})

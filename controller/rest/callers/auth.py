@@ -1,4 +1,4 @@
-"""Bearer tokens and their scopes.
+"""Where a token is needed, bearer tokens, and their scopes.
 
 A tenant sees and touches what is its own; what belongs to another does not exist for
 it (404), so that ids cannot be probed. An operator sees all. A token of either that only
@@ -23,6 +23,8 @@ from controller.rest.writes.gathering import Gathering
 from registry import Registry
 from registry.tenancy import Token
 
+PROTECTED_PREFIX: Final = "/v1"
+METRICS_PATH: Final = "/metrics"
 #: Declares the scheme in the OpenAPI document; `Gate` does the work, earlier.
 bearer: Final = HTTPBearer(
     auto_error=False, description="An operator's or tenant's token from `fuga token create`."
@@ -33,6 +35,11 @@ READING: Final[Collection[str]] = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Tokens that are read with one statement.
 MOST_TOGETHER: Final = 100
 CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
+
+
+def is_protected(path: str) -> bool:
+    """Return whether a path needs a token."""
+    return path in (PROTECTED_PREFIX, METRICS_PATH) or path.startswith(PROTECTED_PREFIX + "/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,13 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
-from controller.rest.callers.auth import check_operator, requires_operator
+from controller.rest.callers.auth import READING, check_operator, requires_operator
 from controller.rest.problems.errors import (
     BodyTooLargeError,
     MalformedBodyError,
     UnsupportedMediaTypeError,
 )
+from controller.rest.writes.versions import note_condition
 
 MAX_BODY_BYTES: Final = 256 * 1024
 MAX_DEPTH: Final = 16
@@ -52,6 +53,9 @@ class BoundedRoute(APIRoute):
         has_body = self.body_field is not None
 
         async def guarded(request: HttpRequest) -> Response:
+            given = request.headers.get("if-match")
+            if given is not None and request.method not in READING:
+                note_condition(request, given)
             if for_operators:
                 check_operator(request)
             if has_body:

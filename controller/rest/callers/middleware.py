@@ -19,10 +19,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.rest.callers.auth import Gate
+from controller.rest.callers.auth import Gate, is_protected
 from controller.rest.callers.connections import TOLD_EVERY_S
 from controller.rest.callers.limits import Limits, address_of, whole_seconds
-from controller.rest.callers.paths import HEALTH_PATHS, is_protected
 from controller.rest.metrics import HttpMetrics
 from controller.rest.problems.documents import Problem, problem_of
 from controller.rest.problems.errors import OverloadedError, RateLimitedError, UnauthorizedError
@@ -34,6 +33,8 @@ from registry import NotFoundError, Registry, UnknownNameError
 MOST_STRANGERS_TOLD: Final = 60
 #: In one process, ten for each thread that serves them.
 MOST_UNDER_WAY: Final = 400
+#: Whoever restarts the process asks there.
+HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
 REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.types import Scope
 
 from controller.places import WHOLE, pointer_of, said_pointer
-from controller.rest.callers.paths import PROTECTED_PREFIX, is_protected
+from controller.rest.callers.auth import PROTECTED_PREFIX, is_protected
 from controller.rest.problems import patterns
 from controller.rest.problems.errors import HeaderError
 from controller.rest.problems.wanted import Operation, Wanted

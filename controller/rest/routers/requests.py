@@ -31,12 +31,13 @@ from controller.rest.pages.openapi import problems
 from controller.rest.schemas.requests import RequestChange, RequestInput, RequestsQuery
 from controller.rest.schemas.values import PageOf
 from controller.rest.telling import told_page, told_request
+from controller.rest.writes.gathering import Gathering
 from controller.rest.writes.idempotency import GivenCreation
 from controller.rest.writes.versions import GivenShown
-from registry import InvalidError, NotFoundError, Registry, UnknownNameError
+from registry import InvalidError, NotFoundError, Registry, RegistryError, UnknownNameError
 from registry.ground import Page
 from registry.journal import IdempotencyKey, StoredAnswer
-from registry.requests import Asking, Request, check_asked
+from registry.requests import Asking, Request, check_asked, goes_together
 
 log: Final = structlog.get_logger(__name__)
 
@@ -46,6 +47,8 @@ router = APIRouter(
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
 )
+#: In one transaction: others who ask for the same tenants wait for it.
+MOST_TOGETHER: Final = 64
 _ADAPTER: Final = TypeAdapter(Request)
 _FIELDS: Final[Mapping[str, str]] = MappingProxyType({"VM type": "vm_type", "host": "hosts"})
 
@@ -91,7 +94,7 @@ async def ask_for_vms(
             call=request.scope["state"].get("writing"),
         )
         try:
-            made = await services.acceptance.accept(asking)
+            made = await accept(asking, services.asking, services.registry)
         except NotFoundError as error:  # of something the body names, not of this path
             field = _FIELDS.get(error.kind, error.kind)
             named = reader.host(error.key) if error.kind == "host" else error.key
@@ -172,6 +175,30 @@ def explain_a_request(
     """Explain why VMs of a request wait, resource by resource."""
     own_request(registry, request_id, caller)
     return explain_request(registry, request_id, reader)
+
+
+def gathering_of(registry: Registry) -> Gathering[Asking, Request | RegistryError | None]:
+    """Return what accepts in one transaction the calls that come at the same time."""
+
+    def together(askings: Sequence[Asking]) -> Sequence[Request | RegistryError | None]:
+        return registry.requests.accept_together(askings)
+
+    return Gathering(together, most=MOST_TOGETHER)
+
+
+async def accept(
+    asking: Asking,
+    gathering: Gathering[Asking, Request | RegistryError | None],
+    registry: Registry,
+) -> Request:
+    """Do what `Requests.accept` does, together with others where that makes no difference."""
+    if goes_together(asking):
+        made = await gathering.result(asking)
+        if isinstance(made, RegistryError):
+            raise made
+        if made is not None:
+            return made
+    return await run_in_threadpool(registry.requests.accept, asking)
 
 
 def own_request(registry: Registry, request_id: UUID, caller: Caller) -> Request:

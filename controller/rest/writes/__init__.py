@@ -1,1 +1,1 @@
-"""Calls that change something: idempotency, versions, audit, acceptance in groups."""
+"""Calls that change something: idempotency, versions, audit, work done for several at once."""

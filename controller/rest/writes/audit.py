@@ -10,9 +10,8 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.rest.callers.auth import READING
+from controller.rest.callers.auth import PROTECTED_PREFIX, READING, is_protected
 from controller.rest.callers.limits import address_of
-from controller.rest.callers.paths import PROTECTED_PREFIX, is_protected
 from controller.rest.problems.refusals import Refusals
 from registry import Registry, RegistryError
 from registry.journal import AuditedCall

@@ -14,14 +14,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Annotated, Any, Final, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID
 
-from fastapi import Depends
-from starlette.datastructures import Headers, MutableHeaders
+from fastapi import Depends, Response
 from starlette.requests import Request as HttpRequest
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from controller.host_names import HostNames
+from controller.rest.dependencies import services_of
 from controller.rest.problems.errors import HeaderError, VersionMismatchError
 from registry import OnlyIf, Registry
 
@@ -100,81 +100,51 @@ def versioned_at(collection: str, below: str = "") -> Versioned | None:
 class Shown:
     """What a call shows of the one thing that it reads; its version goes with the answer."""
 
-    def __init__(self, versioned: Versioned, secret: Callable[[], bytes]) -> None:
+    def __init__(self, versioned: Versioned, names: HostNames, answer: Response) -> None:
         self._versioned = versioned
-        self._secret = secret
-        self.version: str | None = None  #: None: nothing was shown
+        self._names = names
+        self._answer = answer
 
     def __call__(self, record: T) -> T:
-        """Return the record as it is, and keep its version."""
-        self.version = version_of(record, self._versioned.observed, secret=self._secret())
+        """Return the record as it is; its version is the answer's `ETag`."""
+        version = version_of(record, self._versioned.observed, secret=self._names.secret)
+        self._answer.headers["ETag"] = version
         return record
 
 
-async def _shown(request: HttpRequest) -> Shown:
-    return cast(Shown, request.state.shown)
+async def _shown(request: HttpRequest, response: Response) -> Shown:
+    found = _PATH.fullmatch(request.scope["path"])
+    assert found is not None  # noqa: S101 - a route of one thing of a collection
+    return Shown(VERSIONED[found[1]], services_of(request).host_names, response)
 
 
 #: For endpoints that answer with one thing of a collection in `VERSIONED`.
 GivenShown = Annotated[Shown, Depends(_shown)]
 
 
-class Versions:
-    """Adds the `ETag` to what is read, and judges the `If-Match` of what is changed."""
+def note_condition(request: HttpRequest, given: str) -> None:
+    """Let what a call changes rest on the versions that its `If-Match` gives.
 
-    def __init__(self, app: ASGIApp, secret: Callable[[], bytes]) -> None:
-        self.app = app
-        self._secret = secret
+    Raises
+    ------
+    HeaderError
+        If it is not well-formed, or what the call changes has no version.
+    """
+    found = _PATH.fullmatch(request.scope["path"])
+    wanted = tags(given)
+    versioned = versioned_at(found[1], found[3] or "") if found is not None else None
+    if found is None or versioned is None or request.method == "POST":
+        raise HeaderError("If-Match", given, "no If-Match: this has no version")
+    key, names = _key(versioned, found[2]), services_of(request).host_names
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one call."""
-        found = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" else None
-        given = Headers(scope=scope).get("if-match") if scope["type"] == "http" else None
-        if given is not None and scope["method"] in UPDATES | {"POST"}:
-            await self._update(found, given, scope, receive, send)
-        elif (
-            found is not None
-            and scope["method"] == "GET"
-            and found[3] is None
-            and found[1] in VERSIONED
-        ):
-            await self._read(VERSIONED[found[1]], scope, receive, send)
-        else:
-            await self.app(scope, receive, send)
+    def check(registry: Registry) -> None:
+        record = versioned.read(registry, key)
+        current = version_of(record, versioned.observed, secret=names.secret)
+        if wanted and current not in wanted:
+            raise VersionMismatchError(versioned.kind, found[2], given, current)
 
-    async def _read(self, versioned: Versioned, scope: Scope, receive: Receive, send: Send) -> None:
-        shown = Shown(versioned, self._secret)
-        scope["state"]["shown"] = shown
-
-        async def send_with_version(message: Message) -> None:
-            if (
-                message["type"] == "http.response.start"
-                and message["status"] == 200
-                and shown.version is not None
-            ):
-                MutableHeaders(scope=message)["ETag"] = shown.version
-            await send(message)
-
-        await self.app(scope, receive, send_with_version)
-
-    async def _update(
-        self, found: re.Match[str] | None, given: str, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        wanted = tags(given)
-        versioned = versioned_at(found[1], found[3] or "") if found is not None else None
-        if found is None or versioned is None or scope["method"] == "POST":
-            raise HeaderError("If-Match", given, "no If-Match: this has no version")
-        key = _key(versioned, found[2])
-
-        def check(registry: Registry) -> None:
-            record = versioned.read(registry, key)
-            current = version_of(record, versioned.observed, secret=self._secret())
-            if wanted and current not in wanted:
-                raise VersionMismatchError(versioned.kind, found[2], given, current)
-
-        if key is not None:
-            scope.setdefault("state", {})["only_if"] = OnlyIf(versioned.kind, key, check)
-        await self.app(scope, receive, send)
+    if key is not None:
+        request.scope.setdefault("state", {})["only_if"] = OnlyIf(versioned.kind, key, check)
 
 
 def version_of(record: Any, observed: frozenset[str] = frozenset(), *, secret: bytes) -> str:

@@ -174,3 +174,9 @@ def test_the_document_tells_where_versions_count(api: Api):
     assert "412" in patch["responses"]
     assert "If-Match" in [each["name"] for each in patch["parameters"]]
     assert "ETag" in paths["/v1/hosts/{name}"]["get"]["responses"]["200"]["headers"]
+
+
+def test_what_is_not_there_is_not_found_whatever_version_is_meant(api: Api):
+    answer = api.operator.patch("/v1/nothing/a", json={}, headers={"If-Match": '"x"'})
+
+    the_problem(answer, 404, "no_such_path")

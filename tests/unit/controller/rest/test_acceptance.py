@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from controller.rest.writes.acceptance import Acceptance
+from controller.rest.routers.requests import accept, gathering_of
 from registry import Registry, RegistryUnavailableError
 from registry.requests import Asking, check_asked
 
@@ -43,12 +43,13 @@ def asking(count: int, **asked: Any) -> Asking:
 
 
 def accepted(requests: Requests, *askings: Asking) -> list[Any]:
-    async def accept() -> list[Any]:
-        acceptance = Acceptance(cast(Registry, requests))
-        each = (acceptance.accept(asking) for asking in askings)
+    async def accept_all() -> list[Any]:
+        registry = cast(Registry, requests)
+        gathering = gathering_of(registry)
+        each = (accept(asking, gathering, registry) for asking in askings)
         return await asyncio.gather(*each, return_exceptions=True)
 
-    return asyncio.run(accept())
+    return asyncio.run(accept_all())
 
 
 def test_what_is_left_out_is_accepted_alone():
