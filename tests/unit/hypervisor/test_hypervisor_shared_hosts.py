@@ -10,8 +10,10 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,12 +24,19 @@ from hypervisor import (
     SharedHosts,
     connection,
     shared_child,
+    shared_hosts,
     wire,
 )
+from hypervisor.shared_child import SharedChild
+from hypervisor.shared_hosts import SharedHost
 from tests.servers.running import eventually
 
-DEADLINE_S = 1.0
-#: Looks at hosts as their names say. Answers with its pid, as a refusal's reason.
+#: For looks that end by an answer or a death: no load makes them late.
+PATIENT_S = 60.0
+#: For looks that end because nobody answers.
+HURRIED_S = 1.0
+#: Looks at hosts as their names say, and notes that it does. Answers with its pid, as a
+#: refusal's reason.
 MANY = """
 import json, os, signal, sys, threading, time
 telling = threading.Lock()
@@ -47,6 +56,8 @@ for line in sys.stdin:
         continue
     marker = request["uri"].partition("//")[2]
     kind = open(marker).read() if marker else "well"
+    if marker:
+        open(marker + ".begun", "w").close()
     if kind == "hangs":
         continue
     if kind == "kills":
@@ -77,7 +88,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedHos
     alone = (sys.executable, str(tmp_path / "alone.py"))
     monkeypatch.setattr(connection, "_CHILD", alone)
     command = (sys.executable, str(tmp_path / "many.py"))
-    made = SharedHosts(deadline_s=DEADLINE_S, hosts_per_child=3, command=command)
+    made = SharedHosts(deadline_s=PATIENT_S, hosts_per_child=3, command=command)
     yield made
     made.close()
 
@@ -92,6 +103,27 @@ def uri(tmp_path: Path) -> Callable[[str], str]:
         return f"x://{marker}"
 
     return make
+
+
+@contextmanager
+def hurried(hosts: SharedHosts) -> Iterator[None]:
+    """Have looks that begin within wait a short time for answers that do not come."""
+    hosts.deadline_s = HURRIED_S
+    yield
+    hosts.deadline_s = PATIENT_S
+
+
+def marker_of(uri: str) -> Path:
+    return Path(uri.partition("//")[2])
+
+
+def wait_until_begun(uri: str) -> None:
+    """Wait until a process looks at a host, and knows what the host does to it.
+
+    That a look was handed to a process says neither: on a busy machine the process may read
+    later what the host is.
+    """
+    eventually(Path(f"{marker_of(uri)}.begun").exists, every_s=0.02)
 
 
 def process_of(look: Callable[[], object]) -> str:
@@ -114,13 +146,13 @@ def test_a_host_that_hangs_is_looked_at_apart_until_it_answers(
     hanging_uri = uri("hangs")
     well, hanging = hosts.host("x:"), hosts.host(hanging_uri)
     shared = process_of(lambda: well.report("p"))
-    with pytest.raises(HostSilentError, match=r"no answer within 1\.0 s"):
+    with hurried(hosts), pytest.raises(HostSilentError, match=r"no answer within 1\.0 s"):
         hanging.report("p")
 
     assert process_of(lambda: well.report("p")) == shared  # nothing was killed
-    with pytest.raises(HostSilentError):
+    with hurried(hosts), pytest.raises(HostSilentError):
         hanging.report("p")
-    Path(hanging_uri.partition("//")[2]).write_text("well")
+    marker_of(hanging_uri).write_text("well")
     apart = process_of(lambda: hanging.report("p"))
     back = process_of(lambda: hanging.report("p"))
 
@@ -130,8 +162,15 @@ def test_a_host_that_hangs_is_looked_at_apart_until_it_answers(
 
 
 def test_hosts_that_hang_at_the_same_time_hang_in_one_process_which_is_ended(
-    hosts: SharedHosts, uri: Callable[[str], str]
+    hosts: SharedHosts, uri: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    started: list[SharedChild] = []
+
+    def start(*args: Any, **kwargs: Any) -> SharedChild:
+        started.append(SharedChild(*args, **kwargs))
+        return started[-1]
+
+    monkeypatch.setattr(shared_hosts, "SharedChild", start)
     hanging = [hosts.host(uri("hangs")) for _ in range(3)]
     well = hosts.host("x:")
     process_of(lambda: well.report("p"))
@@ -140,16 +179,14 @@ def test_hosts_that_hang_at_the_same_time_hang_in_one_process_which_is_ended(
         with pytest.raises(HostSilentError):
             hanging[number].report("p")
 
-    with ThreadPoolExecutor(3) as looking:
+    with ThreadPoolExecutor(3) as looking, hurried(hosts):
         list(looking.map(look, range(3)))
-        before = children()
-        apart = threading.Thread(target=lambda: list(looking.map(look, range(3))))
-        apart.start()
-        eventually(lambda: len(children() - before) == 1)
-        apart.join()
+        before = len(started)
+        list(looking.map(look, range(3)))
 
+    (apart,) = started[before:]
     assert process_of(lambda: well.report("p"))
-    eventually(lambda: not children() - before)
+    eventually(lambda: apart.is_gone)
 
 
 def children() -> set[int]:
@@ -167,29 +204,54 @@ def test_a_process_is_replaced_before_what_hangs_in_it_gathers(
     shared = process_of(lambda: well.report("p"))
 
     for each in hanging:
-        with pytest.raises(HostSilentError):
+        with hurried(hosts), pytest.raises(HostSilentError):
             each.report("p")
 
     assert process_of(lambda: well.report("p")) != shared
     eventually(lambda: int(shared) not in children())
 
 
+def look_at_who_freezes(hosts: SharedHosts, host: SharedHost, uri: str) -> None:
+    """Look at a host that freezes the shared process, and is silent in its own one."""
+    Path(f"{marker_of(uri)}.begun").unlink(missing_ok=True)
+    with ThreadPoolExecutor(1) as looking:
+        look = looking.submit(host.report, "p")
+        wait_until_begun(uri)
+        with hurried(hosts), pytest.raises(HostUnreachableError):
+            look.result()
+
+
+@contextmanager
+def soon_stalled() -> Iterator[None]:
+    """Have processes started within seem to stand still after a moment without a beat.
+
+    Not those whose answers a test compares: a busy machine may keep a process from beating.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_child, "_STALLED_AFTER_S", 0.4)
+        yield
+
+
 @pytest.mark.parametrize("kind", ["kills", "freezes"])
 def test_who_ends_a_process_for_all_is_looked_at_alone_and_costs_nobody_a_look(
-    hosts: SharedHosts,
-    uri: Callable[[str], str],
-    kind: str,
-    monkeypatch: pytest.MonkeyPatch,
+    hosts: SharedHosts, uri: Callable[[str], str], kind: str
 ) -> None:
-    monkeypatch.setattr(shared_child, "_STALLED_AFTER_S", 0.4)
-    well, bad = hosts.host("x:"), hosts.host(uri(kind))
-    shared = process_of(lambda: well.report("p"))
+    bad_uri = uri(kind)
+    well, bad = hosts.host("x:"), hosts.host(bad_uri)
 
-    with pytest.raises(HostUnreachableError):
-        bad.report("p")
+    def look_at_the_bad_one() -> None:
+        if kind == "freezes":
+            look_at_who_freezes(hosts, bad, bad_uri)
+        else:
+            with pytest.raises(HostUnreachableError):
+                bad.report("p")
+
+    with soon_stalled():
+        shared = process_of(lambda: well.report("p"))
+        look_at_the_bad_one()
     again = process_of(lambda: well.report("p"))
-    with pytest.raises(HostUnreachableError):
-        bad.report("p")
+    with soon_stalled():
+        look_at_the_bad_one()
 
     assert again != shared
     assert "alone" not in again
@@ -202,21 +264,20 @@ def test_who_was_looked_at_when_a_process_ended_is_looked_at_again_at_once(
     hanging_uri = uri("hangs")
     well, unlucky = hosts.host("x:"), hosts.host(hanging_uri)
     shared = int(process_of(lambda: well.report("p")))
-    found: list[str] = []
-    looking = threading.Thread(target=lambda: found.append(process_of(lambda: unlucky.report("p"))))
-    looking.start()
-    eventually(lambda: unlucky._child is not None)
-    Path(hanging_uri.partition("//")[2]).write_text("well")
+    with ThreadPoolExecutor(1) as looking:
+        found = looking.submit(process_of, lambda: unlucky.report("p"))
+        wait_until_begun(hanging_uri)
+        marker_of(hanging_uri).write_text("well")
 
-    os.kill(shared, signal.SIGKILL)
-    looking.join(60)
+        os.kill(shared, signal.SIGKILL)
 
-    assert found[0].startswith("alone ")
+        assert found.result().startswith("alone ")
     assert process_of(lambda: unlucky.report("p")) == process_of(lambda: well.report("p"))
 
 
 def test_looks_fail_once_it_is_closed(hosts: SharedHosts, uri: Callable[[str], str]) -> None:
-    hanging, before = hosts.host(uri("hangs")), children()
+    hanging_uri = uri("hangs")
+    hanging, before = hosts.host(hanging_uri), children()
     failed: list[Exception] = []
 
     def look() -> None:
@@ -227,7 +288,7 @@ def test_looks_fail_once_it_is_closed(hosts: SharedHosts, uri: Callable[[str], s
 
     looking = threading.Thread(target=look)
     looking.start()
-    eventually(lambda: hanging._child is not None)
+    wait_until_begun(hanging_uri)
     hosts.close()
     looking.join(60)
 
