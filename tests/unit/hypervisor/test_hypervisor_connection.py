@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -183,22 +184,31 @@ def test_threads_take_turns_and_get_their_own_answers(child: Children) -> None:
     assert wrong == []
 
 
-def test_waiting_for_ones_turn_counts_against_the_deadline(child: Children) -> None:
-    child("time.sleep(600)")
-    host = HostConnection("x:///", deadline_s=3.0)
+def test_waiting_for_ones_turn_counts_against_the_deadline(child: Children, tmp_path: Path) -> None:
+    released = tmp_path / "released"
+    child(
+        f"""
+        sys.stdin.readline()
+        while not os.path.exists({str(released)!r}):
+            time.sleep(0.01)
+        print(json.dumps({{"error": "failed", "reason": "released"}}), flush=True)
+        """
+    )
+    host = HostConnection("x:///", deadline_s=GENEROUS_S)
 
     def ask() -> None:
-        with pytest.raises(HostUnreachableError, match="no answer"):
+        with pytest.raises(OperationFailedError, match="released"):
             host.find("x")
 
-    first = threading.Thread(target=ask)
-    first.start()
-    while not host._lock.locked():
-        time.sleep(0.01)
+    with ThreadPoolExecutor(1) as asking, host:
+        first = asking.submit(ask)
+        while not host._lock.locked():
+            time.sleep(0.01)
 
-    with pytest.raises(HostUnreachableError, match="busy"):
-        host.find("x", deadline_s=0.2)
-    first.join()
+        with pytest.raises(HostUnreachableError, match="busy"):
+            host.find("x", deadline_s=0.2)
+        released.touch()
+        first.result()
 
 
 def test_a_forked_process_starts_a_child_of_its_own_and_leaves_the_parents_alone(

@@ -216,9 +216,10 @@ def test_a_watch_outlives_a_register_center_that_is_away_for_a_moment() -> None:
 
 
 def test_a_host_that_hangs_delays_no_other() -> None:
-    released = threading.Event()
+    begun, released = threading.Event(), threading.Event()
 
     def hang() -> HostReport:
+        begun.set()
         released.wait(30)
         raise HostUnreachableError("test://hung/", "no answer")
 
@@ -227,7 +228,9 @@ def test_a_host_that_hangs_delays_no_other() -> None:
     probes = {hung.uri: FakeProbe(hang), well.uri: FakeProbe()}
 
     with running(Monitor(registry, by_uri(probes), FAST, no_metrics())):
-        until(lambda: registry.reports_of(well) >= 5)
+        until(begun.is_set)
+        before = registry.reports_of(well)
+        until(lambda: registry.reports_of(well) >= before + 5)
         assert probes[hung.uri].looks == 1
         released.set()
 
