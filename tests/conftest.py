@@ -6,11 +6,13 @@ import pytest
 from hypothesis import settings
 
 from tests.account import Account
+from tests.compiled_statements import compiled_once
 from tests.deciding import decider
 from tests.register import raw, register, register_url, upgraded_database
 from tests.servers.postgres import postgres
 
 __all__ = [
+    "compiled_once",
     "decider",
     "postgres",
     "raw",
