@@ -29,6 +29,7 @@ from registry.images.images import Images
 from registry.journal.audit import Audit
 from registry.journal.events import Events
 from registry.journal.idempotency import Idempotency
+from registry.moves.moves import Moves
 from registry.networks.networks import Networks
 from registry.operating.connections import ConnectionsKept, connections_kept
 from registry.operating.doctor import check
@@ -57,6 +58,7 @@ from registry.work.assignments import Assignments
 from registry.work.fencing import Fencing
 from registry.work.image_copies import ImageCopies
 from registry.work.image_imports import ImageImports
+from registry.work.move_steps import MoveSteps
 from registry.work.power_steps import PowerSteps
 
 
@@ -101,6 +103,8 @@ class Registry:
         self.vm_groups = VmGroups(database)
         self.assignments = Assignments(database)
         self.power = PowerSteps(database)
+        self.moves = Moves(database)
+        self.move_steps = MoveSteps(database)
         self.console_reads = ConsoleReads(database)
         self.console_sessions = ConsoleSessions(database)
         self.console_holds = ConsoleHolds(database)

@@ -95,6 +95,16 @@ class ConflictError(RegistryError):
     """The present state does not allow the call."""
 
 
+class MoveRefusedError(ConflictError):
+    """A VM cannot be moved, or not there: the obstacle says why in one word."""
+
+    def __init__(self, vm: str, obstacle: str, detail: str) -> None:
+        super().__init__(f"VM {vm} cannot be moved: {detail}")
+        self.vm = vm
+        self.obstacle = obstacle
+        self.detail = detail
+
+
 class IllegalTransitionError(RegistryError):
     """The present state does not allow this change of state."""
 

@@ -108,7 +108,10 @@ class VmObservedEvent(StrEnum):
 
 
 class AssignmentState(StrEnum):
-    """One attempt of one VM on one host. All but `RELEASED` hold capacity."""
+    """One attempt of one VM on one host. All but `RELEASED` hold capacity.
+
+    Of the others all but `ARRIVING` and `LEAVING` are the place of the VM: it has one at most.
+    """
 
     RESERVED = "reserved"
     CREATING = "creating"
@@ -116,6 +119,8 @@ class AssignmentState(StrEnum):
     RELEASING = "releasing"
     RELEASED = "released"
     QUARANTINED = "quarantined"
+    ARRIVING = "arriving"  #: its VM moves there, and is still at its place
+    LEAVING = "leaving"  #: its VM is elsewhere: what it left there goes
 
 
 class AssignmentEvent(StrEnum):
@@ -130,6 +135,29 @@ class AssignmentEvent(StrEnum):
     PROVEN_ABSENT = "proven_absent"
     MISSING = "missing"  #: its host is up and has no such domain: it is to be built anew
     FENCED = "fenced"  #: its host is proven to be off: whatever it had there does not run
+    ARRIVED = "arrived"  #: the guest was seen there, or the VM that is off is whole there
+    LEFT = "left"  #: the same, by the place that the VM moved away from
+    NOT_ARRIVED = "not_arrived"  #: the move is over, and the VM is not there
+
+
+class MoveState(StrEnum):
+    """How far the move of a VM to another host has come."""
+
+    ASKED = "asked"
+    MOVING = "moving"  #: a worker is at it, or died over it
+    MOVED = "moved"
+    FAILED = "failed"  #: the VM is where it was
+    CANCELLED = "cancelled"
+
+
+class MoveEvent(StrEnum):
+    """What happens to a move."""
+
+    CLAIMED = "claimed"
+    RECLAIMED = "reclaimed"  #: another worker finds out what became of it
+    ARRIVED = "arrived"
+    FAILED = "failed"
+    CANCELLED = "cancelled"  #: by an operator, or because its VM was deleted
 
 
 class HostAdmin(StrEnum):
@@ -390,6 +418,19 @@ ASSIGNMENT_TRANSITIONS: Final[Mapping[tuple[AssignmentState, AssignmentEvent], A
                 AssignmentEvent.DELETE_REQUESTED,
             ): AssignmentState.RELEASING,
             (AssignmentState.QUARANTINED, AssignmentEvent.PROVEN_ABSENT): AssignmentState.RELEASED,
+            # A move ends for both of its assignments at once.
+            (AssignmentState.ARRIVING, AssignmentEvent.ARRIVED): AssignmentState.ACTIVE,
+            (AssignmentState.ACTIVE, AssignmentEvent.LEFT): AssignmentState.LEAVING,
+            (AssignmentState.ARRIVING, AssignmentEvent.NOT_ARRIVED): AssignmentState.LEAVING,
+            # Nobody ever claimed the move: nothing of it is there.
+            (AssignmentState.ARRIVING, AssignmentEvent.WITHDRAWN): AssignmentState.RELEASED,
+            # The worker at the move ends it: it alone knows where the guest is.
+            (
+                AssignmentState.ARRIVING,
+                AssignmentEvent.DELETE_REQUESTED,
+            ): AssignmentState.ARRIVING,
+            (AssignmentState.LEAVING, AssignmentEvent.DELETE_REQUESTED): AssignmentState.LEAVING,
+            (AssignmentState.LEAVING, AssignmentEvent.PROVEN_ABSENT): AssignmentState.RELEASED,
             **{
                 (state, AssignmentEvent.FENCED): AssignmentState.RELEASED
                 for state in AssignmentState
@@ -398,6 +439,19 @@ ASSIGNMENT_TRANSITIONS: Final[Mapping[tuple[AssignmentState, AssignmentEvent], A
         }
     )
 )
+
+
+def _moves() -> Mapping[tuple[MoveState, MoveEvent], MoveState]:
+    s, e = MoveState, MoveEvent
+    table = {(s.ASKED, e.CLAIMED): s.MOVING, (s.MOVING, e.RECLAIMED): s.MOVING}
+    for state in (s.ASKED, s.MOVING):
+        table[state, e.FAILED] = s.FAILED
+        table[state, e.CANCELLED] = s.CANCELLED
+    table[s.MOVING, e.ARRIVED] = s.MOVED
+    return MappingProxyType(table)
+
+
+MOVE_TRANSITIONS: Final = _moves()
 
 
 def _host_admin() -> Mapping[tuple[HostAdmin, HostAdminEvent], HostAdmin]:
@@ -504,6 +558,8 @@ SLOT_LOOP_TRANSITIONS: Final[Mapping[tuple[SlotLoopState, SlotLoopEvent], SlotLo
 
 #: Assignments in these states have, or may have, a domain on their host.
 UNRELEASED: Final = tuple(state for state in AssignmentState if state != AssignmentState.RELEASED)
+#: Moves in these states go on.
+OPEN_MOVES: Final = (MoveState.ASKED, MoveState.MOVING)
 #: Requests in these states are over; their name is free again.
 FINISHED: Final = (RequestState.RELEASED, RequestState.CANCELLED, RequestState.EXPIRED)
 

@@ -103,7 +103,7 @@ class RawSql:
                 self.run(f"DROP TRIGGER {row['name']}")
         else:
             self.run("SET session_replication_role = replica")
-        self.run("DROP INDEX uq_assignments_vm_id_unreleased")
+        self.run("DROP INDEX uq_assignments_vm_id_place")
 
 
 @contextmanager

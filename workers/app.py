@@ -99,7 +99,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
         yield WorkerContext(
             registry=registry,
             hosts=Gate(
-                OpenedHosts(connections, credentials),
+                OpenedHosts(connections, credentials, call_deadline_s=settings.call_deadline_s),
                 lanes=settings.lanes_per_host,
                 pause_s=settings.silent_host_pause_s,
                 wait_s=settings.lane_wait_s,
@@ -115,6 +115,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
             upload_threads=threading.BoundedSemaphore(
                 settings.upload_threads or max(1, settings.concurrency // 2)
             ),
+            moves=settings.move_options(),
             fence_command=settings.fence_command,
             fence_timeout_s=settings.fence_timeout_s,
             send=lambda due: _send(app, due),

@@ -17,6 +17,7 @@ the message arrives twice; the VM is deleted meanwhile; the host falls silent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 from uuid import UUID
@@ -116,17 +117,7 @@ def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> 
     seen = _settle_what_is_there(build, host, context)
     if seen is None or seen.state is DomainState.STOPPED:
         spec = spec_of(build)
-        context.keep(build.claim)
-        host.create_overlay(
-            pool=spec.pool,
-            name=spec.volume,
-            base_volume=build.image.volume if build.image else build.host.base_volume,
-            base_format=build.image.format if build.image else None,
-            capacity_gib=build.resources.get("disk_gib", 0),
-        )
-        if spec.seed_volume is not None:
-            context.keep(build.claim)
-            host.put_volume(spec.pool, spec.seed_volume, seed_of(build))
+        make_volumes(build, host, keep=lambda: context.keep(build.claim))
         context.checkpoint("create.after_volume")
         context.keep(build.claim)
         host.define(spec)
@@ -134,6 +125,22 @@ def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> 
         context.keep(build.claim)
         host.start_paused(vm_id, guard=spec.guard)
     context.checkpoint("create.before_resume")
+
+
+def make_volumes(build: Build, host: HostDriver, *, keep: Callable[[], None]) -> None:
+    """Make the disk and the seed of an assignment; ``keep`` extends the claim before each."""
+    spec = spec_of(build)
+    keep()
+    host.create_overlay(
+        pool=spec.pool,
+        name=spec.volume,
+        base_volume=build.image.volume if build.image else build.host.base_volume,
+        base_format=build.image.format if build.image else None,
+        capacity_gib=build.resources.get("disk_gib", 0),
+    )
+    if spec.seed_volume is not None:
+        keep()
+        host.put_volume(spec.pool, spec.seed_volume, seed_of(build))
 
 
 def _settle_what_is_there(

@@ -11,6 +11,7 @@ from uuid import UUID
 from registry import Registry
 from registry.ground import checkpoint
 from registry.images import ImageStore
+from registry.moves import MoveLimits
 from registry.work import Claim, Due
 from workers.console_threads import ConsoleThreads
 from workers.errors import StoppingError
@@ -25,6 +26,19 @@ class Outcome(StrEnum):
     HANDED_BACK = "handed_back"  #: the sweep sends it again
     FAILED = "failed"
     CLAIM_LOST = "claim_lost"  #: we were too slow; what we made is settled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveOptions:
+    """How VMs are moved between hosts."""
+
+    limits: MoveLimits = field(default_factory=lambda: MoveLimits(per_host=2, everywhere=8))
+    deadline_s: float = 3600.0
+    bandwidth_mib_s: int | None = None
+    downtime_ms: int | None = None
+    auto_converge: bool = True
+    post_copy_after_s: float | None = None
+    encrypt: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +58,7 @@ class WorkerContext:
     #: an upload lasts, and its thread is missed by builds and removals
     upload_threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(2))
     import_threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(1))
+    moves: MoveOptions = field(default_factory=MoveOptions)
     fence_command: Sequence[str] = ()  #: program and arguments
     fence_timeout_s: float = 60.0
     checkpoint: Callable[[str], None] = checkpoint

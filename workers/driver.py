@@ -6,7 +6,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from hypervisor import ConsoleExchange, ConsoleTail, DomainSeen, DomainSpec, Guard, Mark
+from hypervisor import (
+    ConsoleExchange,
+    ConsoleTail,
+    DomainSeen,
+    DomainSpec,
+    Guard,
+    Mark,
+    MoveDone,
+    MoveProgress,
+    MoveSpec,
+)
 from registry.hosts import HostAccess
 
 
@@ -97,12 +107,39 @@ class HostDriver(Protocol):
     def release_console(self, *, deadline_s: float | None = None) -> None:
         """Let go of the console that is held."""
 
+    def abort_move(self, vm_id: str) -> None:
+        """End a move of a domain away from this host; there is none: nothing."""
+
     def delete_volume(self, pool: str, name: str) -> None:
         """Delete a volume; nothing if it is absent."""
 
 
+class Mover(Protocol):
+    """Moves one VM between two hosts.
+
+    `MoveRefusedError` says that nothing was begun. Of the other errors none says where the
+    guest is: ask both hosts.
+    """
+
+    def check(self, spec: MoveSpec) -> None:
+        """Raise `MoveRefusedError` where the destination cannot take the VM."""
+
+    def live(
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+    ) -> MoveDone:
+        """Move a guest that runs; what ``tell`` raises aborts it, and is raised on."""
+
+    def cold(
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+    ) -> MoveDone:
+        """Copy the disk of a VM that is off, and define it at the destination."""
+
+
 class Hosts(Protocol):
     """Lends a driver for a host."""
+
+    def mover(self, source: HostAccess, destination: HostAccess) -> AbstractContextManager[Mover]:
+        """Lend what moves VMs from one host to another, to one thread."""
 
     def use(self, host: HostAccess) -> AbstractContextManager[HostDriver]:
         """Lend a driver to one thread."""

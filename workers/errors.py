@@ -16,6 +16,10 @@ class HostBusyError(WorkersError):
         self.reason = reason
 
 
+class MoveStoppedError(Exception):
+    """A move is to end with its VM where it was."""
+
+
 class StoppingError(WorkersError):
     """The process was asked to stop between two steps of the work."""
 

@@ -6,12 +6,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from hypervisor import HostUnreachableError
 from registry.hosts import HostAccess
-from workers.driver import HostDriver, Hosts
+from workers.driver import HostDriver, Hosts, Mover
 from workers.errors import HostBusyError
 
 
@@ -79,6 +79,10 @@ class Gate:
                 if not self._inside[way]:
                     del self._inside[way]
                 self._changed.notify_all()
+
+    def mover(self, source: HostAccess, destination: HostAccess) -> AbstractContextManager[Mover]:
+        """Lend what moves VMs between two hosts: a process of its own, which takes no lane."""
+        return self._hosts.mover(source, destination)
 
     def _take_lane(self, way: _Way) -> None:
         with self._changed:

@@ -5,24 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hypervisor import Credential, HostConnections, HostUnreachableError
+from hypervisor import Credential, HostConnections, HostEnd, HostUnreachableError
+from hypervisor import Mover as HostMover
 from registry import HostCredentialError
 from registry.hosts import HostAccess, HostCredentials
-from workers.driver import HostDriver
+from workers.driver import HostDriver, Mover
 
 
 class OpenedHosts:
     """Lends drivers of hosts; a credential whose files changed opens a new connection."""
 
-    def __init__(self, connections: HostConnections, credentials: HostCredentials) -> None:
+    def __init__(
+        self,
+        connections: HostConnections,
+        credentials: HostCredentials,
+        *,
+        call_deadline_s: float = 60.0,
+    ) -> None:
         self._connections = connections
         self._credentials = credentials
+        self._call_deadline_s = call_deadline_s
 
     @contextmanager
     def use(self, host: HostAccess) -> Iterator[HostDriver]:
         """Lend a driver to one thread."""
         with self._connections.use(host.uri, self._credential(host)) as driver:
             yield driver
+
+    @contextmanager
+    def mover(self, source: HostAccess, destination: HostAccess) -> Iterator[Mover]:
+        """Lend what moves VMs from one host to another, to one thread."""
+        ends = [HostEnd(each.uri, self._credential(each)) for each in (source, destination)]
+        with HostMover(*ends, deadline_s=self._call_deadline_s) as mover:
+            yield mover
 
     def _credential(self, host: HostAccess) -> Credential | None:
         try:

@@ -7,7 +7,13 @@ from uuid import UUID
 
 import structlog
 
-from hypervisor import HostUnreachableError, OperationFailedError, seed_name, volume_name
+from hypervisor import (
+    DomainState,
+    HostUnreachableError,
+    OperationFailedError,
+    seed_name,
+    volume_name,
+)
 from registry import ClaimLostError
 from registry.work import Leftover, Removal
 from workers.context import Outcome, WorkerContext
@@ -74,6 +80,9 @@ def _end(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
     assignment_id = str(removal.claim.assignment_id)
     seen = host.find(vm_id, deadline_s=context.look_deadline_s)
     if seen is not None and seen.mark is not None and seen.mark.assignment_id == assignment_id:
+        if removal.left_behind and seen.state is DomainState.RUNNING:
+            # Wherever the ledger has the VM: a guest that runs may be the only one there is.
+            raise OperationFailedError("remove", f"a guest runs on {removal.host.name}")
         context.keep(removal.claim)
         host.destroy(vm_id, mark=seen.mark)
     context.checkpoint("delete.after_destroy")

@@ -33,7 +33,7 @@ def seed_of(build: Build) -> bytes:
     """Return the volume for the guest of a build."""
     meta_data = {
         # cloud-init does its work once for each: a rebuilt VM is a new instance.
-        "instance-id": f"{build.vm_id}-{build.generation}",
+        "instance-id": f"{build.vm_id}-{build.disk_generation}",
         "local-hostname": build.hostname or hostname(build.vm_name),
         "public-keys": list(build.access.ssh_keys),
     }

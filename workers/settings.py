@@ -7,8 +7,10 @@ from typing import Annotated
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import NoDecode
 
+from registry.moves import MoveLimits
 from registry.work import WorkQueue
 from service.settings import SharedSettings
+from workers.context import MoveOptions
 
 
 class WorkerSettings(SharedSettings):
@@ -16,13 +18,13 @@ class WorkerSettings(SharedSettings):
 
     concurrency: PositiveInt = Field(
         4,
-        description="Threads for builds; the same number each for removals, for fences, and for"
-        " power and consoles, so that none of these waits for another.",
+        description="Threads for builds; the same number each for removals, for fences, for moves,"
+        " and for power and consoles, so that none of these waits for another.",
     )
     queues: Annotated[frozenset[WorkQueue], NoDecode] = Field(
         frozenset(WorkQueue),
-        description="Queues to work on: fence, urgent, remove, build, images; comma-separated,"
-        " all by default.",
+        description="Queues to work on: fence, urgent, remove, build, moves, images;"
+        " comma-separated, all by default.",
     )
     lanes_per_host: PositiveInt = Field(
         2, description="Maximum threads per host; one more for work without its storage."
@@ -55,6 +57,45 @@ class WorkerSettings(SharedSettings):
     silent_host_pause_s: PositiveFloat = Field(
         15, description="Time without a thread for a host that did not answer."
     )
+
+    moves_per_host: PositiveInt = Field(
+        2, description="Maximum number of VMs that move to or from one host at a time."
+    )
+    moves_at_once: PositiveInt = Field(
+        8, description="Maximum number of VMs that move at a time in the whole site."
+    )
+    move_deadline_s: PositiveFloat = Field(
+        3600, description="Time after which a move is aborted; the VM stays where it was."
+    )
+    move_bandwidth_mib_s: PositiveInt | None = Field(
+        None, description="Maximum MiB/s of a move; default: what the network gives."
+    )
+    move_downtime_ms: PositiveInt | None = Field(
+        None, description="Longest standstill of a guest that QEMU aims at; default: its own."
+    )
+    move_auto_converge: bool = Field(
+        True, description="Slow down a guest that writes memory faster than it is copied."
+    )
+    move_post_copy_after_s: PositiveFloat | None = Field(
+        None,
+        description="Time after which a guest goes on at its destination while the rest of its"
+        " memory follows; default: never, since a failure then ends the guest.",
+    )
+    move_encrypt: bool = Field(
+        False, description="Encrypt memory and disk on their way; hosts need certificates for QEMU."
+    )
+
+    def move_options(self) -> MoveOptions:
+        """Return how VMs are moved."""
+        return MoveOptions(
+            limits=MoveLimits(per_host=self.moves_per_host, everywhere=self.moves_at_once),
+            deadline_s=self.move_deadline_s,
+            bandwidth_mib_s=self.move_bandwidth_mib_s,
+            downtime_ms=self.move_downtime_ms,
+            auto_converge=self.move_auto_converge,
+            post_copy_after_s=self.move_post_copy_after_s,
+            encrypt=self.move_encrypt,
+        )
 
     @field_validator("queues", mode="before")
     @classmethod

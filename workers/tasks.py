@@ -23,6 +23,7 @@ from workers import (
     consoles,
     fencing,
     imports,
+    moves,
     power,
     removals,
     uploads,
@@ -42,6 +43,7 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], Outcome]]]]
         "upload_image": ("copy_id", uploads.upload),
         "import_image": ("image_id", imports.fetch),
         "remove_image": ("copy_id", uploads.remove),
+        "move_vm": ("move_id", moves.move),
         "fence_host": ("host_id", fencing.fence),
     }
 )

@@ -20,8 +20,8 @@ from registry.ground.schema import (
     console_outputs,
     console_sessions,
     hosts,
+    is_place,
     tenants,
-    unreleased,
     vms,
 )
 from registry.lifecycle import ConsoleEvent, ConsoleState
@@ -69,7 +69,7 @@ class ConsoleHolds:
                 select(*HOST_COLUMNS)
                 .select_from(assignments)
                 .join(hosts, hosts.c.id == assignments.c.host_id)
-                .where(assignments.c.vm_id == row.vm_id, unreleased)
+                .where(assignments.c.vm_id == row.vm_id, is_place)
             ).one_or_none()
             if place is None:
                 end(connection, row, "the VM is on no host any more", actor=owner, now=now)

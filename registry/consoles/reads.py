@@ -19,7 +19,7 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.names import check_int
-from registry.ground.schema import assignments, console_reads, hosts, unreleased
+from registry.ground.schema import assignments, console_reads, hosts, is_place
 from registry.records.hosts import HostAccess
 
 MAX_CONSOLE_BYTES: Final = 65_536
@@ -76,7 +76,7 @@ class ConsoleReads:
         query = (
             select(console_reads, *HOST_COLUMNS)
             .select_from(console_reads)
-            .join(assignments, and_(assignments.c.vm_id == console_reads.c.vm_id, unreleased))
+            .join(assignments, and_(assignments.c.vm_id == console_reads.c.vm_id, is_place))
             .join(hosts, hosts.c.id == assignments.c.host_id)
             .where(console_reads.c.id == id, console_reads.c.answered_at.is_(None))
         )

@@ -23,8 +23,8 @@ from registry.ground.schema import (
     console_inputs,
     console_outputs,
     console_sessions,
+    is_place,
     tenants,
-    unreleased,
     vms,
 )
 from registry.journal.changes import CONSOLE
@@ -52,7 +52,7 @@ def name_of_placed(connection: Connection, vm_id: UUID) -> str:
     row = connection.execute(
         select(vms.c.name, assignments.c.id)
         .select_from(vms)
-        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
         .where(vms.c.id == vm_id)
     ).one_or_none()
     if row is None:

@@ -25,6 +25,7 @@ from registry.ground.schema import (
     image_copies,
     images,
     leftovers,
+    moves,
     power_actions,
 )
 
@@ -134,4 +135,5 @@ COPIES: Final = Claims(image_copies, "image copy")
 FENCES: Final = Claims(host_fences, "the fencing of host")
 IMPORTS: Final = Claims(images, "image")
 LEFTOVERS: Final = Claims(leftovers, "leftover")
+MOVES: Final = Claims(moves, "move")
 POWER: Final = Claims(power_actions, "the power of VM")

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     Computed,
     Float,
     ForeignKey,
@@ -25,8 +26,10 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    and_,
     false,
     literal_column,
+    select,
     text,
     true,
 )
@@ -42,6 +45,7 @@ from registry.lifecycle import (
     HostAdmin,
     HostHealth,
     ImageState,
+    MoveState,
     PowerState,
     RequestState,
     SlotLoopState,
@@ -701,6 +705,10 @@ image_copies = Table(
 )
 
 _LIVE: dict[str, Any] = _only("state <> 'released'")
+_NO_PLACE = "('released', 'arriving', 'leaving')"
+_PLACE: dict[str, Any] = _only(f"state NOT IN {_NO_PLACE}")
+_ARRIVING: dict[str, Any] = _only("state = 'arriving'")
+_LEAVING: dict[str, Any] = _only("state = 'leaving'")
 _CLAIMED: dict[str, Any] = _only("claim_until IS NOT NULL")
 
 assignments = Table(
@@ -712,6 +720,7 @@ assignments = Table(
     Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
     Column("round", Serial, ForeignKey("rounds.number"), nullable=False),
     Column("generation", Integer, nullable=False),
+    Column("disk_generation", Integer),  # null: its own; of a VM that moved where its disk is from
     Column("state", State, nullable=False),
     Column("claim_token", Uuid),
     Column("claim_owner", Text),
@@ -726,7 +735,10 @@ assignments = Table(
     _one_of("state", AssignmentState),
     UniqueConstraint("vm_id", "generation"),
     UniqueConstraint("id", "host_id"),
-    Index("uq_assignments_vm_id_unreleased", "vm_id", unique=True, **_LIVE),
+    # A VM is at one place; while it moves it arrives at another, or leaves one behind.
+    Index("uq_assignments_vm_id_place", "vm_id", unique=True, **_PLACE),
+    Index("uq_assignments_vm_id_arriving", "vm_id", unique=True, **_ARRIVING),
+    Index("uq_assignments_vm_id_leaving", "vm_id", unique=True, **_LEAVING),
     Index("ix_assignments_host_id_unreleased", "host_id", **_LIVE),
     Index("ix_assignments_state_unreleased", "state", **_LIVE),
     # Few of them have a claim at a time.
@@ -734,8 +746,66 @@ assignments = Table(
     Index(None, "round"),
 )
 
-# With a literal, so that SQLite can prove that a partial index serves the query.
+# With literals, so that SQLite can prove that a partial index serves the query.
 unreleased = assignments.c.state != literal_column("'released'")
+
+
+def place_of(table: Any) -> ColumnElement[bool]:
+    """Return the condition: an assignment, or an alias of the table's, is the place of its VM."""
+    column: ColumnElement[Any] = table.c.state
+    return column.op("NOT IN", is_comparison=True)(literal_column(_NO_PLACE))
+
+
+is_place = place_of(assignments)
+#: A VM that moves counts at both ends for what VMs must not share.
+stands = and_(unreleased, assignments.c.state != literal_column("'leaving'"))
+is_arriving = assignments.c.state == literal_column("'arriving'")
+
+# VMs that move, or moved: while one is not over the row is the workers' message.
+moves = Table(
+    "moves",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("vm_id", Uuid, ForeignKey("vms.id"), nullable=False),
+    # Left and arriving. Assignments are purged sooner than moves: no foreign keys.
+    Column("from_id", Uuid, nullable=False),
+    Column("to_id", Uuid, nullable=False),
+    Column("from_host_id", Uuid, ForeignKey("hosts.id"), nullable=False),
+    Column("to_host_id", Uuid, ForeignKey("hosts.id"), nullable=False),
+    Column("state", State, nullable=False),
+    Column("kind", String(8), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("asked_by", Text, nullable=False),
+    Column("asked_at", UtcDateTime, nullable=False),
+    Column("cancelled_by", Text),
+    Column("began_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+    Column("downtime_ms", BigInteger),
+    # What is known of one that goes on, as its worker told last.
+    Column("total_bytes", BigInteger),
+    Column("remaining_bytes", BigInteger),
+    Column("rate_bytes_s", BigInteger),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    Column("sent_at", UtcDateTime),
+    Column("claim_token", Uuid),
+    Column("claim_owner", Text),
+    Column("claim_until", UtcDateTime),
+    _one_of("state", MoveState),
+    CheckConstraint("kind IN ('live', 'cold')", name="kind_known"),
+    CheckConstraint("from_host_id <> to_host_id", name="another_host"),
+    Index("ix_moves_state_open", "state", **_only("state IN ('asked', 'moving')")),
+    Index(None, "vm_id", "id"),
+    Index(None, "from_host_id", "id"),
+    Index(None, "to_host_id", "id"),
+)
+
+
+def is_moving(vm_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition: a worker is at the move of a VM, or died over it."""
+    under_way: ColumnElement[str] = literal_column("'moving'")
+    return select(moves.c.id).where(moves.c.vm_id == vm_id, moves.c.state == under_way).exists()
+
 
 assignment_resources = Table(
     "assignment_resources",

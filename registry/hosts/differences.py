@@ -145,7 +145,8 @@ def _of_vms(
     )
     to_filter = _to_filter(connection, report, live)
     for row in live.values():
-        if row.state != AssignmentState.ACTIVE.value or not settled_before(row, report):
+        here = row.state == AssignmentState.ACTIVE.value and not row.moves
+        if not (here and settled_before(row, report)):
             continue
         vm = LedgerVm(
             desired=VmDesired(row.desired),

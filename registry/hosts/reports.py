@@ -270,7 +270,8 @@ def _observe_vms(
     to_switch: dict[VmDesired, list[UUID]] = {VmDesired.RUNNING: [], VmDesired.STOPPED: []}
     to_clear = []
     for row in live.values():
-        if row.state != AssignmentState.ACTIVE.value:
+        # One that moves may be at either end: the worker at it tells where.
+        if row.state != AssignmentState.ACTIVE.value or row.moves:
             continue
         domain = seen.get(row.id)
         event = VmObservedEvent.MISSING if domain is None else _SEEN[domain.state]

@@ -19,6 +19,7 @@ from registry.lifecycle import (
     HOST_ADMIN_TRANSITIONS,
     HOST_HEALTH_TRANSITIONS,
     IMAGE_TRANSITIONS,
+    MOVE_TRANSITIONS,
     POWER_TRANSITIONS,
     REQUEST_TRANSITIONS,
     SLOT_LOOP_TRANSITIONS,
@@ -38,6 +39,8 @@ from registry.lifecycle import (
     HostHealthEvent,
     ImageEvent,
     ImageState,
+    MoveEvent,
+    MoveState,
     PowerEvent,
     PowerState,
     RequestEvent,
@@ -168,6 +171,9 @@ HOST_HEALTH: Final[Machine[HostHealth, HostHealthEvent]] = Machine(
 IMAGE: Final[Machine[ImageState, ImageEvent]] = Machine(
     "image_state", "image", ImageState, IMAGE_TRANSITIONS
 )
+MOVE: Final[Machine[MoveState, MoveEvent]] = Machine(
+    "move_state", "move", MoveState, MOVE_TRANSITIONS
+)
 POWER: Final[Machine[PowerState, PowerEvent]] = Machine(
     "vm_power", "vm", PowerState, POWER_TRANSITIONS
 )
@@ -191,6 +197,7 @@ MACHINES: Final = (
     HOST_ADMIN,
     HOST_HEALTH,
     IMAGE,
+    MOVE,
     POWER,
     REQUEST,
     SLOT_LOOP,

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, literal_column, or_, select
 
 from registry.ground.bulk import among, chunks, update_each
 from registry.ground.claims import ASSIGNMENTS
@@ -40,6 +40,20 @@ from registry.lifecycle import (
 )
 from registry.networks.addresses import free_addresses
 
+_OTHER: Final = assignments.alias("other")
+_OTHERS: Final = select(_OTHER.c.id).where(
+    _OTHER.c.vm_id == vms.c.id,
+    _OTHER.c.id != assignments.c.id,
+    _OTHER.c.state != literal_column("'released'"),
+)
+#: What endings have to know of the VM's other assignments, while it moves or after it did.
+BESIDE: Final = (
+    _OTHERS.correlate(vms, assignments).exists().label("held_elsewhere"),
+    _OTHERS.where(_OTHER.c.state == literal_column("'arriving'"))
+    .correlate(vms, assignments)
+    .exists()
+    .label("moves"),
+)
 #: What every ending has to know of an assignment.
 HELD: Final[Select[Any]] = (
     select(
@@ -52,6 +66,7 @@ HELD: Final[Select[Any]] = (
         vms.c.desired,
         tenants.c.name.label("tenant"),
         hosts.c.name.label("host_name"),
+        *BESIDE,
     )
     .select_from(assignments)
     .join(vms, vms.c.id == assignments.c.vm_id)
@@ -81,8 +96,32 @@ class Ending:
 
     @property
     def frees(self) -> bool:
-        """Whether the VM has no place then, and so no domain."""
+        """Whether the capacity is free then."""
         return self.step.after == AssignmentState.RELEASED
+
+    @property
+    def deletes(self) -> bool:
+        """Whether its VM is not wanted any more."""
+        deleted = self.row.desired == VmDesired.DELETED.value
+        return deleted or self.event == AssignmentEvent.DELETE_REQUESTED
+
+    @property
+    def unplaces(self) -> bool:
+        """Whether the VM has no place then, and so no domain that may run.
+
+        What it left behind on another host says nothing of it. Where it may have arrived it
+        still has a place; one that is deleted is gone when nothing is left of it anywhere.
+        """
+        if self.deletes:
+            return self.frees and not self.row.held_elsewhere
+        if self.step.before == AssignmentState.ARRIVING:
+            return self.step.moved and not self.arrives and not self.row.held_elsewhere
+        return self.frees and self.step.before != AssignmentState.LEAVING and not self.row.moves
+
+    @property
+    def arrives(self) -> bool:
+        """Whether it becomes the place of its VM."""
+        return self.event == AssignmentEvent.ARRIVED
 
 
 def lock_held(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
@@ -124,9 +163,9 @@ def end(
         connection,
         write_endings(connection, endings, now=now, actor=actor, is_error=is_error, **values),
     )
-    freed = [each.row for each in endings if each.frees]
-    drop_power(connection, [row.vm_id for row in freed], now=now, actor=actor)
-    recompute(connection, {row.request_id for row in freed}, now=now, actor=actor, reason=reason)
+    gone = [each.row for each in endings if each.unplaces]
+    drop_power(connection, [row.vm_id for row in gone], now=now, actor=actor)
+    recompute(connection, {row.request_id for row in gone}, now=now, actor=actor, reason=reason)
 
 
 def write_endings(
@@ -161,10 +200,8 @@ def write_endings(
             change |= ASSIGNMENTS.none
         if each.frees:
             change["released_at"] = now
-            if (
-                each.event == AssignmentEvent.DELETE_REQUESTED
-                or row.desired == VmDesired.DELETED.value
-            ):
+        if each.unplaces:
+            if each.deletes:
                 change_vm["deleted_at"] = now
                 gone.append(row.vm_id)
             seen = VM_OBSERVED.step(row.observed, VmObservedEvent.PROVEN_ABSENT)

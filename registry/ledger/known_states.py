@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, and_, false, or_, select
 
 from registry.ground.bulk import among
-from registry.ground.schema import assignments, hosts, unreleased, vms
+from registry.ground.schema import assignments, hosts, is_place, unreleased, vms
 from registry.lifecycle import OUT_OF_REACH, VmObserved, VmState
 
 #: What a host was seen to do with a VM, and may not do any more once it is out of reach.
@@ -37,5 +37,8 @@ def in_state(connection: Connection, state: VmState) -> ColumnElement[bool]:
     if not silent:
         return false()
     return and_(
-        vms.c.observed.in_(SEEN), unreleased, among(connection, assignments.c.host_id, silent)
+        vms.c.observed.in_(SEEN),
+        is_place,
+        unreleased,
+        among(connection, assignments.c.host_id, silent),
     )

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from registry.ground.bulk import chunks
-from registry.ground.schema import assignments, unreleased, vms
+from registry.ground.schema import assignments, is_place, vms
 from registry.lifecycle import VmDesired
 
 #: Wanted, and not there: of these a VM either waits or is being built.
@@ -36,7 +36,7 @@ ABSENT: Final = and_(
     vms.c.observed == literal_column("'absent'"), vms.c.desired != literal_column("'deleted'")
 )
 _RUNNING: Final = vms.c.desired == VmDesired.RUNNING.value
-_PLACE: Final = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, unreleased)
+_PLACE: Final = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place)
 #: Looked up VM by VM, as they come: a join would begin with the places of all of them.
 _WITHOUT_PLACE: Final = and_(ABSENT, _PLACE.correlate(vms).scalar_subquery().is_(None))
 

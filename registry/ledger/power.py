@@ -18,7 +18,7 @@ from registry.errors import ConflictError
 from registry.ground.bulk import chunks
 from registry.ground.locks import lock_vms
 from registry.ground.names import check_int
-from registry.ground.schema import assignments, power_actions, tenants, unreleased, vms
+from registry.ground.schema import assignments, is_place, power_actions, tenants, vms
 from registry.journal.changes import POWER, VM_DESIRED
 from registry.journal.events import record
 from registry.ledger.progress import recompute
@@ -64,7 +64,7 @@ def power_rows(which: ColumnElement[bool]) -> Any:
         )
         .select_from(vms)
         .join(tenants, tenants.c.id == vms.c.tenant_id)
-        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
         .outerjoin(power_actions, power_actions.c.vm_id == vms.c.id)
         .where(which)
         .order_by(vms.c.id)

@@ -8,16 +8,28 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    case,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from registry.ground.bulk import among, chunks, update_rows
 from registry.ground.schema import (
     assignments,
     hosts,
+    is_place,
     request_access,
     requests,
     tenants,
-    unreleased,
     vms,
 )
 from registry.journal.changes import REQUEST
@@ -33,7 +45,13 @@ from registry.lifecycle import (
 )
 
 _WANTED = vms.c.desired != VmDesired.DELETED.value
-_HELD = assignments.c.id.is_not(None)
+_BESIDE = assignments.alias("beside")
+_OTHERS = select(_BESIDE.c.id).where(_BESIDE.c.vm_id == vms.c.id)
+_ARRIVES = _OTHERS.where(_BESIDE.c.state == literal_column("'arriving'")).exists()
+_LEAVES = _OTHERS.where(_BESIDE.c.state == literal_column("'leaving'")).exists()
+#: Its place is gone, and it may have arrived at another: that counts as placed.
+_PLACED = or_(assignments.c.id.is_not(None), _ARRIVES)
+_HELD = or_(_PLACED, _LEAVES)
 
 
 def _count(condition: Any) -> Any:
@@ -46,19 +64,19 @@ def tally(which: ColumnElement[bool] | None = None) -> Select[Any]:
         select(
             vms.c.request_id,
             _count(_WANTED).label("wanted"),
-            _count(and_(_WANTED, _HELD)).label("placed"),
+            _count(and_(_WANTED, _PLACED)).label("placed"),
             _count(_HELD).label("held"),
             func.max(vms.c.generation).label("ever"),
             _count(
                 and_(
                     vms.c.desired == VmDesired.RUNNING.value,
                     vms.c.observed == VmObserved.ABSENT.value,
-                    assignments.c.id.is_(None),
+                    ~_PLACED,
                 )
             ).label("waiting"),
         )
         .select_from(vms)
-        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
         .group_by(vms.c.request_id)
     )
     if which is not None:
@@ -71,12 +89,12 @@ def counts_told(which: ColumnElement[bool]) -> Select[Any]:
     return (
         select(
             vms.c.request_id,
-            _count(_HELD).label("held"),
+            _count(_PLACED).label("held"),
             _count(RUNS).label("running"),
             _count(IS_UNKNOWN).label("unknown"),
         )
         .select_from(vms)
-        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
         .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
         .where(which)
         .group_by(vms.c.request_id)

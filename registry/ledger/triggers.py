@@ -128,7 +128,10 @@ SQLITE: Final[Mapping[str, str]] = {
         BEGIN
             SELECT raise(ABORT, 'ledger: the VM has an unreleased assignment')
             WHERE NEW.state <> 'released' AND EXISTS (
-                SELECT 1 FROM assignments WHERE vm_id = NEW.vm_id AND state <> 'released');
+                SELECT 1 FROM assignments
+                WHERE vm_id = NEW.vm_id AND state <> 'released'
+                  AND (NEW.state <> 'arriving' OR state IN ('arriving', 'leaving'))
+                  AND (NEW.state = 'arriving' OR state <> 'leaving'));
             SELECT raise(ABORT, 'ledger: that assignment exists already')
             WHERE EXISTS (
                 SELECT 1 FROM assignments

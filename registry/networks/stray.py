@@ -11,9 +11,9 @@ from registry.ground.clock import db_now
 from registry.ground.schema import (
     assignments,
     interfaces,
+    is_place,
     network_addresses,
     networks,
-    unreleased,
     vms,
 )
 from registry.journal.events import event_row, record
@@ -28,7 +28,7 @@ def check_addresses(connection: Connection) -> Iterator[str]:
         select(vms.c.name, vms.c.id, networks.c.name.label("network"))
         .join(interfaces, interfaces.c.vm_id == vms.c.id)
         .join(networks, networks.c.id == interfaces.c.network_id)
-        .join(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .join(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
         .outerjoin(network_addresses, network_addresses.c.vm_id == vms.c.id)
         .where(networks.c.cidr.is_not(None), network_addresses.c.address.is_(None))
         .order_by(vms.c.id)

@@ -25,6 +25,7 @@ from registry.ground.schema import (
     events,
     hosts,
     inventories,
+    is_place,
     request_groups,
     requests,
     resources,
@@ -182,12 +183,12 @@ def _assignments(connection: Connection) -> Iterator[str]:
         yield f"assignment {key} is not released and holds nothing"
     twice = (
         select(assignments.c.vm_id, func.count().label("number"))
-        .where(unreleased)
+        .where(is_place, unreleased)
         .group_by(assignments.c.vm_id)
         .having(func.count() > 1)
     )
     for row in connection.execute(twice):
-        yield f"VM {row.vm_id} has {row.number} assignments that are not released"
+        yield f"VM {row.vm_id} has {row.number} places"
     homeless = (
         select(assignments.c.id, hosts.c.name)
         .select_from(assignments)
@@ -311,7 +312,7 @@ def _groups(connection: Connection) -> Iterator[str]:
         .where(
             vm_groups.c.hard,
             requests.c.state.not_in([state.value for state in FINISHED]),
-            unreleased,
+            is_place,
         )
         .group_by(vm_groups.c.id, assignments.c.host_id)
         .order_by(vm_groups.c.id, assignments.c.host_id)

@@ -38,7 +38,11 @@ from registry.rounds.slot_loop import slot_loop_status
 _OPEN: Final = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 #: States that somebody has to work on; when the first two began is on the row itself.
 _BUILDING: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
-_ENDING: Final = (AssignmentState.RELEASING.value, AssignmentState.QUARANTINED.value)
+_ENDING: Final = (
+    AssignmentState.RELEASING.value,
+    AssignmentState.QUARANTINED.value,
+    AssignmentState.LEAVING.value,
+)
 #: Of what is being removed, the age of the oldest assignments only is looked up.
 _LOOKED_UP: Final = 200
 #: A request that no round has looked at yet.

@@ -36,6 +36,7 @@ class Build:
     vm_name: str
     tenant: str
     generation: int
+    disk_generation: int  #: of the attempt that made the disk: moves bring it along
     round: int
     resources: Mapping[str, int]
     host: HostAccess
@@ -55,6 +56,7 @@ class Removal:
     vm_id: UUID
     generation: int
     quarantined: bool
+    left_behind: bool  #: of a VM that is elsewhere: a guest that runs there is not ended
     host: HostAccess
     request_id: UUID
 

@@ -13,7 +13,7 @@ from registry.errors import ConflictError, InvalidError
 from registry.ground.bulk import each
 from registry.ground.locks import lock_vms
 from registry.ground.names import check_int
-from registry.ground.schema import assignments, request_networks, requests, unreleased, vms
+from registry.ground.schema import assignments, is_place, request_networks, requests, vms
 from registry.journal.events import note
 from registry.ledger.deletion import delete_vms
 from registry.ledger.progress import recompute
@@ -46,7 +46,7 @@ def resize(
     if request.state in FINISHED:
         raise ConflictError(f"request {request.name} is {request.state}")
     lock_vms(connection, _wanted(request.id))
-    place = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, unreleased)
+    place = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place)
     rows = connection.execute(
         select(vms.c.id, place.exists().label("placed"))
         .where(_wanted(request.id))

@@ -25,8 +25,8 @@ from registry.ground.schema import (
     hosts,
     request_groups,
     requests,
+    stands,
     tenants,
-    unreleased,
     vm_groups,
     vms,
 )
@@ -246,7 +246,7 @@ def _places(
             .select_from(request_groups)
             .join(vms, vms.c.request_id == request_groups.c.request_id)
             .join(assignments, assignments.c.vm_id == vms.c.id)
-            .where(among(connection, request_groups.c.group_id, some), unreleased)
+            .where(among(connection, request_groups.c.group_id, some), stands)
             .group_by(request_groups.c.group_id, assignments.c.host_id)
         )
         for row in connection.execute(query):
@@ -301,7 +301,7 @@ def _places_of_requests(
         query = (
             select(vms.c.request_id, assignments.c.host_id, func.count().label("vms"))
             .join(assignments, assignments.c.vm_id == vms.c.id)
-            .where(among(connection, vms.c.request_id, some), unreleased)
+            .where(among(connection, vms.c.request_id, some), stands)
             .group_by(vms.c.request_id, assignments.c.host_id)
         )
         for row in connection.execute(query):
@@ -327,9 +327,14 @@ def lock_groups_of(connection: Connection, request_ids: Collection[UUID]) -> Non
 
 
 def without_violations(
-    connection: Connection, chosen: Sequence[tuple[Any, UUID]]
+    connection: Connection,
+    chosen: Sequence[tuple[Any, UUID]],
+    *,
+    leaving: Sequence[UUID] = (),
 ) -> tuple[list[tuple[Any, UUID]], Counter[tuple[UUID, UUID]]]:
     """Return the (VM, host) pairs that keep every hard rule, and how many others there are.
+
+    ``leaving`` are the hosts that the VMs leave, one of each: there they do not count.
 
     The groups and the VMs are locked. What holds capacity now counts, then pair
     after pair as they stand; of the others the VMs of each request and host are
@@ -349,6 +354,12 @@ def without_violations(
     spreads = spread_views(connection, rows)
     zones = _zones(connection, {host for _, host in chosen}) if rows else {}
     in_zone = {key: dict(view.placed) for key, view in spreads.items()}
+    for (vm, _), host in zip(chosen, leaving, strict=False):
+        for group, _ in groups.get(vm.request_id, ()):
+            places[group] -= Counter([host])
+        zone = _zones(connection, {host}).get(host)
+        if vm.request_id in spreads and zone in in_zone[vm.request_id]:
+            in_zone[vm.request_id][zone] -= 1
     kept: list[tuple[Any, UUID]] = []
     dropped: Counter[tuple[UUID, UUID]] = Counter()
     for vm, host in chosen:

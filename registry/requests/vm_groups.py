@@ -15,10 +15,10 @@ from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid,
 from registry.ground.schema import (
     assignments,
     hosts,
+    is_place,
     request_groups,
     requests,
     tenants,
-    unreleased,
     vm_groups,
     vms,
 )
@@ -96,7 +96,7 @@ def _members(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, 
         counted = (
             select(request_groups.c.group_id, hosts.c.name, func.count(vms.c.id).label("vms"))
             .join(vms, vms.c.request_id == request_groups.c.request_id)
-            .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+            .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
             .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
             .where(of_some, vms.c.desired != VmDesired.DELETED.value)
             .group_by(request_groups.c.group_id, hosts.c.name)

@@ -20,6 +20,7 @@ from registry.ground.schema import (
     image_copies,
     images,
     interfaces,
+    is_place,
     network_addresses,
     networks,
     power_actions,
@@ -81,7 +82,7 @@ _SELECT = (
     .join(requests, requests.c.id == vms.c.request_id)
     .join(tenants, tenants.c.id == vms.c.tenant_id)
     .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
-    .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+    .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
     .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
     .outerjoin(power_actions, power_actions.c.vm_id == vms.c.id)
     .outerjoin(interfaces, interfaces.c.vm_id == vms.c.id)
@@ -108,7 +109,7 @@ def _on_host(connection: Connection, name: str) -> ColumnElement[bool]:
     there = (
         select(assignments.c.vm_id)
         .join(hosts, hosts.c.id == assignments.c.host_id)
-        .where(hosts.c.name == name, unreleased)
+        .where(hosts.c.name == name, is_place, unreleased)
     )
     return among(connection, vms.c.id, connection.scalars(there).all())
 

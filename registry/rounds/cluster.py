@@ -20,6 +20,7 @@ from registry.ground.schema import (
     build_failures,
     hosts,
     inventories,
+    is_place,
     quotas,
     requests,
     rounds,
@@ -144,12 +145,12 @@ def _tenants(
         )
         .select_from(assignment_resources)
         .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)
-        .where(unreleased)
+        .where(is_place, unreleased)
         .group_by(assignments.c.tenant_id, assignment_resources.c.resource)
     )
     for tenant_id, resource, amount in connection.execute(query):
         held[tenant_id][resource] = int(amount)
-    placed = select(assignments.c.tenant_id, func.count()).where(unreleased)
+    placed = select(assignments.c.tenant_id, func.count()).where(is_place, unreleased)
     vms_of: Counter[UUID] = Counter()
     for tenant_id, number in connection.execute(placed.group_by(assignments.c.tenant_id)):
         vms_of[tenant_id] = number

@@ -23,6 +23,7 @@ from registry.ground.locks import lock_tenants
 from registry.ground.schema import (
     assignment_resources,
     assignments,
+    is_place,
     quotas,
     requests,
     tenants,
@@ -150,7 +151,7 @@ def held(connection: Connection, key: UUID) -> Amounts:
     """Return what unreleased assignments of a tenant, or of all below a group, hold."""
     total: Counter[str] = Counter()
     for some in chunks((key, *below(connection, key))):
-        mine = (among(connection, assignments.c.tenant_id, some), unreleased)
+        mine = (among(connection, assignments.c.tenant_id, some), is_place, unreleased)
         amounts = (
             select(assignment_resources.c.resource, func.sum(assignment_resources.c.amount))
             .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)

@@ -33,11 +33,12 @@ from registry.images.on_hosts import image_on_host, lacks_image
 from registry.journal.changes import ASSIGNMENT, VM_OBSERVED, step_of_assignment, step_of_vm
 from registry.journal.events import record
 from registry.ledger.avoidance import BUILD_AVOID_S, avoid
-from registry.ledger.endings import Ending, end
+from registry.ledger.endings import BESIDE, Ending, end
 from registry.lifecycle import (
     OUT_OF_REACH,
     AssignmentEvent,
     AssignmentState,
+    VmDesired,
     VmObserved,
     VmObservedEvent,
 )
@@ -53,11 +54,15 @@ MAX_ATTEMPTS: Final = 5
 HOLD_BACK_S: Final = 30
 MAX_HOLD_BACK_S: Final = 600
 _BUILDING: Final = (AssignmentState.CREATING.value, AssignmentState.ACTIVE.value)
-_REMOVING: Final = (AssignmentState.RELEASING.value, AssignmentState.QUARANTINED.value)
+_REMOVING: Final = (
+    AssignmentState.RELEASING.value,
+    AssignmentState.QUARANTINED.value,
+    AssignmentState.LEAVING.value,
+)
 #: what proves that a VM was resumed
 _BOOTED: Final = (VmObserved.RUNNING.value, VmObserved.STOPPED.value, VmObserved.LOST.value)
 
-_SELECT = (
+SELECT = (
     select(
         assignments,
         vms.c.name.label("vm_name"),
@@ -69,6 +74,7 @@ _SELECT = (
         hosts.c.max_builds,
         hosts.c.failed_builds,
         lacks_image(assignments.c.host_id, vms.c.request_id).label("lacks_image"),
+        *BESIDE,
         *(column for column in HOST_COLUMNS if column.key != "host_id"),
     )
     .select_from(assignments)
@@ -126,36 +132,8 @@ class Assignments:
             values = {"state": step.after.value, "build_began_at": began_at}
             token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now, **values)
             record(connection, [step_of_assignment(step, row, now, owner)])
-            # Of its type: the overhead that the assignment holds is not the guest's.
-            amounts = connection.execute(
-                select(vm_type_resources.c.resource, vm_type_resources.c.amount)
-                .join(requests, requests.c.vm_type_id == vm_type_resources.c.vm_type_id)
-                .where(requests.c.id == row.request_id)
-                .order_by(vm_type_resources.c.resource)
-            )
-            limits = connection.scalar(
-                select(vm_types.c.limits)
-                .join(requests, requests.c.vm_type_id == vm_types.c.id)
-                .where(requests.c.id == row.request_id)
-            )
-            return Build(
-                claim=Claim(assignment_id=row.id, token=token),
-                state=step.after,
-                vm_id=row.vm_id,
-                request_id=row.request_id,
-                vm_name=row.vm_name,
-                hostname=row.hostname,
-                tenant=row.tenant,
-                generation=row.generation,
-                round=row.round,
-                resources={each.resource: each.amount for each in amounts},
-                host=to_access(row),
-                access=access_of(connection, row.request_id, row.tenant_id),
-                network=network_of(connection, row.vm_id, row.host_id),
-                failed_before=row.attempts,
-                image=image_on_host(connection, row.request_id, row.host_id),
-                limits=limits or {},
-            )
+            claim = Claim(assignment_id=row.id, token=token)
+            return to_build(connection, row, claim, step.after)
 
     @retried
     def extend(self, claim: Claim, lease_s: float) -> None:
@@ -253,7 +231,7 @@ class Assignments:
             lock_vms(connection, vms.c.id.in_([row.vm_id for row in found]))
             now = db_now(connection)
             reason = f"its build took longer than {build_timeout_s:g} s"
-            these = _SELECT.where(assignments.c.id.in_([row.id for row in found]))
+            these = SELECT.where(assignments.c.id.in_([row.id for row in found]))
             endings = [
                 Ending(row, AssignmentEvent.FAILED, reason)
                 for row in connection.execute(these.order_by(assignments.c.id))
@@ -278,6 +256,8 @@ class Assignments:
                 vm_id=row.vm_id,
                 generation=row.generation,
                 quarantined=row.state == AssignmentState.QUARANTINED.value,
+                left_behind=row.state == AssignmentState.LEAVING.value
+                and row.desired != VmDesired.DELETED.value,
                 request_id=row.request_id,
                 host=to_access(row),
             )
@@ -332,6 +312,41 @@ class Assignments:
             finish_leftover(connection, id, now=db_now(connection), actor=actor)
 
 
+def to_build(connection: Connection, row: Row[Any], claim: Claim, state: AssignmentState) -> Build:
+    """Return what an assignment's VM is built from, by its row of `SELECT`."""
+    # Of its type: the overhead that the assignment holds is not the guest's.
+    amounts = connection.execute(
+        select(vm_type_resources.c.resource, vm_type_resources.c.amount)
+        .join(requests, requests.c.vm_type_id == vm_type_resources.c.vm_type_id)
+        .where(requests.c.id == row.request_id)
+        .order_by(vm_type_resources.c.resource)
+    )
+    limits = connection.scalar(
+        select(vm_types.c.limits)
+        .join(requests, requests.c.vm_type_id == vm_types.c.id)
+        .where(requests.c.id == row.request_id)
+    )
+    return Build(
+        claim=claim,
+        state=state,
+        vm_id=row.vm_id,
+        request_id=row.request_id,
+        vm_name=row.vm_name,
+        hostname=row.hostname,
+        tenant=row.tenant,
+        generation=row.generation,
+        disk_generation=row.disk_generation or row.generation,
+        round=row.round,
+        resources={each.resource: each.amount for each in amounts},
+        host=to_access(row),
+        access=access_of(connection, row.request_id, row.tenant_id),
+        network=network_of(connection, row.vm_id, row.host_id),
+        failed_before=row.attempts,
+        image=image_on_host(connection, row.request_id, row.host_id),
+        limits=limits or {},
+    )
+
+
 def _find(connection: Connection, key: UUID, *, on_host: bool = False) -> Row[Any] | None:
     """Lock an assignment with its VM (``on_host``: and the host) and return what is known."""
     fixed = select(assignments.c.host_id, assignments.c.vm_id).where(assignments.c.id == key)
@@ -340,7 +355,7 @@ def _find(connection: Connection, key: UUID, *, on_host: bool = False) -> Row[An
         if on_host:
             lock_hosts(connection, row.host_id)
         lock_vms(connection, vms.c.id == row.vm_id)
-    return connection.execute(_SELECT.where(assignments.c.id == key)).one_or_none()
+    return connection.execute(SELECT.where(assignments.c.id == key)).one_or_none()
 
 
 def _ours(connection: Connection, claim: Claim, *, on_host: bool = False) -> Row[Any]:

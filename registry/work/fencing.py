@@ -18,7 +18,7 @@ from registry.ground.claims import FENCES
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_hosts
-from registry.ground.schema import assignments, host_fences, hosts, unreleased
+from registry.ground.schema import assignments, host_fences, hosts, is_place, unreleased
 from registry.ledger.endings import release_all
 from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced
 from registry.lifecycle import (
@@ -179,6 +179,7 @@ def _failed(connection: Connection, now: datetime) -> list[Row[Any]]:
     """Return the hosts that are down, hold VMs, and are not being fenced, nor were."""
     held = select(assignments.c.id).where(
         assignments.c.host_id == hosts.c.id,
+        is_place,
         unreleased,
         assignments.c.state != AssignmentState.RESERVED.value,
     )

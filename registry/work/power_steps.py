@@ -19,7 +19,15 @@ from registry.ground.claims import POWER, is_claimed
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_vms
-from registry.ground.schema import assignments, hosts, power_actions, tenants, unreleased, vms
+from registry.ground.schema import (
+    assignments,
+    hosts,
+    is_moving,
+    is_place,
+    power_actions,
+    tenants,
+    vms,
+)
 from registry.journal.changes import POWER as POWER_OF_VM
 from registry.journal.changes import VM_OBSERVED
 from registry.journal.events import record
@@ -56,6 +64,7 @@ _SELECT: Final[Select[Any]] = (
     select(
         vms.c.id,
         vms.c.observed,
+        is_moving(vms.c.id).label("is_moving"),
         tenants.c.name.label("tenant"),
         assignments.c.id.label("assignment_id"),
         assignments.c.state.label("assignment_state"),
@@ -75,7 +84,7 @@ _SELECT: Final[Select[Any]] = (
     .select_from(power_actions)
     .join(vms, vms.c.id == power_actions.c.vm_id)
     .join(tenants, tenants.c.id == vms.c.tenant_id)
-    .join(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+    .join(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
     .join(hosts, hosts.c.id == assignments.c.host_id)
 )
 
@@ -172,6 +181,7 @@ def _is_ready(row: Row[Any], now: datetime) -> bool:
         and row.assignment_state == AssignmentState.ACTIVE.value
         and (row.build_until is None or row.build_until <= now)
         and row.observed in SEEN
+        and not row.is_moving
         and row.health not in OUT_OF_REACH
     )
 

@@ -14,6 +14,7 @@ UPLOAD_IMAGE: Final = "workers.upload_image"
 REMOVE_IMAGE: Final = "workers.remove_image"
 IMPORT_IMAGE: Final = "workers.import_image"
 SWITCH_POWER: Final = "workers.switch_power"
+MOVE_VM: Final = "workers.move_vm"
 FENCE_HOST: Final = "workers.fence_host"
 READ_CONSOLE: Final = "workers.read_console"
 ATTACH_CONSOLE: Final = "workers.attach_console"
@@ -23,13 +24,15 @@ class WorkQueue(StrEnum):
     """Where messages wait for workers, the most urgent first.
 
     A fencing command may take a minute, and whole racks fail at once: fences have threads
-    of their own, and hold up no stop and no console.
+    of their own, and hold up no stop and no console. So have moves, which last as long as a
+    guest's memory is on its way.
     """
 
     FENCE = "fence"
     URGENT = "urgent"
     REMOVE = "remove"
     BUILD = "build"
+    MOVES = "moves"
     IMAGES = "images"
 
     @property
@@ -53,6 +56,7 @@ QUEUE_OF: Final[Mapping[str, WorkQueue]] = MappingProxyType(
         REMOVE_LEFTOVER: WorkQueue.REMOVE,
         REMOVE_IMAGE: WorkQueue.REMOVE,
         CREATE: WorkQueue.BUILD,
+        MOVE_VM: WorkQueue.MOVES,
         IMPORT_IMAGE: WorkQueue.IMAGES,
         UPLOAD_IMAGE: WorkQueue.IMAGES,
     }

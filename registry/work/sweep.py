@@ -33,6 +33,7 @@ from registry.ground.claims import (
     FENCES,
     IMPORTS,
     LEFTOVERS,
+    MOVES,
     POWER,
     Claims,
     is_claimed,
@@ -43,8 +44,12 @@ from registry.ground.schema import (
     hosts,
     image_copies,
     images,
+    is_moving,
     leftovers,
+    moves,
+    place_of,
     power_actions,
+    slot_loop,
     unreleased,
     vms,
 )
@@ -54,12 +59,16 @@ from registry.journal.events import note
 from registry.ledger.fences import OPEN
 from registry.ledger.placeable import ABSENT
 from registry.lifecycle import (
+    OPEN_MOVES,
     OUT_OF_REACH,
     AssignmentState,
     CopyState,
     HostAdmin,
     HostHealth,
     ImageState,
+    MoveState,
+    SlotLoopState,
+    VmDesired,
 )
 from registry.records.work import Due, Leftover
 from registry.work.power_steps import SEEN
@@ -68,6 +77,7 @@ from registry.work.queues import (
     DELETE,
     FENCE_HOST,
     IMPORT_IMAGE,
+    MOVE_VM,
     QUEUE_OF,
     REMOVE_IMAGE,
     REMOVE_LEFTOVER,
@@ -79,9 +89,14 @@ from registry.work.queues import (
 _UNBUILT: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 #: A build goes on until its VM is seen to run.
 _BUILDING: Final = (*_UNBUILT, AssignmentState.ACTIVE.value)
-_REMOVING: Final = (AssignmentState.RELEASING.value, AssignmentState.QUARANTINED.value)
+_REMOVING: Final = (
+    AssignmentState.RELEASING.value,
+    AssignmentState.QUARANTINED.value,
+    AssignmentState.LEAVING.value,
+)
 #: Messages that may wait in a queue however little is in hand.
 _ALWAYS: Final = 32
+_OPEN_MOVES: Final = tuple(state.value for state in OPEN_MOVES)
 _GOING: Final = (CopyState.REMOVING.value,)
 _COMING: Final = (CopyState.ABSENT.value, CopyState.UPLOADING.value)
 
@@ -146,16 +161,25 @@ def _fences(look: _Look) -> Select[Any]:
 
 
 def _power(look: _Look) -> Select[Any]:
+    # Looked up for each that is asked: a join may begin with the places of all.
+    held = assignments.alias()
+    its_place = (
+        select(held.c.id)
+        .where(held.c.vm_id == power_actions.c.vm_id, place_of(held))
+        .correlate(power_actions)
+        .scalar_subquery()
+    )
     query = (
         select(power_actions)
         .join(vms, vms.c.id == power_actions.c.vm_id)
-        .join(assignments, and_(assignments.c.vm_id == vms.c.id, unreleased))
+        .join(assignments, assignments.c.id == its_place)
     )
     return look.at(query, assignments).where(
         power_actions.c.due_at <= look.now,
         assignments.c.state == AssignmentState.ACTIVE.value,
         ASSIGNMENTS.free(look.now),
         vms.c.observed.in_(SEEN),
+        ~is_moving(vms.c.id),
     )
 
 
@@ -223,7 +247,11 @@ def _not_seen_yet() -> CompoundSelect[Any]:
     held = assignments.alias()
     query = select(held.c.id).where(held.c.state != literal_column("'released'"))
     active = held.c.state == AssignmentState.ACTIVE.value
-    its_own = query.where(held.c.vm_id == vms.c.id, active).correlate(vms).scalar_subquery()
+    its_own = (
+        query.where(held.c.vm_id == vms.c.id, active, place_of(held))
+        .correlate(vms)
+        .scalar_subquery()
+    )
     unseen = select(its_own).where(ABSENT, vms.c.generation > 0)
     return union_all(query.where(held.c.state.in_(_UNBUILT)), unseen)
 
@@ -239,6 +267,39 @@ def _busy(look: _Look) -> Subquery:
         unreleased, or_(in_hand, on_its_way)
     )
     return query.group_by(assignments.c.host_id).subquery()
+
+
+def _moves(look: _Look) -> Select[Any]:
+    """Moves that may begin, and those whose worker died: these wherever their hosts are.
+
+    One begins when both hosts are within reach, its image is there, and nothing is asked of
+    the VM's power; none while the slot loop is paused.
+    """
+    here, there = hosts.alias("here"), hosts.alias("there")
+    reached = [end.c.health.not_in(OUT_OF_REACH) for end in (here, there)]
+    powered = select(power_actions.c.vm_id).where(power_actions.c.vm_id == moves.c.vm_id)
+    paused = select(slot_loop.c.id).where(slot_loop.c.state == SlotLoopState.PAUSED.value)
+    begins = and_(
+        *reached,
+        ~lacks_image(moves.c.to_host_id, vms.c.request_id),
+        ~powered.exists(),
+        ~paused.exists(),
+    )
+    return (
+        select(moves)
+        .join(vms, vms.c.id == moves.c.vm_id)
+        .join(here, here.c.id == moves.c.from_host_id)
+        .join(there, there.c.id == moves.c.to_host_id)
+        .where(
+            moves.c.state.in_(_OPEN_MOVES),
+            or_(
+                begins,
+                moves.c.state == MoveState.MOVING.value,
+                vms.c.desired == VmDesired.DELETED.value,
+            ),
+        )
+        .order_by(moves.c.state == MoveState.ASKED.value)
+    )
 
 
 def _imports(look: _Look) -> Select[Any]:
@@ -257,6 +318,7 @@ _ALL: Final = (
     _Kind(task=DELETE, claims=ASSIGNMENTS, waiting=_removals, states=_REMOVING),
     _Kind(task=REMOVE_LEFTOVER, claims=LEFTOVERS, waiting=_leftovers),
     _Kind(task=REMOVE_IMAGE, claims=COPIES, waiting=_copies_that_go, states=_GOING),
+    _Kind(task=MOVE_VM, claims=MOVES, waiting=_moves, states=_OPEN_MOVES, anywhere=True),
     _Kind(task=CREATE, claims=ASSIGNMENTS, waiting=_builds, states=_BUILDING),
     _Kind(task=IMPORT_IMAGE, claims=IMPORTS, waiting=_imports, anywhere=True),
     _Kind(task=UPLOAD_IMAGE, claims=COPIES, waiting=_uploads, states=_COMING),

@@ -49,7 +49,26 @@ _ASSIGNMENT = _steps("""
     quarantined  delete_requested  releasing
     quarantined  proven_absent     released
     releasing    proven_absent     released
-""") | _any("reserved creating active quarantined releasing", "fenced", "released")
+    -            -                 arriving
+    arriving     arrived           active
+    arriving     not_arrived       leaving
+    arriving     withdrawn         released
+    active       left              leaving
+    leaving      proven_absent     released
+""") | _any(
+    "reserved creating active quarantined releasing arriving leaving", "fenced", "released"
+)
+
+_MOVE = _steps("""
+    -       -          asked
+    asked   claimed    moving
+    asked   failed     failed
+    asked   cancelled  cancelled
+    moving  reclaimed  moving
+    moving  arrived    moved
+    moving  failed     failed
+    moving  cancelled  cancelled
+""")
 
 _REQUEST = (
     _steps("""
@@ -150,6 +169,9 @@ MACHINES: Mapping[str, Machine] = {
         "SELECT id, state FROM requests",
         frozenset(_REQUEST),
     ),
+    "move": Machine(
+        frozenset({"move_state"}), "SELECT id, state FROM moves", frozenset(_MOVE)
+    ),
     "observed": Machine(
         frozenset({"vm_observed", "vm_missing"}),
         "SELECT id, observed FROM vms",
@@ -182,6 +204,7 @@ MACHINES: Mapping[str, Machine] = {
 FIRST: Mapping[str, str | None] = {
     "assignment": None,
     "request": None,
+    "move": None,
     "observed": "absent",
     "desired": "running",
     "power": "idle",

@@ -24,7 +24,7 @@ PLANTED = {
         " (id, vm_id, host_id, tenant_id, round, generation, state, created_at)"
         " SELECT {fresh_key}, vm_id, host_id, tenant_id, round, generation + 1,"
         " 'active', created_at FROM assignments",
-        "has 2 assignments that are not released",
+        "has 2 places",
     ),
     "a generation lost": ("UPDATE vms SET generation = 0", "is of generation 0, its latest is 1"),
     "deleted, it says": (

@@ -47,13 +47,24 @@ GRIDS = {
     lost     running       stopped       absent       lost     absent
     """,
     "ASSIGNMENT": """
-            claimed reclaimed started failed delete_requested withdrawn proven_absent fenced missing
-    reserved creating - - - released released - released -
-    creating - creating active quarantined releasing - - released -
-    active - active - quarantined releasing - - released quarantined
-    releasing - - releasing releasing releasing - released released -
-    released - - - - - - - - -
-    quarantined - - - quarantined releasing - released released -
+            claimed reclaimed started failed delete_requested withdrawn proven_absent fenced missing \
+            arrived left not_arrived
+    reserved creating - - - released released - released - - - -
+    creating - creating active quarantined releasing - - released - - - -
+    active - active - quarantined releasing - - released quarantined - leaving -
+    releasing - - releasing releasing releasing - released released - - - -
+    released - - - - - - - - - - - -
+    quarantined - - - quarantined releasing - released released - - - -
+    arriving - - - - arriving released - released - active - leaving
+    leaving - - - - leaving - released released - - - -
+    """,
+    "MOVE": """
+               claimed  reclaimed  arrived  failed  cancelled
+    asked      moving   -          -        failed  cancelled
+    moving     -        moving     moved    failed  cancelled
+    moved      -        -          -        -       -
+    failed     -        -          -        -       -
+    cancelled  -        -          -        -       -
     """,
     "HOST_ADMIN": """
                  activate  drain     maintain     retire
@@ -122,6 +133,7 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     ),
     "FENCE": (lifecycle.FenceState, lifecycle.FenceEvent, lifecycle.FenceState.IDLE),
     "IMAGE": (lifecycle.ImageState, lifecycle.ImageEvent, lifecycle.ImageState.IMPORTING),
+    "MOVE": (lifecycle.MoveState, lifecycle.MoveEvent, lifecycle.MoveState.ASKED),
     "CONSOLE": (lifecycle.ConsoleState, lifecycle.ConsoleEvent, lifecycle.ConsoleState.WAITING),
     "COPY": (lifecycle.CopyState, lifecycle.CopyEvent, lifecycle.CopyState.ABSENT),
     "SLOT_LOOP": (
@@ -141,6 +153,7 @@ TERMINAL = {
     "FENCE": set(),
     "IMAGE": {"removed"},
     "CONSOLE": {"ended"},
+    "MOVE": {"moved", "failed", "cancelled"},
     "COPY": {"removing"},
     "SLOT_LOOP": set(),
 }
@@ -189,7 +202,9 @@ def test_the_grid_has_every_state_and_every_event(machine: str) -> None:
 def test_no_state_is_unreachable(machine: str) -> None:
     states, _, first = MACHINES[machine]
 
-    reached, frontier = {first}, [first]
+    # An assignment begins with a place in a round, or with a move.
+    begins = {first, lifecycle.AssignmentState.ARRIVING} if machine == "ASSIGNMENT" else {first}
+    reached, frontier = set(begins), list(begins)
     while frontier:
         state = frontier.pop()
         for (before, _event), after in table_of(machine).items():

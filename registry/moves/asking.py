@@ -1,0 +1,296 @@
+"""A VM is to move: what speaks against it, and the hold on the host where it arrives.
+
+The arriving assignment holds capacity from the moment that the move is asked, under the
+ledger's triggers, as an assignment of a round does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
+
+from registry.errors import MoveRefusedError, NotFoundError
+from registry.ground.ids import uuid7
+from registry.ground.locks import lock_hosts, lock_vms
+from registry.ground.schema import (
+    assignment_resources,
+    assignments,
+    hosts,
+    inventories,
+    is_place,
+    moves,
+    request_images,
+    requests,
+    tenants,
+    unreleased,
+    vms,
+)
+from registry.images.on_hosts import want_copies, without_room
+from registry.journal.events import event_row, record
+from registry.lifecycle import (
+    AssignmentState,
+    HostAdmin,
+    HostHealth,
+    MoveState,
+    VmDesired,
+    VmObserved,
+)
+from registry.networks.addresses import network_of
+from registry.records.moves import MoveObstacle
+from registry.requests.rules import (
+    allows,
+    lock_groups_of,
+    memberships,
+    rules_of,
+    without_violations,
+)
+
+#: A tenant's label on its VM: `moves=never`, or `moves=cold` for one that moves while it is off.
+MOVES_LABEL: Final = "moves"
+#: The one hypervisor that copies no disk, and whose guests do nothing.
+_CANNOT_COPY: Final = "test"
+_HERE: Final[Select[Any]] = (
+    select(
+        vms.c.id,
+        vms.c.name,
+        vms.c.request_id,
+        vms.c.tenant_id,
+        vms.c.generation,
+        vms.c.desired,
+        vms.c.observed,
+        vms.c.labels,
+        tenants.c.name.label("tenant"),
+        requests.c.vm_type_id,
+        request_images.c.image_id,
+        assignments.c.id.label("assignment_id"),
+        assignments.c.state,
+        assignments.c.round,
+        assignments.c.host_id,
+        func.coalesce(assignments.c.disk_generation, assignments.c.generation).label(
+            "disk_generation"
+        ),
+    )
+    .select_from(vms)
+    .join(tenants, tenants.c.id == vms.c.tenant_id)
+    .join(requests, requests.c.id == vms.c.request_id)
+    .outerjoin(request_images, request_images.c.request_id == vms.c.request_id)
+    .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
+)
+
+
+def ask(
+    connection: Connection,
+    vm_id: UUID,
+    host: str,
+    *,
+    reason: str,
+    only_cold: bool,
+    now: datetime,
+    actor: str,
+) -> UUID:
+    """Hold room for a VM on a host, and have it moved there; return the id of the move.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such VM or host.
+    MoveRefusedError
+        If something speaks against it.
+    """
+    before = connection.execute(_HERE.where(vms.c.id == vm_id)).one_or_none()
+    there = connection.scalars(
+        select(hosts.c.id).where(hosts.c.name == host, hosts.c.admin != HostAdmin.RETIRED.value)
+    ).one_or_none()
+    if before is None:
+        raise NotFoundError("vm", vm_id)
+    if there is None:
+        raise NotFoundError("host", host)
+    lock_hosts(connection, *{there, before.host_id or there})
+    lock_groups_of(connection, [before.request_id])
+    lock_vms(connection, vms.c.id == vm_id)
+    vm = connection.execute(_HERE.where(vms.c.id == vm_id)).one()
+    if vm.host_id != before.host_id:
+        raise MoveRefusedError(vm.name, MoveObstacle.MOVES_ALREADY, "it is moving: ask again")
+    for obstacle, detail in _obstacles(connection, vm, there, only_cold=only_cold):
+        raise MoveRefusedError(vm.name, obstacle.value, detail)
+    return _hold(connection, vm, there, host, reason=reason, now=now, actor=actor)
+
+
+def _obstacles(
+    connection: Connection, vm: Row[Any], there: UUID, *, only_cold: bool
+) -> Iterator[tuple[MoveObstacle, str]]:
+    """Yield what speaks against a move: of the VM, of the hosts, of what is in their ledgers."""
+    if vm.desired == VmDesired.DELETED.value:
+        yield MoveObstacle.DELETED, "it is deleted"
+    seen = (VmObserved.RUNNING.value, VmObserved.STOPPED.value)
+    if vm.state != AssignmentState.ACTIVE.value or vm.observed not in seen:
+        what = "it has no place" if vm.state is None else f"its place is {vm.state}"
+        yield MoveObstacle.NOT_BUILT, f"{what}, and it is {vm.observed}"
+    runs = vm.observed == VmObserved.RUNNING.value
+    wanted = vm.labels.get(MOVES_LABEL)
+    if wanted == "never" or (wanted == "cold" and runs):
+        yield MoveObstacle.LABEL, f"its tenant says {MOVES_LABEL}={wanted}"
+    if only_cold and runs:
+        yield MoveObstacle.RUNS, "it runs: stop it first, or move it live"
+    beside = select(assignments.c.state).where(
+        assignments.c.vm_id == vm.id, unreleased, assignments.c.id != vm.assignment_id
+    )
+    for state in connection.scalars(beside):
+        if state == AssignmentState.ARRIVING.value:
+            yield MoveObstacle.MOVES_ALREADY, "it is moving already"
+        else:
+            yield MoveObstacle.LEFT_BEHIND, "what it left on another host is not gone yet"
+    yield from _of_hosts(connection, vm, there)
+    yield from _of_rules(connection, vm, there)
+    yield from _of_room(connection, vm, there)
+
+
+def _of_hosts(
+    connection: Connection, vm: Row[Any], there: UUID
+) -> Iterator[tuple[MoveObstacle, str]]:
+    if vm.host_id == there:
+        yield MoveObstacle.SAME_HOST, "it is on that host"
+    found = connection.execute(select(hosts).where(hosts.c.id.in_([vm.host_id, there])))
+    ends = {row.id: row for row in found}
+    here, to = ends[vm.host_id], ends[there]
+    for end in (here, to):
+        if end.health != HostHealth.UP.value:
+            yield MoveObstacle.HOST_SILENT, f"host {end.name} is {end.health}"
+        if end.pool_silent_since is not None:
+            yield MoveObstacle.SILENT_POOL, f"the storage of host {end.name} does not answer"
+    if to.admin != HostAdmin.ACTIVE.value:
+        yield MoveObstacle.HOST_CLOSED, f"host {to.name} is {to.admin}"
+    if _CANNOT_COPY in (here.domain_type, to.domain_type):
+        yield MoveObstacle.HYPERVISOR, "libvirt's test driver moves no guests"
+    if here.domain_type != to.domain_type:
+        which = f"{here.name} runs {here.domain_type}, {to.name} {to.domain_type}"
+        yield MoveObstacle.HYPERVISOR, which
+
+
+def _of_rules(
+    connection: Connection, vm: Row[Any], there: UUID
+) -> Iterator[tuple[MoveObstacle, str]]:
+    request = connection.execute(select(requests).where(requests.c.id == vm.request_id)).one()
+    to = connection.execute(select(hosts.c.name, hosts.c.labels).where(hosts.c.id == there)).one()
+    rules = rules_of(request, memberships(connection, [request.id]).get(request.id, {}))
+    if not allows(rules, request.requires, request.hosts, host=to.name, labels=to.labels):
+        yield MoveObstacle.NOT_ALLOWED, f"its request may not use host {to.name}"
+    kept, _ = without_violations(connection, [(vm, there)], leaving=[vm.host_id])
+    if not kept:
+        yield MoveObstacle.GROUP, f"its group or its spread forbids host {to.name}"
+    if network_of(connection, vm.id, there) is None:
+        yield MoveObstacle.NO_NETWORK, f"host {to.name} does not have its network"
+
+
+def _of_room(
+    connection: Connection, vm: Row[Any], there: UUID
+) -> Iterator[tuple[MoveObstacle, str]]:
+    short = (
+        select(inventories.c.resource, assignment_resources.c.amount, inventories.c.capacity)
+        .add_columns(inventories.c.committed, hosts.c.name)
+        .select_from(assignment_resources)
+        .join(inventories, inventories.c.resource == assignment_resources.c.resource)
+        .join(hosts, hosts.c.id == inventories.c.host_id)
+        .where(
+            assignment_resources.c.assignment_id == vm.assignment_id,
+            inventories.c.host_id == there,
+            inventories.c.committed + assignment_resources.c.amount > inventories.c.capacity,
+        )
+        .order_by(inventories.c.resource)
+    )
+    for row in connection.execute(short):
+        free = max(0, row.capacity - row.committed)
+        what = f"{row.amount} {row.resource} and host {row.name} has {free} free"
+        yield MoveObstacle.NO_ROOM, f"it needs {what}"
+    amounts = {vm.vm_type_id: _amounts(connection, vm.assignment_id)}
+    if vm.image_id is not None and without_room(connection, [(vm, there)], amounts):
+        yield MoveObstacle.NO_ROOM_FOR_IMAGE, "its image does not fit on that host besides"
+
+
+def _amounts(connection: Connection, assignment_id: UUID) -> dict[str, int]:
+    query = select(assignment_resources.c.resource, assignment_resources.c.amount).where(
+        assignment_resources.c.assignment_id == assignment_id
+    )
+    return {row.resource: row.amount for row in connection.execute(query)}
+
+
+def _hold(
+    connection: Connection,
+    vm: Row[Any],
+    there: UUID,
+    host: str,
+    *,
+    reason: str,
+    now: datetime,
+    actor: str,
+) -> UUID:
+    arriving, move_id = uuid7(), uuid7()
+    here = connection.scalars(select(hosts.c.name).where(hosts.c.id == vm.host_id)).one()
+    want_copies(connection, [(vm, there)], now=now, actor=actor)
+    generation = vm.generation + 1
+    connection.execute(
+        insert(assignments).values(
+            id=arriving,
+            vm_id=vm.id,
+            host_id=there,
+            tenant_id=vm.tenant_id,
+            round=vm.round,
+            generation=generation,
+            disk_generation=vm.disk_generation,
+            state=AssignmentState.ARRIVING.value,
+            created_at=now,
+        )
+    )
+    held = [
+        {"assignment_id": arriving, "resource": resource, "host_id": there, "amount": amount}
+        for resource, amount in sorted(_amounts(connection, vm.assignment_id).items())
+    ]
+    connection.execute(insert(assignment_resources), held)
+    connection.execute(update(vms).where(vms.c.id == vm.id).values(generation=generation))
+    runs = vm.observed == VmObserved.RUNNING.value
+    connection.execute(
+        insert(moves).values(
+            id=move_id,
+            vm_id=vm.id,
+            from_id=vm.assignment_id,
+            to_id=arriving,
+            from_host_id=vm.host_id,
+            to_host_id=there,
+            state=MoveState.ASKED.value,
+            kind="live" if runs else "cold",
+            reason=reason,
+            asked_by=actor,
+            asked_at=now,
+        )
+    )
+    told = {"vm": str(vm.id), "from": here, "to": host, "move": str(move_id)}
+    assignment_told = {"vm": str(vm.id), "host": host, "round": vm.round}
+    history = [
+        event_row(
+            now,
+            actor,
+            "assignment_state",
+            "assignment",
+            arriving,
+            tenant=vm.tenant,
+            change=(None, AssignmentState.ARRIVING),
+            data=assignment_told,
+        ),
+        event_row(
+            now,
+            actor,
+            "move_state",
+            "move",
+            move_id,
+            tenant=vm.tenant,
+            change=(None, MoveState.ASKED),
+            reason=reason,
+            data=told,
+        ),
+    ]
+    record(connection, history)
+    return move_id

@@ -1,0 +1,106 @@
+"""How a move ends, for the move and for both assignments: in one transaction.
+
+Whoever ends one holds the locks of both hosts and of the VM.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, Select, select
+
+from registry.ground.claims import MOVES
+from registry.ground.locks import lock_hosts, lock_vms
+from registry.ground.schema import assignments, hosts, moves, tenants, vms
+from registry.journal.changes import MOVE
+from registry.journal.events import record
+from registry.ledger.avoidance import avoid
+from registry.ledger.endings import Ending, end, held_by
+from registry.lifecycle import AssignmentEvent, AssignmentState, MoveEvent, MoveState
+
+_FROM, _TO = hosts.alias("from_host"), hosts.alias("to_host")
+MOVE_ROWS: Select[Any] = (
+    select(
+        moves,
+        vms.c.name.label("vm_name"),
+        vms.c.request_id,
+        tenants.c.name.label("tenant"),
+        _FROM.c.name.label("from_host"),
+        _TO.c.name.label("to_host"),
+    )
+    .select_from(moves)
+    .join(vms, vms.c.id == moves.c.vm_id)
+    .join(tenants, tenants.c.id == vms.c.tenant_id)
+    .join(_FROM, _FROM.c.id == moves.c.from_host_id)
+    .join(_TO, _TO.c.id == moves.c.to_host_id)
+)
+
+
+def lock_move(connection: Connection, move_id: UUID) -> Row[Any] | None:
+    """Lock both hosts of a move, its VM and its row; None: there is none of that id."""
+    fixed = select(moves.c.vm_id, moves.c.from_host_id, moves.c.to_host_id)
+    found = connection.execute(fixed.where(moves.c.id == move_id)).one_or_none()
+    if found is None:
+        return None
+    lock_hosts(connection, found.from_host_id, found.to_host_id)
+    lock_vms(connection, vms.c.id == found.vm_id)
+    query = MOVE_ROWS.where(moves.c.id == move_id).with_for_update(of=moves, key_share=True)
+    return connection.execute(query).one_or_none()
+
+
+def arrived(connection: Connection, move: Row[Any], *, now: datetime, actor: str) -> None:
+    """Make the arriving assignment the place of the VM, and have the old one cleared."""
+    ends = {row.id: row for row in held_by(connection, _either(move))}
+    if move.from_id in ends:  # else its host was fenced meanwhile, and what it had is released
+        left = Ending(ends[move.from_id], AssignmentEvent.LEFT, f"it is on host {move.to_host}")
+        end(connection, [left], now=now, actor=actor)
+    came = Ending(ends[move.to_id], AssignmentEvent.ARRIVED, f"from host {move.from_host}")
+    end(connection, [came], now=now, actor=actor, activated_at=now)
+
+
+def not_arrived(
+    connection: Connection, move: Row[Any], reason: str, *, now: datetime, actor: str
+) -> None:
+    """Have what there may be of a VM where it did not arrive cleared, and free the room then.
+
+    Of a move that nobody ever claimed there is nothing. A VM whose old place is gone, too,
+    waits for another.
+    """
+    rows = held_by(connection, assignments.c.id == move.to_id)
+    if not any(row.state == AssignmentState.ARRIVING.value for row in rows):
+        return  # its host was fenced
+    untouched = move.state == MoveState.ASKED.value
+    event = AssignmentEvent.WITHDRAWN if untouched else AssignmentEvent.NOT_ARRIVED
+    endings = [Ending(row, event, reason) for row in rows]
+    end(connection, endings, now=now, actor=actor, reason=reason)
+
+
+def close(
+    connection: Connection,
+    move: Row[Any],
+    event: MoveEvent,
+    *,
+    reason: str | None,
+    now: datetime,
+    actor: str,
+    **values: Any,
+) -> None:
+    """Write what became of a move. A host that it failed for is avoided for a while."""
+    step = MOVE.step(move.state, event)
+    values |= {"state": step.after.value, "ended_at": now, "last_error": reason, **MOVES.none}
+    MOVES.write(connection, move.id, **values)
+    if event == MoveEvent.FAILED:
+        avoid(connection, move.request_id, move.to_host_id, now)
+    told = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
+    if "downtime_ms" in values:
+        told["downtime_ms"] = values["downtime_ms"]
+    record(
+        connection,
+        [step.row(now, actor, move.id, tenant=move.tenant, reason=reason, data=told)],
+    )
+
+
+def _either(move: Row[Any]) -> Any:
+    return assignments.c.id.in_([move.from_id, move.to_id])

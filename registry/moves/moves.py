@@ -1,0 +1,136 @@
+"""Moves: asked for, cancelled and listed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Row, or_, select
+
+from registry.errors import ConflictError, InvalidError, NotFoundError
+from registry.ground.claims import MOVES, is_claimed
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.ground.schema import hosts, moves, vms
+from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState
+from registry.moves.asking import ask
+from registry.moves.ending import MOVE_ROWS, close, lock_move, not_arrived
+from registry.records.moves import Move
+from registry.tenancy.tree import key_of
+
+MAX_REASON_LENGTH: Final = 200
+_OPEN: Final = [state.value for state in OPEN_MOVES]
+
+
+class Moves:
+    """What operators do with moves, and what all may see of them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def ask(
+        self,
+        vm_id: UUID,
+        host: str,
+        *,
+        reason: str,
+        only_cold: bool = False,
+        actor: str,
+    ) -> Move:
+        """Hold room for a VM on a host and have a worker move it there; see `asking.ask`."""
+        if not 1 <= len(reason) <= MAX_REASON_LENGTH:
+            raise InvalidError("reason", reason, f"1 to {MAX_REASON_LENGTH} characters")
+        with self._database.write() as connection:
+            move_id = ask(
+                connection,
+                vm_id,
+                host,
+                reason=reason,
+                only_cold=only_cold,
+                now=db_now(connection),
+                actor=actor,
+            )
+            return _to_move(connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one())
+
+    @retried
+    def cancel(self, move_id: UUID, *, actor: str) -> Move:
+        """End a move with the VM where it was. A worker that is at it does so with its next step.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such move.
+        ConflictError
+            If it is over.
+        """
+        with self._database.write() as connection:
+            row = lock_move(connection, move_id)
+            if row is None:
+                raise NotFoundError("move", move_id)
+            if row.state not in _OPEN:
+                raise ConflictError(f"the move of VM {row.vm_name} is over: it is {row.state}")
+            now = db_now(connection)
+            if row.state == MoveState.ASKED.value and not is_claimed(row, now):
+                reason = f"cancelled by {actor}"
+                not_arrived(connection, row, reason, now=now, actor=actor)
+                cancelled = {"cancelled_by": actor}
+                close(
+                    connection,
+                    row,
+                    MoveEvent.CANCELLED,
+                    reason=reason,
+                    now=now,
+                    actor=actor,
+                    **cancelled,
+                )
+            else:
+                MOVES.write(connection, move_id, cancelled_by=actor, sent_at=None)
+            return _to_move(connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one())
+
+    def get(self, move_id: UUID, *, tenant: str | None = None) -> Move:
+        """Return a move; `NotFoundError` also where it is another tenant's."""
+        query = MOVE_ROWS.where(moves.c.id == move_id)
+        if tenant is not None:
+            query = query.where(vms.c.tenant_id == key_of(tenant))
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            raise NotFoundError("move", move_id)
+        return _to_move(row)
+
+    def list(
+        self,
+        *,
+        tenant: str | None = None,
+        vm_id: UUID | None = None,
+        host: str | None = None,
+        state: MoveState | None = None,
+        only_open: bool = False,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Move]:
+        """Return a page, the latest first; ``host`` is either end."""
+        query = MOVE_ROWS.order_by(moves.c.id.desc()).limit(check_limit(limit) + 1)
+        if tenant is not None:
+            query = query.where(vms.c.tenant_id == key_of(tenant))
+        if vm_id is not None:
+            query = query.where(moves.c.vm_id == vm_id)
+        if host is not None:
+            its_id = select(hosts.c.id).where(hosts.c.name == host).scalar_subquery()
+            query = query.where(or_(moves.c.from_host_id == its_id, moves.c.to_host_id == its_id))
+        if state is not None:
+            query = query.where(moves.c.state == state.value)
+        if only_open:
+            query = query.where(moves.c.state.in_(_OPEN))
+        if cursor is not None:
+            query = query.where(moves.c.id < cursor_uuid(cursor))
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return page_of([_to_move(row) for row in rows], limit, lambda each: (each.id.hex,))
+
+
+def _to_move(row: Row[Any]) -> Move:
+    fields = {name: row._mapping[name] for name in Move.__dataclass_fields__ if name != "state"}
+    return Move(**fields, state=MoveState(row.state))

@@ -1,0 +1,100 @@
+"""Moves of VMs from host to host: frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+from uuid import UUID
+
+from registry.lifecycle import MoveState
+from registry.records.hosts import HostAccess
+from registry.records.work import Build
+
+
+class MoveObstacle(StrEnum):
+    """Why a VM cannot be moved, or not to a host."""
+
+    DELETED = "deleted"
+    NOT_BUILT = "not_built"  #: it waits for a place, is being built, or is lost
+    RUNS = "runs"  #: and is to be moved while it is off
+    MOVES_ALREADY = "moves_already"
+    LEFT_BEHIND = "left_behind"  #: what it left on another host is not gone yet
+    LABEL = "label"  #: its tenant's label `moves=never` or `moves=cold`
+    SAME_HOST = "same_host"
+    HOST_SILENT = "host_silent"  #: where it is, or where it goes
+    HOST_CLOSED = "host_closed"  #: drained, in maintenance, or failing builds
+    HYPERVISOR = "hypervisor"  #: another kind, or one that cannot copy a disk
+    NOT_ALLOWED = "not_allowed"  #: by labels, zone or hosts that its request names
+    GROUP = "group"  #: by its group, or by the spread over zones
+    NO_NETWORK = "no_network"
+    NO_ROOM = "no_room"
+    NO_ROOM_FOR_IMAGE = "no_room_for_image"
+    SILENT_POOL = "silent_pool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One VM on its way from host to host, or that was."""
+
+    id: UUID
+    vm_id: UUID
+    vm_name: str
+    tenant: str
+    from_host: str
+    to_host: str
+    kind: Literal["live", "cold"]
+    state: MoveState
+    reason: str
+    asked_by: str
+    asked_at: datetime
+    cancelled_by: str | None
+    began_at: datetime | None
+    ended_at: datetime | None
+    downtime_ms: int | None  #: for which its guest stood still
+    total_bytes: int | None  #: of memory and disk, as far as known
+    remaining_bytes: int | None
+    rate_bytes_s: int | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveClaim:
+    """A lease on a move. Whoever takes it over gets another token."""
+
+    move_id: UUID
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveProgress:
+    """How far a move has come."""
+
+    total_bytes: int
+    remaining_bytes: int
+    rate_bytes_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveStep:
+    """A move to carry out, or of which to find out what became of it."""
+
+    claim: MoveClaim
+    kind: Literal["live", "cold"]
+    begun: bool  #: another worker was at it
+    attempts: int  #: of workers, with this one
+    stop: str | None  #: why it is to end with the VM where it was; None: it goes on
+    fenced: bool  #: the host where the VM was is proven to be off
+    vm_id: UUID
+    from_id: UUID  #: the assignment that it leaves
+    from_host: HostAccess
+    to: Build  #: what it becomes where it arrives; its claim is of the arriving assignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveLimits:
+    """How many moves go on at a time."""
+
+    per_host: int  #: in and out
+    everywhere: int

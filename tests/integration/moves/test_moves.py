@@ -1,0 +1,491 @@
+"""VMs move: what is asked, carried out, cancelled, and what crosses it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hypervisor import DomainState, MoveObstacle
+from registry import HostAdminEvent, Registry, VmDesired, VmDesiredEvent
+from registry.errors import ConflictError, MoveRefusedError
+from registry.moves import MoveLimits
+from registry.requests import MembershipRule, Rules
+from tests.fakes.movers import Breaks
+from tests.integration.moves.world import MovingWorld
+from tests.integration.workers.world import eventually
+from tests.register import ACTOR
+from workers.context import MoveOptions, Outcome
+
+
+@pytest.fixture
+def world(register: Registry) -> MovingWorld:
+    return MovingWorld(register)
+
+
+# ---- nothing crosses ------------------------------------------------------------------
+
+
+def test_a_guest_moves_live_and_leaves_nothing_behind(world: MovingWorld) -> None:
+    vm = world.running()
+
+    asked = world.ask(vm)
+    assert (asked.state, asked.kind) == ("asked", "live")
+    assert (asked.from_host, asked.to_host) == ("h1", "h2")
+    assert world.committed() == {"h1": 3072, "h2": 3072, "h3": 0}
+    assert world.move(asked) == Outcome.DONE
+
+    moved = world.get(asked)
+    assert (moved.state, moved.downtime_ms, moved.last_error) == ("moved", 150, None)
+    assert world.hosts["h1"].started == [str(vm.id)]  # and never again
+    assert world.hosts["h2"].started == []
+    world.assert_settled(vm, "h2")
+
+
+def test_a_vm_that_is_off_moves_with_its_disk(world: MovingWorld) -> None:
+    vm = world.stopped()
+
+    asked = world.ask(vm)
+    assert asked.kind == "cold"
+    assert world.move(asked) == Outcome.DONE
+
+    assert world.vm(vm).observed == "stopped"
+    world.assert_settled(vm, "h2", off=True)
+
+
+def test_a_share_counts_a_vm_once_while_it_moves(world: MovingWorld) -> None:
+    vm = world.running()
+    before = world.registry.views.accounts().tenants
+
+    world.ask(vm)
+
+    assert world.registry.views.accounts().tenants == before
+    assert world.registry.requests.get(vm.request_id).state == "placed"
+
+
+def test_a_vm_moves_on_and_back(world: MovingWorld) -> None:
+    vm = world.running()
+
+    for host in ("h2", "h3", "h1"):
+        assert world.move(world.ask(world.vm(vm), host)) == Outcome.DONE
+        world.assert_settled(vm, host)
+
+
+def test_what_it_left_behind_goes_before_it_moves_on(world: MovingWorld) -> None:
+    vm = world.running()
+    world.move(world.ask(vm))
+
+    with pytest.raises(MoveRefusedError, match="left on another host") as refused:
+        world.ask(vm, "h3")
+
+    assert refused.value.obstacle == "left_behind"
+    world.sweep()
+    world.ask(vm, "h3")
+
+
+# ---- what speaks against it -----------------------------------------------------------
+
+
+def test_what_cannot_be_moved_says_why(world: MovingWorld) -> None:
+    vm = world.running()
+    moving = world.running()
+    world.ask(moving, "h3")
+    world.registry.hosts.apply("h2", HostAdminEvent.DRAIN, actor=ACTOR)
+    forbidden = world.running()
+    world.registry.vms.label(forbidden.id, {"moves": "never"})
+    deleted = world.running()
+    world.registry.vms.delete(deleted.id, actor=ACTOR)
+
+    def obstacle(of: object, host: str, **asked: bool) -> str:
+        with pytest.raises(MoveRefusedError) as refused:
+            world.ask(of, host, **asked)  # type: ignore[arg-type]
+        return refused.value.obstacle
+
+    assert obstacle(vm, "h1") == "same_host"
+    assert obstacle(vm, "h2") == "host_closed"
+    assert obstacle(vm, "h3", only_cold=True) == "runs"
+    assert obstacle(moving, "h3") == "moves_already"
+    assert obstacle(forbidden, "h3") == "label"
+    assert obstacle(deleted, "h3") == "deleted"
+
+
+def test_a_host_without_room_refuses_and_says_what_is_short(world: MovingWorld) -> None:
+    vm = world.running()
+    world.registry.hosts.update("h2", overrides={"memory_mib": 2048}, actor=ACTOR)
+
+    with pytest.raises(MoveRefusedError, match=r"needs 3072 memory_mib and host h2 has 2048 free"):
+        world.ask(vm)
+
+
+def test_a_group_that_keeps_apart_is_kept_while_its_vm_moves(world: MovingWorld) -> None:
+    rules = Rules(anti_affinity=MembershipRule(group="apart"))
+    first, second = world.running("h1", rules=rules), world.running("h2", rules=rules)
+
+    with pytest.raises(MoveRefusedError) as refused:
+        world.ask(first, "h2")
+    world.ask(first, "h3")
+    with pytest.raises(MoveRefusedError):
+        world.ask(second, "h3")  # it arrives there
+    with pytest.raises(MoveRefusedError):
+        world.ask(second, "h1")  # it is still there
+
+    assert refused.value.obstacle == "group"
+
+
+# ---- cancelled, refused, failed -------------------------------------------------------
+
+
+def test_a_move_that_nobody_began_is_cancelled_at_once(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+
+    cancelled = world.registry.moves.cancel(asked.id, actor=ACTOR)
+
+    assert (cancelled.state, cancelled.cancelled_by) == ("cancelled", ACTOR)
+    assert world.movers.log == []
+    world.assert_settled(vm, "h1")
+    with pytest.raises(ConflictError, match="it is cancelled"):
+        world.registry.moves.cancel(asked.id, actor=ACTOR)
+
+
+def test_a_move_is_cancelled_in_the_middle(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    world.movers.during = lambda: world.registry.moves.cancel(asked.id, actor=ACTOR)
+
+    assert world.move(asked, lease_s=0.0001) == Outcome.FAILED
+
+    assert world.get(asked).state == "cancelled"
+    world.assert_settled(vm, "h1")
+
+
+def test_a_host_that_cannot_take_it_fails_the_move_and_is_avoided(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    world.movers.refuse(MoveObstacle.CPU_MODEL, "it lacks avx512f")
+
+    assert world.move(asked) == Outcome.FAILED
+
+    failed = world.get(asked)
+    assert failed.state == "failed"
+    assert "avx512f" in str(failed.last_error)
+    world.assert_settled(vm, "h1")
+    world.registry.requests.change(vm.request_id, count=2, actor=ACTOR)
+    assert world.avoided() == {(vm.request_id, world.registry.hosts.get("h2").id)}
+
+
+@pytest.mark.parametrize("breaks", list(Breaks))
+def test_wherever_libvirts_call_breaks_the_guest_runs_once_and_is_known(
+    world: MovingWorld, breaks: Breaks
+) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    world.movers.fail(breaks)
+
+    world.move(asked)
+
+    there = breaks in {Breaks.SWITCHED, Breaks.DONE}
+    assert world.get(asked).state == ("moved" if there else "failed")
+    world.assert_settled(vm, "h2" if there else "h1")
+
+
+# ---- workers die, and cross -----------------------------------------------------------
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL: no handler of the product catches it."""
+
+
+def kill(_: object = None) -> None:
+    raise KilledError
+
+
+def killed_at(name: str):  # type: ignore[no-untyped-def]
+    def checkpoint(reached: str) -> None:
+        if reached == name:
+            raise KilledError
+
+    return checkpoint
+
+
+@pytest.mark.parametrize("checkpoint", ["move.after_volumes", "move.after_move", "move.after_look"])
+def test_another_worker_finds_out_what_became_of_a_move(
+    world: MovingWorld, checkpoint: str
+) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    with pytest.raises(KilledError):
+        world.move(asked, lease_s=0.01, checkpoint=killed_at(checkpoint))
+    assert world.get(asked).state == "moving"
+
+    eventually(lambda: world.move(asked, "w2") != Outcome.NOT_OURS)
+
+    assert world.get(asked).state == "moved"
+    world.assert_settled(vm, "h2")
+
+
+def test_a_worker_overtaken_writes_nothing(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+
+    def overtake(reached: str) -> None:
+        if reached == "move.after_move":
+            assert world.move(asked, "w2") == Outcome.DONE
+
+    assert world.move(asked, lease_s=0.0001, checkpoint=overtake) == Outcome.CLAIM_LOST
+    world.assert_settled(vm, "h2")
+
+
+def test_a_worker_that_took_over_ends_what_the_former_still_does(world: MovingWorld) -> None:
+    """It was stopped, its child is not: the guest must not leave while we say that it stays."""
+    vm = world.running()
+    asked = world.ask(vm)
+    outcomes = []
+    world.movers.during = lambda: outcomes.append(world.move(asked, "w2"))
+
+    outcomes.append(world.move(asked, lease_s=0.0001))
+
+    assert Outcome.DONE in outcomes
+    world.assert_settled(vm, "h2")
+
+
+# ---- the VM is deleted, stopped, or powers itself off ----------------------------------
+
+
+def test_a_vm_deleted_before_its_move_began_goes(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    world.registry.vms.delete(vm.id, actor=ACTOR)
+
+    world.sweep()
+    world.sweep()
+
+    assert world.get(asked).state == "cancelled"
+    assert_gone(world, vm)
+
+
+def test_a_vm_deleted_while_it_moves_goes_at_both_ends(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    world.movers.during = lambda: world.registry.vms.delete(vm.id, actor=ACTOR)
+
+    world.move(asked, lease_s=0.0001)
+    world.sweep()
+    world.sweep()
+
+    assert world.get(asked).state == "cancelled"
+    assert_gone(world, vm)
+
+
+def test_a_vm_deleted_right_after_it_arrived_goes(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+
+    def delete(reached: str) -> None:
+        if reached == "move.after_look":
+            world.registry.vms.delete(vm.id, actor=ACTOR)
+
+    world.move(asked, checkpoint=delete)
+    world.sweep()
+    world.sweep()
+
+    assert_gone(world, vm)
+
+
+def assert_gone(world: MovingWorld, vm: object) -> None:
+    found = world.registry.vms.get(vm.id)  # type: ignore[attr-defined]
+    assert found.deleted_at is not None
+    assert all(host.domains == {} for host in world.hosts.values())
+    assert all(set(host.volumes) == {"base.qcow2"} for host in world.hosts.values())
+    assert set(world.committed().values()) == {0}
+    assert world.registry.check() == []
+
+
+def test_power_waits_for_the_move(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    seen = []
+
+    def stop() -> None:
+        world.registry.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
+        seen.append(world.registry.power.claim(vm.id, "p1", 60))
+
+    world.movers.during = stop
+    assert world.move(asked) == Outcome.DONE
+
+    assert seen == [None]
+    step = world.registry.power.claim(vm.id, "p1", 60)
+    assert step is not None
+    assert step.host.name == "h2"
+
+
+def test_a_move_waits_for_power(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    world.registry.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
+
+    assert world.move(asked) == Outcome.NOT_OURS
+    assert world.get(asked).state == "asked"
+
+
+def test_a_guest_that_powers_itself_off_meanwhile_is_where_its_disk_is(
+    world: MovingWorld,
+) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    here = world.hosts["h1"]
+    world.movers.during = lambda: here.power_off(str(vm.id), run=here.domains[str(vm.id)].run or 0)
+
+    world.move(asked)
+
+    assert world.get(asked).state == "failed"
+    world.report("h1")
+    assert world.vm(vm).observed == "stopped"
+    world.assert_settled(vm, "h1", off=True)
+
+
+# ---- hosts fall silent, are drained, fenced --------------------------------------------
+
+
+def test_a_silent_source_leaves_the_move_open_until_it_answers(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+
+    def cut() -> None:
+        world.hosts["h1"].unreachable = True
+
+    world.movers.during = cut
+    assert world.move(asked) == Outcome.HANDED_BACK
+    assert world.get(asked).state == "moving"
+
+    world.hosts["h1"].unreachable = False
+    world.sweep()
+    world.sweep()
+    assert world.get(asked).state in {"moved", "failed"}
+    world.assert_settled(vm, str(world.vm(vm).host))
+
+
+def test_a_silent_destination_does_not_keep_a_guest_that_runs_where_it_was(
+    world: MovingWorld,
+) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+
+    def cut() -> None:
+        world.hosts["h2"].unreachable = True
+
+    world.movers.during = cut
+    assert world.move(asked) == Outcome.FAILED
+
+    assert world.get(asked).state == "failed"
+    assert world.vm(vm).host == "h1"
+    assert world.committed()["h2"] == 3072  # until it is seen that nothing is there
+    world.hosts["h2"].unreachable = False
+    world.assert_settled(vm, "h1")
+
+
+def test_what_reports_say_in_the_middle_of_a_move_changes_nothing(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+
+    def look(reached: str) -> None:
+        if reached == "move.after_move":  # the source has forgotten it by now
+            world.report("h1")
+            world.report("h2")
+
+    assert world.move(asked, checkpoint=look) == Outcome.DONE
+
+    assert [each for each in events(world, vm) if each == "vm_missing"] == []
+    world.assert_settled(vm, "h2")
+    world.report("h1")
+    world.report("h2")
+    assert world.vm(vm).observed == "running"
+    assert world.registry.differences.list() == ()
+
+
+def events(world: MovingWorld, vm: object) -> list[str]:
+    page = world.registry.events.list(subject_id=str(vm.id), limit=500)  # type: ignore[attr-defined]
+    return [each.kind for each in page]
+
+
+def test_a_source_that_is_fenced_in_the_middle_does_not_end_a_guest_that_arrived(
+    world: MovingWorld,
+) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    with pytest.raises(KilledError):
+        world.move(asked, lease_s=0.01, checkpoint=killed_at("move.after_move"))
+    fence(world, "h1")
+    assert world.vm(vm).observed == "running"
+
+    world.sweep()
+
+    assert world.get(asked).state == "moved"
+    assert world.vm(vm).host == "h2"
+    assert world.runs(vm) == ["h2"]
+
+
+def test_a_vm_whose_source_is_fenced_before_it_arrived_waits_for_a_place(
+    world: MovingWorld,
+) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    with pytest.raises(KilledError):
+        world.move(asked, lease_s=0.01, checkpoint=killed_at("move.after_volumes"))
+    fence(world, "h1")
+    assert world.vm(vm).host is None
+
+    world.sweep()
+    world.sweep()
+
+    assert world.get(asked).state == "failed"
+    assert world.registry.requests.get(vm.request_id).state == "pending"
+    assert world.vm(vm).observed == "absent"
+    assert world.committed() == {"h1": 0, "h2": 0, "h3": 0}
+    assert world.registry.check() == []
+
+
+def test_a_destination_that_is_fenced_frees_its_room_and_the_vm_stays(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    fence(world, "h2")
+
+    assert world.committed()["h2"] == 0
+    world.move(asked)
+
+    assert world.get(asked).state == "failed"
+    assert world.vm(vm).host == "h1"
+    assert world.registry.check() == []
+
+
+def fence(world: MovingWorld, name: str) -> None:
+    """The host is off, and an operator says so."""
+    host = world.hosts[name]
+    host.unreachable = True
+    key = world.registry.hosts.get(name).id
+    world.registry.hosts.record_miss(key, "no answer", unreachable_after=1, down_after=1)
+    assert world.registry.hosts.get(name).health == "down"
+    world.registry.fencing.confirm(name, actor=ACTOR)
+    host.domains.clear()
+    host.volumes = {"base.qcow2": host.volumes["base.qcow2"]}
+
+
+def test_a_moving_vm_keeps_its_labels_and_its_wish(world: MovingWorld) -> None:
+    vm = world.running()
+    world.registry.vms.label(vm.id, {"app": "db"})
+
+    world.move(world.ask(vm))
+
+    found = world.vm(vm)
+    assert (found.labels, found.desired) == ({"app": "db"}, VmDesired.RUNNING)
+    assert world.hosts["h2"].domains[str(vm.id)].state is DomainState.RUNNING
+
+
+def test_no_more_moves_begin_than_a_host_may_have(world: MovingWorld) -> None:
+    asked = [world.ask(world.running()) for _ in range(2)]
+    also: list[Outcome] = []
+    one = MoveOptions(limits=MoveLimits(per_host=1, everywhere=8))
+    world.movers.during = lambda: also.append(world.move(asked[1], "w2", moves=one))
+
+    assert world.move(asked[0], moves=one) == Outcome.DONE
+
+    assert also == [Outcome.NOT_OURS]
+    assert world.move(asked[1], "w2", moves=one) == Outcome.DONE

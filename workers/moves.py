@@ -1,0 +1,247 @@
+"""Move VMs from host to host so that each runs once, whatever happens meanwhile.
+
+What may cross: this worker is killed, or stopped past its lease and continued; the message
+arrives twice; the VM is deleted, the move cancelled; either host falls silent or is fenced.
+
+1. The claim is a lease on the move's row, extended while the guest's memory is on its way.
+2. Look before acting, and after: an error of libvirt's call says nothing about where the
+   guest is. `_find_guest` asks both hosts, and only its word ends a move.
+3. `arrive` is a compare-and-set on our claim. It makes the arriving assignment the VM's place
+   and the old one a leaving one, whose remains the sweep has removed.
+4. Who takes a move over ends the former worker's call first, by aborting the job at the
+   source: otherwise the guest could still leave while we say that it stays.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from enum import StrEnum
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from hypervisor import (
+    DomainSeen,
+    DomainState,
+    HostUnreachableError,
+    HypervisorError,
+    MoveProgress,
+    MoveSpec,
+)
+from registry import ClaimLostError, VmObserved
+from registry.moves import MoveProgress as MoveTold
+from registry.moves import MoveStep
+from workers import builds, removals
+from workers.context import Outcome, WorkerContext
+from workers.driver import HostDriver
+from workers.errors import HostBusyError, MoveStoppedError, StoppingError
+
+log: Final = structlog.get_logger(__name__)
+
+#: Between two writes of how far a move has come, each of which extends the claim.
+_TELL_S: Final = 2.0
+#: Workers that may die over one move, before it is given up.
+MAX_ATTEMPTS: Final = 3
+
+
+class Where(StrEnum):
+    """What a look at both hosts says of a VM that moves."""
+
+    HERE = "here"  #: where it was, running or off; or nowhere
+    THERE = "there"  #: it runs where it was to go
+    THERE_OFF = "there_off"  #: it is whole there, and off
+    THERE_PAUSED = "there_paused"  #: it is there alone, and nobody let it run yet
+    UNKNOWN = "unknown"
+
+
+def move(move_id: UUID, context: WorkerContext) -> Outcome:
+    """Carry out a move, or find out what became of it."""
+    if context.stopping.is_set():
+        return Outcome.NOT_OURS
+    steps = context.registry.move_steps
+    step = steps.claim(move_id, context.owner, context.lease_s, context.moves.limits)
+    if step is None:
+        return Outcome.NOT_OURS
+    with structlog.contextvars.bound_contextvars(
+        move_id=str(move_id),
+        vm_id=str(step.vm_id),
+        from_host=step.from_host.name,
+        to_host=step.to.host.name,
+    ):
+        try:
+            outcome = _attempt(step, context)
+        except ClaimLostError:
+            outcome = Outcome.CLAIM_LOST
+        except (HostBusyError, StoppingError):
+            outcome = _put_off(step, context, None)
+        log.info("move_ended", outcome=outcome, kind=step.kind)
+    return outcome
+
+
+def _attempt(step: MoveStep, context: WorkerContext) -> Outcome:
+    error, downtime_ms = step.stop, None
+    try:
+        if step.begun:
+            where = _find_guest(step, context, abort=True)
+            if where is not Where.HERE or error is not None or step.attempts > MAX_ATTEMPTS:
+                return _settle(step, where, error or "its worker ended", None, context)
+        if error is None:
+            try:
+                downtime_ms = _carry_out(step, context)
+            except (HypervisorError, MoveStoppedError) as failure:
+                error = str(failure)
+                log.warning("move_failed", error=error)
+        where = _find_guest(step, context, abort=error is not None)
+    except HypervisorError as failure:
+        log.warning("move_undecided", error=str(failure))
+        return _put_off(step, context, error or str(failure))
+    return _settle(step, where, error, downtime_ms, context)
+
+
+def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
+    """Move the guest, or the disk of one that is off; return how long the guest stood still."""
+    build = step.to
+    spec = _spec_of(step, context)
+    with context.hosts.enter(build.host, pool=True) as there:
+        if step.begun:  # what a former worker left may be half of a disk
+            _remove_arriving(step, there)
+        builds.make_volumes(build, there, keep=lambda: _keep(step, context, None))
+    context.checkpoint("move.after_volumes")
+    told_at = time.monotonic()
+
+    def tell(progress: MoveProgress) -> None:
+        nonlocal told_at
+        if context.stopping.is_set():
+            raise StoppingError
+        if time.monotonic() - told_at >= min(_TELL_S, context.lease_s / 4):
+            told_at = time.monotonic()
+            _keep(step, context, progress)
+
+    with context.hosts.mover(step.from_host, build.host) as mover:
+        mover.check(spec)
+        _keep(step, context, None)
+        carry = mover.live if step.kind == "live" else mover.cold
+        done = carry(spec, deadline_s=context.moves.deadline_s, tell=tell)
+    context.checkpoint("move.after_move")
+    return done.downtime_ms
+
+
+def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:
+    spec, how = builds.spec_of(step.to), context.moves
+    return MoveSpec(
+        vm_id=str(step.vm_id),
+        mark=spec.mark,
+        pool=spec.pool,
+        volume=spec.volume,
+        seed_volume=spec.seed_volume,
+        network=spec.network,
+        network_kind=spec.network_kind,
+        guard=spec.guard,
+        bandwidth_mib_s=how.bandwidth_mib_s,
+        downtime_ms=how.downtime_ms,
+        auto_converge=how.auto_converge,
+        post_copy_after_s=how.post_copy_after_s,
+        encrypt=how.encrypt,
+    )
+
+
+def _find_guest(step: MoveStep, context: WorkerContext, *, abort: bool) -> Where:
+    """Ask both hosts where a VM is; with ``abort`` no call that is under way moves it any more.
+
+    A guest that runs says so by itself. One that is off is where its disk is whole: a domain
+    is defined where it arrives only after that, and only then forgotten where it was.
+    """
+    vm_id = str(step.vm_id)
+    here: DomainSeen | None = None
+    is_silent = False
+    if not step.fenced:
+        try:
+            with context.hosts.enter(step.from_host) as host:
+                if abort:
+                    host.abort_move(vm_id)
+                here = host.find(vm_id, deadline_s=context.look_deadline_s)
+        except HostUnreachableError:
+            is_silent = True
+    if here is not None and not _is_of(here, step.from_id):
+        here = None
+    if here is not None and here.state is DomainState.RUNNING:
+        return Where.HERE
+    with context.hosts.enter(step.to.host, pool=True) as host:
+        there = host.find(vm_id, deadline_s=context.look_deadline_s)
+        if there is not None and not _is_of(there, step.to.claim.assignment_id):
+            there = None
+        if there is not None and there.state is DomainState.RUNNING:
+            return Where.THERE
+        if there is not None and there.state is DomainState.STOPPED:
+            return Where.THERE_OFF
+        if is_silent:
+            return Where.UNKNOWN
+        if there is not None and here is None and not step.fenced:
+            return Where.THERE_PAUSED
+        if there is not None:  # paused: the move broke off before all of the guest was there
+            _remove_arriving(step, host)
+    if here is not None and here.state is DomainState.PAUSED:
+        with context.hosts.enter(step.from_host) as host:
+            host.resume(vm_id)
+    return Where.HERE
+
+
+def _remove_arriving(step: MoveStep, there: HostDriver) -> None:
+    removals.remove_attempt(
+        there,
+        str(step.vm_id),
+        str(step.to.claim.assignment_id),
+        generation=step.to.generation,
+        pool=step.to.host.pool,
+    )
+
+
+def _settle(
+    step: MoveStep,
+    where: Where,
+    error: str | None,
+    downtime_ms: int | None,
+    context: WorkerContext,
+) -> Outcome:
+    """Write what became of a move, now that it is known where the VM is."""
+    context.checkpoint("move.after_look")
+    steps = context.registry.move_steps
+    if where is Where.UNKNOWN:
+        return _put_off(step, context, error)
+    if where is Where.HERE:
+        steps.fail(step.claim, error or "it did not arrive")
+        return Outcome.FAILED
+    if where is Where.THERE_PAUSED:
+        with context.hosts.enter(step.to.host) as there:
+            there.resume(str(step.vm_id))
+    observed = VmObserved.STOPPED if where is Where.THERE_OFF else VmObserved.RUNNING
+    if not steps.arrive(step.claim, observed, downtime_ms=downtime_ms):
+        return Outcome.FAILED
+    context.pass_on(step.from_host.id)
+    return Outcome.DONE
+
+
+def _keep(step: MoveStep, context: WorkerContext, progress: MoveProgress | None) -> None:
+    """Extend the claim, and tell how far the move is. Raises `MoveStoppedError` if it is to end."""
+    told = None
+    if progress is not None:
+        told = MoveTold(
+            total_bytes=progress.memory_total_bytes + progress.disk_total_bytes,
+            remaining_bytes=progress.memory_remaining_bytes + progress.disk_remaining_bytes,
+            rate_bytes_s=progress.rate_bytes_s,
+        )
+    stop = context.registry.move_steps.keep(step.claim, context.lease_s, told)
+    if stop is not None:
+        raise MoveStoppedError(stop)
+
+
+def _put_off(step: MoveStep, context: WorkerContext, error: str | None) -> Outcome:
+    with suppress(ClaimLostError):
+        context.registry.move_steps.put_off(step.claim, error)
+    return Outcome.HANDED_BACK
+
+
+def _is_of(seen: DomainSeen, assignment_id: UUID) -> bool:
+    return seen.mark is not None and seen.mark.assignment_id == str(assignment_id)
