@@ -70,6 +70,16 @@ class ControllerSettings(SharedSettings):
         description="Time after which the policy is killed and the fallback decides; default:"
         " half a slot.",
     )
+    plan_deadline_s: PositiveFloat = Field(
+        60, description="Time after which a plan of moves that is not decided is given up."
+    )
+    plan_rest_s: NonNegativeFloat = Field(
+        3600,
+        description="Time for which a VM that moved is not moved again to balance or pack.",
+    )
+    plan_budget_units: PositiveInt | None = Field(
+        None, description="Maximum hosts weighed for VMs per plan; default: as many as it takes."
+    )
     sweep_interval_s: PositiveFloat = 1
     resend_after_s: PositiveFloat = Field(
         10, description="Time after which a task that no worker took is sent again."

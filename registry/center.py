@@ -30,6 +30,7 @@ from registry.journal.audit import Audit
 from registry.journal.events import Events
 from registry.journal.idempotency import Idempotency
 from registry.moves.moves import Moves
+from registry.moves.plans import Plans
 from registry.networks.networks import Networks
 from registry.operating.connections import ConnectionsKept, connections_kept
 from registry.operating.doctor import check
@@ -104,6 +105,7 @@ class Registry:
         self.assignments = Assignments(database)
         self.power = PowerSteps(database)
         self.moves = Moves(database)
+        self.plans = Plans(database)
         self.move_steps = MoveSteps(database)
         self.console_reads = ConsoleReads(database)
         self.console_sessions = ConsoleSessions(database)

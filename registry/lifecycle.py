@@ -160,6 +160,27 @@ class MoveEvent(StrEnum):
     CANCELLED = "cancelled"  #: by an operator, or because its VM was deleted
 
 
+class PlanState(StrEnum):
+    """How far a plan of moves has come."""
+
+    ASKED = "asked"
+    PROPOSED = "proposed"
+    APPROVED = "approved"  #: it is carried out, wave by wave
+    DONE = "done"  #: every move of it is over, however it ended
+    CANCELLED = "cancelled"
+    FAILED = "failed"  #: it could not be decided
+
+
+class PlanEvent(StrEnum):
+    """What happens to a plan of moves."""
+
+    PROPOSED = "proposed"
+    APPROVED = "approved"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
 class HostAdmin(StrEnum):
     """What the operator wants of a host."""
 
@@ -452,6 +473,18 @@ def _moves() -> Mapping[tuple[MoveState, MoveEvent], MoveState]:
 
 
 MOVE_TRANSITIONS: Final = _moves()
+
+PLAN_TRANSITIONS: Final[Mapping[tuple[PlanState, PlanEvent], PlanState]] = MappingProxyType(
+    {
+        (PlanState.ASKED, PlanEvent.PROPOSED): PlanState.PROPOSED,
+        (PlanState.ASKED, PlanEvent.FAILED): PlanState.FAILED,
+        (PlanState.ASKED, PlanEvent.CANCELLED): PlanState.CANCELLED,
+        (PlanState.PROPOSED, PlanEvent.APPROVED): PlanState.APPROVED,
+        (PlanState.PROPOSED, PlanEvent.CANCELLED): PlanState.CANCELLED,
+        (PlanState.APPROVED, PlanEvent.DONE): PlanState.DONE,
+        (PlanState.APPROVED, PlanEvent.CANCELLED): PlanState.CANCELLED,
+    }
+)
 
 
 def _host_admin() -> Mapping[tuple[HostAdmin, HostAdminEvent], HostAdmin]:

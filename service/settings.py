@@ -70,6 +70,12 @@ class SharedSettings(BaseSettings):
         description="Time after which the fencing command is killed and counts as failed.",
     )
     lease_s: PositiveFloat = 30
+    moves_per_host: PositiveInt = Field(
+        2, description="Maximum number of VMs that move to or from one host at a time."
+    )
+    moves_at_once: PositiveInt = Field(
+        8, description="Maximum number of VMs that move at a time in the whole site."
+    )
     log_level: LogLevel = "info"
     log_format: LogFormat = Field(
         default="auto", description="json, text, or text at a terminal alone (auto)."

@@ -58,12 +58,6 @@ class WorkerSettings(SharedSettings):
         15, description="Time without a thread for a host that did not answer."
     )
 
-    moves_per_host: PositiveInt = Field(
-        2, description="Maximum number of VMs that move to or from one host at a time."
-    )
-    moves_at_once: PositiveInt = Field(
-        8, description="Maximum number of VMs that move at a time in the whole site."
-    )
     move_deadline_s: PositiveFloat = Field(
         3600, description="Time after which a move is aborted; the VM stays where it was."
     )

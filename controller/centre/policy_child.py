@@ -13,6 +13,7 @@ import scipy.optimize  # noqa: F401 the bound needs it: imported before a round 
 
 import placement
 from controller import debug
+from controller.plans.deciding import decide_plan
 from controller.rounds.inputs import allocation_document, decode_inputs
 from controller.rounds.policy_process import HEADER, Decision, Failure, Ideal, frame
 from controller.rounds.stray_output import take_stdout
@@ -64,6 +65,8 @@ def answer(operation: str, argument: Any) -> Any:
             case "ideal":
                 data, resource = argument
                 return ideal(_inputs(data).snapshot, resource)
+            case "plan":
+                return decide_plan(argument)
             case "beside":
                 return decide_beside(argument)
             case _:

@@ -19,6 +19,7 @@ from controller.centre.leadership import Leadership
 from controller.centre.metrics import SlotMetrics
 from controller.centre.purge import Purger
 from controller.errors import SlotSkippedError
+from controller.plans.carrying import Planning, Plans
 from controller.policies import check_policies
 from controller.questions.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
@@ -28,6 +29,7 @@ from controller.settings import ControllerSettings, ZonePolicy
 from controller.shadow.metrics import ShadowMetrics
 from controller.shadow.second import NICENESS, SecondPolicy, Shadow
 from placement.catalog.zone_policies import NamedPolicy
+from placement.moving.model import MoveLimits
 from registry import Registry, SlotLoopPausedError, StaleEpochError
 from registry.ground import checkpoint
 from registry.rounds import Lease
@@ -168,6 +170,21 @@ def _named(zones: Mapping[str, ZonePolicy]) -> dict[str, NamedPolicy]:
     }
 
 
+def planning_of(settings: ControllerSettings) -> Planning:
+    """How plans of moves are decided."""
+    return Planning(
+        limits=MoveLimits(
+            per_source=settings.moves_per_host,
+            per_destination=settings.moves_per_host,
+            at_once=settings.moves_at_once,
+        ),
+        rest_s=settings.plan_rest_s,
+        seed=settings.seed or 0,
+        budget_units=settings.plan_budget_units,
+        deadline_s=settings.plan_deadline_s,
+    )
+
+
 def shadow_of(
     settings: ControllerSettings,
     registry: Registry,
@@ -241,6 +258,14 @@ def main(settings: ControllerSettings | None = None) -> None:
         replace_by_default=settings.on_failure == "replace",
         interval_s=settings.sweep_interval_s,
     )
+    plans = Plans(
+        registry,
+        lambda: leadership.lease,
+        PolicyProcess(),
+        planning_of(settings),
+        interval_s=settings.sweep_interval_s,
+        on_asked=dispatcher.nudge,
+    )
     shadow = shadow_of(settings, registry, leadership, metrics)
 
     def on_committed() -> None:
@@ -262,6 +287,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         threading.Thread(target=dispatcher.run, args=(stop,), name="sweep"),
         threading.Thread(target=purger.run, args=(stop,), name="purge"),
         threading.Thread(target=failed_hosts.run, args=(stop,), name="failed-hosts"),
+        threading.Thread(target=plans.run, args=(stop,), name="plans"),
     ]
     for thread in threads:
         thread.start()

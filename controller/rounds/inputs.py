@@ -43,7 +43,7 @@ class RoundInputs:
 
     def encode(self) -> bytes:
         """Compressed JSON; equal inputs give equal bytes."""
-        return zlib.compress(_canonical(self._document()).encode(), level=6)
+        return zlib.compress(_canonical(self.document()).encode(), level=6)
 
     def digest(self) -> str:
         """Return whether anything but time has changed since another round.
@@ -52,7 +52,7 @@ class RoundInputs:
         placed nothing would place nothing again. Of the ages of requests there
         is what changes decisions: whether hosts may be held back for them.
         """
-        document = self._document()
+        document = self.document()
         told = [self.parameters, *(zone.parameters for zone in self.zones)]
         patiences = sorted({Patience.of(parameters).patience for parameters in told})
         document["snapshot"]["age"] = [
@@ -61,7 +61,8 @@ class RoundInputs:
         del document["seed"]
         return hashlib.sha256(_canonical(document).encode()).hexdigest()
 
-    def _document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """Return JSON values, from which `inputs_of` makes the same again."""
         snapshot = {
             field.name: _plain(getattr(self.snapshot, field.name))
             for field in dataclasses.fields(Snapshot)
@@ -89,7 +90,11 @@ class RoundInputs:
 
 def decode_inputs(data: bytes) -> RoundInputs:
     """Read back what `RoundInputs.encode` wrote."""
-    document = json.loads(zlib.decompress(data))
+    return inputs_of(json.loads(zlib.decompress(data)))
+
+
+def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
+    """Read back what `RoundInputs.document` made."""
     stored = document["snapshot"]
     resources = tuple(stored["resources"])
     hosts, requests = len(stored["host_class"]), len(stored["count"])

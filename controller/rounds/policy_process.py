@@ -113,6 +113,16 @@ class PolicyProcess:
         told: dict[str, Any] = self._ask("beside", beside, deadline_s, policy=beside.policy.policy)
         return told
 
+    def plan(self, data: bytes, *, kind: str, deadline_s: float) -> dict[str, Any]:
+        """Return the plan of moves that encoded inputs ask for, as a document.
+
+        See `controller.plans.deciding.decide_plan`; `PolicyFailedError` as for `decide`.
+        """
+        if self._child is None or self._child.poll() is not None:
+            self.warm_up()
+        told: dict[str, Any] = self._ask("plan", data, deadline_s, policy=kind)
+        return told
+
     def kill(self) -> None:
         """End the child at once, from another thread than the one that asks it."""
         child = self._child

@@ -29,13 +29,16 @@ class Names:
     quotas: tuple[tuple[str, str, int, int], ...] = ()
 
 
-def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
+def to_snapshot(
+    view: ClusterView, told_apart_by: Sequence[RequestView] = ()
+) -> tuple[Snapshot, Names]:
     """Turn one read of the register center into what a policy decides on.
 
+    ``told_apart_by`` are further requests for which hosts of one class have to be alike.
     Hosts that take no VMs now (draining, unreachable, held back) keep their
     capacity, which counts in the pool, but no request is eligible there.
     """
-    classes = host_classes(view.hosts, view.requests)
+    classes = host_classes(view.hosts, [*view.requests, *told_apart_by])
     preferred = preferences(
         view.hosts,
         classes,
@@ -51,7 +54,7 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
         capacity=capacity,
         free=np.maximum(capacity - committed, 0),
         host_class=classes.of_host,
-        eligible=eligibility(view.hosts, classes, view.requests, _may_use),
+        eligible=eligibility(view.hosts, classes, view.requests, may_use),
         demand=_rows([request.demand for request in view.requests], len(view.resources)),
         count=_of(view.requests, lambda request: request.count),
         min_count=_of(view.requests, lambda request: request.min_count),
@@ -75,7 +78,8 @@ def to_snapshot(view: ClusterView) -> tuple[Snapshot, Names]:
     return snapshot, names
 
 
-def _may_use(request: RequestView, host: HostView) -> bool:
+def may_use(request: RequestView, host: HostView) -> bool:
+    """Return whether a request may use a host by its labels, its zone and the hosts it names."""
     return allows(
         request.rules, request.requires, request.hosts, host=host.name, labels=host.labels
     )

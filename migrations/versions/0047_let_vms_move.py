@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 revision = "0047"
 down_revision = "0046"
@@ -60,6 +61,7 @@ def upgrade() -> None:
             postgresql_where=which,
         )
     _create_moves()
+    _create_plans()
 
 
 def _widen_on_sqlite() -> None:
@@ -132,3 +134,75 @@ def _create_moves() -> None:
     )
     for column in ("vm_id", "from_host_id", "to_host_id"):
         op.create_index(op.f(f"ix_moves_{column}"), "moves", [column, "id"], unique=False)
+
+
+def _create_plans() -> None:
+    json = sa.JSON(none_as_null=True).with_variant(
+        postgresql.JSONB(none_as_null=True), "postgresql"
+    )
+    op.create_table(
+        "plans",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("state", sa.String(length=20), nullable=False),
+        sa.Column("arguments", json, nullable=False),
+        sa.Column("asked_by", sa.Text(), nullable=False),
+        sa.Column("asked_at", TIME, nullable=False),
+        sa.Column("approve", sa.Boolean(), nullable=False),
+        sa.Column("approved_by", sa.Text(), nullable=True),
+        sa.Column("approved_at", TIME, nullable=True),
+        sa.Column("ended_at", TIME, nullable=True),
+        sa.Column("before", json, nullable=True),
+        sa.Column("after", json, nullable=True),
+        sa.Column("stays", json, server_default="[]", nullable=False),
+        sa.Column("cut", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("inputs", sa.LargeBinary(), nullable=True),
+        sa.Column("packed_plan", sa.LargeBinary(), nullable=True),
+        sa.Column("last_error", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "state IN ('asked', 'proposed', 'approved', 'done', 'cancelled', 'failed')",
+            name=op.f("ck_plans_state_known"),
+        ),
+        sa.CheckConstraint(
+            "kind IN ('evacuate', 'balance', 'pack', 'room', 'mend')",
+            name=op.f("ck_plans_kind_known"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_plans")),
+    )
+    going_on = sa.text("state IN ('asked', 'approved')")
+    op.create_index(
+        "ix_plans_state_open",
+        "plans",
+        ["state"],
+        unique=False,
+        sqlite_where=going_on,
+        postgresql_where=going_on,
+    )
+    op.create_table(
+        "plan_moves",
+        sa.Column("plan_id", sa.Uuid(), nullable=False),
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("wave", sa.Integer(), nullable=False),
+        sa.Column("vm_id", sa.Uuid(), nullable=False),
+        sa.Column("from_host_id", sa.Uuid(), nullable=False),
+        sa.Column("to_host_id", sa.Uuid(), nullable=False),
+        sa.Column("why", sa.String(length=16), nullable=False),
+        sa.Column("carried_mib", sa.BigInteger(), nullable=False),
+        sa.Column("move_id", sa.Uuid(), nullable=True),
+        sa.Column("refused", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["plan_id"], ["plans.id"], name=op.f("fk_plan_moves_plan_id_plans")
+        ),
+        sa.ForeignKeyConstraint(["vm_id"], ["vms.id"], name=op.f("fk_plan_moves_vm_id_vms")),
+        sa.ForeignKeyConstraint(
+            ["from_host_id"], ["hosts.id"], name=op.f("fk_plan_moves_from_host_id_hosts")
+        ),
+        sa.ForeignKeyConstraint(
+            ["to_host_id"], ["hosts.id"], name=op.f("fk_plan_moves_to_host_id_hosts")
+        ),
+        sa.ForeignKeyConstraint(
+            ["move_id"], ["moves.id"], name=op.f("fk_plan_moves_move_id_moves")
+        ),
+        sa.PrimaryKeyConstraint("plan_id", "position", name=op.f("pk_plan_moves")),
+    )
+    op.create_index(op.f("ix_plan_moves_move_id"), "plan_moves", ["move_id"], unique=False)

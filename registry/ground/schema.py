@@ -46,6 +46,7 @@ from registry.lifecycle import (
     HostHealth,
     ImageState,
     MoveState,
+    PlanState,
     PowerState,
     RequestState,
     SlotLoopState,
@@ -798,6 +799,48 @@ moves = Table(
     Index(None, "vm_id", "id"),
     Index(None, "from_host_id", "id"),
     Index(None, "to_host_id", "id"),
+)
+
+# Moves in waves, decided together. One that is asked, or approved, is the control centre's work.
+plans = Table(
+    "plans",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("state", State, nullable=False),
+    Column("arguments", Json, nullable=False),
+    Column("asked_by", Text, nullable=False),
+    Column("asked_at", UtcDateTime, nullable=False),
+    Column("approve", Boolean(create_constraint=False), nullable=False),  # as soon as decided
+    Column("approved_by", Text),
+    Column("approved_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+    Column("before", Json),
+    Column("after", Json),
+    Column("stays", Json, nullable=False, server_default="[]"),
+    Column("cut", Boolean(create_constraint=False), nullable=False, server_default=false()),
+    Column("inputs", LargeBinary),
+    Column("packed_plan", LargeBinary),
+    Column("last_error", Text),
+    _one_of("state", PlanState),
+    CheckConstraint("kind IN ('evacuate', 'balance', 'pack', 'room', 'mend')", name="kind_known"),
+    Index("ix_plans_state_open", "state", **_only("state IN ('asked', 'approved')")),
+)
+
+plan_moves = Table(
+    "plan_moves",
+    metadata,
+    Column("plan_id", Uuid, ForeignKey("plans.id"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("wave", Integer, nullable=False),
+    Column("vm_id", Uuid, ForeignKey("vms.id"), nullable=False),
+    Column("from_host_id", Uuid, ForeignKey("hosts.id"), nullable=False),
+    Column("to_host_id", Uuid, ForeignKey("hosts.id"), nullable=False),
+    Column("why", String(16), nullable=False),
+    Column("carried_mib", BigInteger, nullable=False),
+    Column("move_id", Uuid, ForeignKey("moves.id")),
+    Column("refused", Text),
+    Index(None, "move_id"),
 )
 
 

@@ -20,6 +20,7 @@ from registry.lifecycle import (
     HOST_HEALTH_TRANSITIONS,
     IMAGE_TRANSITIONS,
     MOVE_TRANSITIONS,
+    PLAN_TRANSITIONS,
     POWER_TRANSITIONS,
     REQUEST_TRANSITIONS,
     SLOT_LOOP_TRANSITIONS,
@@ -41,6 +42,8 @@ from registry.lifecycle import (
     ImageState,
     MoveEvent,
     MoveState,
+    PlanEvent,
+    PlanState,
     PowerEvent,
     PowerState,
     RequestEvent,
@@ -174,6 +177,9 @@ IMAGE: Final[Machine[ImageState, ImageEvent]] = Machine(
 MOVE: Final[Machine[MoveState, MoveEvent]] = Machine(
     "move_state", "move", MoveState, MOVE_TRANSITIONS
 )
+PLAN: Final[Machine[PlanState, PlanEvent]] = Machine(
+    "plan_state", "plan", PlanState, PLAN_TRANSITIONS
+)
 POWER: Final[Machine[PowerState, PowerEvent]] = Machine(
     "vm_power", "vm", PowerState, POWER_TRANSITIONS
 )
@@ -198,6 +204,7 @@ MACHINES: Final = (
     HOST_HEALTH,
     IMAGE,
     MOVE,
+    PLAN,
     POWER,
     REQUEST,
     SLOT_LOOP,

@@ -1,4 +1,4 @@
-"""Moves of VMs from host to host: asked, cancelled, listed."""
+"""Moves of VMs from host to host, and plans of them."""
 
 from registry.records.moves import (
     Move,
@@ -7,6 +7,25 @@ from registry.records.moves import (
     MoveObstacle,
     MoveProgress,
     MoveStep,
+    Plan,
+    PlanKind,
+    PlanMove,
+    PlannedMove,
+    RunningView,
+    RunningVm,
 )
 
-__all__ = ["Move", "MoveClaim", "MoveLimits", "MoveObstacle", "MoveProgress", "MoveStep"]
+__all__ = [
+    "Move",
+    "MoveClaim",
+    "MoveLimits",
+    "MoveObstacle",
+    "MoveProgress",
+    "MoveStep",
+    "Plan",
+    "PlanKind",
+    "PlanMove",
+    "PlannedMove",
+    "RunningView",
+    "RunningVm",
+]

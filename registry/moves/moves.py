@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Row, or_, select
+from sqlalchemy import Row, or_, select, update
 
 from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.ground.claims import MOVES, is_claimed
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.ground.schema import hosts, moves, vms
+from registry.ground.schema import hosts, moves, plan_moves, vms
 from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState
 from registry.moves.asking import ask
 from registry.moves.ending import MOVE_ROWS, close, lock_move, not_arrived
@@ -37,9 +37,13 @@ class Moves:
         *,
         reason: str,
         only_cold: bool = False,
+        of_plan: tuple[UUID, int] | None = None,
         actor: str,
     ) -> Move:
-        """Hold room for a VM on a host and have a worker move it there; see `asking.ask`."""
+        """Hold room for a VM on a host and have a worker move it there; see `asking.ask`.
+
+        ``of_plan`` is the plan, and the position in it, that the move carries out.
+        """
         if not 1 <= len(reason) <= MAX_REASON_LENGTH:
             raise InvalidError("reason", reason, f"1 to {MAX_REASON_LENGTH} characters")
         with self._database.write() as connection:
@@ -52,6 +56,13 @@ class Moves:
                 now=db_now(connection),
                 actor=actor,
             )
+            if of_plan is not None:
+                plan_id, position = of_plan
+                connection.execute(
+                    update(plan_moves)
+                    .where(plan_moves.c.plan_id == plan_id, plan_moves.c.position == position)
+                    .values(move_id=move_id)
+                )
             return _to_move(connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one())
 
     @retried

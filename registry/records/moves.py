@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
-from registry.lifecycle import MoveState
+from registry.lifecycle import MoveState, PlanState
 from registry.records.hosts import HostAccess
+from registry.records.rounds import ClusterView, RequestView, VmGroupView
 from registry.records.work import Build
+
+
+class PlanKind(StrEnum):
+    """What a plan is for."""
+
+    EVACUATE = "evacuate"  #: hosts are to be empty
+    BALANCE = "balance"
+    PACK = "pack"
+    ROOM = "room"  #: a request that waits is to be let in
+    MEND = "mend"  #: rules that are broken, and hosts with more than they have
 
 
 class MoveObstacle(StrEnum):
@@ -56,6 +68,84 @@ class Move:
     total_bytes: int | None  #: of memory and disk, as far as known
     remaining_bytes: int | None
     rate_bytes_s: int | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningVm:
+    """A VM on its host, as a plan of moves sees it."""
+
+    id: UUID
+    request_id: UUID
+    host_id: UUID
+    amounts: tuple[int, ...]  #: that its place holds, on the axis of resources
+    runs: bool
+    obstacle: str | None  #: label, moving, unsettled or host_silent; None: it can move
+    rests: bool  #: it moved lately
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningView:
+    """The cluster and what runs on it, in one consistent read."""
+
+    cluster: ClusterView
+    requests: tuple[RequestView, ...]  #: of the VMs, by creation
+    vm_groups: tuple[VmGroupView, ...]  #: of these requests
+    vms: tuple[RunningVm, ...]  #: by id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMove:
+    """One move of a plan."""
+
+    vm_id: UUID
+    from_host_id: UUID
+    to_host_id: UUID
+    wave: int
+    why: str
+    carried_mib: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanMove:
+    """One move of a plan, and what became of it."""
+
+    position: int
+    wave: int
+    vm_id: UUID
+    vm_name: str
+    tenant: str
+    from_host: str
+    to_host: str
+    why: str
+    carried_mib: int
+    move_id: UUID | None  #: None: nobody asked for it yet, or it was refused
+    state: MoveState | None
+    refused: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Moves in waves, why, and what they gain."""
+
+    id: UUID
+    kind: PlanKind
+    state: PlanState
+    arguments: Mapping[str, Any]
+    asked_by: str
+    asked_at: datetime
+    approved_by: str | None
+    approved_at: datetime | None
+    ended_at: datetime | None
+    before: Mapping[str, Any] | None  #: measures of the cluster; None: it is not decided yet
+    after: Mapping[str, Any] | None
+    stays: tuple[Mapping[str, Any], ...]  #: VMs that should move and have no place
+    moves: int
+    waves: int
+    ended: int  #: moves that are over, or were refused
+    failed: int  #: of these
+    moved_gib: float
+    cut: bool
     last_error: str | None
 
 

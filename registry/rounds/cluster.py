@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from registry.catalogue.overhead import demands
 from registry.catalogue.resources import resource_names
@@ -57,6 +57,7 @@ from registry.rounds.leases import check_epoch
 from registry.rounds.slot_loop import check_not_paused
 
 _LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
+_BEGUN = (RequestState.PARTLY_PLACED.value, RequestState.PLACED.value)
 _OPEN = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 
 
@@ -212,16 +213,42 @@ def at_once(min_count: int, waiting: int, *, begun: bool) -> int:
     return 1 if begun else max(1, min(min_count, waiting))
 
 
+def running_requests(
+    connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
+) -> tuple[RequestView, ...]:
+    """Return the requests that have VMs on hosts, each as if these were to be placed."""
+    placed = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place).exists()
+    return _views(connection, axis, now, everywhere, which=placed, states=_BEGUN)
+
+
 def _requests(
     connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
 ) -> tuple[RequestView, ...]:
+    found = _views(connection, axis, now, everywhere, which=waiting_vms(), states=_OPEN)
+    held = held_for(connection)
+    return tuple(
+        _without_its_image(view, held[view.id], everywhere) if view.id in held else view
+        for view in found
+    )
+
+
+def _views(
+    connection: Connection,
+    axis: Sequence[str],
+    now: datetime,
+    everywhere: Sequence[UUID],
+    *,
+    which: ColumnElement[bool],
+    states: Sequence[str],
+) -> tuple[RequestView, ...]:
+    """Return requests of these states with the VMs for which a condition holds."""
     counts = {
         row.request_id: row.waiting
         for row in connection.execute(
             select(vms.c.request_id, func.count().label("waiting"))
             .select_from(vms)
             .join(requests, requests.c.id == vms.c.request_id)
-            .where(requests.c.state.in_(_OPEN), waiting_vms())
+            .where(requests.c.state.in_(states), which)
             .group_by(vms.c.request_id)
         )
     }
@@ -238,11 +265,11 @@ def _requests(
         select(requests, vm_types.c.name.label("vm_type"))
         .select_from(requests)
         .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
-        .where(requests.c.state.in_(_OPEN))
+        .where(requests.c.state.in_(states))
         .order_by(requests.c.created_at, requests.c.id)
     ).all()
     begun = ever_placed(connection, [row.id for row in rows if row.min_count > 1])
-    on_networks = limits(connection, counts, everywhere, waits=waiting_vms())
+    on_networks = limits(connection, counts, everywhere, waits=which)
     groups = memberships(connection, [row.id for row in rows if counts.get(row.id)])
     spreads = spread_views(connection, [row for row in rows if counts.get(row.id)])
     found = [
@@ -266,13 +293,8 @@ def _requests(
         for row in rows
         if counts.get(row.id)
     ]
-    found = [
-        within(view, on_networks[view.id], everywhere) if view.id in on_networks else view
-        for view in found
-    ]
-    held = held_for(connection)
     return tuple(
-        _without_its_image(view, held[view.id], everywhere) if view.id in held else view
+        within(view, on_networks[view.id], everywhere) if view.id in on_networks else view
         for view in found
     )
 

@@ -95,6 +95,15 @@ GRIDS = {
     failed     -         -       removed
     removed    -         -       -
     """,
+    "PLAN": """
+               proposed  approved  done  cancelled  failed
+    asked      proposed  -         -     cancelled  failed
+    proposed   -         approved  -     cancelled  -
+    approved   -         -         done  cancelled  -
+    done       -         -         -     -          -
+    cancelled  -         -         -     -          -
+    failed     -         -         -     -          -
+    """,
     "CONSOLE": """
               attached  lost     ended
     waiting   attached  waiting  ended
@@ -134,6 +143,7 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     "FENCE": (lifecycle.FenceState, lifecycle.FenceEvent, lifecycle.FenceState.IDLE),
     "IMAGE": (lifecycle.ImageState, lifecycle.ImageEvent, lifecycle.ImageState.IMPORTING),
     "MOVE": (lifecycle.MoveState, lifecycle.MoveEvent, lifecycle.MoveState.ASKED),
+    "PLAN": (lifecycle.PlanState, lifecycle.PlanEvent, lifecycle.PlanState.ASKED),
     "CONSOLE": (lifecycle.ConsoleState, lifecycle.ConsoleEvent, lifecycle.ConsoleState.WAITING),
     "COPY": (lifecycle.CopyState, lifecycle.CopyEvent, lifecycle.CopyState.ABSENT),
     "SLOT_LOOP": (
@@ -154,6 +164,7 @@ TERMINAL = {
     "IMAGE": {"removed"},
     "CONSOLE": {"ended"},
     "MOVE": {"moved", "failed", "cancelled"},
+    "PLAN": {"done", "cancelled", "failed"},
     "COPY": {"removing"},
     "SLOT_LOOP": set(),
 }

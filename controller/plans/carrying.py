@@ -1,0 +1,181 @@
+"""Plans of moves in the control centre: decided when asked, carried out wave by wave.
+
+Only who leads does either. What is asked of a move is checked anew by the register center, so a
+plan that is old by the time of its approval moves nothing where it may not go: what is refused
+is written beside the move, and the others go on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from controller.errors import PolicyFailedError
+from controller.plans.deciding import PlanInputs
+from controller.plans.running import to_running
+from controller.rounds.policy_process import PolicyProcess
+from placement.errors import PlacementError
+from placement.moving.check import check_plan
+from placement.moving.model import MoveLimits
+from placement.moving.model import Plan as DecidedPlan
+from registry import NotFoundError, PlanState, Registry, RegistryError
+from registry.errors import ConflictError
+from registry.moves import Plan, PlannedMove
+from registry.rounds import Lease
+
+log = structlog.get_logger()
+ACTOR = "control"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """How plans are decided."""
+
+    limits: MoveLimits
+    rest_s: float  #: a VM that moved is moved again for need alone within so long
+    seed: int
+    budget_units: int | None
+    deadline_s: float
+
+
+class Plans:
+    """Decides and carries out what plans ask for, at an interval, while this centre leads."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        lease: Callable[[], Lease | None],
+        process: PolicyProcess,
+        planning: Planning,
+        *,
+        interval_s: float,
+        on_asked: Callable[[], None],
+    ) -> None:
+        self._registry = registry
+        self._lease = lease
+        self._process = process
+        self._planning = planning
+        self._interval_s = interval_s
+        self._on_asked = on_asked
+
+    def run(self, stop: threading.Event) -> None:
+        """Look until stopped."""
+        while not stop.wait(self._interval_s):
+            try:
+                self.look()
+            except RegistryError as error:
+                log.error("plans_not_read", error=str(error))
+            except Exception:  # the loop outlives a database that is away for a moment
+                log.exception("plans_not_read")
+        self._process.close()
+
+    def look(self) -> None:
+        """Do what is to be done for each plan that is asked or approved."""
+        if self._lease() is None:
+            return
+        for plan in self._registry.plans.open():
+            if plan.state is PlanState.ASKED:
+                self._decide(plan)
+            else:
+                self._carry_out(plan)
+
+    def _decide(self, plan: Plan) -> None:
+        bound = log.bind(plan=str(plan.id), kind=plan.kind)
+        try:
+            inputs = self._inputs(plan)
+            data = inputs.encode()
+            told = self._process.plan(data, kind=plan.kind, deadline_s=self._planning.deadline_s)
+            decided = DecidedPlan.of_document(told)
+            check_plan(inputs.running, decided)
+        except (PolicyFailedError, PlacementError) as error:
+            bound.error("plan_failed", error=str(error), alert=True)
+            self._registry.plans.fail(plan.id, str(error), actor=ACTOR)
+            return
+        self._registry.plans.propose(
+            plan.id,
+            _moves(inputs, decided),
+            before=asdict(decided.before),
+            after=asdict(decided.after),
+            stays=[_stays(inputs, each) for each in decided.stays],
+            cut=decided.cut,
+            inputs=data,
+            document=told,
+            actor=ACTOR,
+        )
+        bound.info("plan_proposed", moves=len(decided.moves), stays=len(decided.stays))
+
+    def _inputs(self, plan: Plan) -> PlanInputs:
+        view = self._registry.plans.view_running(rest_s=self._planning.rest_s)
+        running, names = to_running(view)
+        return PlanInputs(
+            kind=plan.kind.value,
+            arguments=plan.arguments,
+            running=running,
+            names=names,
+            limits=self._planning.limits,
+            seed=self._planning.seed,
+            budget_units=self._planning.budget_units,
+        )
+
+    def _carry_out(self, plan: Plan) -> None:
+        wave = self._registry.plans.next_wave(plan.id)
+        if wave is None:
+            self._registry.plans.finish(plan.id, actor=ACTOR)
+            log.info("plan_done", plan=str(plan.id), moves=plan.moves, failed=plan.failed)
+            return
+        asked = 0
+        for each in wave:
+            if each.move_id is not None:
+                continue
+            try:
+                self._registry.moves.ask(
+                    each.vm_id,
+                    each.to_host,
+                    reason=f"plan {plan.id}: {each.why}",
+                    of_plan=(plan.id, each.position),
+                    actor=plan.approved_by or ACTOR,
+                )
+                asked += 1
+            except (ConflictError, NotFoundError) as error:
+                self._registry.plans.refuse(plan.id, each.position, str(error))
+                log.warning("planned_move_refused", plan=str(plan.id), error=str(error))
+        if asked:
+            self._on_asked()
+
+
+def _moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
+    hosts = [UUID(key) for key, _ in inputs.names.snapshot.hosts]
+    return [
+        PlannedMove(
+            vm_id=UUID(inputs.names.vms[move.vm]),
+            from_host_id=hosts[move.source],
+            to_host_id=hosts[move.destination],
+            wave=move.wave,
+            why=move.why.value,
+            carried_mib=move.carried_mib,
+        )
+        for move in plan.moves
+    ]
+
+
+def _stays(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:
+    names = inputs.names.snapshot.hosts
+    missing = None
+    if stays.missing is not None:
+        resources = inputs.running.snapshot.resources
+        short = zip(resources, stays.missing.amounts, strict=True)
+        missing = {
+            "host": names[stays.missing.host][1],
+            "amounts": {resource: amount for resource, amount in short if amount > 0},
+        }
+    return {
+        "vm": inputs.names.vms[stays.vm],
+        "why": stays.why.value,
+        "obstacle": stays.obstacle.value if stays.obstacle else None,
+        "missing": missing,
+    }

@@ -1,0 +1,91 @@
+"""A plan of moves as a pure function of its stored inputs: what is decided, replayed, checked."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.errors import PolicyFailedError
+from controller.plans.running import RunningNames
+from controller.rounds.inputs import RoundInputs, inputs_of
+from placement.moving.evacuate import evacuate
+from placement.moving.mend import mend
+from placement.moving.model import MoveLimits, Plan, Running
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PlanInputs:
+    """What decides a plan."""
+
+    kind: str
+    arguments: Mapping[str, Any]  #: as it was asked for
+    running: Running
+    names: RunningNames
+    limits: MoveLimits
+    seed: int
+    budget_units: int | None = None
+
+    def encode(self) -> bytes:
+        """Compressed JSON; equal inputs give equal bytes."""
+        snapshot = RoundInputs(
+            snapshot=self.running.snapshot,
+            names=self.names.snapshot,
+            policy=self.kind,
+            parameters=self.arguments,
+            seed=self.seed,
+            budget_units=self.budget_units,
+        )
+        document = {
+            "inputs": snapshot.document(),
+            "running": self.running.document(),
+            "vms": list(self.names.vms),
+            "limits": [
+                self.limits.per_source,
+                self.limits.per_destination,
+                self.limits.at_once,
+            ],
+        }
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return zlib.compress(text.encode(), level=6)
+
+
+def decode_plan_inputs(data: bytes) -> PlanInputs:
+    """Read back what `PlanInputs.encode` wrote."""
+    document = json.loads(zlib.decompress(data))
+    inputs = inputs_of(document["inputs"])
+    per_source, per_destination, at_once = document["limits"]
+    return PlanInputs(
+        kind=inputs.policy,
+        arguments=inputs.parameters,
+        running=Running.of_document(document["running"], inputs.snapshot),
+        names=RunningNames(snapshot=inputs.names, vms=tuple(document["vms"])),
+        limits=MoveLimits(per_source=per_source, per_destination=per_destination, at_once=at_once),
+        seed=inputs.seed,
+        budget_units=inputs.budget_units,
+    )
+
+
+def decide_plan(data: bytes) -> dict[str, Any]:
+    """Decide a plan on encoded inputs; its document."""
+    return plan_of(decode_plan_inputs(data)).document()
+
+
+def plan_of(inputs: PlanInputs) -> Plan:
+    """Decide a plan. Raises `PolicyFailedError` for a kind that nobody plans."""
+    how: dict[str, Any] = {"limits": inputs.limits, "seed": inputs.seed}
+    match inputs.kind:
+        case "evacuate":
+            wanted = set(inputs.arguments["hosts"])
+            hosts = [
+                index
+                for index, (_, name) in enumerate(inputs.names.snapshot.hosts)
+                if name in wanted
+            ]
+            return evacuate(inputs.running, hosts, budget_units=inputs.budget_units, **how)
+        case "mend":
+            return mend(inputs.running, budget_units=inputs.budget_units, **how)
+        case _:
+            raise PolicyFailedError(inputs.kind, "is no kind of plan that can be decided")

@@ -1,0 +1,171 @@
+"""What runs where into arrays: what plans of moves are decided on."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+
+from controller.rounds.snapshots import Names, may_use, to_snapshot
+from placement import BoolArray, IntArray
+from placement.moving.model import (
+    OBSTACLES,
+    Mobility,
+    Obstacle,
+    Running,
+    RunningGroup,
+    RunningSpread,
+)
+from registry.moves import RunningView, RunningVm
+from registry.requests import zone_of
+from registry.rounds import RequestView
+
+_MEMORY = "memory_mib"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningNames:
+    """What the indices of running VMs stand for."""
+
+    snapshot: Names
+    vms: tuple[str, ...]  #: ids on the axis V
+
+
+def to_running(view: RunningView) -> tuple[Running, RunningNames]:
+    """Turn one read of the register center into what a plan is decided on."""
+    cluster = view.cluster
+    snapshot, names = to_snapshot(cluster, told_apart_by=view.requests)
+    host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
+    tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
+    requests = {request.id: request for request in view.requests}
+    vms = [vm for vm in view.vms if vm.host_id in host_index]
+    kinds: dict[tuple[UUID, tuple[int, ...]], int] = {}
+    kind = _ints(kinds.setdefault((vm.request_id, vm.amounts), len(kinds)) for vm in vms)
+    capacity, committed = (
+        np.array(rows, dtype=np.int64).reshape(len(cluster.hosts), len(cluster.resources))
+        for rows in (
+            [host.capacity for host in cluster.hosts],
+            [host.committed for host in cluster.hosts],
+        )
+    )
+    zone_names = sorted({zone for host in cluster.hosts if (zone := zone_of(host.labels))})
+    zone_index = {name: index for index, name in enumerate(zone_names)}
+    zones = _ints(zone_index.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
+    memory = cluster.resources.index(_MEMORY)
+    spreads = _spreads(view, vms, host_index, zones, zone_names)
+    running = Running(
+        snapshot=snapshot,
+        kind=kind,
+        host=_ints(host_index[vm.host_id] for vm in vms),
+        tenant=_ints(tenant_index[requests[vm.request_id].tenant_id] for vm in vms),
+        carried_mib=_ints(vm.amounts[memory] if vm.runs else 0 for vm in vms),
+        mobility=_ints(_mobility(vm) for vm in vms),
+        obstacle=_ints(
+            -1 if vm.obstacle is None else OBSTACLES.index(Obstacle(vm.obstacle)) for vm in vms
+        ),
+        rests=np.array([vm.rests for vm in vms], dtype=np.bool_),
+        demand=np.array([amounts for _, amounts in kinds], dtype=np.int64).reshape(
+            len(kinds), len(cluster.resources)
+        ),
+        eligible=_eligible(view, snapshot.host_class, [requests[key] for key, _ in kinds], vms),
+        receives=np.array([host.accepts for host in cluster.hosts], dtype=np.bool_),
+        over=np.maximum(committed - capacity, 0),
+        groups=_groups(view, vms, host_index),
+        spreads=spreads,
+        zones=zones if spreads else _ints(()),
+    )
+    return running, RunningNames(snapshot=names, vms=tuple(str(vm.id) for vm in vms))
+
+
+def _ints(values: object) -> IntArray:
+    return np.array(list(values), dtype=np.int64)  # type: ignore[call-overload]
+
+
+def _mobility(vm: RunningVm) -> Mobility:
+    if vm.obstacle is not None:
+        return Mobility.NEVER
+    return Mobility.LIVE if vm.runs else Mobility.COLD
+
+
+def _eligible(
+    view: RunningView,
+    host_class: IntArray,
+    of_kinds: Sequence[RequestView],
+    vms: Sequence[RunningVm],
+) -> BoolArray:
+    """Return which classes each kind of VM may be on.
+
+    Hosts where builds of a request failed are left out for a while, but not for those of its
+    VMs that are there: they break no rule.
+    """
+    hosts = view.cluster.hosts
+    example = {int(each): index for index, each in reversed(list(enumerate(host_class.tolist())))}
+    there: defaultdict[UUID, set[UUID]] = defaultdict(set)
+    for vm in vms:
+        there[vm.request_id].add(vm.host_id)
+    classes = int(host_class.max(initial=-1)) + 1
+    eligible = np.zeros((len(of_kinds), classes), dtype=np.bool_)
+    for row, request in enumerate(of_kinds):
+        failed = set(request.failed_on) - there[request.id]
+        closed = (set(request.avoid) - set(request.failed_on)) | failed
+        for column in range(classes):
+            host = hosts[example[column]]
+            eligible[row, column] = host.id not in closed and may_use(request, host)
+    return eligible
+
+
+def _groups(
+    view: RunningView, vms: Sequence[RunningVm], host_index: dict[UUID, int]
+) -> tuple[RunningGroup, ...]:
+    row_of = {request.id: row for row, request in enumerate(view.cluster.requests)}
+    members: defaultdict[UUID, list[int]] = defaultdict(list)
+    for index, vm in enumerate(vms):
+        members[vm.request_id].append(index)
+    groups = []
+    for group in view.vm_groups:
+        own = sorted(index for request in group.requests for index in members[request])
+        known = {vms[index].host_id for index in own}
+        others = [host_index[each] for each in group.hosts if each in host_index.keys() - known]
+        groups.append(
+            RunningGroup(
+                apart=group.apart,
+                hard=group.hard,
+                vms=tuple(own),
+                requests=tuple(sorted(row_of[each] for each in group.requests if each in row_of)),
+                hosts=tuple(sorted(others)),
+            )
+        )
+    return tuple(groups)
+
+
+def _spreads(
+    view: RunningView,
+    vms: Sequence[RunningVm],
+    host_index: dict[UUID, int],
+    zones: IntArray,
+    zone_names: Sequence[str],
+) -> tuple[RunningSpread, ...]:
+    row_of = {request.id: row for row, request in enumerate(view.cluster.requests)}
+    spreads = []
+    for request in view.requests:
+        if request.spread is None:
+            continue
+        own = [index for index, vm in enumerate(vms) if vm.request_id == request.id]
+        counted = Counter(int(zones[host_index[vms[index].host_id]]) for index in own)
+        placed = dict(request.spread.placed)
+        spreads.append(
+            RunningSpread(
+                most=request.spread.most,
+                vms=tuple(own),
+                request=row_of.get(request.id),
+                # What moves already counts at both ends.
+                others=tuple(
+                    max(0, placed.get(name, 0) - counted[index])
+                    for index, name in enumerate(zone_names)
+                ),
+            )
+        )
+    return tuple(spreads)

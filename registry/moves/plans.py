@@ -1,0 +1,379 @@
+"""Plans of moves: asked for, decided by the control centre, approved, carried out in waves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, insert, select, update
+
+from registry.errors import ConflictError, NotFoundError
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.packing import pack, unpack
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.ground.schema import hosts, moves, plan_moves, plans, slot_loop, tenants, vms
+from registry.journal.changes import PLAN
+from registry.lifecycle import (
+    OPEN_MOVES,
+    HostAdmin,
+    MoveState,
+    PlanEvent,
+    PlanState,
+    SlotLoopState,
+)
+from registry.moves.running import view_running
+from registry.records.moves import Plan, PlanKind, PlanMove, PlannedMove, RunningView
+
+_OPEN: Final = [state.value for state in OPEN_MOVES]
+_FROM, _TO = hosts.alias("from_host"), hosts.alias("to_host")
+#: Over: its move is, or it was refused.
+_IS_OVER: Final = plan_moves.c.refused.is_not(None) | (
+    moves.c.state.is_not(None) & moves.c.state.not_in(_OPEN)
+)
+_HAS_FAILED: Final = plan_moves.c.refused.is_not(None) | moves.c.state.in_(
+    [MoveState.FAILED.value, MoveState.CANCELLED.value]
+)
+
+
+class Plans:
+    """What operators and the control centre do with plans."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # ---- operators ---------------------------------------------------------------
+
+    @retried
+    def ask(
+        self, kind: PlanKind, arguments: Mapping[str, Any], *, approve: bool, actor: str
+    ) -> Plan:
+        """Have the control centre decide a plan; with ``approve`` it is carried out at once.
+
+        ``arguments`` are the plan's own: ``hosts``, names of those to evacuate; ``request``,
+        the id of one to let in; parameters of its planner by name.
+
+        Raises
+        ------
+        NotFoundError
+            If a host that is named is not there.
+        """
+        with self._database.write() as connection:
+            for name in arguments.get("hosts", ()):
+                _check_host(connection, name)
+            key, now = uuid7(), db_now(connection)
+            connection.execute(
+                insert(plans).values(
+                    id=key,
+                    kind=kind.value,
+                    state=PlanState.ASKED.value,
+                    arguments=dict(arguments),
+                    asked_by=actor,
+                    asked_at=now,
+                    approve=approve,
+                )
+            )
+            return _get(connection, key)
+
+    @retried
+    def approve(self, id: UUID, *, actor: str) -> Plan:  # noqa: A002 - the contract's name
+        """Have a plan carried out that was proposed."""
+        with self._database.write() as connection:
+            row = _locked(connection, id)
+            now = db_now(connection)
+            _step(
+                connection, row, PlanEvent.APPROVED, now=now, actor=actor, **_approved(actor, now)
+            )
+            return _get(connection, id)
+
+    @retried
+    def cancel(self, id: UUID, *, actor: str) -> Plan:  # noqa: A002
+        """End a plan. Moves that began go on; no others begin."""
+        with self._database.write() as connection:
+            row = _locked(connection, id)
+            now = db_now(connection)
+            _step(connection, row, PlanEvent.CANCELLED, now=now, actor=actor, ended_at=now)
+            connection.execute(
+                update(moves)
+                .where(
+                    moves.c.id.in_(select(plan_moves.c.move_id).where(plan_moves.c.plan_id == id)),
+                    moves.c.state == MoveState.ASKED.value,
+                )
+                .values(cancelled_by=actor, sent_at=None)
+            )
+            return _get(connection, id)
+
+    def get(self, id: UUID) -> Plan:  # noqa: A002
+        """Return a plan, or raise `NotFoundError`."""
+        with self._database.read() as connection:
+            return _get(connection, id)
+
+    def list(
+        self,
+        *,
+        kind: PlanKind | None = None,
+        state: PlanState | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Plan]:
+        """Return a page, the latest first."""
+        query = select(plans.c.id).order_by(plans.c.id.desc()).limit(check_limit(limit) + 1)
+        for column, value in ((plans.c.kind, kind), (plans.c.state, state)):
+            if value is not None:
+                query = query.where(column == value.value)
+        if cursor is not None:
+            query = query.where(plans.c.id < cursor_uuid(cursor))
+        with self._database.read() as connection:
+            keys = connection.scalars(query).all()
+            found = _read(connection, plans.c.id.in_(keys))
+        found.sort(key=lambda plan: plan.id, reverse=True)
+        return page_of(found, limit, lambda plan: (plan.id.hex,))
+
+    def moves(self, id: UUID) -> tuple[PlanMove, ...]:  # noqa: A002
+        """Return the moves of a plan in their order, and what became of each."""
+        with self._database.read() as connection:
+            _get(connection, id)
+            return tuple(PlanMove(**row._mapping) for row in connection.execute(_moves_of(id)))
+
+    def inputs(self, id: UUID) -> tuple[bytes, Mapping[str, Any]]:  # noqa: A002
+        """Return what a plan was decided on, and the plan as its planner gave it.
+
+        `NotFoundError` where there is no such plan, `ConflictError` where it is not decided.
+        """
+        query = select(plans.c.inputs, plans.c.packed_plan).where(plans.c.id == id)
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            raise NotFoundError("plan", id)
+        if row.inputs is None:
+            raise ConflictError("the plan is not decided")
+        return row.inputs, unpack(row.packed_plan)
+
+    # ---- the control centre ------------------------------------------------------
+
+    def view_running(self, *, rest_s: float) -> RunningView:
+        """Return the cluster and what runs on it, in one consistent read."""
+        with self._database.read() as connection:
+            return view_running(connection, rest_s=rest_s)
+
+    def open(self) -> tuple[Plan, ...]:
+        """Return what is to be decided or carried out; nothing while the slot loop is paused."""
+        states = [PlanState.ASKED.value, PlanState.APPROVED.value]
+        with self._database.read() as connection:
+            paused = select(slot_loop.c.id).where(slot_loop.c.state == SlotLoopState.PAUSED.value)
+            if connection.execute(paused).first() is not None:
+                return ()
+            found = _read(connection, plans.c.state.in_(states))
+        return tuple(sorted(found, key=lambda plan: plan.id))
+
+    @retried
+    def propose(
+        self,
+        id: UUID,  # noqa: A002
+        decided: Sequence[PlannedMove],
+        *,
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+        stays: Sequence[Mapping[str, Any]],
+        cut: bool,
+        inputs: bytes,
+        document: Mapping[str, Any],
+        actor: str,
+    ) -> Plan:
+        """Write what was decided, with all that a replay needs."""
+        with self._database.write() as connection:
+            row = _locked(connection, id)
+            now = db_now(connection)
+            values: dict[str, Any] = {
+                "before": dict(before),
+                "after": dict(after),
+                "stays": [dict(each) for each in stays],
+                "cut": cut,
+                "inputs": inputs,
+                "packed_plan": pack(document),
+            }
+            if decided:
+                rows = [
+                    {
+                        "plan_id": id,
+                        "position": position,
+                        "wave": each.wave,
+                        "vm_id": each.vm_id,
+                        "from_host_id": each.from_host_id,
+                        "to_host_id": each.to_host_id,
+                        "why": each.why,
+                        "carried_mib": each.carried_mib,
+                    }
+                    for position, each in enumerate(decided)
+                ]
+                connection.execute(insert(plan_moves), rows)
+            _step(connection, row, PlanEvent.PROPOSED, now=now, actor=actor, **values)
+            if row.approve:
+                approved = _locked(connection, id)
+                by = _approved(row.asked_by, now)
+                _step(connection, approved, PlanEvent.APPROVED, now=now, actor=row.asked_by, **by)
+            return _get(connection, id)
+
+    @retried
+    def fail(self, id: UUID, error: str, *, actor: str) -> None:  # noqa: A002
+        """Write that a plan could not be decided."""
+        with self._database.write() as connection:
+            row, now = _locked(connection, id), db_now(connection)
+            told = {"last_error": error, "ended_at": now}
+            _step(connection, row, PlanEvent.FAILED, now=now, actor=actor, reason=error, **told)
+
+    def next_wave(self, id: UUID) -> tuple[PlanMove, ...] | None:  # noqa: A002
+        """Return the moves of the first wave that is not over; None: all are.
+
+        A wave begins when the one before it is over: it may need the room that this frees.
+        """
+        with self._database.read() as connection:
+            rows = connection.execute(_moves_of(id)).all()
+        found = [PlanMove(**row._mapping) for row in rows]
+        going = [each for each in found if not _over(each)]
+        if not going:
+            return None
+        wave = min(each.wave for each in going)
+        return tuple(each for each in going if each.wave == wave)
+
+    @retried
+    def refuse(self, id: UUID, position: int, reason: str) -> None:  # noqa: A002
+        """Write that a move of a plan was refused when it was asked for."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(plan_moves)
+                .where(plan_moves.c.plan_id == id, plan_moves.c.position == position)
+                .values(refused=reason)
+            )
+
+    @retried
+    def finish(self, id: UUID, *, actor: str) -> None:  # noqa: A002
+        """Write that every move of a plan is over."""
+        with self._database.write() as connection:
+            row, now = _locked(connection, id), db_now(connection)
+            if row.state == PlanState.APPROVED.value:
+                _step(connection, row, PlanEvent.DONE, now=now, actor=actor, ended_at=now)
+
+
+def _over(move: PlanMove) -> bool:
+    return move.refused is not None or (move.state is not None and move.state not in OPEN_MOVES)
+
+
+def _approved(actor: str, now: datetime) -> dict[str, Any]:
+    return {"approved_by": actor, "approved_at": now}
+
+
+def _check_host(connection: Connection, name: str) -> None:
+    there = select(hosts.c.id).where(hosts.c.name == name, hosts.c.admin != HostAdmin.RETIRED.value)
+    if connection.execute(there).first() is None:
+        raise NotFoundError("host", name)
+
+
+def _locked(connection: Connection, key: UUID) -> Row[Any]:
+    columns = (plans.c.id, plans.c.state, plans.c.kind, plans.c.approve, plans.c.asked_by)
+    query: Select[Any] = select(*columns).where(plans.c.id == key).with_for_update()
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise NotFoundError("plan", key)
+    return row
+
+
+def _step(
+    connection: Connection,
+    row: Row[Any],
+    event: PlanEvent,
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None = None,
+    **values: Any,
+) -> None:
+    step = PLAN.step(row.state, event)
+    connection.execute(
+        update(plans).where(plans.c.id == row.id).values(state=step.after.value, **values)
+    )
+    step.note(connection, now, actor, row.id, reason=reason, data={"kind": row.kind})
+
+
+def _moves_of(key: UUID) -> Any:
+    return (
+        select(
+            plan_moves.c.position,
+            plan_moves.c.wave,
+            plan_moves.c.vm_id,
+            vms.c.name.label("vm_name"),
+            tenants.c.name.label("tenant"),
+            _FROM.c.name.label("from_host"),
+            _TO.c.name.label("to_host"),
+            plan_moves.c.why,
+            plan_moves.c.carried_mib,
+            plan_moves.c.move_id,
+            moves.c.state,
+            plan_moves.c.refused,
+        )
+        .select_from(plan_moves)
+        .join(vms, vms.c.id == plan_moves.c.vm_id)
+        .join(tenants, tenants.c.id == vms.c.tenant_id)
+        .join(_FROM, _FROM.c.id == plan_moves.c.from_host_id)
+        .join(_TO, _TO.c.id == plan_moves.c.to_host_id)
+        .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
+        .where(plan_moves.c.plan_id == key)
+        .order_by(plan_moves.c.position)
+    )
+
+
+def _get(connection: Connection, key: UUID) -> Plan:
+    found = _read(connection, plans.c.id == key)
+    if not found:
+        raise NotFoundError("plan", key)
+    return found[0]
+
+
+def _read(connection: Connection, which: ColumnElement[bool]) -> list[Plan]:
+    counted = (
+        select(
+            plan_moves.c.plan_id,
+            func.count().label("moves"),
+            (func.max(plan_moves.c.wave) + 1).label("waves"),
+            func.sum(case((_IS_OVER, 1), else_=0)).label("ended"),
+            func.sum(case((_HAS_FAILED, 1), else_=0)).label("failed"),
+            func.sum(plan_moves.c.carried_mib).label("carried_mib"),
+        )
+        .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
+        .join(plans, plans.c.id == plan_moves.c.plan_id)
+        .where(which)
+        .group_by(plan_moves.c.plan_id)
+    )
+    tallies = {row.plan_id: row for row in connection.execute(counted)}
+    columns = [column for column in plans.c if column.key not in {"inputs", "packed_plan"}]
+    return [
+        _to_plan(row, tallies.get(row.id))
+        for row in connection.execute(select(*columns).where(which))
+    ]
+
+
+def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
+    return Plan(
+        id=row.id,
+        kind=PlanKind(row.kind),
+        state=PlanState(row.state),
+        arguments=row.arguments,
+        asked_by=row.asked_by,
+        asked_at=row.asked_at,
+        approved_by=row.approved_by,
+        approved_at=row.approved_at,
+        ended_at=row.ended_at,
+        before=row.before,
+        after=row.after,
+        stays=tuple(row.stays),
+        moves=tally.moves if tally else 0,
+        waves=tally.waves if tally else 0,
+        ended=int(tally.ended) if tally else 0,
+        failed=int(tally.failed) if tally else 0,
+        moved_gib=float(tally.carried_mib) / 1024 if tally else 0.0,
+        cut=row.cut,
+        last_error=row.last_error,
+    )

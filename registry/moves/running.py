@@ -1,0 +1,122 @@
+"""What runs where, and which of it can move: all that a plan of moves is decided on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, Select, select
+
+from registry.catalogue.resources import resource_names
+from registry.ground.schema import (
+    assignment_resources,
+    assignments,
+    hosts,
+    is_place,
+    moves,
+    power_actions,
+    unreleased,
+    vms,
+)
+from registry.lifecycle import AssignmentState, HostHealth, MoveState, VmDesired, VmObserved
+from registry.moves.asking import MOVES_LABEL
+from registry.records.moves import RunningView, RunningVm
+from registry.requests.rules import vm_group_views
+from registry.rounds.cluster import running_requests, view_cluster
+
+#: A VM that moved is moved again for need alone within so long.
+REST_S: Final = 3600.0
+_SETTLED: Final = (VmObserved.RUNNING.value, VmObserved.STOPPED.value)
+
+
+def view_running(connection: Connection, *, rest_s: float = REST_S) -> RunningView:
+    """Return the cluster, and each VM that has a place on it."""
+    cluster = view_cluster(connection)
+    axis = resource_names(connection)
+    requests = running_requests(connection, axis, cluster.now, [host.id for host in cluster.hosts])
+    known = {each.id for each in requests}
+    waiting = [each.id for each in cluster.requests]
+    return RunningView(
+        cluster=cluster,
+        requests=requests,
+        vm_groups=vm_group_views(connection, sorted({*known, *waiting})),
+        vms=tuple(
+            each for each in _vms(connection, axis, cluster.now, rest_s) if each.request_id in known
+        ),
+    )
+
+
+def _vms(
+    connection: Connection, axis: Sequence[str], now: datetime, rest_s: float
+) -> list[RunningVm]:
+    held: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
+    of_places = (
+        select(assignment_resources)
+        .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)
+        .where(is_place, unreleased)
+    )
+    for row in connection.execute(of_places):
+        held[row.assignment_id][row.resource] = row.amount
+    beside = (AssignmentState.ARRIVING.value, AssignmentState.LEAVING.value)
+    moving = set(
+        connection.scalars(
+            select(assignments.c.vm_id).where(unreleased, assignments.c.state.in_(beside))
+        )
+    )
+    switched = set(connection.scalars(select(power_actions.c.vm_id)))
+    lately = moves.c.ended_at > now - timedelta(seconds=rest_s)
+    rest = set(
+        connection.scalars(
+            select(moves.c.vm_id).where(moves.c.state == MoveState.MOVED.value, lately)
+        )
+    )
+    query: Select[Any] = (
+        select(
+            vms.c.id,
+            vms.c.request_id,
+            vms.c.desired,
+            vms.c.observed,
+            vms.c.labels,
+            assignments.c.id.label("assignment_id"),
+            assignments.c.host_id,
+            assignments.c.state,
+            hosts.c.health,
+        )
+        .join(assignments, assignments.c.vm_id == vms.c.id)
+        .join(hosts, hosts.c.id == assignments.c.host_id)
+        .where(is_place, unreleased)
+        .order_by(vms.c.id)
+    )
+    return [
+        RunningVm(
+            id=row.id,
+            request_id=row.request_id,
+            host_id=row.host_id,
+            amounts=_on(axis, held[row.assignment_id]),
+            runs=row.observed == VmObserved.RUNNING.value,
+            obstacle=_obstacle(row, moving=row.id in moving, switched=row.id in switched),
+            rests=row.id in rest,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def _on(axis: Sequence[str], amounts: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(amounts.get(name, 0) for name in axis)
+
+
+def _obstacle(row: Row[Any], *, moving: bool, switched: bool) -> str | None:
+    """Return why a VM cannot move, as `placement.moving.model.Obstacle` names it."""
+    wanted = row.labels.get(MOVES_LABEL)
+    runs = row.observed == VmObserved.RUNNING.value
+    if moving:
+        return "moving"
+    settled = row.state == AssignmentState.ACTIVE.value and row.observed in _SETTLED
+    if not settled or switched or row.desired == VmDesired.DELETED.value:
+        return "unsettled"
+    if row.health != HostHealth.UP.value:
+        return "host_silent"
+    return "label" if wanted == "never" or (wanted == "cold" and runs) else None
