@@ -170,6 +170,13 @@ class HostConnection:
         """Forget a domain that is off. Absent, or another attempt's: nothing."""
         self._call("undefine", {"vm_id": vm_id, "mark": mark}, deadline_s)
 
+    def abort_move(self, vm_id: str, *, deadline_s: float | None = None) -> None:
+        """End a move of a domain away from this host, and return when it has ended.
+
+        Absent, or not moving: nothing. Who called for the move learns that it failed.
+        """
+        self._call("abort_move", {"vm_id": vm_id}, deadline_s)
+
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         """Delete a volume. Absent: nothing."""
         self._call("delete_volume", {"pool": pool, "name": name}, deadline_s)

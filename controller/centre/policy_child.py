@@ -7,7 +7,9 @@ import pickle
 import sys
 import time
 import traceback
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 import scipy.optimize  # noqa: F401 the bound needs it: imported before a round waits for it
 
@@ -54,23 +56,28 @@ def ideal(snapshot: Snapshot, resource: int) -> Ideal:
     )
 
 
+def _ideal_of(argument: tuple[bytes, int]) -> Ideal:
+    data, resource = argument
+    return ideal(_inputs(data).snapshot, resource)
+
+
+_OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        "ready": lambda _: True,
+        "decide": decide,
+        "ideal": _ideal_of,
+        "plan": decide_plan,
+        "beside": decide_beside,
+    }
+)
+
+
 def answer(operation: str, argument: Any) -> Any:
     """What the parent asked for, or why not."""
+    if operation not in _OPERATIONS:
+        return Failure(f"unknown operation {operation!r}")
     try:
-        match operation:
-            case "ready":
-                return True
-            case "decide":
-                return decide(argument)
-            case "ideal":
-                data, resource = argument
-                return ideal(_inputs(data).snapshot, resource)
-            case "plan":
-                return decide_plan(argument)
-            case "beside":
-                return decide_beside(argument)
-            case _:
-                return Failure(f"unknown operation {operation!r}")
+        return _OPERATIONS[operation](argument)
     except Exception as error:
         if debug.wanted():
             traceback.print_exc()

@@ -27,6 +27,7 @@ from hypervisor.xml import limits as limits_xml
 #: earlier; this is for a connection that idles.
 _KEEPALIVE: Final = (5, 3)
 _STARTING_POLL_S: Final = 0.05
+_ABORT_S: Final = 5.0
 _PIECE_BYTES: Final = 1 << 16
 
 # Most thorough first: the test driver refuses what it does not know.
@@ -76,6 +77,7 @@ class LibvirtHost:
             "reset": self._reset,
             "destroy": self._destroy,
             "undefine": self._undefine,
+            "abort_move": self._abort_move,
             "delete_volume": self._delete_volume,
             "remove": self._remove,
             "console_tail": serial_logs.tail,
@@ -280,6 +282,16 @@ class LibvirtHost:
             raise OperationFailedError("undefine", f"domain {vm_id} still runs")
         _forget(domain)
 
+    def _abort_move(self, conn: libvirt.virConnect, vm_id: str) -> None:
+        domain = _lookup(conn, vm_id)
+        until = time.monotonic() + _ABORT_S
+        while domain is not None and _is_leaving(domain):
+            with contextlib.suppress(libvirt.libvirtError):  # it may have ended by itself
+                domain.abortJob()
+            if time.monotonic() > until:
+                raise OperationFailedError("abort_move", f"the move of {vm_id} does not end")
+            time.sleep(_STARTING_POLL_S)
+
     def _delete_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> None:
         _delete(conn.storagePoolLookupByName(pool), name)
 
@@ -374,6 +386,19 @@ def _refuse_another(wanted: DomainSpec, seen: Mark | None) -> None:
             f" generation {seen.generation}, not {wanted.mark.assignment_id}"
             f" generation {wanted.mark.generation}",
         )
+
+
+def _is_leaving(domain: libvirt.virDomain) -> bool:
+    """Return whether a move away from this host is under way."""
+    try:
+        job = domain.jobStats()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in {libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_SUPPORT}:
+            return False
+        raise
+    under_way = job.get("type", libvirt.VIR_DOMAIN_JOB_NONE) != libvirt.VIR_DOMAIN_JOB_NONE
+    outgoing = libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT
+    return under_way and bool(job.get("operation") == outgoing)
 
 
 def _in_that_run(conn: libvirt.virConnect, vm_id: str, run: int) -> libvirt.virDomain | None:

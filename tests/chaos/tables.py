@@ -55,9 +55,7 @@ _ASSIGNMENT = _steps("""
     arriving     withdrawn         released
     active       left              leaving
     leaving      proven_absent     released
-""") | _any(
-    "reserved creating active quarantined releasing arriving leaving", "fenced", "released"
-)
+""") | _any("reserved creating active quarantined releasing arriving leaving", "fenced", "released")
 
 _MOVE = _steps("""
     -       -          asked
@@ -169,9 +167,7 @@ MACHINES: Mapping[str, Machine] = {
         "SELECT id, state FROM requests",
         frozenset(_REQUEST),
     ),
-    "move": Machine(
-        frozenset({"move_state"}), "SELECT id, state FROM moves", frozenset(_MOVE)
-    ),
+    "move": Machine(frozenset({"move_state"}), "SELECT id, state FROM moves", frozenset(_MOVE)),
     "observed": Machine(
         frozenset({"vm_observed", "vm_missing"}),
         "SELECT id, observed FROM vms",

@@ -277,6 +277,9 @@ class FakeHypervisor:
             self.volumes.pop(name, None)
             raise
 
+    def abort_move(self, vm_id: str, *, deadline_s: float | None = None) -> None:
+        self._do("abort_move", vm_id, lambda: self.moving.discard(vm_id))
+
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         self._do("delete_volume", name, lambda: self._delete_volume(pool, name))
 

@@ -125,7 +125,9 @@ class FakeMover:
                 _break_while_copying(fault, deadline_s)
         except BaseException:
             self._source.moving.discard(spec.vm_id)
-            if fault is None or fault.breaks is not Breaks.PENDING:
+            arriving = self._destination.domains.get(spec.vm_id)
+            pending = fault is not None and fault.breaks is Breaks.PENDING
+            if arriving is not None and arriving.state is DomainState.PAUSED and not pending:
                 self._destination.forget_left(spec.vm_id)
             raise
         self._switch(spec, fault)
@@ -157,6 +159,8 @@ class FakeMover:
 
     def _check_it_goes_on(self, spec: MoveSpec) -> None:
         """What somebody did to either domain ends the move, as on real hosts."""
+        if spec.vm_id not in self._source.moving:
+            raise OperationFailedError("live_move", "it was called off", 78)
         for host in (self._source, self._destination):
             if host.unreachable:
                 raise HostUnreachableError(host.uri, "told to be unreachable")

@@ -204,5 +204,7 @@ def test_a_worker_reads_the_queues_that_it_is_told(monkeypatch: pytest.MonkeyPat
 def test_a_queue_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
     monkeypatch.setenv("FUGA_QUEUES", names)
 
-    with pytest.raises(SettingsError, match="fence, urgent, remove, build, moves, images are known"):
+    with pytest.raises(
+        SettingsError, match="fence, urgent, remove, build, moves, images are known"
+    ):
         load(WorkerSettings)
