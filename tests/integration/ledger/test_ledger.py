@@ -134,7 +134,7 @@ def test_an_inventory_that_nothing_refers_to_may_be_deleted(raw: RawSql, placed:
 
 
 def test_a_second_unreleased_assignment_of_a_vm_is_refused(raw: RawSql, placed: Row) -> None:
-    with pytest.raises(REFUSED, match="unreleased|vm_id_place"):
+    with pytest.raises(REFUSED, match=r"unreleased|vm_id_place"):
         insert_assignment(raw, placed)
 
     if raw.dialect == "sqlite":  # by the index as well

@@ -47,8 +47,8 @@ GRIDS = {
     lost     running       stopped       absent       lost     absent
     """,
     "ASSIGNMENT": """
-            claimed reclaimed started failed delete_requested withdrawn proven_absent fenced missing \
-            arrived left not_arrived
+            claimed reclaimed started failed delete_requested withdrawn proven_absent fenced \
+            missing arrived left not_arrived
     reserved creating - - - released released - released - - - -
     creating - creating active quarantined releasing - - released - - - -
     active - active - quarantined releasing - - released quarantined - leaving -
