@@ -23,9 +23,8 @@ from placement.errors import PlacementError
 from placement.moving.check import check_plan
 from placement.moving.model import MoveLimits
 from placement.moving.model import Plan as DecidedPlan
-from registry import NotFoundError, PlanState, Registry, RegistryError
-from registry.errors import ConflictError
-from registry.moves import Plan, PlannedMove
+from registry import ConflictError, NotFoundError, Registry, RegistryError
+from registry.moves import Plan, PlannedMove, PlanState
 from registry.rounds import Lease
 
 log = structlog.get_logger()

@@ -1,5 +1,6 @@
 """Moves of VMs from host to host, and plans of them."""
 
+from registry.lifecycle import MoveState, PlanState
 from registry.records.moves import (
     Move,
     MoveClaim,
@@ -21,10 +22,12 @@ __all__ = [
     "MoveLimits",
     "MoveObstacle",
     "MoveProgress",
+    "MoveState",
     "MoveStep",
     "Plan",
     "PlanKind",
     "PlanMove",
+    "PlanState",
     "PlannedMove",
     "RunningView",
     "RunningVm",

@@ -7,7 +7,7 @@ VMs that are not gone, and the rounds that these name. The ledger is never purge
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -21,12 +21,15 @@ from registry.ground.schema import (
     assignments,
     audit,
     events,
+    moves,
+    plan_moves,
+    plans,
     round_inputs,
     rounds,
     shadow_rounds,
     vms,
 )
-from registry.lifecycle import AssignmentState
+from registry.lifecycle import AssignmentState, PlanState
 from registry.records.rounds import Lease
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
 
@@ -40,7 +43,8 @@ class Periods:
     """How long history is kept."""
 
     inputs_days: int = 7  #: inputs and outcomes of rounds: what a replay needs
-    rounds_days: int = 400  #: rounds with their shadows, and what became of VMs that are gone
+    #: rounds with their shadows, plans, moves, and what became of VMs that are gone
+    rounds_days: int = 400
     events_months: int = 13  #: whole calendar months (UTC), besides the present one
     audit_months: int = 13  #: the same, of calls that could change something
 
@@ -60,17 +64,18 @@ class Purged:
     rounds: int = 0
     events: int = 0
     audit: int = 0
+    plans: int = 0
+    moves: int = 0
 
     def __bool__(self) -> bool:
-        return any((self.inputs, self.assignments, self.rounds, self.events, self.audit))
+        return any(getattr(self, each.name) for each in fields(self))
 
     def __add__(self, other: Purged) -> Purged:
         return Purged(
-            inputs=self.inputs + other.inputs,
-            assignments=self.assignments + other.assignments,
-            rounds=self.rounds + other.rounds,
-            events=self.events + other.events,
-            audit=self.audit + other.audit,
+            **{
+                each.name: getattr(self, each.name) + getattr(other, each.name)
+                for each in fields(self)
+            }
         )
 
 
@@ -156,6 +161,15 @@ def _due(connection: Connection, periods: Periods) -> Mapping[str, Select[Any]]:
             ~exists().where(round_inputs.c.round == rounds.c.number),
         )
         .order_by(rounds.c.number),
+        "plans": select(plans.c.id)
+        .where(
+            func.coalesce(plans.c.ended_at, plans.c.asked_at) < rounds_end,
+            plans.c.state.not_in([PlanState.ASKED.value, PlanState.APPROVED.value]),
+        )
+        .order_by(plans.c.id),
+        "moves": select(moves.c.id)
+        .where(moves.c.ended_at < rounds_end, ~exists().where(plan_moves.c.move_id == moves.c.id))
+        .order_by(moves.c.id),
         "events": select(events.c.id)
         .where(
             events.c.id < _first_since(connection, events.c.id, events.c.at, events_end),
@@ -228,6 +242,8 @@ _KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
     "inputs": (round_inputs.c.round,),
     "assignments": (assignment_resources.c.assignment_id, assignments.c.id),
     "rounds": (shadow_rounds.c.round, rounds.c.number),
+    "plans": (plan_moves.c.plan_id, plans.c.id),
+    "moves": (moves.c.id,),
     "events": (events.c.id,),
     "audit": (audit.c.id,),
 }

@@ -1,0 +1,249 @@
+"""Plans of moves: decided on what runs, approved, carried out in waves, cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.plans.carrying import Planning, Plans
+from controller.plans.deciding import decide_plan
+from controller.rounds.policy_process import PolicyProcess
+from placement.moving.model import MoveLimits
+from registry import HostAdminEvent, NotFoundError, Registry
+from registry.errors import IllegalTransitionError
+from registry.moves import Plan, PlanKind
+from tests.integration.moves.world import MovingWorld
+from tests.register import ACTOR, take_lease
+
+PLANNING = Planning(
+    limits=MoveLimits(per_source=2, per_destination=2, at_once=8),
+    rest_s=3600,
+    seed=0,
+    budget_units=None,
+    deadline_s=60,
+)
+
+
+class InThisProcess:
+    """Decides as the control centre's child does, without one."""
+
+    def plan(self, data: bytes, *, kind: str, deadline_s: float) -> dict[str, Any]:
+        return decide_plan(data)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def world(register: Registry) -> MovingWorld:
+    return MovingWorld(register)
+
+
+@pytest.fixture
+def centre(world: MovingWorld) -> Plans:
+    return a_centre(world, InThisProcess())
+
+
+def a_centre(world: MovingWorld, process: Any) -> Plans:
+    lease = take_lease(world.registry)
+    return Plans(
+        world.registry, lambda: lease, process, PLANNING, interval_s=1, on_asked=lambda: None
+    )
+
+
+def evacuate(world: MovingWorld, *hosts: str, approve: bool = False) -> Plan:
+    return world.registry.plans.ask(
+        PlanKind.EVACUATE, {"hosts": list(hosts)}, approve=approve, actor=ACTOR
+    )
+
+
+def carry_out(world: MovingWorld, centre: Plans, plan: Plan, rounds: int = 20) -> Plan:
+    """Let the control centre and workers go on until the plan is over."""
+    for _ in range(rounds):
+        centre.look()
+        world.sweep()
+        found = world.registry.plans.get(plan.id)
+        if found.ended_at is not None:
+            return found
+    raise AssertionError(f"after {rounds} looks it is {found.state}: {found}")
+
+
+def test_a_host_is_emptied_and_each_vm_finds_a_place(world: MovingWorld, centre: Plans) -> None:
+    vms = [world.running("h1") for _ in range(5)]
+    world.registry.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    asked = evacuate(world, "h1")
+    assert (asked.state, asked.moves) == ("asked", 0)
+
+    centre.look()
+
+    proposed = world.registry.plans.get(asked.id)
+    assert (proposed.state, proposed.moves, proposed.stays) == ("proposed", 5, ())
+    assert proposed.before is not None
+    assert proposed.after is not None
+    assert proposed.before["hosts_in_use"] == 1
+    assert proposed.after["hosts_in_use"] >= 1
+    assert world.committed()["h1"] == 5 * 3072  # nothing moves before it is approved
+    assert {each.from_host for each in world.registry.plans.moves(asked.id)} == {"h1"}
+    centre.look()
+    assert world.movers.log == []
+
+    world.registry.plans.approve(asked.id, actor="boss")
+    done = carry_out(world, centre, asked)
+
+    assert (done.state, done.approved_by, done.failed) == ("done", "boss", 0)
+    world.sweep()
+    assert world.committed()["h1"] == 0
+    assert world.hosts["h1"].domains == {}
+    assert all(len(world.runs(vm)) == 1 for vm in vms)
+    assert world.registry.check() == []
+    moves = world.registry.moves.list(limit=500).items
+    assert {each.reason for each in moves} == {f"plan {asked.id}: evacuates"}
+
+
+def test_what_has_no_place_is_named_with_what_is_short(world: MovingWorld, centre: Plans) -> None:
+    never = world.running("h1")
+    world.registry.vms.label(never.id, {"moves": "never"})
+    world.running("h1")
+    for host in ("h2", "h3"):
+        world.registry.hosts.update(host, overrides={"memory_mib": 2048}, actor=ACTOR)
+
+    plan = evacuate(world, "h1")
+    centre.look()
+
+    found = world.registry.plans.get(plan.id)
+    assert found.moves == 0
+    told = {each["vm"]: each for each in found.stays}
+    assert told[str(never.id)]["obstacle"] == "label"
+    [short] = [each for each in found.stays if each["vm"] != str(never.id)]
+    assert short["missing"]["amounts"] == {"memory_mib": 1024}
+
+
+def test_a_plan_that_is_approved_at_once_begins_as_soon_as_it_is_decided(
+    world: MovingWorld, centre: Plans
+) -> None:
+    vm = world.running("h1")
+
+    done = carry_out(world, centre, evacuate(world, "h1", approve=True))
+
+    assert (done.state, done.approved_by) == ("done", ACTOR)
+    assert world.runs(vm) != ["h1"]
+
+
+def test_a_move_that_is_refused_by_then_is_told_and_the_others_go_on(
+    world: MovingWorld, centre: Plans
+) -> None:
+    first, second = world.running("h1"), world.running("h1")
+    plan = evacuate(world, "h1")
+    centre.look()
+    world.registry.vms.label(first.id, {"moves": "never"})
+    world.registry.plans.approve(plan.id, actor=ACTOR)
+
+    done = carry_out(world, centre, plan)
+
+    assert (done.state, done.moves, done.failed) == ("done", 2, 1)
+    [refused] = [each for each in world.registry.plans.moves(plan.id) if each.refused]
+    assert refused.vm_id == first.id
+    assert "moves=never" in str(refused.refused)
+    assert world.runs(first) == ["h1"]
+    assert world.runs(second) != ["h1"]
+
+
+def test_a_cancelled_plan_leaves_each_vm_at_one_place(world: MovingWorld, centre: Plans) -> None:
+    vms = [world.running("h1") for _ in range(4)]
+    plan = evacuate(world, "h1", approve=True)
+    centre.look()
+    centre.look()
+
+    def cancel() -> None:
+        world.registry.plans.cancel(plan.id, actor=ACTOR)
+
+    world.movers.during = cancel
+    for _ in range(4):
+        world.sweep()
+        centre.look()
+
+    assert world.registry.plans.get(plan.id).state == "cancelled"
+    assert all(len(world.runs(vm)) == 1 for vm in vms)
+    states = [each.state for each in world.registry.moves.list(limit=500).items]
+    assert set(states) <= {"moved", "cancelled"}
+    assert "moved" in states
+    world.sweep()
+    assert world.registry.check() == []
+    with pytest.raises(IllegalTransitionError):
+        world.registry.plans.approve(plan.id, actor=ACTOR)
+
+
+def test_nothing_is_decided_or_carried_out_while_the_slot_loop_is_paused(
+    world: MovingWorld, centre: Plans
+) -> None:
+    world.running("h1")
+    world.registry.slot_loop.pause("a look", actor=ACTOR)
+    plan = evacuate(world, "h1", approve=True)
+
+    centre.look()
+    assert world.registry.plans.get(plan.id).state == "asked"
+
+    world.registry.slot_loop.resume(actor=ACTOR)
+    assert carry_out(world, centre, plan).state == "done"
+
+
+def test_only_who_leads_decides_and_carries_out(world: MovingWorld) -> None:
+    world.running("h1")
+    plan = evacuate(world, "h1", approve=True)
+    other = Plans(
+        world.registry,
+        lambda: None,
+        InThisProcess(),  # type: ignore[arg-type]
+        PLANNING,
+        interval_s=1,
+        on_asked=lambda: None,
+    )
+
+    other.look()
+
+    assert world.registry.plans.get(plan.id).state == "asked"
+
+
+def test_a_plan_of_a_host_that_is_not_there_is_refused(world: MovingWorld) -> None:
+    with pytest.raises(NotFoundError):
+        evacuate(world, "nowhere")
+
+
+def test_a_stored_plan_is_decided_again_to_the_bit(world: MovingWorld, centre: Plans) -> None:
+    for _ in range(3):
+        world.running("h1")
+    plan = evacuate(world, "h1")
+    centre.look()
+
+    inputs, document = world.registry.plans.inputs(plan.id)
+
+    assert decide_plan(inputs) == document
+
+
+@pytest.mark.slow
+def test_the_control_centres_child_decides_the_same(
+    world: MovingWorld, process_of: Callable[[], PolicyProcess]
+) -> None:
+    world.running("h1")
+    plan = evacuate(world, "h1")
+    process = process_of()
+
+    a_centre(world, process).look()
+
+    inputs, document = world.registry.plans.inputs(plan.id)
+    assert decide_plan(inputs) == document
+
+
+@pytest.fixture
+def process_of() -> Any:
+    made: list[PolicyProcess] = []
+
+    def make() -> PolicyProcess:
+        made.append(PolicyProcess())
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
