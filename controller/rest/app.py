@@ -55,6 +55,7 @@ from controller.rest.routers import (
     vm_types,
     vms,
 )
+from controller.rest.routers.moving import plans
 from controller.rest.writes.audit import AuditTrail
 from registry import Registry
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
@@ -187,6 +188,7 @@ def _routes() -> Sequence[BaseRoute]:
         differences,
         label_ratios,
         resources,
+        plans,
         rounds,
         shadow_rounds,
         slot_loop,

@@ -85,8 +85,9 @@ def tell_who_must_act(session: Session, host: Mapping[str, Any], message: str) -
         echo("it holds no VMs: you can switch it off or remove it")
         return
     echo(
-        f"{sum(row['vms'] for row in rows)} VMs are still there and do not move by themselves."
-        " Their tenants must delete them (`fuga rm VM`, then `fuga scale` for new ones):"
+        f"{sum(row['vms'] for row in rows)} VMs are still there."
+        f" `fuga plan evacuate {host['name']}` plans where they go, `--approve` moves them;"
+        " or their tenants delete them (`fuga rm VM`):"
     )
     columns = [column("tenant"), column("vms", right=True), column("running", right=True)]
     print_table([*columns, column("names")], rows, empty="")

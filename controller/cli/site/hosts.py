@@ -40,6 +40,10 @@ HostKeyOption = Annotated[
         help="Accepted SSH host key, such as 'ssh-ed25519 AAAA…'; repeatable",
     ),
 ]
+MoveOption = Annotated[
+    bool, typer.Option("--move", help="Move its VMs to other hosts while they run")
+]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until they have moved")]
 #: Logs that virtlogd bounds have 2 MiB each, unless it is told otherwise.
 _BOUNDED_MIB: Final = 64
 
@@ -369,16 +373,29 @@ def _seconds(nanoseconds: int | None) -> str | None:
 
 @app.command()
 @with_session
-def drain(session: Session, name: NameArgument) -> None:
-    """Stop placing VMs on a host. Its VMs keep running."""
-    _set_admin(session, name, "draining", "takes no new VMs; its VMs keep running")
+def drain(
+    session: Session,
+    *,
+    name: NameArgument,
+    move: MoveOption = False,
+    wait: WaitOption = False,
+) -> None:
+    """Stop placing VMs on a host. Its VMs keep running, there or, with --move, elsewhere."""
+    _take_out(session, name, "draining", "takes no new VMs", move=move, wait=wait)
 
 
 @app.command()
 @with_session
-def maintenance(session: Session, name: NameArgument) -> None:
+def maintenance(
+    session: Session,
+    *,
+    name: NameArgument,
+    move: MoveOption = False,
+    wait: WaitOption = False,
+) -> None:
     """Stop placing VMs on a host while somebody works on it."""
-    _set_admin(session, name, "maintenance", "is in maintenance and takes no new VMs")
+    message = "is in maintenance and takes no new VMs"
+    _take_out(session, name, "maintenance", message, move=move, wait=wait)
 
 
 @app.command()
@@ -436,6 +453,22 @@ def alias(
     found = session.api.get("host-aliases", tenant=tenant, name=name)["items"]
     columns = (field("host"), field("alias", f"to tenant {tenant}"))
     session.show(found, columns, empty=f"tenant {tenant} has no host named {name}.")
+
+
+def _take_out(
+    session: Session, name: str, admin: str, message: str, *, move: bool, wait: bool
+) -> None:
+    if wait and not move:
+        raise BadInputError("--wait needs --move: without it nothing is waited for")
+    if not move:
+        _set_admin(session, name, admin, message)
+        return
+    from controller.cli.moving.plans import TIMEOUT_S, propose  # noqa: PLC0415
+
+    session.api.hosts.change(name, {"admin": admin})
+    session.say(f"host {name} {message}")
+    body = {"kind": "evacuate", "hosts": [name]}
+    propose(session, body, True, wait=wait, timeout_s=TIMEOUT_S)
 
 
 def _set_admin(session: Session, name: str, admin: str, message: str) -> None:

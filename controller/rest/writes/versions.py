@@ -89,7 +89,9 @@ VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
 )
 
 #: Collections whose things are only made and ended, or set whole whatever they were.
-UNVERSIONED: Final = frozenset({"images", "label-ratios", "resources", "ssh-keys", "tokens"})
+UNVERSIONED: Final = frozenset(
+    {"images", "label-ratios", "plans", "resources", "ssh-keys", "tokens"}
+)
 
 
 def versioned_at(collection: str, below: str = "") -> Versioned | None:

@@ -1,0 +1,111 @@
+"""`--wait` for plans of moves: decided, and carried out with a bar."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from controller.calling.waiting import progress
+from controller.client.errors import ApiUnreachableError
+from controller.terminal.errors import WaitExpiredError
+from controller.terminal.output import echo
+
+if TYPE_CHECKING:
+    from controller.client.http import Client, Json
+
+_LOOK_EVERY_S = 0.5
+#: A plan is decided within a minute, or given up; longer, and no control centre is there.
+_DECIDED_S = 180.0
+
+
+class Bar(Protocol):
+    """Shows how far a plan is."""
+
+    def __call__(self, done: int, total: int, line: str) -> None:
+        """Show so many of so many, and what goes on."""
+        ...
+
+
+def wait_until_decided(api: Client, plan: Mapping[str, Any], *, quiet: bool = False) -> Json:
+    """Poll a plan until the control centre has decided it."""
+    seen = dict(plan)
+    end = time.monotonic() + _DECIDED_S
+    with progress(quiet=quiet) as show:
+        while seen["state"] == "asked":
+            if time.monotonic() > end:
+                raise WaitExpiredError(
+                    f"plan {seen['id']} is not decided after {_DECIDED_S:g} s; `fuga status` says"
+                    " whether a control centre leads, and whether it is paused"
+                )
+            show("the control centre decides the plan")
+            time.sleep(_LOOK_EVERY_S)
+            seen = api.get(f"plans/{seen['id']}")
+    return seen
+
+
+def wait_for_plan(
+    api: Client, plan: Mapping[str, Any], *, timeout_s: float, quiet: bool = False
+) -> Json:
+    """Poll a plan until it is over, with a bar of its moves."""
+    seen = dict(plan)
+    end = time.monotonic() + timeout_s
+    trouble: ApiUnreachableError | None = None
+    with bar(quiet=quiet) as show:
+        while time.monotonic() < end:
+            try:
+                seen = api.get(f"plans/{seen['id']}")
+                trouble = None
+                if seen["ended_at"] is not None:
+                    show(seen["ended"], seen["moves"], seen["state"])
+                    return seen
+                show(seen["ended"], seen["moves"], _going_on(api))
+            except ApiUnreachableError as error:
+                trouble = error
+            time.sleep(_LOOK_EVERY_S)
+    if trouble is not None:
+        raise trouble
+    raise WaitExpiredError(
+        f"plan {seen['id']}: {seen['ended']} of {seen['moves']} moves are over after"
+        f" {timeout_s:g} s. It goes on: `fuga plan show {seen['id']}` shows it,"
+        f" `fuga plan cancel {seen['id']}` ends it."
+    )
+
+
+def _going_on(api: Client) -> str:
+    """Return what moves now, and how much of it is left."""
+    lines = []
+    for each in api.items("moves", open="true", most=4):
+        left = each["remaining_bytes"]
+        how = "" if left is None else f" {left / (1 << 20):.0f} MiB left"
+        lines.append(f"{each['vm_name']} → {each['to_host']}{how}")
+    return ", ".join(lines)
+
+
+@contextmanager
+def bar(*, quiet: bool = False) -> Iterator[Bar]:
+    """Show a bar on a terminal, else one line per change, on standard error."""
+    if quiet:
+        yield lambda _done, _total, _line: None
+    elif sys.stderr.isatty():
+        from rich.console import Console  # noqa: PLC0415
+        from rich.markup import escape  # noqa: PLC0415
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+            task = shown.add_task("", total=None)
+            yield lambda done, total, line: shown.update(
+                task, completed=done, total=total, description=escape(line)
+            )
+    else:
+        last: list[tuple[int, int]] = []
+
+        def say(done: int, total: int, line: str) -> None:
+            if last != [(done, total)]:
+                last[:] = [(done, total)]
+                echo(f"{done} of {total} moves over  {line}".rstrip(), err=True)
+
+        yield say

@@ -1,0 +1,272 @@
+"""`fuga plan`: moves in waves, decided together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from controller.calling.completion import complete_host
+from controller.calling.session import Session, listing, with_session
+from controller.calling.waiting_for_plans import wait_for_plan, wait_until_decided
+from controller.terminal.errors import CliError
+from controller.terminal.output import Column, age, echo, field, print_json, print_table
+
+app = typer.Typer(
+    name="plan", no_args_is_help=True, help="Plans of moves: propose, approve, cancel (operators)."
+)
+
+HostsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="HOST...", help="Hosts to empty", autocompletion=complete_host),
+]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Id of a plan, or its first characters")
+]
+ApproveOption = Annotated[
+    bool, typer.Option("--approve", help="Carry the plan out as soon as it is decided")
+]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until the plan is carried out")]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="S", help="Maximum time to wait", min=1)
+]
+#: Plans end long before; a wait without end would hide a control centre that is away.
+TIMEOUT_S = 86_400.0
+
+COLUMNS = (
+    Column("plan", lambda row: row["id"][:8] if len(row["id"]) > 8 else row["id"]),
+    field("kind"),
+    field("state"),
+    Column("moves", lambda row: f"{row['ended']}/{row['moves']}", right=True),
+    field("failed", right=True),
+    field("waves", right=True),
+    Column("stay", lambda row: len(row["stays"]), right=True),
+    Column("GiB", lambda row: f"{row['moved_gib']:.1f}", right=True),
+    Column("age", lambda row: age(row["asked_at"]), right=True),
+    Column("asked by", lambda row: row["asked_by"], spare=2),
+    Column("trouble", lambda row: row["last_error"], spare=1),
+)
+_MEASURES = (
+    ("potential", "potential", "{:.4f}"),
+    ("fairness_distance", "off fair", "{:.2%}"),
+    ("mean_skewness", "mean skewness", "{:.4f}"),
+    ("hosts_in_use", "hosts in use", "{}"),
+    ("moved_gib", "GiB moved", "{:.1f}"),
+)
+
+
+@app.command()
+@with_session
+def evacuate(
+    session: Session,
+    hosts: HostsArgument,
+    approve: ApproveOption = False,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+) -> None:
+    """Plan the moves that empty hosts."""
+    propose(session, {"kind": "evacuate", "hosts": hosts}, approve, wait=wait, timeout_s=timeout)
+
+
+@app.command()
+@with_session
+def mend(
+    session: Session,
+    approve: ApproveOption = False,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+) -> None:
+    """Plan the moves that keep broken rules again and relieve hosts over their capacity."""
+    propose(session, {"kind": "mend"}, approve, wait=wait, timeout_s=timeout)
+
+
+@app.command()
+@with_session
+def balance(
+    session: Session,
+    approve: ApproveOption = False,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+) -> None:
+    """Plan the moves that level the load of hosts."""
+    propose(session, {"kind": "balance"}, approve, wait=wait, timeout_s=timeout)
+
+
+@app.command()
+@with_session
+def pack(
+    session: Session,
+    approve: ApproveOption = False,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+) -> None:
+    """Plan the moves that empty as many hosts as possible."""
+    propose(session, {"kind": "pack"}, approve, wait=wait, timeout_s=timeout)
+
+
+@app.command("list")
+@listing
+def list_(session: Session) -> None:
+    """List plans, newest last."""
+    found = list(session.api.items("plans", most=100))[::-1]
+    session.show(found, COLUMNS, empty="no plans yet. `fuga plan balance` proposes one.")
+
+
+@app.command()
+@with_session
+def show(session: Session, plan: IdArgument) -> None:
+    """Show a plan: what it gains, each move, and what stays."""
+    tell(session, find(session, plan))
+
+
+@app.command()
+@with_session
+def approve(
+    session: Session,
+    plan: IdArgument,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+) -> None:
+    """Carry out a proposed plan."""
+    found = session.api.post(f"plans/{find(session, plan)['id']}/approve", {})
+    if wait:
+        carried_out(session, found, timeout_s=timeout)
+    else:
+        session.answer(found, f"plan {found['id']} is approved: {found['moves']} moves")
+
+
+@app.command()
+@with_session
+def cancel(session: Session, plan: IdArgument) -> None:
+    """End a plan. Moves under way go on."""
+    found = session.api.post(f"plans/{find(session, plan)['id']}/cancel", {})
+    left = found["moves"] - found["ended"]
+    session.answer(found, f"plan {found['id']} is cancelled; {left} of its moves were not over")
+
+
+@app.command()
+@with_session
+def replay(session: Session, plan: IdArgument) -> None:
+    """Decide a stored plan again and compare bit for bit."""
+    found = session.api.post(f"plans/{find(session, plan)['id']}/replay", {})
+    if not found["identical"]:
+        if session.json:
+            print_json(found)
+        raise CliError(f"plan {found['plan']}: the replay DIFFERS from the stored plan")
+    session.answer(found, f"plan {found['plan']}: identical, in {found['seconds']:.3f} s")
+
+
+def propose(
+    session: Session,
+    body: Mapping[str, Any],
+    approve: bool,
+    *,
+    wait: bool,
+    timeout_s: float,
+) -> None:
+    """Have a plan decided, and show it; with ``approve`` have it carried out."""
+    asked = session.api.post("plans", {**body, "approve": approve})
+    decided = wait_until_decided(session.api, asked, quiet=session.json)
+    if wait and approve:
+        carried_out(session, decided, timeout_s=timeout_s)
+    else:
+        tell(session, decided)
+
+
+def carried_out(session: Session, plan: Mapping[str, Any], *, timeout_s: float) -> None:
+    """Wait until a plan is over, with a bar, and say how it ended."""
+    done = wait_for_plan(session.api, plan, timeout_s=timeout_s, quiet=session.json)
+    moved = done["moves"] - done["failed"]
+    session.answer(done, f"plan {done['id']} is {done['state']}: {moved} VMs moved")
+    troubles = _troubles(session, done)
+    if troubles:
+        raise CliError("\n".join(troubles))
+
+
+def _troubles(session: Session, plan: Mapping[str, Any]) -> list[str]:
+    """Return what did not move, and why, a line each."""
+    lines = []
+    if plan["failed"]:
+        for each in session.api.get(f"plans/{plan['id']}/moves")["items"]:
+            if each["refused"] or each["state"] in ("failed", "cancelled"):
+                why = each["refused"] or session.api.get(f"moves/{each['move_id']}")["last_error"]
+                lines.append(f"  {each['vm_name']} stays on {each['from_host']}: {why}")
+    lines += [f"  {_stays(session, each)}" for each in plan["stays"]]
+    return [f"{len(lines)} VMs stay where they are:", *lines] if lines else []
+
+
+def tell(session: Session, plan: Mapping[str, Any]) -> None:
+    """Print a plan, its measures and its moves."""
+    moves = session.api.get(f"plans/{plan['id']}/moves")["items"]
+    if session.json:
+        print_json({**plan, "planned": moves})
+        return
+    echo(f"plan {plan['id']}: {plan['kind']}, {plan['state']}")
+    if plan["last_error"]:
+        raise CliError(str(plan["last_error"]))
+    if not moves and not plan["stays"]:
+        echo("no useful move")
+        return
+    if plan["before"]:
+        rows = [
+            {
+                "measure": label,
+                "before": _said(plan["before"], *how),
+                "after": _said(plan["after"], *how),
+            }
+            for key, label, form in _MEASURES
+            for how in [(key, form)]
+        ]
+        echo("")
+        columns = (field("measure"), field("before", right=True), field("after", right=True))
+        print_table(columns, rows, empty="")
+    echo("")
+    print_table(
+        (
+            field("wave", right=True),
+            field("vm_name", "vm"),
+            field("tenant"),
+            field("from_host", "from"),
+            field("to_host", "to"),
+            field("why"),
+            Column("GiB", lambda row: f"{row['carried_mib'] / 1024:.1f}", right=True),
+            Column("state", lambda row: "refused" if row["refused"] else row["state"]),
+        ),
+        moves,
+        empty="no useful move",
+    )
+    if plan["stays"]:
+        echo("")
+        echo("These VMs have no place:")
+        for each in plan["stays"]:
+            echo(f"  {_stays(session, each)}")
+    if plan["state"] == "proposed" and moves:
+        echo("")
+        echo(f"nothing moves before `fuga plan approve {plan['id']}`")
+
+
+def _said(measures: Mapping[str, Any], key: str, form: str) -> str:
+    value = measures.get(key)
+    return "-" if value is None else form.format(value)
+
+
+def _stays(session: Session, stays: Mapping[str, Any]) -> str:
+    name = session.api.get(f"vms/{stays['vm']}")["name"]
+    why = str(stays["obstacle"] or stays["why"]).replace("_", " ")
+    missing = stays["missing"]
+    if not missing:
+        return f"{name}: {why}"
+    amounts = ", ".join(f"{amount} {name}" for name, amount in missing["amounts"].items())
+    return f"{name}: {why}; on {missing['host']}, which lacks least, {amounts} more"
+
+
+def find(session: Session, typed: str) -> Mapping[str, Any]:
+    """Return the plan with an id, or with one that begins so."""
+    if len(typed) == 36:
+        return dict(session.api.get(f"plans/{typed}"))
+    found = [each for each in session.api.items("plans", most=500) if each["id"].startswith(typed)]
+    if len(found) != 1:
+        several = "several plans" if found else "no plan"
+        raise CliError(f"{several} with an id that begins {typed!r}; see `fuga plan list`")
+    return dict(found[0])

@@ -1,0 +1,1 @@
+"""/v1/moves and /v1/plans: VMs that move, and plans of moves."""

@@ -1,0 +1,99 @@
+"""/v1/plans: moves in waves, decided together. For operators."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.plans.deciding import decide_plan
+from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.pages.openapi import problems
+from controller.rest.schemas.plans import PlanInput, PlanMoves, PlanReplay, PlansQuery
+from controller.rest.schemas.values import PageOf
+from controller.rest.writes.idempotency import GivenCreation
+from registry import ConflictError
+from registry.ground import Page
+from registry.moves import Plan, PlanKind
+
+router = APIRouter(
+    prefix="/plans",
+    tags=["plans"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
+_ADAPTER: Final = TypeAdapter(Plan)
+
+
+@router.post("", status_code=202, response_model=Plan, responses=problems(403, 404, 409))
+def ask_for_plan(
+    body: PlanInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
+) -> Response:
+    """Have the control centre decide a plan. It is `proposed` once it is decided."""
+    return creation.answer(
+        body,
+        lambda: registry.plans.ask(
+            PlanKind(body.kind), body.arguments, approve=body.approve, actor=caller.actor
+        ),
+        status=202,
+        adapter=_ADAPTER,
+    )
+
+
+@router.get("", response_model=PageOf[Plan], responses=problems(403))
+def list_plans(
+    query: Annotated[PlansQuery, Query()], caller: Operator, registry: GivenRegistry
+) -> Page[Plan]:
+    """List plans, newest first."""
+    return registry.plans.list(
+        kind=query.kind, state=query.state, limit=query.limit, cursor=query.cursor
+    )
+
+
+@router.get("/{id}", response_model=Plan, responses=problems(403, 404))
+def show_plan(id: UUID, caller: Operator, registry: GivenRegistry) -> Plan:  # noqa: A002
+    """Show a plan: what it gains, how far it is."""
+    return registry.plans.get(id)
+
+
+@router.get("/{id}/moves", response_model=PlanMoves, responses=problems(403, 404))
+def list_moves_of_plan(
+    id: UUID,  # noqa: A002
+    caller: Operator,
+    registry: GivenRegistry,
+) -> PlanMoves:
+    """List the moves of a plan in their order."""
+    return PlanMoves(plan=id, items=list(registry.plans.moves(id)))
+
+
+@router.post("/{id}/approve", response_model=Plan, responses=problems(403, 404, 409))
+def approve_plan(id: UUID, caller: Operator, registry: GivenRegistry) -> Plan:  # noqa: A002
+    """Carry out a proposed plan, wave by wave."""
+    return registry.plans.approve(id, actor=caller.actor)
+
+
+@router.post("/{id}/cancel", response_model=Plan, responses=problems(403, 404, 409))
+def cancel_plan(id: UUID, caller: Operator, registry: GivenRegistry) -> Plan:  # noqa: A002
+    """End a plan. Moves under way go on; no others begin."""
+    return registry.plans.cancel(id, actor=caller.actor)
+
+
+@router.post("/{id}/replay", response_model=PlanReplay, responses=problems(403, 404, 409))
+def replay_plan(id: UUID, caller: Operator, services: GivenServices) -> PlanReplay:  # noqa: A002
+    """Decide a stored plan again and compare bit for bit."""
+    if not services.replays.acquire(blocking=False):
+        raise ConflictError("other replays are running; try again later")
+    try:
+        inputs, stored = services.registry.plans.inputs(id)
+        started = time.perf_counter()
+        again = decide_plan(inputs)
+        seconds = time.perf_counter() - started
+        return PlanReplay(plan=id, identical=again == stored, seconds=seconds)
+    finally:
+        services.replays.release()
