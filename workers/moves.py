@@ -120,7 +120,6 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
             _keep(step, context, progress)
 
     with context.hosts.mover(step.from_host, build.host) as mover:
-        mover.check(spec)
         _keep(step, context, None)
         carry = mover.live if step.kind == "live" else mover.cold
         done = carry(spec, deadline_s=context.moves.deadline_s, tell=tell)

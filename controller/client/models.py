@@ -15,7 +15,7 @@ Answer: TypeAlias = Literal["repair", "note", "ask"]
 
 
 AssignmentState: TypeAlias = Literal[
-    "reserved", "creating", "active", "releasing", "released", "quarantined"
+    "reserved", "creating", "active", "releasing", "released", "quarantined", "arriving", "leaving"
 ]
 
 
@@ -462,6 +462,9 @@ class MembershipRule(TypedDict):
     soft: NotRequired[bool]
 
 
+MoveState: TypeAlias = Literal["asked", "moving", "moved", "failed", "cancelled"]
+
+
 class Network(TypedDict):
     """A network that VMs may be put on."""
 
@@ -548,6 +551,76 @@ class PlacedVm(TypedDict):
     unknown_since: NotRequired[str | None]
     vm: str
     waits_for_image: ImageWait | None
+
+
+class Plan(TypedDict):
+    """Moves in waves, why, and what they gain."""
+
+    after: dict[str, Any] | None
+    approved_at: str | None
+    approved_by: str | None
+    arguments: dict[str, Any]
+    asked_at: str
+    asked_by: str
+    before: dict[str, Any] | None
+    cut: bool
+    ended: int
+    ended_at: str | None
+    failed: int
+    id: str
+    kind: PlanKind
+    last_error: str | None
+    moved_gib: float
+    moves: int
+    state: PlanState
+    stays: list[dict[str, Any]]
+    waves: int
+
+
+class PlanInput(TypedDict):
+    """A plan of moves to decide."""
+
+    approve: NotRequired[bool]
+    hosts: NotRequired[list[str]]
+    kind: Literal["evacuate", "mend", "balance", "pack"]
+
+
+PlanKind: TypeAlias = Literal["evacuate", "balance", "pack", "room", "mend"]
+
+
+class PlanMove(TypedDict):
+    """One move of a plan, and what became of it."""
+
+    carried_mib: int
+    from_host: str
+    move_id: str | None
+    position: int
+    refused: str | None
+    state: MoveState | None
+    tenant: str
+    to_host: str
+    vm_id: str
+    vm_name: str
+    wave: int
+    why: str
+
+
+class PlanMoves(TypedDict):
+    """The moves of a plan in their order, and the state of each."""
+
+    items: list[PlanMove]
+    plan: str
+
+
+class PlanReplay(TypedDict):
+    """Whether a stored plan was decided again to the bit."""
+
+    identical: bool
+    plan: str
+    seconds: float
+
+
+PlanState: TypeAlias = Literal["asked", "proposed", "approved", "done", "cancelled", "failed"]
 
 
 class Power(TypedDict):

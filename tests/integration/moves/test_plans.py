@@ -107,7 +107,8 @@ def test_what_has_no_place_is_named_with_what_is_short(world: MovingWorld, centr
     world.registry.vms.label(never.id, {"moves": "never"})
     world.running("h1")
     for host in ("h2", "h3"):
-        world.registry.hosts.update(host, overrides={"memory_mib": 2048}, actor=ACTOR)
+        world.running(host)
+        world.registry.hosts.update(host, overrides={"memory_mib": 4096}, actor=ACTOR)
 
     plan = evacuate(world, "h1")
     centre.look()
@@ -117,7 +118,8 @@ def test_what_has_no_place_is_named_with_what_is_short(world: MovingWorld, centr
     told = {each["vm"]: each for each in found.stays}
     assert told[str(never.id)]["obstacle"] == "label"
     [short] = [each for each in found.stays if each["vm"] != str(never.id)]
-    assert short["missing"]["amounts"] == {"memory_mib": 1024}
+    assert short["why"] == "no_room"
+    assert short["missing"]["amounts"] == {"memory_mib": 2048}
 
 
 def test_a_plan_that_is_approved_at_once_begins_as_soon_as_it_is_decided(
