@@ -94,6 +94,9 @@ def _attempt(step: MoveStep, context: WorkerContext) -> Outcome:
                 error = str(failure)
                 log.warning("move_failed", error=error)
         where = _find_guest(step, context, abort=error is not None)
+        if where is Where.HERE and step.begun and step.stop is None:
+            # What the former worker still did may have been in the way.
+            return _put_off(step, context, error)
     except HypervisorError as failure:
         log.warning("move_undecided", error=str(failure))
         return _put_off(step, context, error or str(failure))
