@@ -19,11 +19,12 @@ from placement.errors import (
 from placement.fairness.levels import is_poorer
 from placement.fairness.shares import (
     dominant_shares,
+    fair_distance,
     fractions_of_pool,
     shares_after,
 )
 from placement.judging.bound import allocation_bound
-from placement.judging.distance import fair_distance, shares_in_tree, target_holdings, target_shares
+from placement.judging.fair_holdings import shares_in_tree, target_holdings, target_shares
 from placement.judging.shortage import Shortage, shortages
 from placement.mechanisms import (
     MECHANISMS,

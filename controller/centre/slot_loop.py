@@ -96,7 +96,6 @@ class SlotLoop:
             self._metrics.round(report)
             checkpoint("round.after_commit")
             self._on_committed()
-            self._note_decided(slot)
             for request_id, keys in report.assignments.items():
                 log.info(
                     "request_placed",

@@ -53,13 +53,18 @@ class RoundInputs:
         is what changes decisions: whether hosts may be held back for them.
         """
         document = self.document()
-        told = [self.parameters, *(zone.parameters for zone in self.zones)]
-        patiences = sorted({Patience.of(parameters).patience for parameters in told})
-        document["snapshot"]["age"] = [
-            _plain(waiting_levels(self.snapshot.age, patience)) for patience in patiences
-        ]
+        document["snapshot"]["age"] = self._levels()
         del document["seed"]
         return hashlib.sha256(_canonical(document).encode()).hexdigest()
+
+    def _levels(self) -> list[list[int]]:
+        """Return what of the ages of requests changes decisions, by any of the patiences."""
+        if not self.snapshot.age.any():  # whoever asks for the first time is at no level
+            return [_plain(self.snapshot.age)]
+        told = [self.parameters, *(zone.parameters for zone in self.zones)]
+        patiences = {Patience.of(parameters).patience for parameters in told}
+        levels = [_plain(waiting_levels(self.snapshot.age, each)) for each in sorted(patiences)]
+        return [each for at, each in enumerate(levels) if each not in levels[:at]]
 
     def document(self) -> dict[str, Any]:
         """Return JSON values, from which `inputs_of` makes the same again."""

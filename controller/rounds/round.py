@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -16,7 +18,6 @@ from controller.errors import PolicyFailedError, SlotSkippedError
 from controller.rounds.inputs import RoundInputs, allocation_of
 from controller.rounds.policy_process import Decision, Ideal
 from controller.rounds.snapshots import Names, to_snapshot
-from controller.rounds.undisturbed import undisturbed
 from controller.rounds.waiting import waiting_requests
 from placement import (
     Allocation,
@@ -27,7 +28,13 @@ from placement import (
     fractions_of_pool,
     shares_in_tree,
 )
-from placement.catalog.zone_policies import Deciding, NamedPolicy, first_feasible, zones_of
+from placement.catalog.zone_policies import (
+    Deciding,
+    NamedPolicy,
+    ZoneInputs,
+    first_feasible,
+    zones_of,
+)
 from registry.requests import zone_of
 from registry.rounds import ClusterView, CommittedRound, LatestRound, Lease, Placement, RoundCommit
 from service.version import engine_version
@@ -109,6 +116,23 @@ class _Decided:
     seconds: float
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Search for no cycles of objects in this block, in any thread.
+
+    A round makes hundreds of thousands of objects that live until it is over. Python
+    takes that for a reason to look through all of them again and again, which costs a
+    round of a large cluster more than its read; what it would find waits a few seconds.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 @undisturbed()
 def run_round(
     slot: Slot, lease: Lease, choice: PolicyChoice, *, store: RoundStore, decider: Decider
@@ -132,11 +156,7 @@ def run_round(
     snapshot, names = to_snapshot(view)
     read_s = time.perf_counter() - started
 
-    zones = zones_of(
-        [zone_of(host.labels) for host in view.hosts],
-        choice.zones,
-        NamedPolicy(policy=choice.name, parameters=choice.parameters),
-    )
+    zones = _zones(view, choice) if choice.zones else ()
     who = Deciding(policy=choice.name, parameters=choice.parameters, zones=zones)
     digest = _inputs(slot, choice, snapshot, names, who).digest()
     if _would_repeat(view.last, digest):
@@ -184,7 +204,9 @@ def run_round(
             host_versions={host.id: host.version for host in view.hosts},
             waiting=waiting_requests(
                 slot.start_at, view, snapshot, decided.allocation, names, shares=shares
-            ),
+            )
+            if decided.allocation.left_out or any(each.short is not None for each in view.requests)
+            else {},
             group_shares=_group_shares(snapshot, decided.allocation, names, ideal),
         )
     )
@@ -204,6 +226,15 @@ def run_round(
         dropped=sum(part.count for part in committed.dropped),
         duration_s=ended - started,
         assignments=committed.assignments,
+    )
+
+
+def _zones(view: ClusterView, choice: PolicyChoice) -> tuple[ZoneInputs, ...]:
+    """Return the zones that have policies of their own, with their hosts, and the rest."""
+    return zones_of(
+        [zone_of(host.labels) for host in view.hosts],
+        choice.zones,
+        NamedPolicy(policy=choice.name, parameters=choice.parameters),
     )
 
 

@@ -12,7 +12,7 @@ from controller.rounds.tenant_trees import allowances_of, tree_of
 from placement import IntArray, Snapshot
 from placement.round.constraints import Constraints, Group, Spread
 from placement.round.host_classes import eligibility, host_classes, preferences
-from registry.requests import allows, zone_of
+from registry.requests import NO_RULES, allows, zone_of
 from registry.rounds import ClusterView, HostView, RequestView
 
 
@@ -80,6 +80,8 @@ def to_snapshot(
 
 def may_use(request: RequestView, host: HostView) -> bool:
     """Return whether a request may use a host by its labels, its zone and the hosts it names."""
+    if request.rules == NO_RULES and request.hosts is None and not request.requires:
+        return True
     return allows(
         request.rules, request.requires, request.hosts, host=host.name, labels=host.labels
     )
@@ -87,6 +89,9 @@ def may_use(request: RequestView, host: HostView) -> bool:
 
 def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Constraints | None:
     """Return what policies keep beyond eligibility; None where nobody asks for it."""
+    is_spread = any(request.spread is not None for request in view.requests)
+    if not (view.vm_groups or is_spread or preferred):
+        return None
     row_of = {request.id: row for row, request in enumerate(view.requests)}
     index_of = {host.id: index for index, host in enumerate(view.hosts)}
     zone_names = sorted({zone for host in view.hosts if (zone := zone_of(host.labels))})
@@ -99,7 +104,7 @@ def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Co
         for row, request in enumerate(view.requests)
         if request.spread is not None
     ]
-    constraints = Constraints(
+    return Constraints(
         groups=tuple(
             Group(
                 apart=group.apart,
@@ -113,7 +118,6 @@ def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Co
         zones=_zones(view.hosts, zone_names) if spreads else (),
         preferred=preferred,
     )
-    return constraints or None
 
 
 def _indices(hosts: Sequence[UUID], index_of: dict[UUID, int]) -> tuple[int, ...]:

@@ -42,8 +42,6 @@ def waiting_requests(
         for row, asked in enumerate(view.requests)
         if asked.short is not None
     ]
-    if not (allocation.left_out or shorts):
-        return {}
     seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
     after = snapshot.after(allocation.placed)
     free, rooms = after.free, Rooms(after)

@@ -1,4 +1,4 @@
-"""Shares of the pool: the one place that computes them."""
+"""Shares of the pool, and how far they are from fair ones: the one place that computes them."""
 
 from __future__ import annotations
 
@@ -80,3 +80,20 @@ def shares_after(snapshot: Snapshot, allocation: Allocation) -> FloatArray:
     fill up or tenants come and go.
     """
     return dominant_shares(snapshot.after(allocation.placed).held, snapshot.pool)
+
+
+def fair_distance(shares: FloatArray, targets: FloatArray) -> float | None:
+    """Return mean ``|share - target|`` per mean target, None where no target is above 0.
+
+    Parameters
+    ----------
+    shares, targets : ndarray of float64, shape (N,)
+        Dominant share of every tenant, and the one that would be fair.
+
+    Examples
+    --------
+    >>> fair_distance(np.array([0.5, 0.3]), np.array([0.4, 0.4]))
+    0.25
+    """
+    total = float(targets.sum())
+    return float(np.abs(shares - targets).sum()) / total if total > 0 else None

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from placement.fairness.shares import dominant_shares, fractions_of_pool
-from placement.judging.distance import fair_distance, target_holdings
+from placement.fairness.shares import dominant_shares, fair_distance, fractions_of_pool
+from placement.judging.fair_holdings import target_holdings
 from placement.moving.model import Measures, Move, Running
 from placement.round.arrays import BoolArray, FloatArray, IntArray
 
@@ -59,7 +59,7 @@ class Gauge:
     -----
     ``v(A) = sgn(1-alpha) (sum_ij |phi[i,j]/T_j - target[i,j]|^(alpha-1))^(1/alpha)`` with tenants
     as the users i, phi what they hold and the fair target of a round
-    (`placement.judging.distance.target_holdings`) in place of ``d* g``.
+    (`placement.judging.fair_holdings.target_holdings`) in place of ``d* g``.
     """
 
     def __init__(

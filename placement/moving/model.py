@@ -355,7 +355,7 @@ class Measures:
     """A state of the cluster in numbers."""
 
     potential: float  #: v(A) minus the sum of skewness, as in FUGA
-    fairness_distance: float | None  #: see `placement.judging.distance.fair_distance`
+    fairness_distance: float | None  #: see `placement.fairness.shares.fair_distance`
     mean_skewness: float  #: over hosts in use, 0.0 without any
     hosts_in_use: int  #: on which anything is committed
     moved_gib: float  #: that the moves so far carried

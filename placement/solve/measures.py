@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from placement.errors import SolverError
-from placement.fairness.shares import fractions_of_pool
+from placement.fairness.shares import fair_distance, fractions_of_pool
 from placement.judging.bound import allocation_bound
-from placement.judging.distance import fair_distance, target_holdings
+from placement.judging.fair_holdings import target_holdings
 from placement.round.model import Allocation, Snapshot
 from placement.round.vm_kinds import vm_kinds
 from placement.solve.problem import WholeVmProblem

@@ -1,19 +1,23 @@
-"""Resources are data: three are built in, an operator may define more."""
+"""Resources are data: three are built in, an operator may define more. What VMs take of each."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from uuid import UUID
 
 from sqlalchemy import Connection, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
 from registry.catalogue.limits import LIMITS
 from registry.errors import DuplicateError, InvalidError, NotFoundError
+from registry.ground.bulk import chunks
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_hosts, take_turns
 from registry.ground.names import MAX_AMOUNT, check_int, check_name, look_up
-from registry.ground.schema import hosts, inventories, resources
+from registry.ground.schema import hosts, inventories, resources, vm_type_resources, vm_types
 from registry.journal.events import event_row, record
 from registry.records.catalogue import ResourceDef
 
@@ -27,6 +31,38 @@ INVENTORIES = "inventories"
 def resource_names(connection: Connection) -> tuple[str, ...]:
     """Return the resource axis: names in order of position."""
     return tuple(connection.scalars(select(resources.c.name).order_by(resources.c.position)))
+
+
+def demands(
+    connection: Connection, vm_type_ids: Iterable[UUID] | None = None
+) -> Mapping[UUID, dict[str, int]]:
+    """Return by type what one VM of it holds, overhead included; of None: every type.
+
+    Overhead is what a VM takes of its host beyond its type, QEMU's own memory, say: part of
+    what an assignment holds, and so of the demand that a round sees.
+    """
+    overhead = {
+        row.name: row.overhead_per_vm
+        for row in connection.execute(
+            select(resources.c.name, resources.c.overhead_per_vm).where(
+                resources.c.overhead_per_vm > 0
+            )
+        )
+    }
+    keys = (
+        connection.scalars(select(vm_types.c.id)).all()
+        if vm_type_ids is None
+        else sorted(set(vm_type_ids))
+    )
+    found: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
+    for some in chunks(keys):
+        query = select(vm_type_resources).where(vm_type_resources.c.vm_type_id.in_(some))
+        for row in connection.execute(query):
+            found[row.vm_type_id][row.resource] = row.amount
+    for amounts in found.values():
+        for name, amount in overhead.items():
+            amounts[name] = amounts.get(name, 0) + amount
+    return found
 
 
 class Resources:

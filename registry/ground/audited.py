@@ -67,12 +67,12 @@ class AuditedCall:
 
 _INSERT: Final = insert(audit).values(at=UtcNow()).returning(audit.c.id)
 #: Where a transaction says whose call it is for.
-_OPTION: Final = "audited"
+AUDITED: Final = "audited"
 
 
 def call_of(connection: Connection) -> AuditedCall | None:
     """Return the call that a transaction is for, if it is audited."""
-    call: AuditedCall | None = connection.get_execution_options().get(_OPTION)
+    call: AuditedCall | None = connection.get_execution_options().get(AUDITED)
     return call
 
 
@@ -83,7 +83,7 @@ def begin_audited(connection: Connection, call: AuditedCall) -> None:
     """
     if call.row is None:
         call.subject = call.status = None
-    connection.execution_options(**{_OPTION: call})
+    connection.execution_options(**{AUDITED: call})
 
 
 def write_intent(connection: Connection, call: AuditedCall) -> None:

@@ -3,6 +3,9 @@
 On PostgreSQL many rows travel as one array for each column: a single statement, for
 which triggers of statements run once, and which neither SQLAlchemy nor the server
 has to read value by value. SQLite, which is in our process, is told row by row.
+
+A large commit is as much work here (rows, arrays, JSON) as there, so statements may be made
+ready first and run `behind` the making of the next ones.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
@@ -33,6 +38,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 T = TypeVar("T")
 #: A statement with all that it is given.
 Ready = Callable[[], None]
+#: Takes a statement, to be run after all that was taken before.
+Later = Callable[[Ready], None]
 #: well below SQLite's 32,766 and PostgreSQL's 65,535
 PARAMETERS: Final = 2_000
 
@@ -176,6 +183,30 @@ def updating(
     same = " AND ".join(f"{table.name}.{key} = given.{key}" for key in keys)
     text = f"UPDATE {table.name} SET {', '.join(changed)} FROM {source} WHERE {same}"  # noqa: S608
     return lambda: _run_driver_sql(connection, text, parameters)
+
+
+@contextmanager
+def behind(connection: Connection) -> Iterator[Later]:
+    """Give what takes statements; at the end of the block all of them are done.
+
+    One thread hands over the statements of a transaction, in their order and one at a
+    time, while another makes what comes next; nobody else uses the connection meanwhile.
+    The first that fails is raised there, and those after it are left out. SQLite works in
+    this process, so there is nothing to wait for: what it is given is done at once.
+    """
+    if connection.dialect.name == "sqlite":
+        yield lambda ready: ready()
+        return
+    handed: list[Future[None]] = []
+
+    def in_turn(ready: Ready) -> None:
+        if not any(each.done() and each.exception() for each in handed):
+            ready()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="behind") as thread:
+        yield lambda ready: handed.append(thread.submit(in_turn, ready))
+    for future in handed:
+        future.result()
 
 
 def update_each(

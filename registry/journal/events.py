@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Table, select
 
-from registry.ground.audited import note_subject
+from registry.ground.audited import AUDITED, note_subject
 from registry.ground.bulk import Ready, among, chunks, inserting
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, has_one_writer, retried
@@ -82,7 +82,7 @@ def note(  # noqa: PLR0917 - those of `event_row`, and where
 
 def recording(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:
     """Return `record`, ready to be run."""
-    if rows:
+    if rows and AUDITED in connection.get_execution_options():
         note_subject(connection, rows[0]["subject_id"])
     return inserting(connection, events, rows)
 

@@ -18,8 +18,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, or_, select
 
-from registry.catalogue.overhead import demands
-from registry.catalogue.resources import resource_names
+from registry.catalogue.resources import demands, resource_names
 from registry.ground.bulk import chunks
 from registry.ground.engine import Database
 from registry.ground.schema import (

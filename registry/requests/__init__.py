@@ -13,10 +13,11 @@ from registry.records.requests import (
     Waiting,
 )
 from registry.requests.new import Asking, check_asked
-from registry.requests.rules import ZONE_LABEL, allows, check_rules, zone_of
+from registry.requests.rules import NO_RULES, ZONE_LABEL, allows, check_rules, zone_of
 from registry.requests.together import goes_together
 
 __all__ = [
+    "NO_RULES",
     "ZONE_LABEL",
     "Asking",
     "GuestAccess",

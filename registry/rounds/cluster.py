@@ -6,12 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Row, func, select
 
-from registry.catalogue.overhead import demands
-from registry.catalogue.resources import resource_names
+from registry.catalogue.resources import demands, resource_names
+from registry.errors import SlotLoopPausedError
 from registry.ground.bulk import among, chunks
 from registry.ground.clock import db_now
 from registry.ground.schema import (
@@ -22,8 +23,12 @@ from registry.ground.schema import (
     inventories,
     is_place,
     quotas,
+    request_groups,
+    request_images,
+    request_networks,
     requests,
     rounds,
+    slot_loop,
     tenants,
     unreleased,
     vm_types,
@@ -31,7 +36,7 @@ from registry.ground.schema import (
 )
 from registry.images.holds import IMAGE_HELD, held_for
 from registry.ledger.placeable import waiting_vms
-from registry.lifecycle import HostAdmin, RequestState
+from registry.lifecycle import HostAdmin, RequestState, SlotLoopState
 from registry.networks.addresses import limits, within
 from registry.records.requests import Rules, Waiting
 from registry.records.rounds import (
@@ -46,6 +51,7 @@ from registry.records.rounds import (
     TenantView,
 )
 from registry.requests.rules import (
+    NO_RULES,
     hosts_of_group,
     memberships,
     rules_of,
@@ -54,7 +60,6 @@ from registry.requests.rules import (
 )
 from registry.rounds.known_hosts import KnownHosts
 from registry.rounds.leases import check_epoch
-from registry.rounds.slot_loop import check_not_paused
 
 _LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
 _BEGUN = (RequestState.PARTLY_PLACED.value, RequestState.PLACED.value)
@@ -68,8 +73,14 @@ def read_cluster(connection: Connection, lease: Lease, known: KnownHosts) -> Clu
     to be decided.
     """
     check_epoch(connection, lease.name, lease.holder, lease.epoch)
-    check_not_paused(connection)
+    _check_not_paused(connection)
     return view_cluster(connection, lease.epoch, known)
+
+
+def _check_not_paused(connection: Connection) -> None:
+    switch = connection.execute(select(slot_loop.c.state, slot_loop.c.reason)).one()
+    if switch.state == SlotLoopState.PAUSED.value:
+        raise SlotLoopPausedError(switch.reason)
 
 
 def view_cluster(
@@ -81,6 +92,11 @@ def view_cluster(
     tenants_, groups = _tenants(connection, axis)
     hosts_ = (known or KnownHosts()).read(connection, axis, now)
     waiting = _requests(connection, axis, now, [host.id for host in hosts_])
+    grouped = [
+        request.id
+        for request in waiting
+        if request.rules.affinity is not None or request.rules.anti_affinity is not None
+    ]
     return ClusterView(
         epoch=epoch,
         now=now,
@@ -89,7 +105,7 @@ def view_cluster(
         tenants=tenants_,
         requests=waiting,
         groups=groups,
-        vm_groups=vm_group_views(connection, [request.id for request in waiting]),
+        vm_groups=vm_group_views(connection, grouped) if grouped else (),
         quotas=_quotas(connection),
         last=last_round(connection),
     )
@@ -218,17 +234,14 @@ def running_requests(
 ) -> tuple[RequestView, ...]:
     """Return the requests that have VMs on hosts, each as if these were to be placed."""
     placed = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place).exists()
-    return _views(connection, axis, now, everywhere, which=placed, states=_BEGUN)
+    return _views(connection, axis, now, everywhere, which=placed, states=_BEGUN, to_place=False)
 
 
 def _requests(
     connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
 ) -> tuple[RequestView, ...]:
-    found = _views(connection, axis, now, everywhere, which=waiting_vms(), states=_OPEN)
-    held = held_for(connection)
-    return tuple(
-        _without_its_image(view, held[view.id], everywhere) if view.id in held else view
-        for view in found
+    return _views(
+        connection, axis, now, everywhere, which=waiting_vms(), states=_OPEN, to_place=True
     )
 
 
@@ -240,8 +253,12 @@ def _views(
     *,
     which: ColumnElement[bool],
     states: Sequence[str],
+    to_place: bool,
 ) -> tuple[RequestView, ...]:
-    """Return requests of these states with the VMs for which a condition holds."""
+    """Return requests of these states with the VMs for which a condition holds.
+
+    Those that are ``to_place`` keep off hosts while their image is held.
+    """
     counts = {
         row.request_id: row.waiting
         for row in connection.execute(
@@ -261,17 +278,31 @@ def _views(
     )
     for row in connection.execute(failures):
         avoid[row.request_id].append(row.host_id)
+    in_group = select(request_groups.c.group_id).where(request_groups.c.request_id == requests.c.id)
     rows = connection.execute(
-        select(requests, vm_types.c.name.label("vm_type"))
+        select(
+            requests,
+            vm_types.c.name.label("vm_type"),
+            request_images.c.image_id,
+            request_networks.c.network_id,
+            in_group.exists().label("in_group"),
+        )
         .select_from(requests)
         .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
+        .outerjoin(request_images, request_images.c.request_id == requests.c.id)
+        .outerjoin(request_networks, request_networks.c.request_id == requests.c.id)
         .where(requests.c.state.in_(states))
         .order_by(requests.c.created_at, requests.c.id)
     ).all()
+    rows = [row for row in rows if counts.get(row.id)]
     begun = ever_placed(connection, [row.id for row in rows if row.min_count > 1])
-    on_networks = limits(connection, counts, everywhere, waits=which)
-    groups = memberships(connection, [row.id for row in rows if counts.get(row.id)])
-    spreads = spread_views(connection, [row for row in rows if counts.get(row.id)])
+    # What no request has is not asked for.
+    networked = [row.id for row in rows if row.network_id is not None]
+    on_networks = limits(connection, networked, everywhere, waits=which) if networked else {}
+    grouped = [row.id for row in rows if row.in_group]
+    groups = memberships(connection, grouped) if grouped else {}
+    spread = [row for row in rows if row.spread is not None]
+    spreads = spread_views(connection, spread) if spread else {}
     found = [
         RequestView(
             id=row.id,
@@ -287,16 +318,26 @@ def _views(
             failed_on=tuple(avoid[row.id]),
             age=row.rounds_waited,
             created_at=row.created_at,
-            rules=rules_of(row, groups.get(row.id, {})),
+            rules=rules_of(row, groups.get(row.id, {})) if _has_rules(row) else NO_RULES,
             spread=spreads.get(row.id),
         )
         for row in rows
-        if counts.get(row.id)
     ]
-    return tuple(
+    found = [
         within(view, on_networks[view.id], everywhere) if view.id in on_networks else view
         for view in found
+    ]
+    has_images = any(row.image_id is not None for row in rows)
+    held = held_for(connection) if to_place and has_images else {}
+    return tuple(
+        _without_its_image(view, held[view.id], everywhere) if view.id in held else view
+        for view in found
     )
+
+
+def _has_rules(row: Row[Any]) -> bool:
+    said = row.zone is not None or row.spread is not None
+    return bool(row.in_group or said or row.forbids or row.prefers)
 
 
 def _without_its_image(view: RequestView, image: str, everywhere: Sequence[UUID]) -> RequestView:

@@ -11,17 +11,24 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, and_, insert, select
+from sqlalchemy import Connection, Row, and_, insert, select, update
 
-from registry.catalogue.overhead import demands
-from registry.ground.behind import Later, behind
-from registry.ground.bulk import among, chunks, inserting, update_rows, updating
+from registry.catalogue.resources import demands
+from registry.errors import SlotLoopPausedError
+from registry.ground.bulk import (
+    Later,
+    among,
+    behind,
+    chunks,
+    inserting,
+    updating,
+)
 from registry.ground.clock import db_now
 from registry.ground.faults import checkpoint
 from registry.ground.ids import uuid7
@@ -32,33 +39,38 @@ from registry.ground.schema import (
     assignment_resources,
     assignments,
     hosts,
+    quotas,
+    request_groups,
     request_images,
+    request_networks,
     requests,
     round_inputs,
     rounds,
+    slot_loop,
     tenants,
     vms,
 )
-from registry.images.on_hosts import want_copies, without_room
+from registry.images.on_hosts import want_copies
 from registry.journal.events import event_row, recording
-from registry.ledger.avoidance import avoid
-from registry.ledger.placeable import count_waiting, oldest_waiting, waiting_vms, which_wait
+from registry.ledger.placeable import oldest_waiting, waiting_vms
 from registry.ledger.progress import recompute_placed
-from registry.ledger.waiting import from_json, to_json
-from registry.lifecycle import FINISHED, AssignmentState
-from registry.networks.addresses import NO_ADDRESS, free_addresses, give_addresses
-from registry.records.requests import Waiting
+from registry.lifecycle import AssignmentState, SlotLoopState
+from registry.networks.addresses import NO_ADDRESS, free_addresses
 from registry.records.rounds import CommittedRound, Placement, RoundCommit
 from registry.requests.rules import lock_groups_of, without_violations
-from registry.rounds.cluster import at_once, ever_placed
+from registry.rounds.dropped import (
+    GROUP_MOVED,
+    NO_ROOM_FOR_IMAGE,
+    QUOTA,
+    as_parts,
+    whole_gangs,
+    with_addresses,
+    with_room_for_images,
+    write_waiting,
+)
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
-from registry.rounds.slot_loop import check_not_paused
 from registry.tenancy.quota_use import lock_limited, within_quotas
 
-HOST_MOVED: Final = "host_moved"
-QUOTA: Final = "quota"
-NO_ROOM_FOR_IMAGE: Final = "no_room_for_image"
-GROUP_MOVED: Final = "group_moved"
 ACTOR: Final = "control"
 #: for VMs of a request, before what is still missing is left to the next round
 _LOOKS: Final = 3
@@ -68,36 +80,33 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     """Write the round and what of it still holds."""
     checkpoint("round.before_commit")
     check_epoch(connection, CONTROL_LEASE, commit.holder, commit.epoch, until_commit=True)
-    check_not_paused(connection, until_commit=True)
+    _note_slot(connection, commit)
     now = db_now(connection)
-    limited = lock_limited(connection, _askers(connection, commit))
-    standing, dropped = _standing(connection, commit)
-    lock_groups_of(connection, {part.request_id for part in standing})
+    binding = _binding(connection, commit)
+    limited = lock_limited(connection, binding.askers) if binding.quotas else {}
+    standing, dropped, names = _standing(connection, commit)
+    if binding.groups:
+        lock_groups_of(connection, {part.request_id for part in standing})
     chosen, short = _choose_vms(connection, standing)
-    chosen, against_rules = without_violations(connection, chosen)
-    chosen, beyond = within_quotas(connection, chosen, limited)
-    chosen, roomless = _with_room_for_images(connection, chosen, now)
-    chosen, unaddressed = _with_addresses(connection, chosen)
-    dropped += short + _as_parts(against_rules) + beyond + roomless + unaddressed
+    chosen, refused = _keeping_rules(connection, chosen, binding, limited, now)
+    dropped += [*short, *chain.from_iterable(refused.values())]
     if dropped:
         placed = {vm.id for vm, _ in chosen}
-        chosen, broken = _whole_gangs(connection, chosen)
+        chosen, broken = whole_gangs(connection, chosen)
         dropped += broken
         free_addresses(connection, placed - {vm.id for vm, _ in chosen})
-    want_copies(connection, chosen, now=now, actor=ACTOR)
+    if any(vm.image_id is not None for vm, _ in chosen):
+        want_copies(connection, chosen, now=now, actor=ACTOR)
     number = _insert_round(connection, commit, now, len(chosen), dropped)
     with behind(connection) as later:
-        keys = _insert_assignments(connection, chosen, number, now, later)
+        keys = _insert_assignments(connection, chosen, number, now, later, names=names)
         inputs = {"inputs": commit.inputs, "packed_outcome": pack(commit.outcome)}
         later(inserting(connection, round_inputs, [{"round": number} | inputs]))
     checkpoint("round.in_commit")
     gained = Counter(vm.request_id for vm, _ in chosen)
     recompute_placed(connection, gained, now=now, actor=ACTOR, reason=f"round {number}")
-    reasons = {request_id: GROUP_MOVED for request_id, _ in against_rules}
-    reasons |= dict.fromkeys((part.request_id for part in roomless), NO_ROOM_FOR_IMAGE)
-    reasons |= dict.fromkeys((part.request_id for part in unaddressed), NO_ADDRESS)
-    reasons |= dict.fromkeys((part.request_id for part in beyond), QUOTA)
-    _write_waiting(connection, commit, dropped, number, now, reasons=reasons)
+    if commit.waiting or dropped:
+        write_waiting(connection, commit, dropped, number, now, refused=refused)
     by_request: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for (vm, _), key in zip(chosen, keys, strict=True):
         by_request[vm.request_id].append(key)
@@ -108,22 +117,63 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     )
 
 
+def _note_slot(connection: Connection, commit: RoundCommit) -> None:
+    """Note that the slot was decided, unless nothing is to be decided now.
+
+    The row is locked, so nobody pauses before this transaction is over.
+    """
+    noted = update(slot_loop).values(
+        last_slot_at=commit.slot_start_at, slot_length_s=commit.slot_length_s
+    )
+    switch = connection.execute(noted.returning(slot_loop.c.state, slot_loop.c.reason)).one()
+    if switch.state == SlotLoopState.PAUSED.value:
+        raise SlotLoopPausedError(switch.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Binding:
+    """Which rules may bind what a round places. The others are not looked at."""
+
+    askers: frozenset[UUID]  #: the tenants for whom it places VMs
+    groups: bool  #: one of the requests has VM groups
+    spreads: bool  #: one of them is spread over zones
+    quotas: bool  #: somebody has a limit
+
+
+def _binding(connection: Connection, commit: RoundCommit) -> _Binding:
+    in_group = select(request_groups.c.group_id).where(request_groups.c.request_id == requests.c.id)
+    found: set[Row[UUID, bool, bool, bool]] = set()
+    for some in chunks(sorted({part.request_id for part in commit.placements})):
+        query = select(
+            requests.c.tenant_id,
+            in_group.exists().label("in_group"),
+            requests.c.spread.is_not(None).label("is_spread"),
+            select(quotas.c.tenant_id).exists().label("has_quotas"),
+        ).where(among(connection, requests.c.id, some))
+        found.update(connection.execute(query.distinct()))
+    return _Binding(
+        askers=frozenset(row.tenant_id for row in found),
+        groups=any(row.in_group for row in found),
+        spreads=any(row.is_spread for row in found),
+        quotas=any(row.has_quotas for row in found),
+    )
+
+
 def _standing(
     connection: Connection, commit: RoundCommit
-) -> tuple[list[Placement], list[Placement]]:
-    """Return the parts on hosts that did not move, and the others."""
+) -> tuple[list[Placement], list[Placement], Mapping[UUID, str]]:
+    """Return the parts on hosts that did not move, the others, and the names of hosts."""
     wanted = sorted({part.host_id for part in commit.placements})
     versions: dict[UUID, int] = {}
+    names: dict[UUID, str] = {}
     for some in chunks(wanted):
-        versions |= {
-            row.id: row.version
-            for row in connection.execute(
-                select(hosts.c.id, hosts.c.version)
-                .where(among(connection, hosts.c.id, some))
-                .order_by(hosts.c.id)
-                .with_for_update(key_share=True)
-            )
-        }
+        for row in connection.execute(
+            select(hosts.c.id, hosts.c.name, hosts.c.version)
+            .where(among(connection, hosts.c.id, some))
+            .order_by(hosts.c.id)
+            .with_for_update(key_share=True)
+        ):
+            versions[row.id], names[row.id] = row.version, row.name
     standing: list[Placement] = []
     dropped: list[Placement] = []
     for part in commit.placements:
@@ -131,7 +181,7 @@ def _standing(
         seen = commit.host_versions.get(part.host_id)
         moved = seen is None or versions.get(part.host_id) != seen
         (dropped if moved else standing).append(part)
-    return standing, dropped
+    return standing, dropped, names
 
 
 def _choose_vms(
@@ -182,12 +232,14 @@ def _locked(connection: Connection, some: Sequence[UUID]) -> list[Any]:
             vms.c.tenant_id,
             requests.c.vm_type_id,
             request_images.c.image_id,
+            request_networks.c.network_id,
             tenants.c.name.label("tenant"),
         )
         .select_from(vms)
         .join(requests, requests.c.id == vms.c.request_id)
         .join(tenants, tenants.c.id == vms.c.tenant_id)
         .outerjoin(request_images, request_images.c.request_id == requests.c.id)
+        .outerjoin(request_networks, request_networks.c.request_id == requests.c.id)
         .where(which)
         .order_by(vms.c.id)
     )
@@ -195,82 +247,25 @@ def _locked(connection: Connection, some: Sequence[UUID]) -> list[Any]:
     return [row for row in rows if locked is None or row.id in locked]
 
 
-def _with_room_for_images(
-    connection: Connection, chosen: Sequence[tuple[Any, UUID]], now: datetime
-) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Return the pairs without those whose image does not fit on their host, and these as parts.
-
-    Their requests avoid such a host for a while, or the next round would choose it again.
-    """
-    if all(vm.image_id is None for vm, _ in chosen):
-        return list(chosen), []
-    amounts = demands(connection, {vm.vm_type_id for vm, _ in chosen})
-    full = without_room(connection, chosen, amounts)
-    parts = Counter(
-        (vm.request_id, host_id) for vm, host_id in chosen if (vm.image_id, host_id) in full
-    )
-    for request_id, host_id in sorted(parts):
-        avoid(connection, request_id, host_id, now)
-    return (
-        [(vm, host_id) for vm, host_id in chosen if (vm.image_id, host_id) not in full],
-        _as_parts(parts),
-    )
-
-
-def _with_addresses(
-    connection: Connection, chosen: Sequence[tuple[Any, UUID]]
-) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Return the pairs without those whose network has no address left, and these as parts.
-
-    A round looks at each request alone: several together may want more than there are.
-    """
-    without = give_addresses(connection, [vm.id for vm, _ in chosen])
-    parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.id in without)
-    return (
-        [(vm, host_id) for vm, host_id in chosen if vm.id not in without],
-        _as_parts(parts),
-    )
-
-
-def _askers(connection: Connection, commit: RoundCommit) -> set[UUID]:
-    """Return the tenants for whom the round places VMs."""
-    askers: set[UUID] = set()
-    for some in chunks(sorted({part.request_id for part in commit.placements})):
-        query = select(requests.c.tenant_id).where(among(connection, requests.c.id, some))
-        askers.update(connection.scalars(query.distinct()))
-    return askers
-
-
-def _whole_gangs(
-    connection: Connection, chosen: Sequence[tuple[Any, UUID]]
-) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Return the pairs without those of gangs that are not whole, and these as parts."""
-    placed = Counter(vm.request_id for vm, _ in chosen)
-    least: dict[UUID, int] = {}
-    for some in chunks(sorted(placed)):
-        gangs = select(requests.c.id, requests.c.min_count).where(
-            among(connection, requests.c.id, some), requests.c.min_count > 1
-        )
-        least |= {row.id: row.min_count for row in connection.execute(gangs)}
-    begun = ever_placed(connection, sorted(least))
-    waiting = count_waiting(connection, least)
-    broken = {
-        key
-        for key, min_count in least.items()
-        if placed[key] < at_once(min_count, waiting[key], begun=key in begun)
-    }
-    parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.request_id in broken)
-    return (
-        [(vm, host_id) for vm, host_id in chosen if vm.request_id not in broken],
-        _as_parts(parts),
-    )
-
-
-def _as_parts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Placement]:
-    return [
-        Placement(request_id=request_id, host_id=host_id, count=count)
-        for (request_id, host_id), count in counted.items()
-    ]
+def _keeping_rules(
+    connection: Connection,
+    chosen: list[tuple[Any, UUID]],
+    binding: _Binding,
+    limited: Mapping[UUID, Sequence[UUID]],
+    now: datetime,
+) -> tuple[list[tuple[Any, UUID]], Mapping[str, Sequence[Placement]]]:
+    """Return the pairs that keep every rule as it is now, and the others as parts, by reason."""
+    refused: dict[str, Sequence[Placement]] = {}
+    if binding.groups or binding.spreads:
+        chosen, against_rules = without_violations(connection, chosen)
+        refused[GROUP_MOVED] = as_parts(against_rules)
+    if binding.quotas:
+        chosen, refused[QUOTA] = within_quotas(connection, chosen, limited)
+    if any(vm.image_id is not None for vm, _ in chosen):
+        chosen, refused[NO_ROOM_FOR_IMAGE] = with_room_for_images(connection, chosen, now)
+    if any(vm.network_id is not None for vm, _ in chosen):
+        chosen, refused[NO_ADDRESS] = with_addresses(connection, chosen)
+    return chosen, refused
 
 
 def _insert_round(
@@ -319,12 +314,13 @@ def _insert_assignments(
     number: int,
     now: datetime,
     later: Later,
+    *,
+    names: Mapping[UUID, str],
 ) -> tuple[UUID, ...]:
     """Hand over what the placements amount to, and return the keys of the assignments."""
     if not chosen:
         return ()
     amounts = demands(connection, {vm.vm_type_id for vm, _ in chosen})
-    names = _host_names(connection, {host_id for _, host_id in chosen})
     rows = [
         {
             "id": uuid7(),
@@ -367,55 +363,3 @@ def _insert_assignments(
     ]
     later(recording(connection, history))
     return tuple(row["id"] for row in rows)
-
-
-def _host_names(connection: Connection, keys: set[UUID]) -> Mapping[UUID, str]:
-    found: dict[UUID, str] = {}
-    for some in chunks(sorted(keys)):
-        query = select(hosts.c.id, hosts.c.name).where(among(connection, hosts.c.id, some))
-        found |= {row.id: row.name for row in connection.execute(query)}
-    return found
-
-
-def _write_waiting(
-    connection: Connection,
-    commit: RoundCommit,
-    dropped: Sequence[Placement],
-    number: int,
-    now: datetime,
-    *,
-    reasons: Mapping[UUID, str],
-) -> None:
-    """Write for each request that waits why it does, and that it waited one round more.
-
-    What waits is what the round left out, and dropped parts, for what ``reasons`` say or
-    since their host moved; of VMs that were deleted since the read no more are told than
-    are asked for. To count them would cost each commit what the whole backlog amounts to.
-    """
-    moved: defaultdict[UUID, int] = defaultdict(int)
-    for part in dropped:
-        moved[part.request_id] += part.count
-    concerned = sorted({*commit.waiting, *moved})
-    changes: list[dict[str, Any]] = []
-    finished = [state.value for state in FINISHED]
-    for some in chunks(concerned):
-        waits = which_wait(connection, some)
-        query = (
-            select(requests.c.id, requests.c.count.label("asked"), requests.c.waiting)
-            .where(among(connection, requests.c.id, some), requests.c.state.not_in(finished))
-            .order_by(requests.c.id)
-        )
-        for row in connection.execute(query):
-            if row.id not in waits:
-                continue
-            before = from_json(row.waiting)
-            reason = reasons.get(row.id, HOST_MOVED)
-            waiting = commit.waiting.get(row.id) or Waiting(count=0, reason=reason)
-            count = min(waiting.count + moved[row.id], row.asked)
-            detail = dict(waiting.detail)
-            if moved[row.id]:
-                detail["dropped"] = moved[row.id]
-            since = before.since if before is not None else now
-            stored = replace(waiting, count=count, round=number, since=since, detail=detail)
-            changes.append({"id": row.id, "waiting": to_json(stored), "updated_at": now})
-    update_rows(connection, requests, changes, raised=["rounds_waited"])

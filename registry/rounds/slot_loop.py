@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, select, update
 
-from registry.errors import InvalidError, SlotLoopPausedError
+from registry.errors import InvalidError
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.schema import slot_loop
@@ -54,7 +54,10 @@ class SlotLoopSwitch:
 
     @retried
     def decided(self, slot_at: datetime, length_s: float) -> None:
-        """Note that a slot was decided, be it that nothing was to be done in it."""
+        """Note that a slot was decided in which nothing was to be done.
+
+        A round notes its slot in its commit.
+        """
         with self._database.write() as connection:
             connection.execute(
                 update(slot_loop).values(last_slot_at=slot_at, slot_length_s=length_s)
@@ -88,17 +91,3 @@ def slot_loop_status(connection: Connection) -> SlotLoopStatus:
         last_slot_at=row.last_slot_at,
         slot_length_s=row.slot_length_s,
     )
-
-
-def check_not_paused(connection: Connection, *, until_commit: bool = False) -> None:
-    """Raise `SlotLoopPausedError` while slots are not to be decided.
-
-    With ``until_commit`` the row is locked, so nobody pauses before this
-    transaction is over.
-    """
-    query = select(slot_loop.c.state, slot_loop.c.reason)
-    if until_commit:
-        query = query.with_for_update(read=True)
-    row = connection.execute(query).one()
-    if row.state == SlotLoopState.PAUSED.value:
-        raise SlotLoopPausedError(row.reason)

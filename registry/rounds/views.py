@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
-from registry.catalogue.overhead import demands
+from registry.catalogue.resources import demands
 from registry.catalogue.vm_types import get_vm_type
 from registry.ground.engine import Database, retried
 from registry.records.requests import Rules

@@ -14,8 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Select, bindparam, func, literal, select
 
-from registry.catalogue.overhead import demands
-from registry.catalogue.resources import VMS
+from registry.catalogue.resources import VMS, demands
 from registry.errors import QuotaExceededError, QuotaExcess
 from registry.ground.bulk import among, chunks
 from registry.ground.engine import has_one_writer

@@ -9,8 +9,7 @@ import pytest
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
-from registry.ground.behind import behind
-from registry.ground.bulk import insert_rows, inserting, update_rows
+from registry.ground.bulk import behind, insert_rows, inserting, update_rows
 from registry.ground.engine import Database
 from registry.ground.ids import uuid7
 from registry.ground.schema import events, tenants

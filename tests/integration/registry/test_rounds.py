@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from registry import HostAdminEvent, InvalidError, NotFoundError, Registry, RequestState
+from registry import (
+    HostAdminEvent,
+    InvalidError,
+    NotFoundError,
+    Registry,
+    RequestState,
+    SlotLoopPausedError,
+    StaleEpochError,
+)
 from registry.requests import Waiting
 from registry.rounds import Placement
 from tests.register import (
@@ -241,6 +251,21 @@ def test_the_same_decision_committed_twice_places_no_vm_twice(register: Registry
 
     assert again.assignment_ids == ()
     assert again.dropped == (part,)
+
+
+def test_a_commit_notes_its_slot_and_one_that_is_refused_does_not(register: Registry) -> None:
+    lease = take_lease(register)
+    commit = a_commit(lease, slot_start_at=datetime(2026, 1, 2, tzinfo=UTC), slot_length_s=7.0)
+
+    register.rounds.commit_round(commit)
+    with pytest.raises(StaleEpochError):
+        register.rounds.commit_round(a_commit(lease, epoch=lease.epoch + 1))
+    register.slot_loop.pause("inventory", actor=ACTOR)
+    with pytest.raises(SlotLoopPausedError, match="inventory"):
+        register.rounds.commit_round(a_commit(lease))
+
+    noted = register.slot_loop.get()
+    assert (noted.last_slot_at, noted.slot_length_s) == (commit.slot_start_at, 7.0)
 
 
 def test_rounds_are_listed_newest_first_in_pages(register: Registry) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from controller.rounds.inputs import allocation_document, allocation_of, decode_inputs
 from placement import Allocation, LeftOut, Reason, Snapshot, TenantTree
+from placement.catalog.zone_policies import ZoneInputs
 from tests.round_inputs import some_inputs
 
 
@@ -78,6 +79,20 @@ def test_the_digest_ignores_time_and_nothing_else():
     assert some_inputs(count=np.array([4, 1])).digest() != inputs.digest()
     assert some_inputs(policy="first_fit").digest() != inputs.digest()
     assert some_inputs(held=np.array([[1, 0, 0], [0, 0, 0]])).digest() != inputs.digest()
+
+
+def test_who_has_waited_for_nobodys_patience_is_as_new_in_every_zone():
+    zones = tuple(
+        ZoneInputs(name=name, policy="fuga", parameters={"patience": patience}, hosts=(host,))
+        for host, (name, patience) in enumerate({"east": 10, "west": 20}.items())
+    )
+    new, patient, waiting = (
+        dataclasses.replace(some_inputs(age=np.array(age)), zones=zones).digest()
+        for age in ([0, 0], [9, 1], [10, 1])
+    )
+
+    assert patient == new
+    assert waiting != new
 
 
 def test_the_digest_sees_an_age_that_changes_what_is_decided():

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from controller.rounds.undisturbed import undisturbed
+from controller.rounds.round import undisturbed
 
 
 def test_cycles_are_searched_for_again_after_the_block_however_it_ends() -> None:

@@ -1,4 +1,4 @@
-"""How far tenants are from their fair targets, as one number."""
+"""What it would be fair to hold after a round."""
 
 from __future__ import annotations
 
@@ -47,20 +47,3 @@ def shares_in_tree(tree: TenantTree, holdings: FloatArray) -> FloatArray:
     """
     shares: FloatArray = tree.sums(holdings).max(axis=1, initial=0.0)
     return shares
-
-
-def fair_distance(shares: FloatArray, targets: FloatArray) -> float | None:
-    """Return mean ``|share - target|`` per mean target, None where no target is above 0.
-
-    Parameters
-    ----------
-    shares, targets : ndarray of float64, shape (N,)
-        Dominant share of every tenant, and the one that would be fair.
-
-    Examples
-    --------
-    >>> fair_distance(np.array([0.5, 0.3]), np.array([0.4, 0.4]))
-    0.25
-    """
-    total = float(targets.sum())
-    return float(np.abs(shares - targets).sum()) / total if total > 0 else None

@@ -1,0 +1,150 @@
+"""What a commit drops of a round, and why requests wait after it.
+
+Each of these is called only where a commit has to do with it: VMs that have images or
+networks, parts that were dropped, requests that wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, select
+
+from registry.catalogue.resources import demands
+from registry.ground.bulk import among, chunks, update_rows
+from registry.ground.schema import requests
+from registry.images.on_hosts import without_room
+from registry.ledger.avoidance import avoid
+from registry.ledger.placeable import count_waiting, which_wait
+from registry.ledger.waiting import from_json, to_json
+from registry.lifecycle import FINISHED
+from registry.networks.addresses import NO_ADDRESS, give_addresses
+from registry.records.requests import Waiting
+from registry.records.rounds import Placement, RoundCommit
+from registry.rounds.cluster import at_once, ever_placed
+
+HOST_MOVED: Final = "host_moved"
+QUOTA: Final = "quota"
+NO_ROOM_FOR_IMAGE: Final = "no_room_for_image"
+GROUP_MOVED: Final = "group_moved"
+#: Of several reasons why parts of a request were dropped the last of these is told.
+_TOLD_LAST: Final = (GROUP_MOVED, NO_ROOM_FOR_IMAGE, NO_ADDRESS, QUOTA)
+
+
+def as_parts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Placement]:
+    """Return VMs counted by request and host as parts of a round."""
+    return [
+        Placement(request_id=request_id, host_id=host_id, count=count)
+        for (request_id, host_id), count in counted.items()
+    ]
+
+
+def with_room_for_images(
+    connection: Connection, chosen: Sequence[tuple[Any, UUID]], now: datetime
+) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
+    """Return the pairs without those whose image does not fit on their host, and these as parts.
+
+    Their requests avoid such a host for a while, or the next round would choose it again.
+    """
+    amounts = demands(connection, {vm.vm_type_id for vm, _ in chosen})
+    full = without_room(connection, chosen, amounts)
+    parts = Counter(
+        (vm.request_id, host_id) for vm, host_id in chosen if (vm.image_id, host_id) in full
+    )
+    for request_id, host_id in sorted(parts):
+        avoid(connection, request_id, host_id, now)
+    return (
+        [(vm, host_id) for vm, host_id in chosen if (vm.image_id, host_id) not in full],
+        as_parts(parts),
+    )
+
+
+def with_addresses(
+    connection: Connection, chosen: Sequence[tuple[Any, UUID]]
+) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
+    """Return the pairs without those whose network has no address left, and these as parts.
+
+    A round looks at each request alone: several together may want more than there are.
+    """
+    without = give_addresses(connection, [vm.id for vm, _ in chosen])
+    parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.id in without)
+    return (
+        [(vm, host_id) for vm, host_id in chosen if vm.id not in without],
+        as_parts(parts),
+    )
+
+
+def whole_gangs(
+    connection: Connection, chosen: Sequence[tuple[Any, UUID]]
+) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
+    """Return the pairs without those of gangs that are not whole, and these as parts."""
+    placed = Counter(vm.request_id for vm, _ in chosen)
+    least: dict[UUID, int] = {}
+    for some in chunks(sorted(placed)):
+        gangs = select(requests.c.id, requests.c.min_count).where(
+            among(connection, requests.c.id, some), requests.c.min_count > 1
+        )
+        least |= {row.id: row.min_count for row in connection.execute(gangs)}
+    begun = ever_placed(connection, sorted(least))
+    waiting = count_waiting(connection, least)
+    broken = {
+        key
+        for key, min_count in least.items()
+        if placed[key] < at_once(min_count, waiting[key], begun=key in begun)
+    }
+    parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.request_id in broken)
+    return (
+        [(vm, host_id) for vm, host_id in chosen if vm.request_id not in broken],
+        as_parts(parts),
+    )
+
+
+def write_waiting(
+    connection: Connection,
+    commit: RoundCommit,
+    dropped: Sequence[Placement],
+    number: int,
+    now: datetime,
+    *,
+    refused: Mapping[str, Sequence[Placement]],
+) -> None:
+    """Write for each request that waits why it does, and that it waited one round more.
+
+    What waits is what the round left out, and dropped parts: for the reason under which they
+    are ``refused``, else since their host moved. Of VMs that were deleted since the read no
+    more are told than are asked for. To count them would cost each commit what the whole
+    backlog amounts to.
+    """
+    reasons = {part.request_id: reason for reason in _TOLD_LAST for part in refused.get(reason, ())}
+    moved: defaultdict[UUID, int] = defaultdict(int)
+    for part in dropped:
+        moved[part.request_id] += part.count
+    concerned = sorted({*commit.waiting, *moved})
+    changes: list[dict[str, Any]] = []
+    finished = [state.value for state in FINISHED]
+    for some in chunks(concerned):
+        waits = which_wait(connection, some)
+        query = (
+            select(requests.c.id, requests.c.count.label("asked"), requests.c.waiting)
+            .where(among(connection, requests.c.id, some), requests.c.state.not_in(finished))
+            .order_by(requests.c.id)
+        )
+        for row in connection.execute(query):
+            if row.id not in waits:
+                continue
+            before = from_json(row.waiting)
+            reason = reasons.get(row.id, HOST_MOVED)
+            waiting = commit.waiting.get(row.id) or Waiting(count=0, reason=reason)
+            count = min(waiting.count + moved[row.id], row.asked)
+            detail = dict(waiting.detail)
+            if moved[row.id]:
+                detail["dropped"] = moved[row.id]
+            since = before.since if before is not None else now
+            stored = replace(waiting, count=count, round=number, since=since, detail=detail)
+            changes.append({"id": row.id, "waiting": to_json(stored), "updated_at": now})
+    update_rows(connection, requests, changes, raised=["rounds_waited"])
