@@ -28,11 +28,16 @@ from registry.ground.schema import (
     unreleased,
     vms,
 )
-from registry.hosts.drift import Drift, find_drift, known_assignments, unknown_marks
 from registry.hosts.held import live_assignments
 from registry.hosts.reports import is_rebuilt, settled_before
 from registry.hosts.rows import host_id_of, host_of, with_inventories
 from registry.hosts.stored_reports import latest_report
+from registry.hosts.unaccounted import (
+    Unaccounted,
+    find_unaccounted,
+    known_assignments,
+    unknown_marks,
+)
 from registry.journal.events import note
 from registry.ledger.endings import clear_missing
 from registry.lifecycle import (
@@ -131,7 +136,7 @@ def _differences(connection: Connection, host: Host) -> Iterator[HostDifference]
     live = live_assignments(connection, host.id)[host.id]
     yield from _of_vms(connection, host, report, live)
     known = known_assignments(connection, unknown_marks(report, live))
-    yield from _of_marks(host, report, find_drift(report, live, known))
+    yield from _of_marks(host, report, find_unaccounted(report, live, known))
 
 
 def _of_vms(
@@ -192,9 +197,9 @@ def _to_filter(connection: Connection, report: HostReport, live: Mapping[UUID, A
     return found
 
 
-def _of_marks(host: Host, report: HostReport, drift: Drift) -> Iterator[HostDifference]:
+def _of_marks(host: Host, report: HostReport, unaccounted: Unaccounted) -> Iterator[HostDifference]:
     for domain in report.domains:
-        difference = drift.of_domains.get(domain.uuid)
+        difference = unaccounted.of_domains.get(domain.uuid)
         if difference is not None:
             yield _difference(
                 host,
@@ -205,7 +210,7 @@ def _of_marks(host: Host, report: HostReport, drift: Drift) -> Iterator[HostDiff
                 assignment_id=domain.assignment_id,
                 vm_uuid=domain.uuid,
             )
-    for name, (difference, assignment_id) in drift.of_volumes.items():
+    for name, (difference, assignment_id) in unaccounted.of_volumes.items():
         yield _difference(host, difference, name, f"volume {name}", assignment_id=assignment_id)
 
 

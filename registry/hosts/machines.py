@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, update
 
 from registry.ground.schema import hosts
-from registry.hosts.drift import assignment_of_volume
+from registry.hosts.unaccounted import assignment_of_volume
 from registry.journal.events import note
 from registry.lifecycle import AssignmentState
 from registry.records.hosts import Host, HostReport

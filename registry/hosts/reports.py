@@ -13,19 +13,19 @@ from sqlalchemy import Connection, Row, update
 from registry.ground.bulk import update_rows
 from registry.ground.schema import hosts, inventories, vms
 from registry.hosts.confinement import keep_confinement
-from registry.hosts.drift import (
-    Drift,
-    find_drift,
-    known_assignments,
-    note_leftovers,
-    note_strangers,
-    unknown_marks,
-)
 from registry.hosts.health import change_health
 from registry.hosts.held import HostLedger, read_ledgers
 from registry.hosts.machines import is_same_machine
 from registry.hosts.silent_pools import note_pools, trouble
 from registry.hosts.stored_reports import keep_reports
+from registry.hosts.unaccounted import (
+    Unaccounted,
+    find_unaccounted,
+    known_assignments,
+    note_leftovers,
+    note_strangers,
+    unknown_marks,
+)
 from registry.images.copies import disk_of_copies, note_missing
 from registry.journal.changes import HOST_HEALTH, VM_OBSERVED, step_of_vm
 from registry.journal.events import record
@@ -155,10 +155,10 @@ def _compare(
     Returns the assignments of missing VMs whose places are to be cleared.
     """
     host, report, ledger = look.host, look.report, look.ledger
-    drift = find_drift(report, ledger.live, known)
-    _take_back(connection, host, ledger.fence, drift, now=now, actor=actor)
+    unaccounted = find_unaccounted(report, ledger.live, known)
+    _take_back(connection, host, ledger.fence, unaccounted, now=now, actor=actor)
     to_clear = _observe_vms(connection, host, report, ledger.live, now=now, actor=actor)
-    foreign = _foreign_amounts(drift.strangers)
+    foreign = _foreign_amounts(unaccounted.strangers)
     left = ledger.leftovers
     if report.pool_silent_since is None:
         note_missing(connection, host, report, ledger.copies, now=now, actor=actor)
@@ -167,8 +167,8 @@ def _compare(
         del foreign["disk_gib"]
         left = [row for row in left if row.kind != "volume"]
     _write_inventories(connection, host, report, foreign)
-    note_strangers(connection, host, drift, ledger.strangers, now=now, actor=actor)
-    note_leftovers(connection, host, report, drift, left, now=now, actor=actor)
+    note_strangers(connection, host, unaccounted, ledger.strangers, now=now, actor=actor)
+    note_leftovers(connection, host, report, unaccounted, left, now=now, actor=actor)
     return to_clear
 
 
@@ -180,7 +180,7 @@ def _take_back(
     connection: Connection,
     host: Host,
     fence: Row[Any] | None,
-    drift: Drift,
+    unaccounted: Unaccounted,
     *,
     now: datetime,
     actor: str,
@@ -189,7 +189,7 @@ def _take_back(
 
     What was placed elsewhere meanwhile is gone from it before it may take VMs.
     """
-    returns = host.health == HostHealth.DOWN and bool(drift.domains or drift.volumes)
+    returns = host.health == HostHealth.DOWN and bool(unaccounted.domains or unaccounted.volumes)
     if fence is not None and not (returns and fence.state == FenceState.FENCED.value):
         change_fence(
             connection,
@@ -207,7 +207,7 @@ def _take_back(
             )
         change_health(connection, host, HostHealthEvent.ANSWERED, None, now=now, actor=actor)
         return
-    left = len(drift.domains) + len(drift.volumes)
+    left = len(unaccounted.domains) + len(unaccounted.volumes)
     _say(connection, host, f"it answers, but must first lose {left} domains and volumes")
     if host.returning_since is None:
         connection.execute(update(hosts).where(hosts.c.id == host.id).values(returning_since=now))

@@ -25,8 +25,8 @@ _VOLUME: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """What one look found that no assignment of the host stands for."""
+class Unaccounted:
+    """What one poll found that no assignment of the host stands for."""
 
     of_domains: Mapping[UUID, Difference]  #: by UUID
     of_volumes: Mapping[str, tuple[Difference, UUID]]  #: by name, with the assignment
@@ -48,7 +48,9 @@ def unknown_marks(report: HostReport, live: Container[UUID]) -> set[UUID]:
     return {mark for mark in marks if mark is not None and mark not in live}
 
 
-def find_drift(report: HostReport, live: Container[UUID], known: Mapping[UUID, Known]) -> Drift:
+def find_unaccounted(
+    report: HostReport, live: Container[UUID], known: Mapping[UUID, Known]
+) -> Unaccounted:
     """Tell strangers from leftovers; ``live`` are the host's unreleased assignments.
 
     ``known`` is what `known_assignments` says of the marks of others.
@@ -71,7 +73,7 @@ def find_drift(report: HostReport, live: Container[UUID], known: Mapping[UUID, K
         for name, key in volumes.items()
         if (difference := whose(key, live, known, report.started_at))
     }
-    return Drift(
+    return Unaccounted(
         of_domains=of_domains,
         of_volumes=of_volumes,
         strangers=tuple(
@@ -115,14 +117,14 @@ def known_assignments(connection: Connection, keys: Collection[UUID]) -> dict[UU
 def note_strangers(
     connection: Connection,
     host: Host,
-    drift: Drift,
+    unaccounted: Unaccounted,
     known: Collection[UUID],
     *,
     now: datetime,
     actor: str,
 ) -> None:
     """Write an event for each stranger that is not known yet; what it holds is `foreign`."""
-    present = {domain.uuid: domain for domain in drift.strangers}
+    present = {domain.uuid: domain for domain in unaccounted.strangers}
     gone = [uuid for uuid in known if uuid not in present]
     if gone:
         connection.execute(
@@ -160,7 +162,7 @@ def note_strangers(
                 "vcpus": domain.vcpus,
                 "memory_mib": domain.memory_mib,
                 "disk_gib": domain.disk_gib,
-                "difference": drift.of_domains[domain.uuid].value,
+                "difference": unaccounted.of_domains[domain.uuid].value,
             },
         )
         for domain in new
@@ -172,7 +174,7 @@ def note_leftovers(
     connection: Connection,
     host: Host,
     report: HostReport,
-    drift: Drift,
+    unaccounted: Unaccounted,
     before: Iterable[Row[Any]],
     *,
     now: datetime,
@@ -183,11 +185,11 @@ def note_leftovers(
     What an operator wants removed stays in it until it is gone.
     """
     found: dict[tuple[str, str], tuple[UUID | None, UUID]] = {}
-    states = {domain.name: domain.state for domain in drift.domains}
-    for domain in drift.domains:
+    states = {domain.name: domain.state for domain in unaccounted.domains}
+    for domain in unaccounted.domains:
         assert domain.assignment_id is not None  # noqa: S101 - a leftover carries a mark
         found["domain", domain.name] = (domain.uuid, domain.assignment_id)
-    for name, key in drift.volumes:
+    for name, key in unaccounted.volumes:
         found["volume", name] = (None, key)
     there = {("domain", domain.name) for domain in report.domains}
     there |= {("volume", name) for name in report.volumes}
