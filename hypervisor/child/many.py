@@ -58,7 +58,7 @@ class _Hosts:
         self.tell({"id": request["id"], **answer})
 
     def forget(self, key: int) -> None:
-        """Drop what was opened to a host."""
+        """Close the connections to a host."""
         host = self._known.pop(key, None)
         if host is not None and key not in self._busy:
             host.close()

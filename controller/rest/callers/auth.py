@@ -25,7 +25,7 @@ from registry.tenancy import Token
 
 PROTECTED_PREFIX: Final = "/v1"
 METRICS_PATH: Final = "/metrics"
-#: Declares the scheme in the OpenAPI document; `Gate` does the work, earlier.
+#: Declares the scheme in the OpenAPI document; `Gate` authenticates, before any endpoint.
 bearer: Final = HTTPBearer(
     auto_error=False, description="An operator's or tenant's token from `fuga token create`."
 )
@@ -69,7 +69,7 @@ class Caller:
 
     @property
     def may(self) -> str:
-        """The scope of the token, in words."""
+        """The scope of the token, for messages."""
         return scope_name(self.tenant, read_only=self.read_only)
 
     @property
@@ -147,7 +147,7 @@ def check_operator(request: HttpRequest) -> Caller:
     return caller
 
 
-# Coroutines: what waits for nothing is not worth a thread.
+# Coroutines, because they wait for nothing: FastAPI runs plain functions in a thread.
 async def _caller(request: HttpRequest) -> Caller:
     return caller_of(request)
 

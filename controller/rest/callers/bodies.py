@@ -1,8 +1,7 @@
-"""Bodies: read once it is known who sends them and what for, bounded, and strict JSON.
+"""Bodies: read after the caller and the route are checked, bounded, and strict JSON.
 
-A path that leads nowhere, a caller that nobody knows or that may not do this, a type or a
-length that is not taken: each is answered while the body still is on its way, and nobody
-reads it then.
+An unknown path, an unknown caller, a caller without the right, a version that does not
+exist, an unsupported type or length: each is answered before the body is read.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from controller.rest.writes.versions import note_condition
 
 MAX_BODY_BYTES: Final = 256 * 1024
 MAX_DEPTH: Final = 16
-#: The largest bodies that make sense name a thousand hosts, or some thousand VMs.
+#: The largest useful bodies name a thousand hosts, or a few thousand VMs.
 MAX_CONTAINERS: Final = 2_000
 MAX_VALUES: Final = 20_000
-#: Longer ones are parsed in a thread: others are served meanwhile.
+#: Longer ones are parsed in a thread, so that the loop serves other calls.
 MAX_PARSED_IN_LOOP_BYTES: Final = 8 * 1024
 JSON_TYPE: Final = re.compile(r"application/json(;\s*charset=\"?utf-8\"?)?", re.IGNORECASE)
-#: Possessive: a string that does not end is looked at once, not once from each of its quotes.
+#: Possessive: a string without an end is scanned once, not once from each of its quotes.
 _STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BRACKET: Final = re.compile(r"[\[{\]}]")
 
@@ -44,10 +43,10 @@ Handler = Callable[[HttpRequest], Coroutine[Any, Any, Response]]
 
 
 class BoundedRoute(APIRoute):
-    """A route that reads its caller's body only after everything that needs none was judged."""
+    """A route that reads the body only after all checks that need no body."""
 
     def get_route_handler(self) -> Handler:
-        """Return what serves a call, as FastAPI's own routes do, behind the guard."""
+        """Return FastAPI's own handler, behind the checks."""
         serve = super().get_route_handler()
         for_operators = _asks_for(self.dependant, requires_operator)
         has_body = self.body_field is not None
@@ -66,7 +65,7 @@ class BoundedRoute(APIRoute):
 
 
 class _CheckedRequest(HttpRequest):
-    """A call whose body was read and parsed already: that is not done twice."""
+    """A call whose body was read and parsed already."""
 
     def __init__(self, scope: Scope, receive: Receive, body: bytes, parsed: Any) -> None:
         super().__init__(scope, receive)
@@ -77,7 +76,7 @@ class _CheckedRequest(HttpRequest):
         return self._checked[0]
 
     async def json(self) -> Any:
-        """Return what they mean."""
+        """Return the parsed JSON."""
         return self._checked[1]
 
 
@@ -98,7 +97,7 @@ def _asks_for(dependant: Dependant, call: Callable[..., Any]) -> bool:
 
 
 def _check_announced(headers: Headers) -> None:
-    """Refuse by its headers alone what would be refused anyway."""
+    """Refuse by the headers alone a type or a length that is not accepted."""
     length = headers.get("content-length", "0")
     if length == "0" and "transfer-encoding" not in headers:
         return
@@ -125,10 +124,10 @@ async def _read(receive: Receive) -> bytes:
 
 
 def parse_json(body: bytes) -> Any:
-    """Return what JSON means that means one thing, or raise `MalformedBodyError`.
+    """Parse JSON that has exactly one meaning, or raise `MalformedBodyError`.
 
-    Python's parser takes NaN, the last of two equal names, and any depth and number of
-    things; we do not. Halves of characters are refused by the models, with their place.
+    Python's parser accepts NaN, the last of two equal names, and any depth and number of
+    values. This function does not. The models refuse lone surrogates, and name their place.
     """
     try:
         text = body.decode("utf-8")
@@ -147,7 +146,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def _check_bounds(text: str) -> None:
-    """Bound depth and number before the parser sees them; what strings hold does not count."""
+    """Check depth and number of values before the parser runs; contents of strings do not count."""
     if text.count('"') > 2 * MAX_VALUES:
         raise MalformedBodyError(f"it has more than {MAX_VALUES} strings")
     if text.count("[") + text.count("{") <= MAX_DEPTH and text.count(",") <= MAX_VALUES:

@@ -26,21 +26,21 @@ import structlog
 
 from controller.rest.callers.limits import Buckets, Rate, as_ipv4, network_of, site_of
 
-#: Files that a process has open beside its callers' connections: database, images, logs.
+#: Files that a process opens besides its callers' connections: database, images, logs.
 RESERVED_FILES: Final = 256
 #: More than any caller needs; where the hard limit is a billion, that is nothing to set.
 MOST_FILES: Final = 65_536
 HANDSHAKE_S: Final = 10.0
-#: Of TLS, with all that is left of an answer; that it gets on is looked at by the protocol.
+#: To end TLS, including the rest of an answer. `protocol` watches the progress of the answer.
 GOODBYE_S: Final = 600.0
 TOLD_EVERY_S: Final = 60.0
-#: Accepted, or refused, in one turn of the event loop; calls under way want theirs.
+#: Accepted or refused in one turn of the event loop. Calls under way need turns, too.
 _AT_ONCE: Final = 16
 _REFUSED_AT_ONCE: Final = 128
-#: Asyncio tries again after a second; until then there is nothing to accept.
+#: Asyncio accepts again after a second; until then there is nothing to accept.
 _RETRY_S: Final = 0.9
 _NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-#: Close without a goodbye: nothing of a refused connection is kept, here or in the kernel.
+#: Close with a reset: neither this process nor the kernel keeps anything of a refused connection.
 _AT_ONCE_GONE: Final = struct.pack("ii", 1, 0)
 
 log = structlog.get_logger(__name__)
@@ -55,7 +55,7 @@ class Sparingly:
         self._times = 0
 
     def times(self) -> int:
-        """Count one more; return how many there were since the last time, or 0: not yet."""
+        """Count one event. Return the count since the last report, or 0 if no report is due."""
         self._times += 1
         now = self._clock()
         if now - self._told_at < TOLD_EVERY_S:
@@ -66,7 +66,7 @@ class Sparingly:
 
 
 class SparingFilter(logging.Filter):
-    """Lets lines of other libraries that strangers can provoke through once in a minute."""
+    """Passes log lines of other libraries that unknown callers can cause, once a minute."""
 
     _PROVOKED: Final = (
         "Invalid HTTP request received.",
@@ -78,7 +78,7 @@ class SparingFilter(logging.Filter):
         self._told = {text: Sparingly() for text in self._PROVOKED}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether a line is logged, and add how many were not."""
+        """Return whether to log a line; add to it how many were not logged."""
         text = next((text for text in self._PROVOKED if str(record.msg).startswith(text)), None)
         if text is None:
             return True
@@ -102,11 +102,11 @@ class Bounds:
 
     in_all: int
     per_address: int
-    #: Proxies: they speak for many, so theirs are bounded in all alone.
+    #: Proxies speak for many callers, so only the total limits them.
     unbounded: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
 
 
-#: Part of all connections that one /48 of IPv6 may hold: it has 65,536 networks of its own.
+#: Share of all connections that one /48 of IPv6 may hold: it contains 65,536 networks.
 _OF_ONE_SITE: Final = 0.75
 UNBOUNDED: Final = Bounds(in_all=sys.maxsize, per_address=sys.maxsize)
 
@@ -129,7 +129,7 @@ class Listener(socket.socket):
         """Hold no more connections than ``bounds``; report why one is refused."""
         self._bounds = bounds
         self._refused = refused or self._refused
-        # Whoever connects and goes at once may not do so more often than it may stay.
+        # A caller that connects and closes at once counts as one that stays.
         rate = Rate(per_s=bounds.per_address, burst=2 * bounds.per_address)
         self._arrivals = Buckets(rate)
 
@@ -158,7 +158,7 @@ class Listener(socket.socket):
             self._turn = 0
             if error.errno not in _NO_FILES:
                 raise
-            # Asyncio logs it, waits a second, and goes on with this very loop meanwhile.
+            # Asyncio logs this error and waits a second, but meanwhile continues this loop.
             now = time.monotonic()
             if now - self._failed_at < _RETRY_S:
                 raise BlockingIOError(errno.EAGAIN, "no files") from error
@@ -192,7 +192,7 @@ class Listener(socket.socket):
             keys.append(site)
         self._open += 1
         self._of_addresses.update(keys)
-        # Asyncio closes it whatever becomes of it, or forgets it where that fails.
+        # Asyncio closes it in any case, or drops it if closing fails.
         counted.forget = weakref.finalize(counted, self._count_less, keys)
         return counted
 
@@ -222,7 +222,7 @@ class _Counted(socket.socket):
     forget: Callable[[], object] = staticmethod(lambda: None)
 
     def getpeername(self) -> Any:
-        """Return who is at the other end, as limits, proxies' settings and the audit name it."""
+        """Return the address of the other end, as limits and the audit write it."""
         address = super().getpeername()
         return (as_ipv4(str(address[0])), *address[1:])
 
@@ -233,7 +233,7 @@ class _Counted(socket.socket):
 
 
 class ServingLoop(asyncio.SelectorEventLoop):
-    """An event loop whose servers do not wait long for TLS to begin, nor for ever to end."""
+    """An event loop whose servers limit the time that TLS takes to begin and to end."""
 
     async def create_server(self, *given: Any, ssl: Any = None, **more: Any) -> asyncio.Server:
         """Return a server."""
@@ -243,7 +243,7 @@ class ServingLoop(asyncio.SelectorEventLoop):
 
 
 def raise_file_limit() -> int:
-    """Let the process open as many files as it may; return how many that are."""
+    """Raise the number of files that the process may open to its hard limit; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -255,7 +255,7 @@ def raise_file_limit() -> int:
 def bounds_of(
     in_all: int, per_address: int, trusted_proxies: Collection[str], *, files: int
 ) -> Bounds:
-    """Return what the settings want, as far as the process may open so many files."""
+    """Return the bounds of the settings, or lower ones if the process may open fewer files."""
     room = files - RESERVED_FILES if files > 2 * RESERVED_FILES else files // 2
     if room < in_all:
         log.warning("fewer_connections", wanted=in_all, room=room, files=files)

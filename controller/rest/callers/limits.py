@@ -1,4 +1,4 @@
-"""How often one caller may call: a bucket for each token, and for each address of strangers.
+"""How often one caller may call: a bucket per token, and per address of unknown callers.
 
 Buckets are in the memory of one process. Where several serve, each gives out its part
 of the rate, so that together they give out no more than was set.
@@ -71,7 +71,7 @@ class Buckets:
 
 
 class Limits:
-    """Judges calls: those of a token, and those from an address that sends no good one."""
+    """Limits calls per token, and per address that sends no valid token."""
 
     def __init__(
         self,
@@ -86,14 +86,14 @@ class Limits:
         self._tokens = Buckets(tokens.divided(processes), clock) if tokens else None
         self._failures = Buckets(failures.divided(processes), clock) if failures else None
         self._strangers = Buckets(strangers.divided(processes), clock) if strangers else None
-        #: A refusal is cheap, and cheaper still where the next call waits for it.
+        #: How long a refused call waits for its refusal, and so delays its caller's next call.
         self.refused_after_s = refused_after_s
         self._good: dict[bytes, None] = {}  #: digests of what was a token's lately
 
     def before_authentication(self, address: str, credentials: str | None) -> None:
-        """Refuse an address that failed too often, except to whose token was good lately.
+        """Refuse an address that failed too often, except calls whose token was valid lately.
 
-        Whoever shares the address with somebody who guesses goes on working.
+        A caller that shares the address with one that guesses tokens continues to work.
         """
         if self._failures is None or (credentials and _digest(credentials) in self._good):
             return
@@ -104,14 +104,14 @@ class Limits:
         return self._strangers.take(network_of(address)) if self._strangers is not None else 0.0
 
     def failed(self, address: str, credentials: str | None = None) -> None:
-        """Count a call without a good token, or refuse it; one that was good is so no more."""
+        """Count a call without a valid token, or refuse it; a token that was valid no longer is."""
         if credentials:
             self._good.pop(_digest(credentials), None)
         if self._failures is not None:
             self._refuse_address(self._failures.take(network_of(address)))
 
     def passed(self, caller: Caller, credentials: str | None) -> None:
-        """Count a call with a good token, or refuse it."""
+        """Count a call with a valid token, or refuse it."""
         if self._failures is not None and credentials:
             digest = _digest(credentials)
             self._good.pop(digest, None)

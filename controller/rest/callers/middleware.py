@@ -29,11 +29,11 @@ from controller.rest.problems.faults import UNKNOWN, Asked, Names, no_names
 from controller.rest.problems.known_names import KnownNames
 from registry import NotFoundError, Registry, UnknownNameError
 
-#: Of calls without a good token; the rest of a minute is one line.
+#: Log lines per minute of calls without a valid token; one line counts the rest.
 MOST_STRANGERS_TOLD: Final = 60
-#: In one process, ten for each thread that serves them.
+#: Calls in one process: ten for each thread that serves them.
 MOST_UNDER_WAY: Final = 400
-#: Whoever restarts the process asks there.
+#: What restarts the process, systemd say, asks there.
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
 REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class AccessLog:
-    """One line per call; its id; and the last catch for every error."""
+    """Logs one line per call, gives it an id, and answers every error."""
 
     def __init__(
         self,
@@ -116,10 +116,10 @@ async def _told(error: Exception, scope: Scope) -> Problem:
 
 
 class Crowd:
-    """Refuses calls while so many are under way that one more would only wait for the others.
+    """Refuses calls while too many are under way.
 
-    They wait where what they need hangs, or is slow: then an answer that says so is worth
-    more than a place in a queue longer than anybody's patience.
+    Calls pile up if the database hangs or is slow. Then a refusal at once serves a caller
+    better than a place in a queue that outlasts its timeout.
     """
 
     def __init__(self, app: ASGIApp, most: int = MOST_UNDER_WAY) -> None:
@@ -165,7 +165,7 @@ class _Strangers:
 class Authentication:
     """Refuses calls without a valid token, below /v1 and to metrics.
 
-    Nor whoever calls too often, nor a token that only reads to where things change.
+    Also calls above the limit, and calls that change something with a read-only token.
     """
 
     def __init__(self, app: ASGIApp, registry: Registry, limits: Limits) -> None:

@@ -27,7 +27,7 @@ from controller.rest.problems.documents import CONNECTION_KINDS, MEDIA_TYPE, Pro
 MAX_HEAD_BYTES: Final = 16 * 1024
 MAX_HEAD_LINES: Final = 100
 _TICK_S: Final = 1.0
-#: A proxy may see another end of such a body, and take the rest for somebody's next call.
+#: A proxy may see another end of such a body, and take the rest for another caller's next call.
 _ENDS_TWICE: Final = frozenset({b"content-length", b"transfer-encoding"})
 _END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n")
 
@@ -71,7 +71,7 @@ class BoundedProtocol(H11Protocol):
         self._seen = 0
         self._patience_s = 0.0
 
-    # What asyncio and uvicorn tell us.
+    # ---- called by asyncio and uvicorn
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a head."""
@@ -105,17 +105,17 @@ class BoundedProtocol(H11Protocol):
         self._watch()
 
     def shutdown(self) -> None:
-        """Close as soon as the call under way is answered."""
+        """Close once the current call is answered."""
         super().shutdown()
         self._watch()
 
     def pause_writing(self) -> None:
-        """Wait for a caller that does not take its answer, but not for ever."""
+        """Start the time limit of a caller that does not read its answer."""
         super().pause_writing()
         self._give_time(self._deadlines.answer_s)
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """End the wait: the caller reads again."""
         super().resume_writing()
         if self._stalled is not None and self._missing is not _Missing.GOODBYE:
             self._stalled.cancel()
@@ -126,9 +126,9 @@ class BoundedProtocol(H11Protocol):
         self._refuse(cast(_Connection, self.conn).refusal)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing: any stranger may ask for another protocol."""
+        """Log nothing: any unknown caller can ask for another protocol."""
 
-    # Time.
+    # ---- time limits
 
     def _watch(self) -> None:
         missing = self._what_is_missing()
@@ -177,7 +177,7 @@ class BoundedProtocol(H11Protocol):
             self._wait(tick_s, self._look_at_body)
 
     def _give_time(self, seconds: float) -> None:
-        """Close in a while, unless what waits to be sent is taken as fast as it has to be."""
+        """Close after a time limit, unless the caller reads what waits to be sent fast enough."""
         if self._stalled is not None:
             self._stalled.cancel()
         enough = seconds * self._deadlines.answer_bytes_per_s
@@ -193,7 +193,7 @@ class BoundedProtocol(H11Protocol):
             self.transport.abort()
 
     def _unsent(self) -> int:
-        """Return how many bytes the other end has not got yet, be they here or in the kernel.
+        """Return how many bytes the other end has not received yet, here or in the kernel.
 
         The kernel takes many at once and then none for long, however steadily they are read.
         A transport of TLS tells of those alone that it has not handed on.
@@ -216,7 +216,7 @@ class BoundedProtocol(H11Protocol):
         self._refuse(HTTPStatus.REQUEST_TIMEOUT)
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Answer for the application, if nobody has begun to, and close."""
+        """Answer in place of the application, unless an answer has begun, and close."""
         if self.cycle is not None and not self.cycle.response_complete:
             started = self.cycle.response_started
             self.cycle.disconnected = True
@@ -242,12 +242,12 @@ class BoundedProtocol(H11Protocol):
 
 
 class _Connection(h11.Connection):
-    """What h11 parses, if it is not too much."""
+    """h11's parser, with a limit on the number of fields."""
 
     refusal: HTTPStatus = HTTPStatus.BAD_REQUEST
 
     def next_event(self) -> Any:
-        """Return what came next; each field of a head costs time, so there may be few."""
+        """Return the next event. Each field of a head costs time, so their number is limited."""
         if self.their_state is h11.IDLE:
             data, _ = self.trailing_data
             if _END_OF_HEAD.split(data, 1)[0].count(b"\n") > MAX_HEAD_LINES:
