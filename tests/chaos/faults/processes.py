@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
@@ -13,15 +12,18 @@ from tests.chaos.faults.fault import Fault
 from tests.chaos.site import LEASE_S
 
 
-class _Killed(Fault):
+class _OfAProcess(Fault):
+    def choose(self) -> str:
+        """Return the process that is to be struck."""
+        return self.rng.choice(self.site.of_role(self.strikes[0]))
+
+
+class _Killed(_OfAProcess):
     def inject(self) -> dict[str, Any]:
         self.name = self.choose()
         self.site.processes[self.name].kill()
         self.hold(0, 4)
         return {"process": self.name}
-
-    def choose(self) -> str:
-        return self.rng.choice(self.site.of_role(self.strikes[0]))
 
     def lift(self) -> None:
         self.site.processes[self.name].return_to_service()
@@ -54,9 +56,9 @@ class LeaderKilled(_Killed):
         return self.site.eventually(self.site.leader)
 
 
-class _Paused(Fault):
+class _Paused(_OfAProcess):
     def inject(self) -> dict[str, Any]:
-        self.name = self.rng.choice(self.site.of_role(self.strikes[0]))
+        self.name = self.choose()
         self.site.processes[self.name].pause()
         self.hold(LEASE_S + 1, LEASE_S + 4)
         return {"process": self.name}
@@ -80,24 +82,24 @@ class MonitorPaused(_Paused):
     strikes = ("monitor",)
 
 
-class LeaderPaused(Fault):
+class LeaderPaused(_Paused):
     """Wakes when another leads."""
 
     kind = "leader paused past its lease"
     strikes = ("control",)
 
     def inject(self) -> dict[str, Any]:
-        self.name = self.site.eventually(self.site.leader)
+        self.name = self.choose()
         epoch = self.site.epoch()
         self.site.processes[self.name].pause()
         self.site.eventually(lambda: self.site.epoch() > epoch)
         return {"process": self.name, "epoch": epoch}
 
-    def lift(self) -> None:
-        self.site.processes[self.name].resume()
+    def choose(self) -> str:
+        return self.site.eventually(self.site.leader)
 
 
-class _AtCheckpoint(Fault):
+class _AtCheckpoint(_OfAProcess):
     """A process that is struck where it hurts, in the middle of its work."""
 
     variable: ClassVar[str]
@@ -132,10 +134,6 @@ class _AtCheckpoint(Fault):
             "held": [str(key) for pair in held for key in pair],
         }
 
-    @abstractmethod
-    def choose(self) -> str:
-        """Return the process that is to be struck."""
-
     def alone(self) -> AbstractContextManager[None]:
         """Keep others from doing what it is to be struck at."""
         return contextlib.nullcontext()
@@ -143,9 +141,6 @@ class _AtCheckpoint(Fault):
 
 class _WorkerAtCheckpoint(_AtCheckpoint):
     strikes = ("worker",)
-
-    def choose(self) -> str:
-        return self.rng.choice(self.site.of_role("worker"))
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
