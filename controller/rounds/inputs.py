@@ -74,7 +74,7 @@ class RoundInputs:
             if field.init and field.name not in _OF_THEIR_OWN
         }
         if self.snapshot.tree is not None:  # rounds without a tree keep their bytes
-            snapshot["tree"] = _tree_document(self.snapshot.tree)
+            snapshot["tree"] = self.snapshot.tree.document()
         if self.snapshot.constraints:  # nor do those without change theirs
             snapshot["constraints"] = self.snapshot.constraints.document()
         if self.snapshot.allowances:  # nor do those without quotas
@@ -116,16 +116,13 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
         if name != "resources" and name not in _OF_THEIR_OWN:
             array: NDArray[Any] = np.array(values, dtype=_DTYPES.get(name, np.int64))
             arrays[name] = array.reshape(shape_of.get(name, (-1,)))
-    names = document["names"]
+    names, tree, rules = document["names"], stored.get("tree"), stored.get("constraints")
     return RoundInputs(
         snapshot=Snapshot(
             resources=resources,
-            tree=_tree_of(stored.get("tree")),
-            constraints=_constraints_of(stored.get("constraints")),
-            allowances=tuple(
-                Allowance(**{**each, "tenants": tuple(each["tenants"])})
-                for each in stored.get("allowances", ())
-            ),
+            tree=None if tree is None else TenantTree.of_document(tree),
+            constraints=None if rules is None else Constraints.of_document(rules),
+            allowances=tuple(map(Allowance.of_document, stored.get("allowances", ()))),
             **arrays,
         ),
         names=Names(
@@ -184,28 +181,6 @@ def _names_document(names: Names) -> dict[str, Any]:
         if not document[name]:
             del document[name]
     return document
-
-
-def _tree_document(tree: TenantTree) -> dict[str, Any]:
-    return {
-        "parent": list(tree.parent),
-        "weight": tree.weight.tolist(),
-        "leaf": list(tree.leaf),
-    }
-
-
-def _tree_of(document: Mapping[str, Any] | None) -> TenantTree | None:
-    if document is None:
-        return None
-    return TenantTree(
-        parent=tuple(document["parent"]),
-        weight=np.array(document["weight"], dtype=np.float64),
-        leaf=tuple(document["leaf"]),
-    )
-
-
-def _constraints_of(document: Mapping[str, Any] | None) -> Constraints | None:
-    return None if document is None else Constraints.of_document(document)
 
 
 def _plain(value: Any) -> Any:

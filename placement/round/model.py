@@ -30,6 +30,11 @@ class Allowance:
     resource: int | None  #: an index of R; None: the number of VMs
     room: int  #: at least 0
 
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Allowance:
+        """Read back what `dataclasses.asdict` returned, as JSON keeps it."""
+        return cls(**{**document, "tenants": tuple(document["tenants"])})
+
     def after(self, vms: IntArray, amounts: IntArray) -> Allowance:
         """Return what is left once tenants got VMs, shape (N,), of these amounts, (N, R)."""
         of_each = vms if self.resource is None else amounts[:, self.resource]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +63,23 @@ class TenantTree:
             parent=(-1, *([0] * tenants)),
             weight=np.concatenate(([1.0], weight)),
             leaf=tuple(range(1, tenants + 1)),
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values, from which `of_document` makes the same again."""
+        return {
+            "parent": list(self.parent),
+            "weight": self.weight.tolist(),
+            "leaf": list(self.leaf),
+        }
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> TenantTree:
+        """Read back what `document` returned."""
+        return cls(
+            parent=tuple(document["parent"]),
+            weight=np.array(document["weight"], dtype=np.float64),
+            leaf=tuple(document["leaf"]),
         )
 
     def children(self, node: int) -> tuple[int, ...]:

@@ -62,9 +62,7 @@ def _kept(snapshot: Snapshot, requests: IntArray) -> Kept:
     return {
         "requests": requests,
         "arrays": {name: getattr(snapshot, name) for name in (*_SEEN, "age")},
-        "tree": None
-        if tree is None
-        else {"parent": tree.parent, "leaf": tree.leaf, "weight": tree.weight},
+        "tree": None if tree is None else tree.document(),
         "constraints": None if rules is None else rules.document(),
         "allowances": [asdict(each) for each in snapshot.allowances],
     }
@@ -84,17 +82,9 @@ def _seen_of(kept: Kept, resources: tuple[str, ...]) -> tuple[Snapshot, IntArray
     tree, rules = kept["tree"], kept["constraints"]
     snapshot = Snapshot(
         resources=resources,
-        tree=None
-        if tree is None
-        else TenantTree(
-            parent=tuple(tree["parent"]),
-            weight=array(tree, "weight", "float", (None,)),
-            leaf=tuple(tree["leaf"]),
-        ),
+        tree=None if tree is None else TenantTree.of_document(tree),
         constraints=None if rules is None else Constraints.of_document(rules),
-        allowances=tuple(
-            Allowance(**{**each, "tenants": tuple(each["tenants"])}) for each in kept["allowances"]
-        ),
+        allowances=tuple(map(Allowance.of_document, kept["allowances"])),
         **arrays,
     )
     return snapshot, array(kept, "requests", "int", (None,))
