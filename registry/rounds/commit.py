@@ -141,6 +141,11 @@ class _Binding:
 
 
 def _binding(connection: Connection, commit: RoundCommit) -> _Binding:
+    """Ask which rules may bind.
+
+    Groups and spread of a request are settled when it is made, as its network and image are;
+    quotas may have been set since the round read.
+    """
     in_group = select(request_groups.c.group_id).where(request_groups.c.request_id == requests.c.id)
     found: set[Row[UUID, bool, bool, bool]] = set()
     for some in chunks(sorted({part.request_id for part in commit.placements})):
