@@ -122,6 +122,36 @@ def test_a_guest_reads_its_seed(lab, fuga, tmp_path):
     fuga.cli("key", "remove", "laptop")
 
 
+def test_the_guests_of_a_drained_host_move_while_they_run(lab, fuga):
+    fuga.cli("request", "tiny", "-n", "4", "--name", "stay", "--tenant", "a", "--wait")
+    with fuga.client() as operator:
+        vms = operator.get("/v1/vms", params={"limit": 100}).json()["items"]
+    drained = vms[0]["host"]
+    number = int(drained.removeprefix("kvm-"))
+
+    told = fuga.cli("host", "drain", drained, "--move", "--wait").stdout
+
+    assert "is done" in told
+    assert domains(lab.hosts[number - 1].uri) == {}
+    assert lab.images(number) == {"base.qcow2"}
+    with fuga.client() as operator:
+        moved = operator.get("/v1/vms", params={"limit": 100}).json()["items"]
+        [plan] = operator.get("/v1/plans").json()["items"]
+        assert operator.post(f"/v1/plans/{plan['id']}/replay").json()["identical"]
+    assert drained not in {vm["host"] for vm in moved}
+    assert {vm["observed"] for vm in moved} == {"running"}
+    here = {vm["id"] for vm in vms if vm["host"] == drained}
+    assert plan["moves"] == len(here)
+    for vm in vms:
+        logs = [lab.serial_log(each, f"fuga-{vm['id']}") for each in (1, 2, 3)]
+        boots = sum(read(log).count(f"LAB-GUEST-READY uuid={vm['id']}") for log in logs)
+        assert boots <= 1, vm["name"]
+
+    fuga.cli("host", "activate", drained)
+    fuga.cli("rm", "stay", "--wait")
+    eventually(lambda: fuga.sql("select sum(committed) from inventories") == [(0,)])
+
+
 def test_a_host_that_does_not_answer_stays_enrolling_and_says_why(fuga):
     with fuga.client() as operator:
         answer = operator.post("/v1/hosts", json=new_host(9, "qemu+tcp://127.0.0.1:1/system"))
