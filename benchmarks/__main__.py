@@ -6,6 +6,7 @@ scan         whole rounds beside a compiled loop that scans all hosts for each V
 slot         ten thousand VMs on half filled hosts beside a numpy pass of first fit
 growth       from 1,000 hosts on, each size in a process of its own, with its memory
 start        `fuga --help` beside Python that does nothing
+balance      moves that level hosts beside Ganeti's hbal on the same clusters
 policies     every policy on the same rounds, beside first fit
 parameters   what fuga's parameters do to a round, beside their defaults
 mechanisms   divisible mechanisms beside DRF on one pool
@@ -49,6 +50,7 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     "slot": ("placement.rounds", ["slot"], ["slot"]),
     "growth": ("placement.rounds", ["growth"], ["growth", "--full"]),
     "start": ("start", [], []),
+    "balance": ("placement.balance", [], ["--full"]),
     "policies": ("placement.policies", ["--seeds", "1"], []),
     "parameters": ("placement.parameters", [], ["--full"]),
     "mechanisms": ("placement.mechanisms", ["--repeats", "1"], ["--large"]),

@@ -1,0 +1,313 @@
+"""Print how long balancing takes and how level it leaves hosts, beside Ganeti's hbal.
+
+    python -m benchmarks.placement.balance [--full]
+
+The clusters are seeded: hosts of five sizes, filled unevenly with VMs of nine types. hbal
+reads the same cluster from a file of its text backend (`ganeti-htools`). Its VMs have disks
+of the kind ``ext``, which every node reaches, so its only move is the one that is ours: a VM to
+another host, live. It looks at no load that changes (``--ignore-dynu``) and takes every gain
+(``--min-gain 1e-9``), so its score is the sum over CPU and memory of the standard deviation, over
+hosts, of the part that is in use. Ours makes as many moves as hbal made, without a price, so
+that both do the same; "away" is the sum of squared distances from the load of the
+pool (`placement.moving.for_gain.private_terms.Level`), which ours lowers.
+
+"hbal" and "fuga" are seconds of processor time on one core; "times" is their ratio. hbal
+weighs every VM on every host before each move; where its number of moves is bounded, so is
+ours. Without hbal the first table is left out, with a word.
+
+On clusters so small that single VMs decide, either may end a little better, so the scores are
+compared by the geometric mean of their ratios, and the table says how often either was better.
+Exits with status 1 if ours is worse than hbal by one of these means, or less than 20 times as
+fast on any cluster, or needs more than 5 s where it is alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from placement import Snapshot
+from placement.moving.balance import BALANCE_WORTH, balance
+from placement.moving.for_gain.worth import Worth
+from placement.moving.model import Mobility, Plan, Running
+from placement.moving.pack import pack
+
+IntArray = npt.NDArray[np.int64]
+
+#: Cores and GiB, and how many of a hundred hosts.
+HOSTS: Final = (
+    ((64, 256), 40),
+    ((96, 384), 20),
+    ((128, 512), 15),
+    ((48, 384), 15),
+    ((64, 128), 10),
+)
+#: Cores and GiB, and how many of a hundred VMs.
+TYPES: Final = (
+    ((1, 2), 15), ((1, 4), 15), ((2, 4), 15), ((2, 8), 15), ((4, 8), 12),
+    ((4, 16), 10), ((8, 16), 6), ((8, 32), 4), ((2, 16), 8),
+)  # fmt: skip
+TENANTS: Final = 20
+MIB: Final = 1024
+#: What hbal knows of a price: nothing.
+UNPRICED: Final = Worth(price_per_gib=0.0, least_gain=1e-9)
+LEAST_TIMES: Final = 20
+MOST_SECONDS: Final = 5.0
+
+_MOVE: Final = re.compile(r"^\s*\d+\. vm(\d+) +host\d+ +=> host(\d+) ", re.MULTILINE)
+_SCORES: Final = re.compile(r"score[^\d]*improved from ([\d.]+) to ([\d.]+)")
+#: hbal's policy: VMs of any size, no over-commit.
+_POLICY: Final = "|128,1,0,1,1,0|1,1,0,1,1,0;99999999,9999,9999999,16,8,12|ext|1.0|32.0"
+
+
+def uneven_cluster(hosts: int, vms: int, *, seed: int = 1) -> Running:
+    """Return hosts filled unevenly: how much each attracts differs by up to ten times."""
+    rng = np.random.default_rng(seed)
+    sizes, types = _drawn(rng, HOSTS, hosts), np.array([each for each, _ in TYPES])
+    capacity, demand = sizes * [1, MIB], types * [1, MIB]
+    kind = rng.choice(len(types), vms, p=np.array([part for _, part in TYPES]) / 100)
+    attraction = sizes[:, 0] * rng.uniform(0.1, 1.0, hosts)
+    wishes = rng.choice(hosts, (vms, 3), p=attraction / attraction.sum())
+    room, host = capacity.copy(), np.empty(vms, dtype=np.int64)
+    for vm, wanted in enumerate(demand[kind]):
+        fits = (room[wishes[vm]] >= wanted).all(axis=1)
+        if fits.any():
+            host[vm] = wishes[vm][fits.argmax()]
+        else:
+            host[vm] = np.flatnonzero((room >= wanted).all(axis=1))[0]
+        room[host[vm]] -= wanted
+    tenant = rng.integers(0, TENANTS, vms)
+    held = np.zeros((TENANTS, 2), dtype=np.int64)
+    np.add.at(held, tenant, demand[kind])
+    nothing = np.zeros(0, dtype=np.int64)
+    snapshot = Snapshot(
+        resources=("vcpus", "memory_mib"),
+        capacity=capacity,
+        free=room,
+        host_class=np.zeros(hosts, dtype=np.int64),
+        eligible=np.ones((0, 1), dtype=np.bool_),
+        demand=np.zeros((0, 2), dtype=np.int64),
+        count=nothing,
+        min_count=nothing,
+        tenant=nothing,
+        age=nothing,
+        weight=np.ones(TENANTS),
+        held=held,
+    )
+    return Running(
+        snapshot=snapshot,
+        kind=kind,
+        host=host,
+        tenant=tenant,
+        carried_mib=demand[kind][:, 1],
+        mobility=np.full(vms, Mobility.LIVE, dtype=np.int64),
+        obstacle=np.full(vms, -1),
+        rests=np.zeros(vms, dtype=np.bool_),
+        demand=demand,
+        eligible=np.ones((len(demand), 1), dtype=np.bool_),
+        receives=np.ones(hosts, dtype=np.bool_),
+        over=np.zeros_like(capacity),
+    )
+
+
+def _drawn(rng: np.random.Generator, table: Sequence[tuple[tuple[int, int], int]], number: int):
+    sizes = np.array([size for size, _ in table])
+    parts = np.array([part for _, part in table]) / 100
+    return sizes[rng.choice(len(sizes), number, p=parts)]
+
+
+def text_of(running: Running) -> str:
+    """Return the cluster as a file of hbal's text backend: groups, nodes, VMs, tags, policy."""
+    capacity = running.snapshot.capacity.tolist()
+    nodes = [
+        f"host{number}|{memory}|0|{free}|1000000|1000000|{cores}|N|all|1||N|0|0|1.0"
+        for number, ((cores, memory), (_, free)) in enumerate(
+            zip(capacity, running.room.tolist(), strict=True)
+        )
+    ]
+    vms = [
+        f"vm{number}|{memory}|0|{cores}|running|Y|host{host}||ext||0"
+        for number, (host, (cores, memory)) in enumerate(
+            zip(running.host.tolist(), running.demand[running.kind].tolist(), strict=True)
+        )
+    ]
+    lines = ["all|all|preferred||", "", *nodes, "", *vms, "", "", _POLICY, ""]
+    return "\n".join(lines)
+
+
+class Hbal(NamedTuple):
+    """What hbal did."""
+
+    seconds: float  #: of processor time
+    moves: tuple[tuple[int, int], ...]  #: VM and host, in order; a VM may move again
+    before: float  #: its score as it prints it
+    after: float
+
+
+def by_hbal(running: Running, most_moves: int | None) -> Hbal:
+    """Let hbal balance a cluster, to its end or with so many moves at most."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "cluster")
+        file.write_text(text_of(running))
+        command = ["hbal", "-t", str(file), "--ignore-dynu", "--min-gain", "1e-9"]
+        command += [] if most_moves is None else ["-l", str(most_moves)]
+        used = os.times()
+        done = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        now = os.times()
+    seconds = now.children_user + now.children_system - used.children_user - used.children_system
+    moves = tuple((int(vm), int(host)) for vm, host in _MOVE.findall(done))
+    scores = _SCORES.search(done)
+    if scores is None:
+        raise RuntimeError(f"hbal says no score:\n{done}")
+    return Hbal(seconds, moves, float(scores[1]), float(scores[2]))
+
+
+def used_after(running: Running, moves: Sequence[tuple[int, int]]) -> IntArray:
+    """Return what is in use on each host once VMs are elsewhere, (H, R)."""
+    host = running.host.copy()
+    for vm, destination in moves:
+        host[vm] = destination
+    used = np.zeros_like(running.snapshot.capacity)
+    np.add.at(used, host, running.demand[running.kind])
+    return used
+
+
+def hbal_score(running: Running, used: IntArray) -> float:
+    """Return the sum of standard deviations over hosts of the part in use, as hbal has it."""
+    return float((used / running.snapshot.capacity).std(axis=0).sum())
+
+
+def away(running: Running, used: IntArray) -> float:
+    """Return the sum of squared distances from the load of the pool."""
+    capacity = running.snapshot.capacity
+    target = used.sum(axis=0) / capacity.sum(axis=0)
+    return float((((used / capacity) - target) ** 2).sum())
+
+
+def moves_of(plan: Plan) -> list[tuple[int, int]]:
+    return [(move.vm, move.destination) for move in plan.moves]
+
+
+def beside_hbal(sizes: Sequence[tuple[int, int, int, int | None]]) -> bool:
+    """Print a line for each (hosts, VMs, seed, most moves); return whether all is well."""
+    print(
+        f"{'hosts':>6} {'VMs':>6} {'moves':>11} | {'score':>6} {'hbal':>7} {'fuga':>7} | "
+        f"{'away':>7} {'hbal':>7} {'fuga':>7} | {'hbal s':>8} {'fuga s':>7} {'times':>7}"
+    )
+    ratios, least_times = [], np.inf
+    for hosts, vms, seed, most in sizes:
+        running = uneven_cluster(hosts, vms, seed=seed)
+        theirs = by_hbal(running, most)
+        number = len(theirs.moves)
+        plan, seconds = _timed(running, UNPRICED, number)
+        used = used_after(running, ()), used_after(running, theirs.moves), _used(running, plan)
+        score = [hbal_score(running, each) for each in used]
+        far = [away(running, each) for each in used]
+        if max(abs(score[0] - theirs.before), abs(score[1] - theirs.after)) > 1e-6:
+            raise RuntimeError(f"hbal's scores are {theirs[2:]}, found {score}")
+        ratios.append((score[2] / score[1], far[2] / far[1]))
+        least_times = min(least_times, theirs.seconds / seconds)
+        print(
+            f"{hosts:>6} {vms:>6} {number:>5}/{len(plan.moves):>5} | "
+            f"{score[0]:>6.4f} {score[1]:>7.4f} {score[2]:>7.4f} | "
+            f"{far[0]:>7.2f} {far[1]:>7.3f} {far[2]:>7.3f} | "
+            f"{theirs.seconds:>8.2f} {seconds:>7.3f} {theirs.seconds / seconds:>7.0f}",
+            flush=True,
+        )
+    means = np.exp(np.log(ratios).mean(axis=0))
+    for name, column, mean in zip(("score", "away"), np.array(ratios).T, means, strict=True):
+        better, worse = (column < 1 - 1e-9).sum(), (column > 1 + 1e-9).sum()
+        print(
+            f"{name}: fuga / hbal {mean:.3f}, lower on {better} of {len(column)}, higher on {worse}"
+        )
+    return bool((means <= 1).all() and least_times >= LEAST_TIMES)
+
+
+def alone(sizes: Sequence[tuple[int, int, int | None]]) -> bool:
+    """Print a line for each (hosts, VMs, most moves) with the default price."""
+    print(
+        f"\n{'hosts':>6} {'VMs':>7} {'moves':>6} {'waves':>6} {'GiB':>7} {'outcome':>8} | "
+        f"{'score':>6} {'after':>6} | {'fuga s':>7}"
+    )
+    well = True
+    for hosts, vms, most in sizes:
+        running = uneven_cluster(hosts, vms)
+        plan, seconds = _timed(running, BALANCE_WORTH, most)
+        well &= seconds <= MOST_SECONDS
+        print(
+            f"{hosts:>6} {vms:>7} {len(plan.moves):>6} {len(plan.waves):>6} "
+            f"{plan.after.moved_gib:>7.0f} {plan.details['outcome']:>8} | "
+            f"{hbal_score(running, used_after(running, ())):>6.4f} "
+            f"{hbal_score(running, _used(running, plan)):>6.4f} | {seconds:>7.3f}",
+            flush=True,
+        )
+    return well
+
+
+def packed(sizes: Sequence[tuple[int, int]]) -> None:
+    """Print hosts in use before and after packing, beside the fewest that the sums would need."""
+    print(f"\n{'hosts':>6} {'VMs':>7} {'in use':>7} {'packed':>7} {'sums':>6} {'GiB':>7} {'s':>6}")
+    for hosts, vms in sizes:
+        running = uneven_cluster(hosts, vms)
+        started = time.process_time()
+        plan = pack(running)
+        seconds = time.process_time() - started
+        used = used_after(running, ()).sum(axis=0)
+        largest = np.sort(running.snapshot.capacity, axis=0)[::-1].cumsum(axis=0)
+        fewest = int((largest < used).sum(axis=0).max()) + 1
+        print(
+            f"{hosts:>6} {vms:>7} {plan.before.hosts_in_use:>7} {plan.after.hosts_in_use:>7} "
+            f"{fewest:>6} {plan.after.moved_gib:>7.0f} {seconds:>6.2f}",
+            flush=True,
+        )
+
+
+def _timed(running: Running, worth: Worth, most_moves: int | None) -> tuple[Plan, float]:
+    started = time.process_time()
+    plan = balance(running, worth.with_given({"most_moves": most_moves}))
+    return plan, time.process_time() - started
+
+
+def _used(running: Running, plan: Plan) -> IntArray:
+    return used_after(running, moves_of(plan))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--full", action="store_true", help="larger clusters, half an hour")
+    full = arguments.parse_args(argv).full
+    sizes: list[tuple[int, int, int, int | None]] = [
+        *((20, 200, seed, None) for seed in range(1, 7)),
+        *((20, 320, seed, None) for seed in range(1, 5)),
+        (100, 1600, 1, 3),
+    ]
+    if full:
+        sizes += [(40, 640, 1, None), (40, 640, 2, None), (100, 1600, 1, 50), (1000, 16000, 1, 1)]
+    well = True
+    if shutil.which("hbal") is None:
+        print("hbal is not installed (apt-get install ganeti-htools): fuga alone")
+    else:
+        well = beside_hbal(sizes)
+    most: list[tuple[int, int, int | None]] = [(1000, 16000, None), (10000, 100000, 500)]
+    well &= alone([(500, 8000, None), *most, (2000, 32000, None)] if full else most)
+    packed([(100, 1000), (1000, 10000), (10000, 100000)] if full else [(100, 1000)])
+    if not well:
+        sys.exit("worse than hbal, or slower than it may be")
+
+
+if __name__ == "__main__":
+    main()
