@@ -30,7 +30,9 @@ class MoveSpec:
     network: str
     network_kind: Literal["network", "bridge"] = "network"
     guard: Guard | None = None  #: None: the card's protection stays what it is
-    copy_disk: bool = True  #: False: both hosts see the volume, on a shared pool
+    #: False: both hosts see the volume, on a shared pool. Then it is one volume, of which whoever
+    #: removes either assignment takes care not to delete it.
+    copy_disk: bool = True
     bandwidth_mib_s: int | None = None  #: of memory, and of each disk; None: what the network gives
     downtime_ms: int | None = None  #: how long the guest may stand still; None: QEMU's default
     auto_converge: bool = False  #: slow a guest down that writes faster than memory is copied

@@ -23,7 +23,7 @@ from plain_text import shortened
 
 # -P: not a module of that name in the current folder.
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.move")
-#: For a move that is aborted to end: a copy of a disk is cancelled first.
+#: For a move that is called off to end: a copy of a disk is cancelled first.
 _ABORT_S: Final = 15.0
 _PATIENCE_S: Final = 0.5  #: of one wait for the child's words, between two looks at the clock
 
@@ -37,7 +37,7 @@ class Mover:
         Two hosts. They need not reach each other's libvirt; the destination's QEMU listens for
         the source's, at an address that its libvirt names, or that the move says.
     deadline_s : float
-        Of `check`, and of what precedes a move.
+        Of `check`.
 
     Notes
     -----
@@ -63,6 +63,20 @@ class Mover:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def check(self, spec: MoveSpec) -> None:
+        """Return if nothing is known that would prevent a move.
+
+        Its volumes at the destination are made before; of one that is off, the disk need not be
+        there. What the hosts' QEMUs can tell each other, only a move finds out.
+
+        Raises
+        ------
+        MoveRefusedError
+            With the obstacle. Nothing was begun.
+        """
+        until = time.monotonic() + self._deadline_s
+        self._ask("check", {"spec": spec}, lambda: until, lambda _: None, grace_s=0.0)
+
     def live(
         self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
     ) -> MoveDone:
@@ -80,12 +94,34 @@ class Mover:
         ------
         OperationFailedError
             A host refused, or the move was aborted.
+        MoveRefusedError
+            Of a disk that is not copied: its pool is not shared. Nothing was begun.
         HostUnreachableError
             A host did not answer any more.
         HostSilentError
             Aborting took too long: the process that led the move was killed.
         """
         return self._move("live", spec, deadline_s, tell)
+
+    def cold(
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+    ) -> MoveDone:
+        """Copy the disk of a VM that is off, and define its domain at the destination, off.
+
+        The source stays as it is: whoever starts one of the two removes the other before. It may
+        be repeated, after an error, too.
+
+        Parameters
+        ----------
+        deadline_s, tell
+            As of `live`. Of a disk that is copied, its file's bytes are told.
+
+        Raises
+        ------
+        OperationFailedError, HostUnreachableError, HostSilentError
+            As of `live`; the VM is still at the source.
+        """
+        return self._move("cold", spec, deadline_s, tell)
 
     def close(self) -> None:
         """End the process. A move that is under way is cancelled."""
@@ -125,6 +161,8 @@ class Mover:
         args: Mapping[str, Any],
         until: Callable[[], float],
         heard: Callable[[Mapping[str, Any]], None],
+        *,
+        grace_s: float = _ABORT_S,
     ) -> Any:
         """Return an answer. Past ``until`` it is called off, and a while later the child killed."""
         called_off_at: float | None = None
@@ -137,7 +175,7 @@ class Mover:
                 if called_off_at is None and now >= until():
                     called_off_at = now
                     child.tell(wire.encode({"op": "abort"}))
-                if called_off_at is not None and now >= called_off_at + _ABORT_S:
+                if called_off_at is not None and now >= called_off_at + grace_s:
                     raise SilentError(f"no answer within {now - started:.1f} s")  # noqa: TRY301
                 line = self._line(child)
                 if line is None:

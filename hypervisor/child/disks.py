@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import xml.etree.ElementTree as ET
 from typing import Final
 
 import libvirt
@@ -28,6 +30,44 @@ def files_at(
     if seed_volume is not None:
         seed = DiskFile(path=store.storageVolLookupByName(seed_volume).path(), format="raw")
     return DiskFiles(root=_file(conn, store.storageVolLookupByName(volume), "qcow2"), seed=seed)
+
+
+def root_volume(conn: libvirt.virConnect, domain: libvirt.virDomain) -> libvirt.virStorageVol:
+    """Return the volume that a domain writes to, however its definition names it."""
+    written, _ = disk_xml.disks_of(ET.fromstring(domain.XMLDesc(0)))  # noqa: S314 - libvirt's
+    source = None if written is None else written.find("source")
+    if source is None:
+        raise OperationFailedError("move", f"domain {domain.UUIDString()} has no disk")
+    pool, name = source.get("pool"), source.get("volume")
+    if pool is not None and name is not None:
+        return conn.storagePoolLookupByName(pool).storageVolLookupByName(name)
+    return conn.storageVolLookupByPath(source.get("file", ""))
+
+
+def find(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | None:
+    """Look a volume up, and again after a pool refresh: it may have appeared without libvirt."""
+    for attempt in ("known", "refreshed"):
+        try:
+            return pool.storageVolLookupByName(name)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+                raise
+        if attempt == "known":
+            with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
+                pool.refresh(0)
+    return None
+
+
+def delete(pool: libvirt.virStoragePool, name: str) -> None:
+    """Delete a volume. Absent: nothing."""
+    volume = find(pool, name)
+    if volume is None:
+        return
+    try:
+        volume.delete(0)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+            raise
 
 
 def name_files(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:

@@ -148,11 +148,11 @@ class LibvirtHost:
         capacity_gib: int,
     ) -> None:
         store = conn.storagePoolLookupByName(pool)
-        if _volume(store, name) is not None:
+        if disks.find(store, name) is not None:
             return
         base_path = None
         if base_volume is not None:
-            base = _volume(store, base_volume)
+            base = disks.find(store, base_volume)
             if base is None:
                 raise OperationFailedError(
                     "create_overlay", f"pool {pool} has no base volume {base_volume}"
@@ -179,7 +179,7 @@ class LibvirtHost:
     def _put_volume(self, conn: libvirt.virConnect, pool: str, name: str, content: str) -> None:
         store = conn.storagePoolLookupByName(pool)
         # Whoever wrote it before may have been killed halfway.
-        _delete(store, name)
+        disks.delete(store, name)
         data = base64.b64decode(content)
         volume = store.createXML(domain_xml.plain_volume(name, len(data)), 0)
         stream = conn.newStream(0)
@@ -293,7 +293,7 @@ class LibvirtHost:
             time.sleep(_STARTING_POLL_S)
 
     def _delete_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> None:
-        _delete(conn.storagePoolLookupByName(pool), name)
+        disks.delete(conn.storagePoolLookupByName(pool), name)
 
     def _remove(
         self,
@@ -317,7 +317,7 @@ class LibvirtHost:
                 _forget(domain)
         store = conn.storagePoolLookupByName(pool)
         for volume in volumes:
-            _delete(store, volume)
+            disks.delete(store, volume)
         absent = not _has_attempt(conn, vm_id, assignment_id) and not _any_there(store, volumes)
         if absent:
             with contextlib.suppress(libvirt.libvirtError):  # a log left over harms nobody
@@ -450,33 +450,8 @@ def _forget(domain: libvirt.virDomain) -> None:
             return
 
 
-def _volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | None:
-    """Look a volume up, and again after a pool refresh: it may have appeared without libvirt."""
-    for attempt in ("known", "refreshed"):
-        try:
-            return pool.storageVolLookupByName(name)
-        except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
-                raise
-        if attempt == "known":
-            with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
-                pool.refresh(0)
-    return None
-
-
 def _any_there(pool: libvirt.virStoragePool, names: Sequence[str]) -> bool:
     """Return whether a volume exists, after one pool refresh for all of them."""
     with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
         pool.refresh(0)
     return bool(set(names) & {volume.name() for volume in pool.listAllVolumes(0)})
-
-
-def _delete(pool: libvirt.virStoragePool, name: str) -> None:
-    volume = _volume(pool, name)
-    if volume is None:
-        return
-    try:
-        volume.delete(0)
-    except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
-            raise

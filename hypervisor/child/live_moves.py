@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import libvirt
 
-from hypervisor.child import disks, filters
+from hypervisor.child import disks, filters, shared_pools
 from hypervisor.child.move_ends import Ends
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.move_model import MoveDone, MoveProgress, MoveSpec
@@ -95,6 +95,8 @@ class _LiveMove:
     def attempt(self, *, shares: bool) -> MoveDone:
         """Move it, to a host that shares processors out or to one that does not."""
         domain = self._ends.source.moving.lookupByUUIDString(self._spec.vm_id)
+        if not self._spec.copy_disk:
+            shared_pools.prove(self._ends, self._spec, domain)
         parameters = _parameters(self._ends, domain, self._spec, shares=shares)
         beside = self._ends.source.beside.lookupByUUIDString(self._spec.vm_id)
         self._started, self._pending = time.monotonic(), _interventions(self._spec)
@@ -172,7 +174,7 @@ def _flags(spec: MoveSpec) -> int:
     )
     for wanted, flag in (
         (spec.copy_disk, libvirt.VIR_MIGRATE_NON_SHARED_INC),
-        # libvirt cannot tell that a folder is the other host's, too; whoever asked knows.
+        # libvirt cannot always tell that a folder is the other host's, too; it was proven.
         (not spec.copy_disk, libvirt.VIR_MIGRATE_UNSAFE),
         (spec.auto_converge, libvirt.VIR_MIGRATE_AUTO_CONVERGE),
         (spec.post_copy_after_s is not None, libvirt.VIR_MIGRATE_POSTCOPY),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hypervisor import wire
-from hypervisor.child import live_moves
+from hypervisor.child import cold_moves, live_moves, move_checks
 from hypervisor.child.move_ends import Ends
 
 Tell = Callable[[Mapping[str, Any]], object]
@@ -21,7 +21,11 @@ class MoveHands:
         self._ends = ends
         self._stop = stop
         self._tell = tell
-        self._operations: Mapping[str, Callable[..., Any]] = {"live": self._live}
+        self._operations: Mapping[str, Callable[..., Any]] = {
+            "check": self._check,
+            "live": self._live,
+            "cold": self._cold,
+        }
 
     def perform(self, op: str, args: Mapping[str, Any]) -> Any:
         """Do one.
@@ -32,8 +36,20 @@ class MoveHands:
             self._ends.open()
             return self._operations[op](**args)
 
+    def _check(self, spec: Mapping[str, Any]) -> None:
+        move_checks.check(self._ends, wire.move_from(spec))
+
     def _live(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         done = live_moves.move(
+            self._ends,
+            wire.move_from(spec),
+            self._stop,
+            lambda progress: self._tell(dataclasses.asdict(progress)),
+        )
+        return dataclasses.asdict(done)
+
+    def _cold(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        done = cold_moves.move(
             self._ends,
             wire.move_from(spec),
             self._stop,

@@ -11,7 +11,7 @@ from typing import Final
 from hypervisor.move_model import MoveSpec
 from hypervisor.xml import cards, limits
 from hypervisor.xml import domain as domain_xml
-from hypervisor.xml.disks import DiskFiles, set_file
+from hypervisor.xml.disks import DiskFiles, disks_of, set_file
 
 #: By which libvirt names the host's end of a card; the other host has its own.
 _MADE_UP: Final = ("vnet", "macvtap")
@@ -37,26 +37,14 @@ def at_destination(xml: str, spec: MoveSpec, files: DiskFiles, *, shares: bool) 
     if seed is not None and files.seed is not None:
         set_file(seed, files.seed)
     for card in domain.findall("devices/interface"):
-        _plug_in(card, spec)
+        plug_in(card, spec)
     limits.set_shares(domain, int(domain.findtext("vcpu", "1")) if shares else None)
     return ET.tostring(domain, encoding="unicode")
 
 
-def disks_of(domain: ET.Element) -> tuple[ET.Element | None, ET.Element | None]:
-    """Return the disks that fuga made: the one that is written to, and the seed."""
-    written = seed = None
-    for disk in domain.findall("devices/disk"):
-        if disk.find("readonly") is not None:
-            seed = disk if seed is None else seed
-        else:
-            written = disk if written is None else written
-    return written, seed
-
-
-def disk_path(disk: ET.Element | None) -> str | None:
-    """Return the file that a disk is."""
-    source = None if disk is None else disk.find("source")
-    return None if source is None else source.get("file")
+def has_seed(domain: ET.Element) -> bool:
+    """Return whether a domain has a disk that it only reads."""
+    return disks_of(domain)[1] is not None
 
 
 def host_bound(domain: ET.Element) -> str | None:
@@ -70,13 +58,15 @@ def host_bound(domain: ET.Element) -> str | None:
             return f"interface of type {card.get('type')}"
     known = [disk for disk in disks_of(domain) if disk is not None]
     for disk in domain.findall("devices/disk"):
-        target = disk.find("target")
-        if disk not in known or disk_path(disk) is None:
+        target, source = disk.find("target"), disk.find("source")
+        named = set() if source is None else set(source.attrib)
+        if disk not in known or not named & {"file", "volume"}:
             return f"disk {'' if target is None else target.get('dev', '')} that fuga did not make"
     return None
 
 
-def _plug_in(card: ET.Element, spec: MoveSpec) -> None:
+def plug_in(card: ET.Element, spec: MoveSpec) -> None:
+    """Plug a card into the destination's network, with its protection there."""
     source = card.find("source")
     if source is None:
         source = ET.SubElement(card, "source")

@@ -52,6 +52,17 @@ def with_disks_as_files(xml: str, file_of: Callable[[str, str, str], DiskFile]) 
     return ET.tostring(domain, encoding="unicode") if volumes else None
 
 
+def disks_of(domain: ET.Element) -> tuple[ET.Element | None, ET.Element | None]:
+    """Return the disks that fuga made: the one that is written to, and the seed."""
+    written = seed = None
+    for disk in domain.findall("devices/disk"):
+        if disk.find("readonly") is not None:
+            seed = disk if seed is None else seed
+        else:
+            written = disk if written is None else written
+    return written, seed
+
+
 def set_file(disk: ET.Element, file: DiskFile) -> None:
     """Let a disk be another file."""
     source = disk.find("source")

@@ -106,6 +106,26 @@ class Grounds:
         with self.mover() as mover:
             return mover.live(wanted, deadline_s=deadline_s, tell=tell)
 
+    def cold(
+        self, wanted: MoveSpec, *, tell: Any = lambda _: None, deadline_s: float = DEADLINE_S
+    ) -> MoveDone:
+        with self.mover() as mover:
+            return mover.cold(wanted, deadline_s=deadline_s, tell=tell)
+
+    def check(self, wanted: MoveSpec) -> None:
+        with self.mover() as mover:
+            mover.check(wanted)
+
+    def switch_off(self, spec: DomainSpec) -> None:
+        """Switch a guest off at the source, which has written what it had to."""
+        self.source.host.destroy(spec.mark.vm_id)
+
+    def start_at_destination(self, wanted: MoveSpec) -> None:
+        """Start what arrived off."""
+        self.destination.host.start_paused(wanted.vm_id, guard=wanted.guard)
+        self.destination.host.resume(wanted.vm_id)
+        eventually(lambda: b"LAB-GUEST-READY" in self.console(self.destination, wanted))
+
     def states(self, spec: DomainSpec | MoveSpec) -> tuple[DomainState | None, DomainState | None]:
         """What the VM does at the source and at the destination; None: absent."""
         found = (self.seen(each, spec) for each in (self.source, self.destination))
@@ -163,6 +183,8 @@ class Grounds:
             for volume in (wanted.volume, seed_name(wanted.mark.assignment_id)):
                 self.destination.host.delete_volume(wanted.pool, volume)
         self.source.empty()
+        self.made.clear()
+        self.source.made.clear()
 
 
 def fake_grounds() -> Grounds:

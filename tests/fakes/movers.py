@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -16,6 +16,7 @@ from hypervisor import (
     MoveDone,
     MoveObstacle,
     MoveProgress,
+    MoveRefusedError,
     MoveSpec,
     OperationFailedError,
 )
@@ -108,6 +109,12 @@ class FakeMover:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def check(self, spec: MoveSpec) -> None:
+        self._begin("check", spec)
+        found = self._movers.next_obstacle() or self._obstacle(spec)
+        if found is not None:
+            raise MoveRefusedError(*found)
+
     def live(
         self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
     ) -> MoveDone:
@@ -138,8 +145,83 @@ class FakeMover:
             disk_bytes=1 << 20 if spec.copy_disk else 0,
         )
 
+    def cold(
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+    ) -> MoveDone:
+        self._begin("cold", spec)
+        fault = self._movers.next_fault()
+        if fault is not None and fault.breaks is Breaks.BEFORE:
+            raise fault.error
+        seen = self._source.domains.get(spec.vm_id)
+        if seen is None:
+            raise OperationFailedError("cold_move", f"no domain {spec.vm_id}", 42)
+        if seen.state is not DomainState.STOPPED:
+            raise OperationFailedError("cold_move", "domain is running", 55)
+        there = self._destination.domains.get(spec.vm_id)
+        if there is not None and (there.mark != spec.mark or there.run is not None):
+            raise OperationFailedError(
+                "cold_move", f"the destination has domain {spec.vm_id} already", 9
+            )
+        sent = self._copy_disk(spec, fault, deadline_s, tell) if spec.copy_disk else 0
+        if not spec.copy_disk:
+            self._prove_shared(spec)
+        defined = self._source.specs.get(spec.vm_id)
+        self._destination.define_arriving(spec, seen, defined)
+        if fault is not None:
+            raise fault.error
+        return MoveDone(total_ms=100, downtime_ms=None, memory_bytes=0, disk_bytes=sent)
+
     def close(self) -> None:
         self.closed = True
+
+    def _copy_disk(
+        self,
+        spec: MoveSpec,
+        fault: MoveFault | None,
+        deadline_s: float,
+        tell: Callable[[MoveProgress], None],
+    ) -> int:
+        name = self._source.volume_of(spec.vm_id) or ""
+        disk = self._source.volumes.get(name)
+        if disk is None:
+            raise OperationFailedError(
+                "cold_move", f"no storage vol with matching name '{name}'", 50
+            )
+        if self._destination.pool_full:
+            raise OperationFailedError("cold_move", "No space left on device", 38)
+        self._destination.volumes[spec.volume] = replace(disk, name=spec.volume)
+        for step in range(1, STEPS + 1):
+            tell(_progress(step, disk_bytes=disk.allocation_bytes))
+            self._movers.happen()
+            _break_while_copying(fault, deadline_s, "cold_move")
+        return disk.allocation_bytes
+
+    def _prove_shared(self, spec: MoveSpec) -> None:
+        if self._source.volumes is not self._destination.volumes:
+            raise MoveRefusedError(MoveObstacle.POOL, f"pool {spec.pool} is not shared")
+
+    def _obstacle(self, spec: MoveSpec) -> tuple[MoveObstacle, str] | None:
+        """What a real host would find, of what hosts in memory have."""
+        here, there = self._source, self._destination
+        seen, taken = here.domains.get(spec.vm_id), there.domains.get(spec.vm_id)
+        if here is there:
+            return MoveObstacle.SAME_HOST, here.hostname
+        if seen is None:
+            return MoveObstacle.ABSENT, f"no domain {spec.vm_id}"
+        others = {each.name for each in there.domains.values() if each.uuid != spec.vm_id}
+        if seen.name in others or (
+            taken is not None and (taken.mark != spec.mark or taken.run is not None)
+        ):
+            return MoveObstacle.NAME_TAKEN, seen.name
+        if spec.pool != there.pool or there.pool_full:
+            return MoveObstacle.POOL, spec.pool
+        needed = [] if seen.state is DomainState.STOPPED and spec.copy_disk else [spec.volume]
+        for volume in filter(None, [*needed, spec.seed_volume]):
+            if volume not in there.volumes:
+                return MoveObstacle.VOLUME, volume
+        if not spec.copy_disk and here.volumes is not there.volumes:
+            return MoveObstacle.POOL, f"pool {spec.pool} is not shared"
+        return None
 
     def _begin(self, op: str, spec: MoveSpec) -> None:
         self._movers.log.append((op, spec.vm_id))
@@ -154,6 +236,8 @@ class FakeMover:
             raise OperationFailedError("live_move", f"no domain {spec.vm_id}", 42)
         if seen.state is DomainState.STOPPED:
             raise OperationFailedError("live_move", "domain is not running", 55)
+        if not spec.copy_disk:
+            self._prove_shared(spec)
         self._destination.receive(spec, seen, self._source.specs.get(spec.vm_id))
         self._source.moving.add(spec.vm_id)
 
@@ -184,22 +268,23 @@ class FakeMover:
             raise fault.error
 
 
-def _break_while_copying(fault: MoveFault | None, deadline_s: float) -> None:
+def _break_while_copying(fault: MoveFault | None, deadline_s: float, op: str = "live_move") -> None:
     if fault is not None and fault.breaks in {Breaks.COPYING, Breaks.PENDING}:
         raise fault.error
     # No time passes here: a deadline of nothing is one that has passed.
     if deadline_s <= 0:
-        raise OperationFailedError("live_move", "it was called off", 78)
+        raise OperationFailedError(op, "it was called off", 78)
 
 
-def _progress(step: int) -> MoveProgress:
-    left = MEMORY_BYTES * (STEPS - step) // STEPS
+def _progress(step: int, *, disk_bytes: int = 0) -> MoveProgress:
+    memory_bytes = 0 if disk_bytes else MEMORY_BYTES
+    left = STEPS - step
     return MoveProgress(
         elapsed_ms=250 * step,
-        memory_total_bytes=MEMORY_BYTES,
-        memory_remaining_bytes=left,
-        disk_total_bytes=0,
-        disk_remaining_bytes=0,
-        rate_bytes_s=MEMORY_BYTES,
-        iteration=1,
+        memory_total_bytes=memory_bytes,
+        memory_remaining_bytes=memory_bytes * left // STEPS,
+        disk_total_bytes=disk_bytes,
+        disk_remaining_bytes=disk_bytes * left // STEPS,
+        rate_bytes_s=memory_bytes or disk_bytes,
+        iteration=0 if disk_bytes else 1,
     )

@@ -1,0 +1,245 @@
+"""Move a VM that is off: its disk streams through this process. In the child process only.
+
+The overlay's file is copied as it is, so it rests on its base by the same path there. What is
+not in the file is not sent: libvirt's streams carry holes as holes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import libvirt
+
+from hypervisor.child import disks, filters, shared_pools
+from hypervisor.child.move_ends import Ends
+from hypervisor.errors import OperationFailedError
+from hypervisor.move_model import MoveDone, MoveProgress, MoveSpec
+from hypervisor.xml import arriving
+from hypervisor.xml import domain as domain_xml
+
+_OPERATION: Final = "cold_move"
+_PIECE_BYTES: Final = 1 << 18  #: what libvirt takes at once
+_TELL_EVERY_S: Final = 0.5
+#: libvirt writes in a thread of its own, and a busy host may take a moment.
+_READS: Final = 3
+_PAUSE_S: Final = 1.0
+_HOLE: Final = -3  #: what a sparse stream answers where a hole begins
+_DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+_ZEROS: Final = bytes(_PIECE_BYTES)
+
+
+def move(
+    ends: Ends, spec: MoveSpec, stop: threading.Event, tell: Callable[[MoveProgress], object]
+) -> MoveDone:
+    """Copy a disk, and define its domain at the destination. The source stays as it is.
+
+    Raises libvirtError or OperationFailedError. It may be repeated.
+    """
+    started = time.monotonic()
+    domain = ends.source.moving.lookupByUUIDString(spec.vm_id)
+    _check_it_is_off(domain)
+    _refuse_another(ends, spec)
+    sent = 0
+    if spec.copy_disk:
+        sent = _Copy(ends, spec, stop, tell).run(disks.root_volume(ends.source.moving, domain))
+    else:
+        shared_pools.prove(ends, spec, domain)
+    _check_it_is_off(domain)
+    _define(ends, spec, domain)
+    return MoveDone(
+        total_ms=round(1000 * (time.monotonic() - started)),
+        downtime_ms=None,
+        memory_bytes=0,
+        disk_bytes=sent,
+    )
+
+
+@dataclass(slots=True)
+class _Digest:
+    """Of a file's content, whichever parts of it are holes."""
+
+    sha256: Any = field(default_factory=hashlib.sha256)
+    size_bytes: int = 0
+
+    def take(self, piece: bytes) -> None:
+        self.sha256.update(piece)
+        self.size_bytes += len(piece)
+
+    def take_hole(self, length: int) -> None:
+        self.size_bytes += length
+        while length > 0:
+            self.sha256.update(_ZEROS[: min(length, len(_ZEROS))])
+            length -= len(_ZEROS)
+
+
+class _Copy:
+    """One copy of one file."""
+
+    def __init__(
+        self,
+        ends: Ends,
+        spec: MoveSpec,
+        stop: threading.Event,
+        tell: Callable[[MoveProgress], object],
+    ) -> None:
+        self._ends = ends
+        self._spec = spec
+        self._stop = stop
+        self._tell = tell
+        self._started = time.monotonic()
+        self._told_at = 0.0
+        self._sent = 0  #: bytes that are not holes
+
+    def run(self, here: libvirt.virStorageVol) -> int:
+        """Copy it and read it back; return the bytes that went over the network once."""
+        store = self._ends.destination.moving.storagePoolLookupByName(self._spec.pool)
+        size = here.infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2]
+        # A file of its own: in what is there, holes would leave what was written before.
+        disks.delete(store, self._spec.volume)
+        there = store.createXML(domain_xml.plain_volume(self._spec.volume, size, sparse=True), 0)
+        self._tell_of(size, 0, now=True)
+        expected = self._send(here, there, size)
+        self._compare(there, size, expected)
+        store.refresh(0)  # it learns that this is an overlay, and on what
+        return self._sent
+
+    def _send(self, here: libvirt.virStorageVol, there: libvirt.virStorageVol, size: int) -> Any:
+        digest = _Digest()
+        with (
+            _stream(self._ends.source.moving) as down,
+            _stream(self._ends.destination.moving) as up,
+        ):
+            here.download(down, 0, size, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
+            there.upload(up, 0, size, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
+            for piece in _pieces(down):
+                self._check_it_goes_on()
+                if isinstance(piece, int):
+                    digest.take_hole(piece)
+                    up.sendHole(piece)
+                else:
+                    digest.take(piece)
+                    unsent = memoryview(piece)
+                    while unsent:
+                        unsent = unsent[up.send(bytes(unsent)) :]
+                    self._sent += len(piece)
+                    self._keep_pace()
+                self._tell_of(size, digest.size_bytes)
+            down.finish()
+            up.finish()
+        if digest.size_bytes != size:
+            raise OperationFailedError(
+                _OPERATION, f"the source's disk is {size} bytes, and {digest.size_bytes} came"
+            )
+        self._tell_of(size, size, now=True)
+        return digest.sha256.digest()
+
+    def _compare(self, there: libvirt.virStorageVol, size: int, expected: Any) -> None:
+        """Read it back until it is what was sent."""
+        for attempt in range(_READS):
+            if attempt:
+                time.sleep(_PAUSE_S)
+            digest = _Digest()
+            with _stream(self._ends.destination.moving) as back:
+                there.download(back, 0, size, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
+                for piece in _pieces(back):
+                    self._check_it_goes_on()
+                    if isinstance(piece, int):
+                        digest.take_hole(piece)
+                    else:
+                        digest.take(piece)
+                    self._tell_of(size, size)
+                back.finish()
+            if digest.size_bytes == size and digest.sha256.digest() == expected:
+                return
+        raise OperationFailedError(
+            _OPERATION, f"the destination's {self._spec.volume} differs from the source's disk"
+        )
+
+    def _check_it_goes_on(self) -> None:
+        if self._stop.is_set():
+            raise OperationFailedError(_OPERATION, "it was called off")
+
+    def _keep_pace(self) -> None:
+        """Wait, where more was sent than may be by now."""
+        if self._spec.bandwidth_mib_s is None:
+            return
+        due_s = self._sent / (self._spec.bandwidth_mib_s << 20)
+        self._stop.wait(max(0.0, self._started + due_s - time.monotonic()))
+
+    def _tell_of(self, size: int, done: int, *, now: bool = False) -> None:
+        elapsed_s = time.monotonic() - self._started
+        if not now and elapsed_s < self._told_at + _TELL_EVERY_S:
+            return
+        self._told_at = elapsed_s
+        self._tell(
+            MoveProgress(
+                elapsed_ms=round(1000 * elapsed_s),
+                memory_total_bytes=0,
+                memory_remaining_bytes=0,
+                disk_total_bytes=size,
+                disk_remaining_bytes=size - done,
+                rate_bytes_s=round(self._sent / elapsed_s) if elapsed_s > 0 else 0,
+                iteration=0,
+            )
+        )
+
+
+@contextlib.contextmanager
+def _stream(conn: libvirt.virConnect) -> Iterator[libvirt.virStream]:
+    """Lend a stream; one that was not finished is aborted."""
+    stream = conn.newStream(0)
+    try:
+        yield stream
+    except BaseException:
+        with contextlib.suppress(libvirt.libvirtError):
+            stream.abort()
+        raise
+
+
+def _pieces(stream: libvirt.virStream) -> Iterator[bytes | int]:
+    """Yield what a sparse stream has: bytes, or the length of a hole."""
+    while True:
+        piece = stream.recvFlags(_PIECE_BYTES, libvirt.VIR_STREAM_RECV_STOP_AT_HOLE)
+        if piece == _HOLE:
+            yield int(stream.recvHole())
+        elif piece:
+            yield piece
+        else:
+            return
+
+
+def _check_it_is_off(domain: libvirt.virDomain) -> None:
+    if domain.isActive():
+        raise OperationFailedError(
+            _OPERATION, "domain is running", libvirt.VIR_ERR_OPERATION_INVALID
+        )
+
+
+def _refuse_another(ends: Ends, spec: MoveSpec) -> None:
+    """Refuse where the destination has a domain of this VM that this move did not make."""
+    try:
+        found = ends.destination.moving.lookupByUUIDString(spec.vm_id)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return
+        raise
+    if domain_xml.parse(found.XMLDesc(0)).mark != spec.mark or found.isActive():
+        raise OperationFailedError(
+            _OPERATION,
+            f"the destination has domain {spec.vm_id} already",
+            libvirt.VIR_ERR_OPERATION_FAILED,
+        )
+
+
+def _define(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain) -> None:
+    conn = ends.destination.moving
+    files = disks.files_at(conn, spec.pool, spec.volume, spec.seed_volume)
+    xml = arriving.at_destination(domain.XMLDesc(_DEFINED), spec, files, shares=True)
+    filters.prepare(conn, domain_xml.from_host(xml), spec.guard)
+    conn.defineXML(xml)

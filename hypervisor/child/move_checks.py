@@ -1,0 +1,211 @@
+"""Look for what would prevent a move, before it is begun. In the child process only."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from typing import Final
+
+import libvirt
+
+from hypervisor.child import disks, filters, shared_pools
+from hypervisor.child.move_ends import Ends
+from hypervisor.errors import MoveRefusedError, OperationFailedError
+from hypervisor.move_model import MoveObstacle, MoveSpec
+from hypervisor.xml import arriving
+from hypervisor.xml import domain as domain_xml
+from hypervisor.xml.disks import backing_of
+
+_LIVE: Final = libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE
+_DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+_ADDRESS: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]{0,252}|[0-9A-Fa-f:.]{2,45}")
+_MIB: Final = 1 << 20
+
+
+def check(ends: Ends, spec: MoveSpec) -> None:
+    """Raise `MoveRefusedError` for the first obstacle; see `Mover.check`."""
+    here, there = ends.source.moving, ends.destination.moving
+    _check_address(spec)
+    _check_they_are_two(here, there)
+    with _as_obstacle(MoveObstacle.ABSENT, libvirt.VIR_ERR_NO_DOMAIN):
+        domain = here.lookupByUUIDString(spec.vm_id)
+    runs = bool(domain.isActive())
+    document = domain_xml.from_host(domain.XMLDesc(_LIVE if runs else _DEFINED))
+    bound = arriving.host_bound(document)
+    if bound is not None:
+        raise MoveRefusedError(MoveObstacle.HOST_DEVICE, f"it has a {bound}")
+    _check_name(there, spec, document.findtext("name", ""))
+    _check_machine(there, document)
+    _check_processor(there, document)
+    _check_storage(ends, spec, domain, runs=runs)
+    _check_network(there, spec, document)
+
+
+def _check_address(spec: MoveSpec) -> None:
+    if spec.address is not None and _ADDRESS.fullmatch(spec.address) is None:
+        raise MoveRefusedError(MoveObstacle.ADDRESS, f"{spec.address!r} is no address")
+
+
+def _check_they_are_two(here: libvirt.virConnect, there: libvirt.virConnect) -> None:
+    numbers = [domain_xml.machine_uuid(conn.getCapabilities()) for conn in (here, there)]
+    if numbers[0] is not None and numbers[0] == numbers[1]:
+        raise MoveRefusedError(
+            MoveObstacle.SAME_HOST,
+            f"source and destination have the same host UUID, {numbers[0]}: they are one host, or"
+            " host_uuid in one's libvirtd.conf must be set",
+        )
+
+
+def _check_name(there: libvirt.virConnect, spec: MoveSpec, name: str) -> None:
+    """Refuse where a domain is in the way; one of this very move, which is off, is not."""
+    for look_up, key in ((there.lookupByUUIDString, spec.vm_id), (there.lookupByName, name)):
+        try:
+            found = look_up(key)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+            continue
+        if found.isActive() or domain_xml.parse(found.XMLDesc(0)).mark != spec.mark:
+            raise MoveRefusedError(
+                MoveObstacle.NAME_TAKEN,
+                f"the destination has the domain {found.name()} ({found.UUIDString()})",
+            )
+
+
+def _check_machine(there: libvirt.virConnect, document: ET.Element) -> None:
+    kind, arch, machine = _machine(document)
+    try:
+        there.getDomainCapabilities(None, arch, machine, kind, 0)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() not in {
+            libvirt.VIR_ERR_INVALID_ARG,
+            libvirt.VIR_ERR_CONFIG_UNSUPPORTED,
+        }:
+            raise
+        raise MoveRefusedError(MoveObstacle.MACHINE_TYPE, str(error)) from error
+
+
+def _check_processor(there: libvirt.virConnect, document: ET.Element) -> None:
+    """Let libvirt compare what the guest uses with what the destination offers.
+
+    One that is off and takes its host's model, takes the destination's when it starts there.
+    """
+    processor = document.find("cpu")
+    if processor is None or processor.find("model") is None:
+        return
+    kind, arch, machine = _machine(document)
+    try:
+        there.compareHypervisorCPU(
+            None,
+            arch,
+            machine,
+            kind,
+            ET.tostring(processor, encoding="unicode"),
+            libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE,
+        )
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_CPU_INCOMPATIBLE:
+            raise
+        raise MoveRefusedError(MoveObstacle.CPU_MODEL, str(error)) from error
+
+
+def _check_storage(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain, *, runs: bool) -> None:
+    here, there = ends.source.moving, ends.destination.moving
+    with _as_obstacle(MoveObstacle.POOL, libvirt.VIR_ERR_NO_STORAGE_POOL):
+        pool = there.storagePoolLookupByName(spec.pool)
+    if not pool.isActive():
+        raise MoveRefusedError(MoveObstacle.POOL, f"pool {spec.pool} is not active")
+    if spec.seed_volume is not None:
+        _volume(pool, spec.seed_volume)
+    elif arriving.has_seed(domain_xml.from_host(domain.XMLDesc(_DEFINED))):
+        raise MoveRefusedError(MoveObstacle.VOLUME, "it has a seed, of which no copy is named")
+    disk = disks.root_volume(here, domain)
+    base = backing_of(disk.XMLDesc(0))
+    if not spec.copy_disk:
+        shared_pools.prove(ends, spec, domain)
+        return
+    if runs:
+        _check_copy(there, _volume(pool, spec.volume), disk)
+    elif base is not None:
+        with _as_obstacle(MoveObstacle.BASE_VOLUME, libvirt.VIR_ERR_NO_STORAGE_VOL):
+            there.storageVolLookupByPath(base[0])
+    needed, available = disk.info()[2], pool.info()[3]
+    if needed > available:
+        raise MoveRefusedError(
+            MoveObstacle.POOL,
+            f"pool {spec.pool} has {available // _MIB} MiB left, and the disk has"
+            f" {-(-needed // _MIB)} MiB",
+        )
+
+
+def _check_copy(
+    conn: libvirt.virConnect, there: libvirt.virStorageVol, here: libvirt.virStorageVol
+) -> None:
+    """Refuse a volume that cannot become this disk: only what the guest wrote is sent."""
+    if there.info()[1] != here.info()[1]:
+        raise MoveRefusedError(
+            MoveObstacle.VOLUME,
+            f"{there.name()} has {there.info()[1]} bytes, and the guest's disk {here.info()[1]}",
+        )
+    one, other = (backing_of(each.XMLDesc(0)) for each in (here, there))
+    if (one is None) != (other is None):
+        raise MoveRefusedError(
+            MoveObstacle.BASE_VOLUME,
+            f"{there.name()} rests on {'nothing' if other is None else other[0]}, and the guest's"
+            f" disk on {'nothing' if one is None else one[0]}",
+        )
+    if other is not None:
+        with _as_obstacle(MoveObstacle.BASE_VOLUME, libvirt.VIR_ERR_NO_STORAGE_VOL):
+            conn.storageVolLookupByPath(other[0])
+
+
+def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Element) -> None:
+    if spec.network_kind == "network":
+        with _as_obstacle(MoveObstacle.NETWORK, libvirt.VIR_ERR_NO_NETWORK):
+            network = there.networkLookupByName(spec.network)
+        if not network.isActive():
+            raise MoveRefusedError(MoveObstacle.NETWORK, f"network {spec.network} is not active")
+    else:
+        with _as_obstacle(MoveObstacle.NETWORK, libvirt.VIR_ERR_NO_INTERFACE):
+            _find_bridge(there, spec.network)
+    for card in document.findall("devices/interface"):
+        arriving.plug_in(card, spec)
+    try:
+        filters.prepare(there, document, spec.guard)
+    except OperationFailedError as error:
+        raise MoveRefusedError(MoveObstacle.NETWORK, error.reason) from error
+
+
+def _find_bridge(conn: libvirt.virConnect, name: str) -> None:
+    """Look a bridge up; not every libvirt can, and then the move finds out."""
+    try:
+        conn.interfaceLookupByName(name)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_INTERFACE:
+            raise
+
+
+def _volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol:
+    found = disks.find(pool, name)
+    if found is None:
+        raise MoveRefusedError(MoveObstacle.VOLUME, f"pool {pool.name()} has no volume {name}")
+    return found
+
+
+def _machine(document: ET.Element) -> tuple[str, str | None, str | None]:
+    kind = document.find("os/type")
+    named = {} if kind is None else kind.attrib
+    return document.get("type", "qemu"), named.get("arch"), named.get("machine")
+
+
+@contextlib.contextmanager
+def _as_obstacle(obstacle: MoveObstacle, code: int) -> Iterator[None]:
+    """Say that an error of libvirt of that code is an obstacle."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != code:
+            raise
+        raise MoveRefusedError(obstacle, str(error)) from error

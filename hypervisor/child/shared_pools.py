@@ -1,0 +1,57 @@
+"""Whether two hosts see one pool. In the child process only.
+
+No host tells: a folder may be a mount of a server's, or a folder of the same name. A guest whose
+disk was thought to be shared would go on there with another disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from typing import Final
+
+import libvirt
+
+from hypervisor.child import disks
+from hypervisor.child.move_ends import Ends
+from hypervisor.errors import MoveRefusedError
+from hypervisor.move_model import MoveObstacle, MoveSpec
+from hypervisor.xml import domain as domain_xml
+
+#: A network's file system may show what another host made a moment later.
+_TRIES: Final = 4
+_PAUSE_S: Final = 0.5
+_PROBE_BYTES: Final = 512
+
+
+def prove(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain) -> None:
+    """Raise `MoveRefusedError` unless the destination sees what the source writes.
+
+    A volume is made beside the disk at the source, and looked for at the destination.
+    """
+    disk = disks.root_volume(ends.source.moving, domain)
+    here = disk.storagePoolLookupByVolume()
+    there = ends.destination.moving.storagePoolLookupByName(spec.pool)
+    if disk.name() != spec.volume:
+        raise MoveRefusedError(
+            MoveObstacle.VOLUME,
+            f"on a shared pool the guest keeps its disk {disk.name()}, not {spec.volume}",
+        )
+    name = f"fuga-probe-{uuid.uuid4()}.img"
+    probe = here.createXML(domain_xml.plain_volume(name, _PROBE_BYTES), 0)
+    try:
+        for attempt in range(_TRIES):
+            if attempt:
+                time.sleep(_PAUSE_S)
+            if disks.find(there, name) is not None:
+                return
+    finally:
+        with contextlib.suppress(libvirt.libvirtError):
+            probe.delete(0)
+        with contextlib.suppress(libvirt.libvirtError):  # it must not show what is gone
+            there.refresh(0)
+    raise MoveRefusedError(
+        MoveObstacle.POOL,
+        f"pool {spec.pool} is not shared: what the source puts into {here.name()} is not there",
+    )

@@ -1,0 +1,143 @@
+"""Moves between hosts that see one pool: nothing is copied, and one host at a time has the disk."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hypervisor import DomainState, MoveObstacle, MoveRefusedError, MoveSpec, OperationFailedError
+from tests.contract.moving_grounds import SLOW_MIB_S, Grounds, real
+from tests.servers.lab_hosts import lab_cluster
+from tests.servers.running import eventually
+
+__all__ = ["lab_cluster", "real"]
+
+pytestmark = pytest.mark.qemu
+
+RUNNING, STOPPED = DomainState.RUNNING, DomainState.STOPPED
+POOL = "shared"
+
+
+@pytest.fixture
+def shared(real: Grounds, tmp_path: Path) -> Iterator[Grounds]:
+    """Two hosts whose pools of one name are one folder, as on a server's file system."""
+    assert real.lab is not None
+    base = real.lab.hosts[0].images_dir
+    assert base is not None
+    (tmp_path / "base.qcow2").write_bytes((base / "base.qcow2").read_bytes())
+    for uri in real.lab.uris:
+        virsh(uri, "pool-create-as", POOL, "dir", "--target", str(tmp_path))
+    real.source.pool = real.destination.pool = POOL
+    yield real
+    real.empty()
+    for uri in real.lab.uris:
+        virsh(uri, "pool-destroy", POOL)
+    real.source.pool = real.destination.pool = "default"
+
+
+def virsh(uri: str, *words: str) -> None:
+    subprocess.run(["virsh", "-q", "-c", uri, *words], check=True, timeout=60)
+
+
+def to_move(shared: Grounds, *, off: bool = False) -> MoveSpec:
+    spec = replace(shared.source.spec(), pool=POOL)
+    shared.source.made[-1] = spec
+    if off:
+        shared.source.create_volume(spec, capacity_gib=1)
+        shared.source.host.define(spec)
+    else:
+        shared.running(of=spec)
+    return shared.arriving(spec, copy_disk=False, volume=spec.volume)
+
+
+def test_a_guest_moves_and_its_disk_stays_where_it_is(shared: Grounds) -> None:
+    wanted = to_move(shared)
+    spec = shared.source.made[-1]
+    shared.begin_beating(spec)
+    shared.order(shared.source, spec, "echo before | dd of=/dev/vda bs=1M seek=900 conv=fsync")
+    shared.check(wanted)
+
+    done = shared.live(wanted)
+
+    assert done.disk_bytes == 0
+    assert shared.states(wanted) == (None, RUNNING)
+    eventually(lambda: len(shared.beats(shared.destination, wanted)) > 3)
+    assert shared.beats(shared.source, wanted)[-1] < shared.beats(shared.destination, wanted)[0]
+    said = shared.order(
+        shared.destination, wanted, "dd if=/dev/vda bs=1M skip=900 count=1|head -n1"
+    )
+    assert said[0].startswith("before")
+    # The old assignment goes, and leaves the disk, which is the new one's.
+    assert shared.source.host.remove(
+        wanted.vm_id,
+        assignment_id=spec.mark.assignment_id,
+        generation=spec.mark.generation,
+        pool=POOL,
+        volumes=(),
+    )
+    assert wanted.volume in shared.destination.volumes()
+    shared.order(
+        shared.destination, wanted, "echo after | dd of=/dev/vda bs=1M seek=901 conv=fsync"
+    )
+
+
+def test_a_vm_that_is_off_is_defined_there_and_nothing_is_copied(shared: Grounds) -> None:
+    wanted = to_move(shared, off=True)
+    shared.check(wanted)
+
+    done = shared.cold(wanted)
+
+    assert done.disk_bytes == 0
+    assert shared.states(wanted) == (STOPPED, STOPPED)
+    shared.source.host.undefine(wanted.vm_id)
+    shared.start_at_destination(wanted)
+    assert shared.states(wanted) == (None, RUNNING)
+
+
+def test_a_disk_in_use_is_opened_by_no_second_host(shared: Grounds) -> None:
+    wanted = to_move(shared, off=True)
+    shared.cold(wanted)
+    shared.source.host.start_paused(wanted.vm_id)
+    shared.source.host.resume(wanted.vm_id)
+
+    with pytest.raises(OperationFailedError, match='Failed to get "write" lock'):
+        shared.destination.host.start_paused(wanted.vm_id)
+
+    assert shared.states(wanted) == (RUNNING, STOPPED)
+    # And once it is free again, it may.
+    shared.source.host.destroy(wanted.vm_id)
+    shared.start_at_destination(wanted)
+    with pytest.raises(OperationFailedError, match='Failed to get "write" lock'):
+        shared.source.host.start_paused(wanted.vm_id)
+
+
+def test_a_move_that_is_called_off_leaves_the_disk_to_the_source(shared: Grounds) -> None:
+    wanted = to_move(shared)
+    spec = shared.source.made[-1]
+
+    with pytest.raises(OperationFailedError, match="called off"):
+        shared.live(replace(wanted, bandwidth_mib_s=SLOW_MIB_S), deadline_s=2.0)
+
+    assert shared.states(wanted) == (RUNNING, None)
+    shared.order(shared.source, spec, "echo still | dd of=/dev/vda bs=1M seek=900 conv=fsync")
+    shared.live(wanted)
+    assert shared.states(wanted) == (None, RUNNING)
+
+
+def test_a_folder_of_the_same_name_is_no_shared_pool(
+    shared: Grounds, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    wanted = to_move(shared, off=True)
+    assert shared.lab is not None
+    uri = shared.lab.uris[1]
+    virsh(uri, "pool-destroy", POOL)
+    virsh(uri, "pool-create-as", POOL, "dir", "--target", str(tmp_path_factory.mktemp("other")))
+
+    for ask in (shared.check, shared.cold):
+        with pytest.raises(MoveRefusedError) as refusal:
+            ask(wanted)
+        assert refusal.value.obstacle is MoveObstacle.POOL

@@ -1,0 +1,204 @@
+"""How a disk is copied, with libvirt's streams in memory."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import libvirt
+import pytest
+
+from hypervisor import Mark, MoveProgress, MoveSpec, OperationFailedError
+from hypervisor.child import cold_moves
+
+VM = str(uuid.uuid4())
+SPEC = MoveSpec(
+    vm_id=VM,
+    mark=Mark(vm_id=VM, assignment_id="new", generation=2, tenant="a", round=7),
+    pool="default",
+    volume="b.qcow2",
+    seed_volume=None,
+    network="default",
+)
+MIB = 1 << 20
+#: Bytes, and lengths of holes.
+DISK: tuple[bytes | int, ...] = (b"header" * 1000, 3 * MIB, b"word" * 300_000, 5)
+
+
+class NoVolumeError(libvirt.libvirtError):
+    def __init__(self) -> None:
+        Exception.__init__(self, "no volume")
+
+    def get_error_code(self) -> int:
+        return int(libvirt.VIR_ERR_NO_STORAGE_VOL)
+
+
+class Stream:
+    """Hands out what a volume has, or takes what it is to have, at most some bytes at once."""
+
+    def __init__(self) -> None:
+        self.left: list[bytes | int] = []
+        self.took: list[bytes | int] | None = None
+        self.aborted = False
+
+    def recvFlags(self, size: int, _: int) -> bytes | int:  # noqa: N802
+        if not self.left:
+            return b""
+        if isinstance(self.left[0], int):
+            return -3
+        piece, rest = self.left[0][:size], self.left[0][size:]
+        self.left[0:1] = [rest] if rest else []
+        return piece
+
+    def recvHole(self) -> int:  # noqa: N802
+        hole = self.left.pop(0)
+        assert isinstance(hole, int)
+        return hole
+
+    def send(self, data: bytes) -> int:
+        assert self.took is not None
+        self.took.append(data[:100_000])
+        return len(data[:100_000])
+
+    def sendHole(self, length: int) -> None:  # noqa: N802
+        assert self.took is not None
+        self.took.append(length)
+
+    def finish(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Volume:
+    def __init__(self, content: tuple[bytes | int, ...], *, loses: int = 0) -> None:
+        self.content = list(content)
+        self._loses = loses  #: how often what is read back is not what was sent
+
+    def infoFlags(self, _: int) -> list[int]:  # noqa: N802
+        sizes = (each if isinstance(each, int) else len(each) for each in self.content)
+        return [0, 1 << 30, sum(sizes)]
+
+    def download(self, stream: Stream, *_: int) -> None:
+        stream.left = list(self.content)
+        if self._loses:
+            self._loses -= 1
+            stream.left = [b"\0" * self.infoFlags(0)[2]]
+
+    def upload(self, stream: Stream, *_: int) -> None:
+        self.content = []
+        stream.took = self.content
+
+
+class Store:
+    """A pool with room for one volume."""
+
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
+        self.refreshed = 0
+
+    def storageVolLookupByName(self, _: str) -> Volume:  # noqa: N802
+        raise NoVolumeError
+
+    def createXML(self, _xml: str, _flags: int) -> Volume:  # noqa: N802
+        return self._volume
+
+    def refresh(self, _: int) -> None:
+        self.refreshed += 1
+
+
+class End:
+    def __init__(self, store: Store) -> None:
+        self.moving = self
+        self.streams: list[Stream] = []
+        self._store = store
+
+    def storagePoolLookupByName(self, _: str) -> Store:  # noqa: N802
+        return self._store
+
+    def newStream(self, _: int) -> Stream:  # noqa: N802
+        self.streams.append(Stream())
+        return self.streams[-1]
+
+
+class Ends:
+    def __init__(self, there: Volume) -> None:
+        self.source = End(Store(there))
+        self.destination = End(Store(there))
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cold_moves, "_PAUSE_S", 0.0)
+
+
+def copy(
+    there: Volume, *, spec: MoveSpec = SPEC, stop: threading.Event | None = None
+) -> tuple[int, list[MoveProgress], Ends]:
+    told: list[MoveProgress] = []
+    ends: Any = Ends(there)
+    copying = cold_moves._Copy(ends, spec, stop or threading.Event(), told.append)
+    here: Any = Volume(DISK)
+    return copying.run(here), told, ends
+
+
+def test_bytes_arrive_as_bytes_and_holes_as_holes() -> None:
+    there = Volume(())
+
+    sent, told, _ = copy(there)
+
+    flat = [each if isinstance(each, bytes) else b"\0" * each for each in there.content]
+    assert b"".join(flat) == b"".join(
+        each if isinstance(each, bytes) else b"\0" * each for each in DISK
+    )
+    assert [each for each in there.content if isinstance(each, int)] == [3 * MIB, 5]
+    assert sent == sum(len(each) for each in DISK if isinstance(each, bytes))
+    assert (told[0].disk_remaining_bytes, told[-1].disk_remaining_bytes) == (
+        told[0].disk_total_bytes,
+        0,
+    )
+
+
+def test_a_host_that_is_still_writing_is_read_again() -> None:
+    copy(Volume((), loses=2))
+
+
+def test_a_disk_that_comes_back_different_is_refused() -> None:
+    with pytest.raises(OperationFailedError, match=r"b\.qcow2 differs"):
+        copy(Volume((), loses=3))
+
+
+def test_a_copy_that_is_called_off_sends_no_more_and_aborts_its_streams() -> None:
+    stop = threading.Event()
+    stop.set()
+    there = Volume(())
+    ends: Any = Ends(there)
+    here: Any = Volume(DISK)
+
+    with pytest.raises(OperationFailedError, match="called off"):
+        cold_moves._Copy(ends, SPEC, stop, lambda _: None).run(here)
+
+    assert there.content == []
+    assert all(each.aborted for end in (ends.source, ends.destination) for each in end.streams)
+
+
+def test_a_source_that_ends_early_is_refused() -> None:
+    class Short(Volume):
+        def infoFlags(self, flags: int) -> list[int]:  # noqa: N802
+            return [0, 1 << 30, super().infoFlags(flags)[2] + 1]
+
+    ends: Any = Ends(Volume(()))
+    here: Any = Short(DISK)
+
+    with pytest.raises(OperationFailedError, match="came"):
+        cold_moves._Copy(ends, SPEC, threading.Event(), lambda _: None).run(here)
+
+
+def test_a_bandwidth_is_kept() -> None:
+    _, told, _ = copy(Volume(()), spec=replace(SPEC, bandwidth_mib_s=4))
+
+    # 1.2 MB at 4 MiB a second.
+    assert told[-1].elapsed_ms >= 250
