@@ -85,7 +85,8 @@ def _attempt(step: MoveStep, context: WorkerContext) -> Outcome:
     try:
         if step.begun:
             where = _find_guest(step, context, abort=True)
-            if where is not Where.HERE or error is not None or step.attempts > MAX_ATTEMPTS:
+            over = step.fenced or step.attempts > MAX_ATTEMPTS
+            if where is not Where.HERE or error is not None or over:
                 return _settle(step, where, error or "its worker ended", None, context)
         if error is None:
             try:
@@ -123,6 +124,7 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
             _keep(step, context, progress)
 
     with context.hosts.mover(step.from_host, build.host) as mover:
+        mover.check(spec)
         _keep(step, context, None)
         carry = mover.live if step.kind == "live" else mover.cold
         done = carry(spec, deadline_s=context.moves.deadline_s, tell=tell)

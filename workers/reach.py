@@ -37,7 +37,7 @@ class OpenedHosts:
         """Lend what moves VMs from one host to another, to one thread."""
         ends = [HostEnd(each.uri, self._credential(each)) for each in (source, destination)]
         with HostMover(*ends, deadline_s=self._call_deadline_s) as mover:
-            yield mover  # type: ignore[misc]  # until it moves VMs that are off
+            yield mover
 
     def _credential(self, host: HostAccess) -> Credential | None:
         try:
