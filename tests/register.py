@@ -17,6 +17,7 @@ import pytest
 
 from registry import Registry, upgrade
 from registry.catalogue import VmType
+from registry.ground.packing import pack
 from registry.hosts import DomainReport, Host, HostReport, NewHost, UriPolicy
 from registry.requests import Request, Waiting
 from registry.rounds import CONTROL_LEASE, CommittedRound, Lease, Placement, RoundCommit
@@ -202,7 +203,7 @@ def a_commit(
         "cut": False,
         "inputs": b"inputs",
         "inputs_digest": "sha256:0",
-        "outcome": {"placed": []},
+        "outcome": pack({"placed": []}),
         "shares": [{"tenant": "a", "share": 0.1}],
         "bound": 4.0,
         "fair_distance": 0.05,

@@ -10,10 +10,12 @@ from typing import Any
 
 from controller.errors import PolicyFailedError
 from controller.plans.running import RunningNames
-from controller.rounds.inputs import RoundInputs, inputs_of
+from controller.rounds.inputs import RoundInputs, inputs_of, packed
+from placement.moving.balance import balance
 from placement.moving.evacuate import evacuate
 from placement.moving.mend import mend
 from placement.moving.model import MoveLimits, Plan, Running
+from placement.moving.pack import pack
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -48,8 +50,7 @@ class PlanInputs:
                 self.limits.at_once,
             ],
         }
-        text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return zlib.compress(text.encode(), level=6)
+        return packed(document)
 
 
 def decode_plan_inputs(data: bytes) -> PlanInputs:
@@ -75,17 +76,23 @@ def decide_plan(data: bytes) -> dict[str, Any]:
 
 def plan_of(inputs: PlanInputs) -> Plan:
     """Decide a plan. Raises `PolicyFailedError` for a kind that nobody plans."""
-    how: dict[str, Any] = {"limits": inputs.limits, "seed": inputs.seed}
+    how: dict[str, Any] = {
+        "limits": inputs.limits,
+        "seed": inputs.seed,
+        "budget_units": inputs.budget_units,
+    }
     match inputs.kind:
         case "evacuate":
             wanted = set(inputs.arguments["hosts"])
-            hosts = [
-                index
-                for index, (_, name) in enumerate(inputs.names.snapshot.hosts)
-                if name in wanted
-            ]
-            return evacuate(inputs.running, hosts, budget_units=inputs.budget_units, **how)
+            named = enumerate(inputs.names.snapshot.hosts)
+            return evacuate(
+                inputs.running, [at for at, (_, name) in named if name in wanted], **how
+            )
         case "mend":
-            return mend(inputs.running, budget_units=inputs.budget_units, **how)
+            return mend(inputs.running, **how)
+        case "balance":
+            return balance(inputs.running, **how)
+        case "pack":
+            return pack(inputs.running, **how)
         case _:
             raise PolicyFailedError(inputs.kind, "is no kind of plan that can be decided")

@@ -43,7 +43,7 @@ class RoundInputs:
 
     def encode(self) -> bytes:
         """Compressed JSON; equal inputs give equal bytes."""
-        return zlib.compress(_canonical(self.document()).encode(), level=6)
+        return packed(self.document())
 
     def digest(self) -> str:
         """Return whether anything but time has changed since another round.
@@ -91,6 +91,11 @@ class RoundInputs:
         if self.zones:  # rounds without zones keep their bytes
             document["zones"] = [dataclasses.asdict(zone) for zone in self.zones]
         return document
+
+
+def packed(document: Any) -> bytes:
+    """Return a document as compressed JSON, as it is stored; equal ones give equal bytes."""
+    return zlib.compress(_canonical(document).encode(), level=6)
 
 
 def decode_inputs(data: bytes) -> RoundInputs:

@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 
 from controller.errors import PolicyFailedError, SlotSkippedError
-from controller.rounds.inputs import RoundInputs, allocation_of
+from controller.rounds.inputs import RoundInputs, allocation_of, packed
 from controller.rounds.policy_process import Decision, Ideal
 from controller.rounds.snapshots import Names, to_snapshot
 from controller.rounds.waiting import waiting_requests
@@ -183,7 +183,7 @@ def run_round(
             cut=decided.allocation.cut,
             inputs=decided.data,
             inputs_digest=digest,
-            outcome=decided.document,
+            outcome=packed(decided.document),
             shares=shares,
             bound=None if ideal is None else ideal.bound,
             fair_distance=_fair_distance(shares),

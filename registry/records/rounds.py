@@ -196,7 +196,7 @@ class RoundCommit:
     cut: bool
     inputs: bytes
     inputs_digest: str
-    outcome: Mapping[str, Any]
+    outcome: bytes  #: its document, packed as `registry.ground.packing` does
     shares: Sequence[Mapping[str, Any]]
     bound: float | None
     #: mean |share - fair target| of the tenants per mean target

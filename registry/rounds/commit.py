@@ -34,7 +34,6 @@ from registry.ground.faults import checkpoint
 from registry.ground.ids import uuid7
 from registry.ground.locks import lock_vms
 from registry.ground.names import check_int
-from registry.ground.packing import pack
 from registry.ground.schema import (
     assignment_resources,
     assignments,
@@ -100,7 +99,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     number = _insert_round(connection, commit, now, len(chosen), dropped)
     with behind(connection) as later:
         keys = _insert_assignments(connection, chosen, number, now, later, names=names)
-        inputs = {"inputs": commit.inputs, "packed_outcome": pack(commit.outcome)}
+        inputs = {"inputs": commit.inputs, "packed_outcome": commit.outcome}
         later(inserting(connection, round_inputs, [{"round": number} | inputs]))
     checkpoint("round.in_commit")
     gained = Counter(vm.request_id for vm, _ in chosen)

@@ -208,6 +208,37 @@ def test_only_who_leads_decides_and_carries_out(world: MovingWorld) -> None:
     assert world.registry.plans.get(plan.id).state == "asked"
 
 
+def test_a_second_balance_right_after_the_first_has_no_useful_move(
+    world: MovingWorld, centre: Plans
+) -> None:
+    for _ in range(6):
+        world.running("h1")
+    first = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
+
+    done = carry_out(world, centre, first)
+
+    assert done.moves > 0
+    assert done.failed == 0
+    assert done.before is not None
+    assert done.after is not None
+    assert done.after["mean_skewness"] <= done.before["mean_skewness"]
+    assert len({world.vm(vm).host for vm in world.registry.vms.list().items}) > 1
+    second = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
+    assert carry_out(world, centre, second).moves == 0
+
+
+def test_packing_empties_hosts(world: MovingWorld, centre: Plans) -> None:
+    for host in ("h1", "h2", "h3"):
+        world.running(host)
+
+    plan = world.registry.plans.ask(PlanKind.PACK, {}, approve=True, actor=ACTOR)
+    done = carry_out(world, centre, plan)
+
+    assert done.failed == 0
+    world.sweep()
+    assert sum(bool(each) for each in world.committed().values()) == 1
+
+
 def test_a_plan_of_a_host_that_is_not_there_is_refused(world: MovingWorld) -> None:
     with pytest.raises(NotFoundError):
         evacuate(world, "nowhere")
