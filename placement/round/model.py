@@ -148,6 +148,7 @@ class Reason(StrEnum):
     NO_SLOTS = "no_slots"  #: room is there, but not in whole slots
     GANG_NOT_WHOLE = "gang_not_whole"  #: fewer than `min_count` found room
     HELD_BACK = "held_back"  #: room is kept for a request that starves
+    KEPT_SPARE = "kept_spare"  #: room is kept for the VMs of hosts that may fail
     ANTI_AFFINITY = "anti_affinity"  #: hosts with room hold a VM of its group already
     AFFINITY = "affinity"  #: the host of its group is full, or no host holds enough of it
     ZONE_FULL = "zone_full"  #: zones with room have their part of its VMs already

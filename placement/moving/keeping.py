@@ -1,0 +1,197 @@
+"""A policy that keeps spare: what it places never takes the room of hosts that may fail."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from placement.moving.model import Mobility, Running, RunningGroup, RunningSpread
+from placement.moving.places import Search
+from placement.moving.spare import Spare, spare
+from placement.round.alike import alike
+from placement.round.arrays import BoolArray, IntArray
+from placement.round.budget import Budget
+from placement.round.model import Allocation, LeftOut, Policy, Reason, Snapshot
+from placement.round.reasons import how_many_fit_of_each, still_needed_of_each
+
+#: What a domain is asked in a round: less than a plan asks.
+_IN_A_ROUND = Search(tries=2, pairs=0)
+#: Reasons that more room would end.
+_FOR_ROOM = (Reason.NO_ROOM, Reason.GANG_NOT_WHOLE, Reason.ABOVE_OVERLOAD)
+
+
+class KeepingSpare:
+    """A policy whose rounds break no spare that held before them.
+
+    Before the policy decides, what the VMs of each failure domain would need
+    elsewhere is taken out of what is free (`placement.moving.spare.Spare.kept`);
+    afterwards, of each domain that no longer holds because of what was placed on its
+    own hosts, VMs wait, the last request first, until it does. A domain that did not
+    hold before keeps nobody waiting. It goes around all other rules.
+
+    Parameters
+    ----------
+    policy : Policy
+        Its snapshots are of the same hosts, host classes and requests as ``running``.
+    running : Running
+        What runs as the round begins.
+    domain : ndarray of int64, shape (H,)
+        The failure domain of each host, -1 for none.
+
+    Notes
+    -----
+    Whether a domain could do without what is kept, on other hosts, is not asked for
+    each VM: near the end of the room VMs may wait that another choice of what is kept
+    would let in.
+    """
+
+    def __init__(self, policy: Policy, running: Running, domain: IntArray) -> None:
+        self._policy = policy
+        self._running = running
+        self._domain = domain
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Decide the whole batch with what is spare left free.
+
+        ``details`` tell under ``spare`` of how many domains it held and for how many VMs it
+        was kept.
+        """
+        before = spare(self._running, self._domain, search=_IN_A_ROUND)
+        free = np.maximum(snapshot.free - before.kept, 0)
+        within = dataclasses.replace(snapshot, free=free)
+        allocation = self._policy.place(within, rng, budget)
+        placed = self._kept_to(snapshot, allocation.placed, before)
+        left_out = _left_out(snapshot, allocation, placed)
+        waits = sum(left.count for left in left_out if left.reason is Reason.KEPT_SPARE)
+        told = {"domains": len(before.holds), "held": int(before.holds.sum()), "kept_for": waits}
+        return dataclasses.replace(
+            allocation,
+            placed=placed,
+            left_out=left_out,
+            details={**allocation.details, "spare": told},
+        )
+
+    def _kept_to(self, snapshot: Snapshot, placed: IntArray, before: Spare) -> IntArray:
+        """Return what stays placed so that every domain that held still does."""
+        dropped: set[int] = set()
+        while True:
+            after = with_placed(self._running, snapshot, placed)
+            touched = np.unique(self._domain[placed[:, 1]])
+            touched = touched[touched >= 0]
+            touched = touched[before.holds[touched]]
+            now = spare(after, self._domain, search=_IN_A_ROUND, only=touched.tolist())
+            failed = touched[~now.holds[touched]]
+            if not len(failed):
+                return placed
+            # The last request first: it stands behind all others in line.
+            counts = placed[:, 2].copy()
+            of_row = np.where(placed[:, 2] > 0, self._domain[placed[:, 1]], -1)
+            last = {
+                domain: int(placed[of_row == domain, 0].max(initial=-1))
+                for domain in failed.tolist()
+            }
+            # Of those that fail half give way at a time: that may be room for the others.
+            giving = sorted(last, key=lambda domain: (-last[domain], -domain))
+            for domain in giving[: (len(giving) + 1) // 2]:
+                rows = np.flatnonzero(of_row == domain)
+                rows = rows[np.argsort(-placed[rows, 0], kind="stable")]
+                # Half of what is left each time: a domain without new VMs holds as before.
+                drop = (int(counts[rows].sum()) + 1) // 2
+                for row in rows.tolist():
+                    taken = min(drop, int(counts[row]))
+                    counts[row] -= taken
+                    drop -= taken
+            sums = np.bincount(placed[:, 0], counts, minlength=len(snapshot.count))
+            begun = np.bincount(placed[:, 0], placed[:, 2], minlength=len(snapshot.count))
+            short = (sums < snapshot.min_count) & (begun > 0)
+            dropped.update(np.flatnonzero(short).tolist())
+            counts[np.isin(placed[:, 0], list(dropped))] = 0
+            placed = np.column_stack([placed[:, :2], counts])[counts > 0]
+
+
+def with_placed(running: Running, snapshot: Snapshot, placed: IntArray) -> Running:
+    """Return what runs once rows of (request, host, count), (P, 3), are placed.
+
+    New VMs can move live, carry nothing, and are members of the groups and spreads
+    that their requests wait in.
+    """
+    rows = np.repeat(np.arange(len(placed)), placed[:, 2])
+    request, host = placed[rows, 0], placed[rows, 1]
+    kinds = alike(snapshot.demand, snapshot.eligible)
+    first = kinds.first
+    new = len(rows)
+    of_request: dict[int, list[int]] = {}
+    ruled = {request for group in running.groups for request in group.requests}
+    ruled |= {spread.request for spread in running.spreads if spread.request is not None}
+    for place in np.flatnonzero(np.isin(request, list(ruled))).tolist():
+        of_request.setdefault(int(request[place]), []).append(len(running) + place)
+    room = running.room.copy()
+    np.subtract.at(room, placed[:, 1], placed[:, 2:] * snapshot.demand[placed[:, 0]])
+
+    def joined(old: IntArray, more: IntArray) -> IntArray:
+        return np.concatenate([old, more])
+
+    zeros = np.zeros(new, dtype=np.int64)
+    return dataclasses.replace(
+        running,
+        snapshot=dataclasses.replace(
+            running.snapshot, free=np.maximum(room, 0), host_class=snapshot.host_class
+        ),
+        kind=joined(running.kind, len(running.demand) + kinds.of_row[request]),
+        host=joined(running.host, host),
+        tenant=joined(running.tenant, snapshot.tenant[request]),
+        carried_mib=joined(running.carried_mib, zeros),
+        mobility=joined(running.mobility, zeros + Mobility.LIVE),
+        obstacle=joined(running.obstacle, zeros - 1),
+        rests=np.concatenate([running.rests, np.zeros(new, dtype=np.bool_)]),
+        demand=np.concatenate([running.demand, snapshot.demand[first]]),
+        eligible=np.concatenate([running.eligible, _eligible(snapshot, first)]),
+        over=np.maximum(-room, 0),
+        groups=tuple(_grown(group, of_request) for group in running.groups),
+        spreads=tuple(_spread_further(spread, of_request) for spread in running.spreads),
+    )
+
+
+def _eligible(snapshot: Snapshot, requests: IntArray) -> BoolArray:
+    eligible: BoolArray = snapshot.eligible[requests]
+    return eligible
+
+
+def _grown(group: RunningGroup, of_request: Mapping[int, list[int]]) -> RunningGroup:
+    more = [vm for request in group.requests for vm in of_request.get(request, ())]
+    return dataclasses.replace(group, vms=(*group.vms, *more)) if more else group
+
+
+def _spread_further(spread: RunningSpread, of_request: Mapping[int, list[int]]) -> RunningSpread:
+    more = () if spread.request is None else of_request.get(spread.request, ())
+    return dataclasses.replace(spread, vms=(*spread.vms, *more)) if more else spread
+
+
+def _left_out(snapshot: Snapshot, allocation: Allocation, placed: IntArray) -> tuple[LeftOut, ...]:
+    """Return what was left out, `KEPT_SPARE` where what is kept has the room for it."""
+    requests = len(snapshot.count)
+    given = np.bincount(placed[:, 0], placed[:, 2], minlength=requests).astype(np.int64)
+    first = np.bincount(
+        allocation.placed[:, 0], allocation.placed[:, 2], minlength=requests
+    ).astype(np.int64)
+    why: dict[tuple[int, Reason], int] = {}
+    for request in np.flatnonzero(first > given).tolist():
+        why[request, Reason.KEPT_SPARE] = int(first[request] - given[request])
+    rest = snapshot.after(placed)
+    asked = np.array(
+        [left.request for left in allocation.left_out if left.reason in _FOR_ROOM], dtype=np.int64
+    )
+    fit = how_many_fit_of_each(snapshot, asked, rest.free)
+    needed = still_needed_of_each(snapshot, asked, (snapshot.count - given)[asked])
+    room = dict(zip(asked.tolist(), np.where(fit >= needed, fit, 0).tolist(), strict=True))
+    for left in allocation.left_out:
+        kept = min(left.count, room.get(left.request, 0)) if left.reason in _FOR_ROOM else 0
+        for reason, count in ((Reason.KEPT_SPARE, kept), (left.reason, left.count - kept)):
+            if count:
+                why[left.request, reason] = why.get((left.request, reason), 0) + count
+    return tuple(
+        LeftOut(request=request, count=count, reason=reason)
+        for (request, reason), count in sorted(why.items())
+    )

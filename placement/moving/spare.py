@@ -1,0 +1,297 @@
+"""Spare: if a failure domain fails, do all its movable VMs find room on the others?
+
+A domain is a host, a zone, or all hosts of a label. Most domains are answered at once:
+of every kind of VM as many as any one of them has are placed together, and whose VMs
+find such places outside itself needs no answer of its own. The rest is asked one by
+one, as an evacuation would place them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from placement.moving.destinations import Choice, Destinations
+from placement.moving.evacuate import why_not
+from placement.moving.model import MoveLimits, Running, Stays
+from placement.moving.places import Search, find_places
+from placement.moving.units import Unit, Units
+from placement.moving.whereabouts import Whereabouts
+from placement.round.arrays import BoolArray, FloatArray, IntArray
+from placement.round.budget import Budget
+from placement.round.vm_kinds import vms_that_fit
+
+#: Halves of halves of domains that are asked about together, before each is asked alone.
+_MOST_SPLITS: Final = 5
+#: Times that domains whose own hosts were taken as places are asked about again.
+_MOST_AGAIN: Final = 3
+#: A failure is no move: no limit of moves holds.
+_NO_LIMITS: Final = MoveLimits(per_source=2**31, per_destination=2**31, at_once=2**31)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Spare:
+    """Whether the VMs of each of D failure domains find room elsewhere."""
+
+    holds: BoolArray  #: (D,)
+    #: of each domain that does not hold, the VMs without a place, and what is missing
+    lacking: dict[int, tuple[Stays, ...]]
+    #: (H, R) what must stay free so that what holds goes on to hold; at most the room
+    kept: IntArray
+    work: int  #: hosts weighed for a VM
+    cut: bool  #: the budget was spent: who was not asked about counts as not holding
+
+
+def spare(
+    running: Running,
+    domain: IntArray,
+    *,
+    search: Search | None = None,
+    budget_units: int | None = None,
+    only: Sequence[int] | None = None,
+) -> Spare:
+    """Return which failure domains could fail without their movable VMs lacking room.
+
+    Parameters
+    ----------
+    domain : ndarray of int64, shape (H,)
+        The failure domain of each host, -1 for none: ``arange(H)`` where hosts fail one
+        by one, else zones or labels, numbered from 0.
+    only : sequence of int, optional
+        The domains asked about; the others are told to hold.
+
+    Notes
+    -----
+    Hosts of a domain fail together, and one domain at a time, so that what is kept
+    for one is kept for all: ``kept`` is the largest amount that any of them needs on
+    each host.
+    """
+    asking = _Asking(running, domain, search or Search(tries=5, pairs=2_000), budget_units)
+    domains = range(asking.number) if only is None else only
+    asking.ask(np.array(sorted(domains), dtype=np.int64))
+    return Spare(
+        holds=asking.holds,
+        lacking=asking.lacking,
+        kept=asking.kept,
+        work=asking.budget.spent,
+        cut=asking.cut,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slots:
+    """Places outside some hosts: of each kind the hosts and how many VMs each takes."""
+
+    hosts: list[IntArray]
+    counts: list[IntArray]
+
+    def amounts(self, running: Running) -> IntArray:
+        """Return what all places together take, (H, R)."""
+        taken = np.zeros_like(running.over)
+        for kind, (hosts, counts) in enumerate(zip(self.hosts, self.counts, strict=True)):
+            np.add.at(taken, hosts, counts[:, None] * running.demand[kind])
+        return taken
+
+
+class _Asking:
+    def __init__(
+        self, running: Running, domain: IntArray, search: Search, budget_units: int | None
+    ) -> None:
+        self.number = int(domain.max(initial=-1)) + 1
+        self.holds = np.ones(self.number, dtype=np.bool_)
+        self.lacking: dict[int, tuple[Stays, ...]] = {}
+        self.kept = np.zeros_like(running.over)
+        self.budget = Budget(budget_units)
+        self.cut = False
+        self._running = running
+        self._domain = domain
+        self._search = search
+        kinds = len(running.demand)
+        self._of_vm = domain[running.host]
+        asked = (self._of_vm >= 0) & running.movable
+        pairs = self._of_vm[asked] * kinds + running.kind[asked]
+        #: (D, K) VMs of each kind in each domain
+        self._vms = np.bincount(pairs, minlength=self.number * kinds).reshape(self.number, kinds)
+        self._room = running.room
+        self._open: BoolArray = running.eligible[:, running.snapshot.host_class] & running.receives
+        #: kinds, the largest first
+        capacity = np.maximum(running.snapshot.capacity.max(axis=0, initial=0), 1)
+        self._largest_first = np.argsort(
+            -(running.demand / capacity).max(axis=1, initial=0.0), kind="stable"
+        ).tolist()
+        self._where: Whereabouts | None = None
+        self._by: dict[Choice, Destinations] | None = None
+        self._ruled = self._ruled_vms()
+
+    def _ruled_vms(self) -> dict[int, list[int]]:
+        """Return the VMs of each domain of which groups or spreads say something."""
+        running = self._running
+        members = {vm for group in running.groups if group.hard for vm in group.vms}
+        members.update(vm for spread in running.spreads for vm in spread.vms)
+        ruled: dict[int, list[int]] = {}
+        for vm in sorted(members):
+            if self._of_vm[vm] >= 0 and running.movable[vm]:
+                ruled.setdefault(int(self._of_vm[vm]), []).append(vm)
+        return ruled
+
+    def ask(self, domains: IntArray) -> None:
+        """Answer for some domains, (X,)."""
+        domains = domains[self._vms[domains].any(axis=1)]
+        alone = self._together(domains, splits=_MOST_SPLITS, again=_MOST_AGAIN)
+        for each in sorted(alone):
+            self._ask_alone(each)
+
+    def _together(self, domains: IntArray, *, splits: int, again: int) -> Iterator[int]:
+        """Answer for domains at once, and yield those that must be asked alone."""
+        if not len(domains):
+            return
+        if len(domains) == 1 and (splits == 0 or again == 0):
+            yield int(domains[0])
+            return
+        outside = np.ones(len(self._room), dtype=np.bool_)
+        if again < _MOST_AGAIN or len(domains) == 1:
+            outside = ~np.isin(self._domain, domains)
+        slots = self._slots(self._vms[domains].max(axis=0), outside)
+        if slots is None:
+            if splits == 0 or len(domains) == 1:
+                yield from domains.tolist()
+                return
+            size = (self._vms[domains] * self._running.demand[:, 0]).sum(axis=1)
+            by_size = domains[np.argsort(size, kind="stable")]
+            for half in np.array_split(by_size, 2):
+                yield from self._together(half, splits=splits - 1, again=again)
+            return
+        self.kept = np.maximum(self.kept, slots.amounts(self._running))
+        enough = self._enough(domains, slots)
+        ruled = [each for each in domains[enough].tolist() if each in self._ruled]
+        stuck = [each for each in ruled if not self._rules_allow(each, slots)]
+        yield from stuck
+        # Whose own hosts were taken as places is asked about without these.
+        rest = domains[~enough]
+        if again:
+            yield from self._together(rest, splits=splits, again=again - 1)
+        else:
+            yield from rest.tolist()
+
+    def _slots(self, wanted: IntArray, outside: BoolArray) -> _Slots | None:
+        """Return places for VMs of each kind, (K,), on these hosts; None: not for all.
+
+        The largest kind first, onto the emptiest hosts, so that few hosts keep much; then
+        once more onto the fullest.
+        """
+        running = self._running
+        capacity = np.maximum(running.snapshot.capacity, 1)
+        left: FloatArray = (self._room / capacity).min(axis=1)
+        for order in (np.argsort(-left, kind="stable"), np.argsort(left, kind="stable")):
+            room = self._room.copy()
+            hosts: list[IntArray] = [np.zeros(0, dtype=np.int64)] * len(wanted)
+            counts = list(hosts)
+            for kind in self._largest_first:
+                if not wanted[kind]:
+                    continue
+                able = order[(self._open[kind] & outside)[order]]
+                fits = _fits(room[able], running.demand[kind])
+                self.budget.spend(len(able))
+                before = np.cumsum(fits) - fits
+                take = np.clip(wanted[kind] - before, 0, fits)
+                used = take > 0
+                hosts[kind], counts[kind] = able[used], take[used]
+                room[hosts[kind]] -= counts[kind][:, None] * running.demand[kind]
+                if int(counts[kind].sum()) < wanted[kind]:
+                    break
+            else:
+                return _Slots(hosts, counts)
+        return None
+
+    def _enough(self, domains: IntArray, slots: _Slots) -> BoolArray:
+        """Return whether each domain has enough places outside its own hosts, (X,)."""
+        outside = np.zeros((self.number, len(slots.hosts)), dtype=np.int64)
+        for kind, (hosts, counts) in enumerate(zip(slots.hosts, slots.counts, strict=True)):
+            outside[:, kind] = counts.sum()
+            inside = self._domain[hosts] >= 0
+            np.subtract.at(outside[:, kind], self._domain[hosts[inside]], counts[inside])
+        enough: BoolArray = np.all(self._vms[domains] <= outside[domains], axis=1)
+        return enough
+
+    def _rules_allow(self, domain: int, slots: _Slots) -> bool:
+        """Find places among the slots for VMs that groups and spreads speak of, one by one."""
+        where, running = self._shared(), self._running
+        left = {}
+        ruled = self._ruled[domain]
+        units, stays = Units(running, _NO_LIMITS).of(ruled)
+        done: list[Unit] = []
+        fine = not stays
+        for unit in units:
+            # A group that is together needs a host for all of it: no slot says so.
+            if len(unit.vms) > 1 or unit.hosts is not None:
+                fine = False
+                break
+            kind = int(running.kind[unit.vms[0]])
+            if kind not in left:
+                hosts, counts = slots.hosts[kind], slots.counts[kind]
+                left[kind] = dict(zip(hosts.tolist(), counts.tolist(), strict=True))
+            host = next(
+                (
+                    host
+                    for host, count in left[kind].items()
+                    if count and self._domain[host] != domain and where.allows(unit.vms, host)
+                ),
+                None,
+            )
+            if host is None:
+                fine = False
+                break
+            left[kind][host] -= 1
+            where.move(unit.vms, host)
+            done.append(unit)
+        for unit in reversed(done):
+            where.move(unit.vms, int(running.host[unit.vms[0]]))
+        return fine
+
+    def _shared(self) -> Whereabouts:
+        if self._where is None:
+            self._where = Whereabouts(self._running)
+        return self._where
+
+    def _ask_alone(self, domain: int) -> None:
+        """Place the VMs of one domain as an evacuation would."""
+        hosts = np.flatnonzero(self._domain == domain)
+        running, where = self._running, self._shared()
+        if self.cut:
+            self.holds[domain] = False
+            return
+        if len(hosts) > 1:
+            # The hosts of a domain must not take each other's VMs.
+            running = running.closing(hosts)
+            where, by = Whereabouts(running), None
+        else:
+            if self._by is None:
+                self._by = {each: Destinations(where, each) for each in Choice}
+            by = self._by
+        movable = running.vms_on(hosts)
+        movable = movable[running.movable[movable]]
+        units, stays = Units(running, _NO_LIMITS).of(movable.tolist())
+        rng = np.random.default_rng(0)
+        places = find_places(where, units, rng=rng, budget=self.budget, search=self._search, by=by)
+        self.cut |= places.cut
+        if not stays and len(places.hosts) == len(units):
+            taken = np.zeros_like(self.kept)
+            for number, host in places.hosts.items():
+                taken[host] += units[number].demand
+            self.kept = np.maximum(self.kept, taken)
+            return
+        self.holds[domain] = False
+        lacking = [*stays, *why_not(where, units, places)]
+        for number in places.hosts:
+            where.move(units[number].vms, int(running.host[units[number].vms[0]]))
+        self.lacking[domain] = tuple(sorted(lacking, key=lambda each: each.vm))
+
+
+def _fits(room: IntArray, demand: IntArray) -> IntArray:
+    """Return how many VMs fit on each host, (X,); of a VM that demands nothing, any number."""
+    if not demand.any():
+        return np.full(len(room), 2**31, dtype=np.int64)
+    return np.maximum(vms_that_fit(room, demand), 0)
