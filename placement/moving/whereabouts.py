@@ -41,6 +41,15 @@ class Whereabouts:
                 for vm in group.vms:
                     members.setdefault(vm, []).append(number)
                     on[self.host[vm]] = on.get(self.host[vm], 0) + 1
+        #: the same of requests that wait, by request; spreads that they are the rest of
+        self._apart_waiting: dict[int, list[int]] = {}
+        self._spread_waiting: dict[int, list[int]] = {}
+        for number, group in enumerate(running.groups):
+            for request in group.requests if group.apart and group.hard else ():
+                self._apart_waiting.setdefault(request, []).append(number)
+        for number, spread in enumerate(running.spreads):
+            if spread.request is not None:
+                self._spread_waiting.setdefault(spread.request, []).append(number)
         self._spread: dict[int, list[int]] = {}
         self._in_zone: list[list[int]] = []
         zones = max(self._zones, default=-1) + 1
@@ -131,6 +140,26 @@ class Whereabouts:
         for vm in vms:
             self.arrive(vm, host)
             self.leave(vm, host)
+
+    def lets_in(self, request: int, host: int) -> bool:
+        """Do groups that keep apart, and spreads, allow one more VM of a request on a host?"""
+        if any(self._on[group].get(host) for group in self._apart_waiting.get(request, ())):
+            return False
+        spreads = self._spread_waiting.get(request, ())
+        zone = self._zones[host] if spreads else 0
+        return zone >= 0 and all(
+            self._in_zone[number][zone] < self.running.spreads[number].most for number in spreads
+        )
+
+    def let_in(self, request: int, host: int, count: int = 1) -> None:
+        """Let VMs of a request hold a host; a negative count takes them back."""
+        self.room[host] -= count * self.running.snapshot.demand[request]
+        self.changed.append(host)
+        for group in self._apart_waiting.get(request, ()):
+            on = self._on[group]
+            on[host] = on.get(host, 0) + count
+        for number in self._spread_waiting.get(request, ()):
+            self._in_zone[number][self._zones[host]] += count
 
     def _entering(self, vms: Sequence[int]) -> list[int]:
         return sorted({spread for vm in vms for spread in self._spread.get(vm, ())})

@@ -109,11 +109,12 @@ def _ruled(draw: st.DrawFn, running: Running) -> Running:
         RunningSpread(
             most=draw(st.integers(1, 3)),
             vms=tuple(members),
+            request=number if number < requests and draw(st.booleans()) else None,
             others=tuple(draw(st.integers(0, 1)) for _ in range(zones))
             if draw(st.booleans())
             else (),
         )
-        for _ in range(draw(st.integers(0, 2)))
+        for number in range(draw(st.integers(0, 2)))
         if (members := [vm for vm in draw(some) if vm not in together])
     ]
     of_host = [draw(st.integers(-1, zones - 1)) for _ in range(hosts - 1)] + [zones - 1]
