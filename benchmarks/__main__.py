@@ -12,6 +12,7 @@ parameters   what fuga's parameters do to a round, beside their defaults
 mechanisms   divisible mechanisms beside DRF on one pool
 psdsf        PS-DSF to a residual of Theorem 1, beside DRFH and the published procedure
 hierarchies  MCH beside H-DRF on binary trees, and a plot
+moves        plans of moves beside a pass over all hosts, and rounds that keep spare
 registry     the register center on SQLite and on PostgreSQL
 backlog      a commit as ever more VMs wait beside those that it places
 sweeps       a sweep as ever more is due, and what the end of large requests holds up
@@ -60,6 +61,7 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
         ["--jobs", "64,128,256"],
         ["--jobs", "64,128,256,512,1024"],
     ),
+    "moves": ("placement.moves", ["--repeats", "1"], []),
     "registry": ("registry", ["--vms", "3000", "--hosts", "300", "--repeats", "2"], []),
     "sweeps": ("sweeps", ["--due", "100,1000", "--requests", "4"], []),
     "backlog": ("backlog", ["--waiting", "10,1000"], []),

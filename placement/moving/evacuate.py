@@ -74,7 +74,10 @@ def evacuate(
 
 
 def why_not(where: Whereabouts, units: Sequence[Unit], places: Places) -> list[Stays]:
-    """Return why units without a place stay, once all others are where they go."""
+    """Return why units without a place stay, once all others are where they go.
+
+    Then ``where`` is as it was.
+    """
     missed = [number for number in range(len(units)) if number not in places.hosts]
     if not missed:
         return []
@@ -83,7 +86,10 @@ def why_not(where: Whereabouts, units: Sequence[Unit], places: Places) -> list[S
     for number, host in places.hosts.items():
         where.move(units[number].vms, host)
     explaining = Explaining(where)
-    return [each for number in missed for each in explaining.stays(units[number])]
+    stays = [each for number in missed for each in explaining.stays(units[number])]
+    for number in places.hosts:
+        where.move(units[number].vms, int(where.running.host[units[number].vms[0]]))
+    return stays
 
 
 def parameters_of(search: Search, budget_units: int | None, **more: object) -> Mapping[str, Any]:

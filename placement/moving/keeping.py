@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from placement.round.model import Allocation, LeftOut, Policy, Reason, Snapshot
 from placement.round.reasons import how_many_fit_of_each, still_needed_of_each
 
 #: What a domain is asked in a round: less than a plan asks.
-_IN_A_ROUND = Search(tries=2, pairs=0)
+_IN_A_ROUND: Final = Search(tries=2, pairs=0, partly=False)
+#: Hosts weighed for VMs of domains that are asked alone: who is not asked is not kept for.
+_UNITS: Final = 1_000_000
 #: Reasons that more room would end.
 _FOR_ROOM = (Reason.NO_ROOM, Reason.GANG_NOT_WHOLE, Reason.ABOVE_OVERLOAD)
 
@@ -55,17 +58,22 @@ class KeepingSpare:
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Decide the whole batch with what is spare left free.
 
-        ``details`` tell under ``spare`` of how many domains it held and for how many VMs it
-        was kept.
+        ``details`` tell under ``spare`` of how many domains it held before, how many VMs
+        it keeps waiting, and whether some domains could not be asked about (``cut``).
         """
-        before = spare(self._running, self._domain, search=_IN_A_ROUND)
+        before = spare(self._running, self._domain, search=_IN_A_ROUND, budget_units=_UNITS, told=0)
         free = np.maximum(snapshot.free - before.kept, 0)
         within = dataclasses.replace(snapshot, free=free)
         allocation = self._policy.place(within, rng, budget)
         placed = self._kept_to(snapshot, allocation.placed, before)
         left_out = _left_out(snapshot, allocation, placed)
         waits = sum(left.count for left in left_out if left.reason is Reason.KEPT_SPARE)
-        told = {"domains": len(before.holds), "held": int(before.holds.sum()), "kept_for": waits}
+        told = {
+            "domains": len(before.holds),
+            "held": int(before.holds.sum()),
+            "kept_for": waits,
+            "cut": before.cut,
+        }
         return dataclasses.replace(
             allocation,
             placed=placed,
@@ -81,7 +89,14 @@ class KeepingSpare:
             touched = np.unique(self._domain[placed[:, 1]])
             touched = touched[touched >= 0]
             touched = touched[before.holds[touched]]
-            now = spare(after, self._domain, search=_IN_A_ROUND, only=touched.tolist())
+            now = spare(
+                after,
+                self._domain,
+                search=_IN_A_ROUND,
+                budget_units=_UNITS,
+                only=touched.tolist(),
+                told=0,
+            )
             failed = touched[~now.holds[touched]]
             if not len(failed):
                 return placed

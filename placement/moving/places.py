@@ -29,6 +29,7 @@ class Search:
     tries: int = 30  #: orders tried, as long as some unit has no place
     pairs: int = MOST_PAIRS  #: of unit and host: on larger cases the solver is not asked
     ranking: tuple[int, ...] = (0, 1)  #: indices of R that skewness runs over
+    partly: bool = True  #: where not all fit, is it asked who goes first?
 
 
 @dataclass(slots=True, eq=False)
@@ -96,12 +97,14 @@ class _Finding:
             for number in hardest_first
             if number not in found.hosts and not self._fits_anywhere(self._units[number])
         }
+        if found.hopeless and not self._search.partly:
+            return found
         possible = [number for number in hardest_first if number not in found.hopeless]
         if len(possible) > len(found.hosts):
             hosts = self._try_again(possible, found)
             if hosts is None and not self._cut:
                 hosts = self._solve(possible, found)
-            if hosts is None and not self._cut:
+            if hosts is None and not self._cut and self._search.partly:
                 hosts = self._try_in_need(possible)
             if hosts is not None and not self._cut:
                 found.hosts = hosts

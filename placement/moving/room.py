@@ -23,7 +23,9 @@ from placement.round.budget import Budget
 from placement.round.model import Reason
 
 #: Sets of VMs that are looked at on one host, the cheapest first.
-_MOST_SETS: Final = 500
+_MOST_SETS: Final = 300
+#: Hosts on which sets are looked at for one VM.
+_MOST_HOSTS: Final = 200
 
 
 def make_room(
@@ -57,11 +59,12 @@ def make_room(
     Notes
     -----
     VM by VM: where one fits nobody moves. Else hosts are taken in the order of a bound
-    on what must leave them, ``max_r lacks[r] min_v carried[v] / demand[v,r]`` over the VMs v
-    there, and of each the sets of VMs that are enough in the order of what they
-    carry, until the bound is no less than the best found. VMs that leave go to hosts with
-    room for them: nobody moves for their sake. For one VM that is the least; for several
-    it is the least one after the other (derived).
+    on what must leave them, as if VMs could be cut into pieces, and of each the sets of
+    VMs that are enough in the order of what they carry (A*), until the bound is above the
+    best found. VMs that leave go to hosts with room for them: nobody moves for their
+    sake. For one VM that is the least, unless more than `_MOST_HOSTS` hosts or
+    `_MOST_SETS` sets had to be looked at (``cut``); for several it is the least one
+    after the other (derived).
     """
     limits, search = limits or MoveLimits(), search or Search()
     wanted = int(running.snapshot.count[request]) if count is None else count
@@ -82,7 +85,7 @@ def make_room(
         let_in=let_in,
         still_waits=tuple(still_waits if missing else ()),
         work=room.budget.spent,
-        cut=room.cut,
+        cut=room.cut or room.limited,
     )
 
 
@@ -93,6 +96,7 @@ class _Room:
         snapshot = running.snapshot
         self.budget = budget
         self.cut = False
+        self.limited = False  #: was a host or a set not looked at that might have been better?
         self.reason = Reason.NO_ROOM
         self._running = running
         self._request = request
@@ -102,6 +106,9 @@ class _Room:
         self._search = dataclasses.replace(search, tries=min(search.tries, 6))
         self._by = {each: Destinations(self._where, each, search.ranking) for each in Choice}
         self._moved: set[int] = set()
+        by_host = np.argsort(running.host, kind="stable")
+        ends = np.searchsorted(running.host[by_host], np.arange(len(running.receives) + 1))
+        self._by_host = by_host, ends
         self._all_units = Units(running, limits)
         self._on: dict[int, int] = {}
         self._open: BoolArray = (
@@ -164,10 +171,13 @@ class _Room:
             return True
         best: tuple[int, int, int] | None = None
         moves: list[tuple[Unit, int]] = []
-        for bound, host in self._in_order_of_bound(hosts):
+        for looked, (bound, host) in enumerate(self._in_order_of_bound(hosts)):
             if best is not None and bound > best[0]:
                 break
-            if not self._spend(1):
+            if looked == _MOST_HOSTS:
+                self.limited = True
+                break
+            if self.cut:
                 break
             found = self._cheapest(host, best[0] if best else None)
             if found is not None and (best is None or (*found[0], host) < best):
@@ -220,8 +230,33 @@ class _Room:
         needs = lacks[hosts] > 0
         costs = np.where(needs, lacks[hosts] * np.where(needs, least[hosts], 0.0), 0.0)
         bound = costs.max(axis=1, initial=0.0)
-        for place in np.lexsort((hosts, bound)).tolist():
-            yield float(bound[place]), int(hosts[place])
+        order = np.lexsort((hosts, bound))
+        # A tighter bound is found of hosts whose turn has come, and they wait for theirs.
+        waiting: list[tuple[float, int]] = []
+        for place in order.tolist():
+            while waiting and waiting[0][0] <= bound[place]:
+                yield heapq.heappop(waiting)
+            if not self._spend(1):
+                return
+            host = int(hosts[place])
+            tighter = _least(self._units_on(host), lacks[host])
+            if tighter < np.inf:
+                heapq.heappush(waiting, (tighter, host))
+        while waiting:
+            yield heapq.heappop(waiting)
+
+    def _units_on(self, host: int) -> list[Unit]:
+        """Return the units that could leave a host."""
+        where = self._where
+        by_host, ends = self._by_host
+        at_first = by_host[ends[host] : ends[host + 1]].tolist()
+        there = {*at_first, *self._moved} - self._fixed
+        units, _ = self._all_units.of(vm for vm in sorted(there) if where.host[vm] == host)
+        return [
+            unit
+            for unit in units
+            if not self._fixed & set(unit.vms) and where.host[unit.vms[0]] == host
+        ]
 
     def _cheapest(
         self, host: int, below: int | None
@@ -230,18 +265,14 @@ class _Room:
 
         ``below`` is the most that they may carry.
         """
-        where = self._where
-        there = {*self._running.vms_on([host]).tolist(), *self._moved} - self._fixed
-        units, _ = self._all_units.of(vm for vm in sorted(there) if where.host[vm] == host)
-        units = [
-            unit
-            for unit in units
-            if not self._fixed & set(unit.vms) and where.host[unit.vms[0]] == host
-        ]
-        lacks = np.maximum(self._demand - where.room[host], 0) * self._asked
-        for cost, chosen in _covers(units, lacks):
-            if not self._spend(1) or (below is not None and cost > below):
+        units = self._units_on(host)
+        lacks = np.maximum(self._demand - self._where.room[host], 0) * self._asked
+        for cost, chosen, exact in _covers(units, lacks):
+            if below is not None and cost > below:
                 return None
+            if not self._spend(_MOST_SETS):
+                return None
+            self.limited |= not exact
             moves = self._elsewhere(host, [units[each] for each in chosen])
             if moves is not None:
                 return (cost, sum(len(unit.vms) for unit, _ in moves)), moves
@@ -269,8 +300,10 @@ class _Room:
         return [(units[number], to) for number, to in places.hosts.items()]
 
 
-def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple[int, ...], bool]]:
     """Yield sets of units that free what lacks, (R,), those that carry least first.
+
+    With each what it carries, and whether none that is not told carries less.
 
     A* over sets in order of index: what a set still lacks costs at least its largest
     part times the least that a unit carries for so much. Of units alike the first go
@@ -299,12 +332,14 @@ def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple
     start = np.zeros_like(lacks)
     heap: list[tuple[float, int, tuple[int, ...]]] = [(least(start), 0, ())]
     looked = 0
+    if (demands.sum(axis=0) < lacks).any():
+        return
     while heap and looked < _MOST_SETS:
         _, cost, chosen = heapq.heappop(heap)
         looked += 1
         freed = demands[list(chosen)].sum(axis=0) if chosen else start
         if (freed >= lacks).all():
-            yield cost, tuple(useful[each] for each in chosen)
+            yield cost, tuple(useful[each] for each in chosen), True
             continue
         begin = chosen[-1] + 1 if chosen else 0
         for following in range(begin, len(useful)):
@@ -314,3 +349,31 @@ def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple
             bound = least(freed + demands[following])
             if bound < np.inf:
                 heapq.heappush(heap, (more + bound, more, (*chosen, following)))
+    if heap:
+        # Too many sets: from all, those go back that carry most and are not needed.
+        kept = list(range(len(useful)))
+        freed = demands.sum(axis=0)
+        for each in sorted(kept, key=lambda place: (-int(carried[place]), place)):
+            if (freed - demands[each] >= lacks).all():
+                freed = freed - demands[each]
+                kept.remove(each)
+        yield int(carried[kept].sum()), tuple(useful[each] for each in kept), False
+
+
+def _least(units: Sequence[Unit], lacks: IntArray) -> float:
+    """Return a bound on what must be carried to free what lacks: as if VMs could be cut."""
+    bound = 0.0
+    for resource in np.flatnonzero(lacks).tolist():
+        missing, cost = int(lacks[resource]), 0.0
+        rates = sorted(
+            (unit.carried_mib / amount, amount)
+            for unit in units
+            if (amount := int(unit.demand[resource])) > 0
+        )
+        for rate, amount in rates:
+            taken = min(amount, missing)
+            missing, cost = missing - taken, cost + taken * rate
+            if not missing:
+                break
+        bound = max(bound, cost if not missing else np.inf)
+    return bound

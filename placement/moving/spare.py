@@ -8,6 +8,7 @@ one, as an evacuation would place them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +18,7 @@ import numpy as np
 from placement.moving.destinations import Choice, Destinations
 from placement.moving.evacuate import why_not
 from placement.moving.model import MoveLimits, Running, Stays
-from placement.moving.places import Search, find_places
+from placement.moving.places import Places, Search, find_places
 from placement.moving.units import Unit, Units
 from placement.moving.whereabouts import Whereabouts
 from placement.round.arrays import BoolArray, FloatArray, IntArray
@@ -28,6 +29,10 @@ from placement.round.vm_kinds import vms_that_fit
 _MOST_SPLITS: Final = 5
 #: Times that domains whose own hosts were taken as places are asked about again.
 _MOST_AGAIN: Final = 3
+#: Hosts in whose room places are looked for before all others.
+_FIRST: Final = 1_000
+#: Domains of which is told who lacks room, and how much.
+_MOST_TOLD: Final = 50
 #: A failure is no move: no limit of moves holds.
 _NO_LIMITS: Final = MoveLimits(per_source=2**31, per_destination=2**31, at_once=2**31)
 
@@ -37,7 +42,7 @@ class Spare:
     """Whether the VMs of each of D failure domains find room elsewhere."""
 
     holds: BoolArray  #: (D,)
-    #: of each domain that does not hold, the VMs without a place, and what is missing
+    #: of the first domains that do not hold the VMs without a place, and what is missing
     lacking: dict[int, tuple[Stays, ...]]
     #: (H, R) what must stay free so that what holds goes on to hold; at most the room
     kept: IntArray
@@ -52,6 +57,7 @@ def spare(
     search: Search | None = None,
     budget_units: int | None = None,
     only: Sequence[int] | None = None,
+    told: int = _MOST_TOLD,
 ) -> Spare:
     """Return which failure domains could fail without their movable VMs lacking room.
 
@@ -62,6 +68,8 @@ def spare(
         by one, else zones or labels, numbered from 0.
     only : sequence of int, optional
         The domains asked about; the others are told to hold.
+    told : int
+        Of how many domains that do not hold ``lacking`` tells.
 
     Notes
     -----
@@ -69,7 +77,7 @@ def spare(
     for one is kept for all: ``kept`` is the largest amount that any of them needs on
     each host.
     """
-    asking = _Asking(running, domain, search or Search(tries=5, pairs=2_000), budget_units)
+    asking = _Asking(running, domain, search or Search(tries=5, pairs=2_000), budget_units, told)
     domains = range(asking.number) if only is None else only
     asking.ask(np.array(sorted(domains), dtype=np.int64))
     return Spare(
@@ -98,7 +106,12 @@ class _Slots:
 
 class _Asking:
     def __init__(
-        self, running: Running, domain: IntArray, search: Search, budget_units: int | None
+        self,
+        running: Running,
+        domain: IntArray,
+        search: Search,
+        budget_units: int | None,
+        told: int,
     ) -> None:
         self.number = int(domain.max(initial=-1)) + 1
         self.holds = np.ones(self.number, dtype=np.bool_)
@@ -109,6 +122,7 @@ class _Asking:
         self._running = running
         self._domain = domain
         self._search = search
+        self._told = told
         kinds = len(running.demand)
         self._of_vm = domain[running.host]
         asked = (self._of_vm >= 0) & running.movable
@@ -122,6 +136,7 @@ class _Asking:
         self._largest_first = np.argsort(
             -(running.demand / capacity).max(axis=1, initial=0.0), kind="stable"
         ).tolist()
+        self._could: BoolArray | None = None
         self._where: Whereabouts | None = None
         self._by: dict[Choice, Destinations] | None = None
         self._ruled = self._ruled_vms()
@@ -140,9 +155,29 @@ class _Asking:
     def ask(self, domains: IntArray) -> None:
         """Answer for some domains, (X,)."""
         domains = domains[self._vms[domains].any(axis=1)]
-        alone = self._together(domains, splits=_MOST_SPLITS, again=_MOST_AGAIN)
-        for each in sorted(alone):
-            self._ask_alone(each)
+        alone = sorted(self._together(domains, splits=_MOST_SPLITS, again=_MOST_AGAIN))
+        for each in alone:
+            self._ask_alone(each, dataclasses.replace(self._search, partly=False))
+        # Who lacks what is asked of a few: the search for it is the longest.
+        for each in domains[~self.holds[domains]].tolist()[: self._told]:
+            if not self.cut:
+                self._tell(each)
+
+    def _could_hold(self) -> BoolArray:
+        """Return which domains might hold, (D,): each kind by itself finds room elsewhere."""
+        if self._could is not None:
+            return self._could
+        inside = self._domain >= 0
+        self._could = could = np.ones(self.number, dtype=np.bool_)
+        for kind in np.flatnonzero(self._vms.any(axis=0)).tolist():
+            demand = self._running.demand[kind]
+            fits = _fits(self._room, demand) * self._open[kind]
+            self.budget.spend(len(fits))
+            # In a domain of many hosts sums may be large, but never beyond what fits in all.
+            own = np.zeros(self.number, dtype=np.int64)
+            np.add.at(own, self._domain[inside], fits[inside])
+            could &= self._vms[:, kind] <= int(fits.sum()) - own
+        return could
 
     def _together(self, domains: IntArray, *, splits: int, again: int) -> Iterator[int]:
         """Answer for domains at once, and yield those that must be asked alone."""
@@ -156,6 +191,9 @@ class _Asking:
             outside = ~np.isin(self._domain, domains)
         slots = self._slots(self._vms[domains].max(axis=0), outside)
         if slots is None:
+            could = self._could_hold()[domains]
+            self.holds[domains[~could]] = False
+            domains = domains[could]
             if splits == 0 or len(domains) == 1:
                 yield from domains.tolist()
                 return
@@ -193,7 +231,10 @@ class _Asking:
                 if not wanted[kind]:
                     continue
                 able = order[(self._open[kind] & outside)[order]]
-                fits = _fits(room[able], running.demand[kind])
+                fits = _fits(room[able[:_FIRST]], running.demand[kind])
+                if len(able) > _FIRST and int(fits.sum()) < wanted[kind]:
+                    fits = _fits(room[able], running.demand[kind])
+                able = able[: len(fits)]
                 self.budget.spend(len(able))
                 before = np.cumsum(fits) - fits
                 take = np.clip(wanted[kind] - before, 0, fits)
@@ -256,13 +297,33 @@ class _Asking:
             self._where = Whereabouts(self._running)
         return self._where
 
-    def _ask_alone(self, domain: int) -> None:
+    def _ask_alone(self, domain: int, search: Search) -> None:
         """Place the VMs of one domain as an evacuation would."""
-        hosts = np.flatnonzero(self._domain == domain)
-        running, where = self._running, self._shared()
         if self.cut:
             self.holds[domain] = False
             return
+        _, units, stays, places = self._places(domain, search)
+        self.cut |= places.cut
+        if stays or len(places.hosts) < len(units):
+            self.holds[domain] = False
+            return
+        taken = np.zeros_like(self.kept)
+        for number, host in places.hosts.items():
+            taken[host] += units[number].demand
+        self.kept = np.maximum(self.kept, taken)
+
+    def _tell(self, domain: int) -> None:
+        """Tell which VMs of a domain lack room, and how much."""
+        where, units, stays, places = self._places(domain, self._search)
+        self.cut |= places.cut
+        lacking = [*stays, *why_not(where, units, places)]
+        self.lacking[domain] = tuple(sorted(lacking, key=lambda each: each.vm))
+
+    def _places(
+        self, domain: int, search: Search
+    ) -> tuple[Whereabouts, list[Unit], list[Stays], Places]:
+        hosts = np.flatnonzero(self._domain == domain)
+        running, where = self._running, self._shared()
         if len(hosts) > 1:
             # The hosts of a domain must not take each other's VMs.
             running = running.closing(hosts)
@@ -274,20 +335,15 @@ class _Asking:
         movable = running.vms_on(hosts)
         movable = movable[running.movable[movable]]
         units, stays = Units(running, _NO_LIMITS).of(movable.tolist())
-        rng = np.random.default_rng(0)
-        places = find_places(where, units, rng=rng, budget=self.budget, search=self._search, by=by)
-        self.cut |= places.cut
-        if not stays and len(places.hosts) == len(units):
-            taken = np.zeros_like(self.kept)
-            for number, host in places.hosts.items():
-                taken[host] += units[number].demand
-            self.kept = np.maximum(self.kept, taken)
-            return
-        self.holds[domain] = False
-        lacking = [*stays, *why_not(where, units, places)]
-        for number in places.hosts:
-            where.move(units[number].vms, int(running.host[units[number].vms[0]]))
-        self.lacking[domain] = tuple(sorted(lacking, key=lambda each: each.vm))
+        places = find_places(
+            where,
+            units,
+            rng=np.random.default_rng(0),
+            budget=self.budget,
+            search=search,
+            by=by,
+        )
+        return where, units, stays, places
 
 
 def _fits(room: IntArray, demand: IntArray) -> IntArray:
