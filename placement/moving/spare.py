@@ -9,7 +9,7 @@ one, as an evacuation would place them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,8 @@ from placement.round.vm_kinds import vms_that_fit
 _MOST_SPLITS: Final = 5
 #: Times that domains whose own hosts were taken as places are asked about again.
 _MOST_AGAIN: Final = 3
+#: Hosts on which a group that keeps together is looked for a place.
+_EMPTIEST: Final = 64
 #: Hosts in whose room places are looked for before all others.
 _FIRST: Final = 1_000
 #: Domains of which is told who lacks room, and how much.
@@ -95,13 +97,7 @@ class _Slots:
 
     hosts: list[IntArray]
     counts: list[IntArray]
-
-    def amounts(self, running: Running) -> IntArray:
-        """Return what all places together take, (H, R)."""
-        taken = np.zeros_like(running.over)
-        for kind, (hosts, counts) in enumerate(zip(self.hosts, self.counts, strict=True)):
-            np.add.at(taken, hosts, counts[:, None] * running.demand[kind])
-        return taken
+    taken: IntArray  #: (H, R) what all places together take
 
 
 class _Asking:
@@ -136,7 +132,13 @@ class _Asking:
         self._largest_first = np.argsort(
             -(running.demand / capacity).max(axis=1, initial=0.0), kind="stable"
         ).tolist()
+        parts = self._room / np.maximum(running.snapshot.capacity, 1)
+        #: the emptiest hosts, for groups that keep together
+        self._emptiest: list[int] = np.argsort(-parts.min(axis=1), kind="stable")[
+            :_EMPTIEST
+        ].tolist()
         self._could: BoolArray | None = None
+        self._all_units = Units(running, _NO_LIMITS)
         self._where: Whereabouts | None = None
         self._by: dict[Choice, Destinations] | None = None
         self._ruled = self._ruled_vms()
@@ -147,8 +149,9 @@ class _Asking:
         members = {vm for group in running.groups if group.hard for vm in group.vms}
         members.update(vm for spread in running.spreads for vm in spread.vms)
         ruled: dict[int, list[int]] = {}
+        movable = running.movable
         for vm in sorted(members):
-            if self._of_vm[vm] >= 0 and running.movable[vm]:
+            if self._of_vm[vm] >= 0 and movable[vm]:
                 ruled.setdefault(int(self._of_vm[vm]), []).append(vm)
         return ruled
 
@@ -202,7 +205,7 @@ class _Asking:
             for half in np.array_split(by_size, 2):
                 yield from self._together(half, splits=splits - 1, again=again)
             return
-        self.kept = np.maximum(self.kept, slots.amounts(self._running))
+        self.kept = np.maximum(self.kept, slots.taken)
         enough = self._enough(domains, slots)
         ruled = [each for each in domains[enough].tolist() if each in self._ruled]
         stuck = [each for each in ruled if not self._rules_allow(each, slots)]
@@ -244,7 +247,7 @@ class _Asking:
                 if int(counts[kind].sum()) < wanted[kind]:
                     break
             else:
-                return _Slots(hosts, counts)
+                return _Slots(hosts, counts, self._room - room)
         return None
 
     def _enough(self, domains: IntArray, slots: _Slots) -> BoolArray:
@@ -258,39 +261,67 @@ class _Asking:
         return enough
 
     def _rules_allow(self, domain: int, slots: _Slots) -> bool:
-        """Find places among the slots for VMs that groups and spreads speak of, one by one."""
+        """Find places for VMs that groups and spreads speak of, one unit after the other.
+
+        A VM takes one of the slots of its kind; a group that keeps together takes an
+        emptiest host beside the slots, which is then kept as well.
+        """
         where, running = self._shared(), self._running
-        left = {}
-        ruled = self._ruled[domain]
-        units, stays = Units(running, _NO_LIMITS).of(ruled)
+        units, stays = self._all_units.of(self._ruled[domain])
+        if stays or any(unit.hosts is not None for unit in units):
+            return False
+        left: dict[int, dict[int, int]] = {}
+        beside: dict[int, IntArray] = {}
         done: list[Unit] = []
-        fine = not stays
         for unit in units:
-            # A group that is together needs a host for all of it: no slot says so.
-            if len(unit.vms) > 1 or unit.hosts is not None:
-                fine = False
-                break
-            kind = int(running.kind[unit.vms[0]])
-            if kind not in left:
-                hosts, counts = slots.hosts[kind], slots.counts[kind]
-                left[kind] = dict(zip(hosts.tolist(), counts.tolist(), strict=True))
-            host = next(
-                (
+            if len(unit.vms) > 1:
+                host = self._host_beside(unit, domain, slots, beside)
+                if host is not None:
+                    beside[host] = beside.get(host, 0) + unit.demand
+            else:
+                kind = int(running.kind[unit.vms[0]])
+                if kind not in left:
+                    hosts, counts = slots.hosts[kind], slots.counts[kind]
+                    left[kind] = dict(zip(hosts.tolist(), counts.tolist(), strict=True))
+                able = (
                     host
-                    for host, count in left[kind].items()
-                    if count and self._domain[host] != domain and where.allows(unit.vms, host)
-                ),
-                None,
-            )
-            if host is None:
-                fine = False
+                    for host in left[kind]
+                    if self._domain[host] != domain and where.allows(unit.vms, host)
+                )
+                host = next(able, None)
+                if host is not None:
+                    left[kind][host] -= 1
+                    if not left[kind][host]:
+                        del left[kind][host]
+            self.cut |= not self.budget.spend(1)
+            if host is None or self.cut:
                 break
-            left[kind][host] -= 1
             where.move(unit.vms, host)
             done.append(unit)
         for unit in reversed(done):
             where.move(unit.vms, int(running.host[unit.vms[0]]))
-        return fine
+        if len(done) < len(units):
+            return False
+        for host, amounts in beside.items():
+            self.kept[host] = np.maximum(self.kept[host], slots.taken[host] + amounts)
+        return True
+
+    def _host_beside(
+        self, unit: Unit, domain: int, slots: _Slots, beside: Mapping[int, IntArray]
+    ) -> int | None:
+        """Return one of the emptiest hosts that takes a unit beside all slots; None: none does."""
+        open_to = self._shared().open_to(unit.eligible)
+        asked = unit.demand > 0
+        for host in self._emptiest:
+            room = self._room[host] - slots.taken[host] - beside.get(host, 0)
+            if (
+                open_to[host]
+                and self._domain[host] != domain
+                and (room[asked] >= unit.demand[asked]).all()
+                and self._shared().allows(unit.vms, host)
+            ):
+                return host
+        return None
 
     def _shared(self) -> Whereabouts:
         if self._where is None:
@@ -334,7 +365,7 @@ class _Asking:
             by = self._by
         movable = running.vms_on(hosts)
         movable = movable[running.movable[movable]]
-        units, stays = Units(running, _NO_LIMITS).of(movable.tolist())
+        units, stays = self._all_units.of(movable.tolist())
         places = find_places(
             where,
             units,

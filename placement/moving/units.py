@@ -38,10 +38,12 @@ class Units:
         self._running = running
         self._most = min(limits.per_source, limits.per_destination, limits.at_once)
         self._together: dict[int, list[int]] = {}
+        self._apart: dict[int, list[int]] = {}
         for number, group in enumerate(running.groups):
-            if group.hard and not group.apart:
+            if group.hard:
+                of_vm = self._apart if group.apart else self._together
                 for vm in group.vms:
-                    self._together.setdefault(vm, []).append(number)
+                    of_vm.setdefault(vm, []).append(number)
 
     def of(self, vms: Iterable[int]) -> tuple[list[Unit], list[Stays]]:
         """Return the units that some VMs are in, and the VMs of these that cannot move."""
@@ -106,7 +108,5 @@ class Units:
 
     def _keep_apart(self, members: set[int]) -> bool:
         """Must two of them, which must be together, keep apart?"""
-        return len(members) > 1 and any(
-            group.apart and group.hard and len(members & set(group.vms)) > 1
-            for group in self._running.groups
-        )
+        groups = [number for vm in members for number in self._apart.get(vm, ())]
+        return len(set(groups)) < len(groups)
