@@ -38,6 +38,7 @@ _LOOK_AGAIN_S: Final = 30.0
 
 _WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _UNNAMED: Final = "another host"
+_OPERATOR: Final = re.compile(r"\boperator:[a-z0-9][a-z0-9._-]*")
 
 
 class Identities(Protocol):
@@ -184,10 +185,10 @@ class Reader:
         return found
 
     def text(self, text: str) -> str:
-        """Return an error text without anything that identifies a machine."""
+        """Return a text without anything that identifies a machine or an operator."""
         if self.tenant is None:
             return text
-        text = without_places(text)
+        text = without_places(_OPERATOR.sub("an operator", text))
         if not self.names.shown:  # what is a host's goes by the reader's name for it
             text = _WORD.sub(self._word, text)
         return without_machines(text, self._knows)

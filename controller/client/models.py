@@ -462,6 +462,64 @@ class MembershipRule(TypedDict):
     soft: NotRequired[bool]
 
 
+class Move(TypedDict):
+    """One VM on its way from host to host, or that was."""
+
+    asked_at: str
+    asked_by: str
+    began_at: str | None
+    cancelled_by: str | None
+    downtime_ms: int | None
+    ended_at: str | None
+    from_host: str
+    id: str
+    kind: Literal["live", "cold"]
+    last_error: str | None
+    rate_bytes_s: int | None
+    reason: str
+    remaining_bytes: int | None
+    state: MoveState
+    tenant: str
+    to_host: str
+    total_bytes: int | None
+    vm_id: str
+    vm_name: str
+
+
+class MoveCancelInput(TypedDict):
+    """Cancel a move."""
+
+
+class MoveInput(TypedDict):
+    """Move a VM to another host."""
+
+    host: NotRequired[str | None]
+    only_cold: NotRequired[bool]
+    reason: NotRequired[str]
+    vm: str
+
+
+MoveObstacle: TypeAlias = Literal[
+    "deleted",
+    "not_built",
+    "runs",
+    "moves_already",
+    "left_behind",
+    "label",
+    "same_host",
+    "host_silent",
+    "host_closed",
+    "hypervisor",
+    "not_allowed",
+    "group",
+    "no_network",
+    "no_room",
+    "no_room_for_image",
+    "silent_pool",
+    "nowhere",
+]
+
+
 MoveState: TypeAlias = Literal["asked", "moving", "moved", "failed", "cancelled"]
 
 
@@ -1144,6 +1202,8 @@ class Vm(TypedDict):
     labels: NotRequired[dict[str, str]]
     last_error: str | None
     mac: NotRequired[str | None]
+    move_id: NotRequired[str | None]
+    moving_to: NotRequired[str | None]
     name: str
     network: NotRequired[str | None]
     observed: VmObserved
@@ -1168,8 +1228,10 @@ VmDesired: TypeAlias = Literal["running", "stopped", "deleted"]
 class VmExplanation(TypedDict):
     """Why this host."""
 
+    came_by_move: NotRequired[bool]
     decided_by: str | None
     host: str | None
+    last_move: NotRequired[Move | None]
     message: str
     name: str
     phase: str | None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from registry.moves import Move
 from registry.requests import ImageWait
 
 
@@ -150,3 +151,5 @@ class VmExplanation:
     utilities: tuple[WeighedCombination, ...]
     message: str
     waits_for_image: ImageWait | None = None  #: None: its image is on its host, or it has none
+    last_move: Move | None = None  #: the latest, whatever became of it; None: it never moved
+    came_by_move: bool = False  #: to its host; else the round placed it there

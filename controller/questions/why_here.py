@@ -9,6 +9,7 @@ from uuid import UUID
 
 from controller.host_names import Reader
 from controller.questions.explanations import VmExplanation, WeighedCombination
+from controller.questions.moved import story_of, told_move
 from controller.rounds.inputs import RoundInputs, decode_inputs
 from registry import CopyState, Registry
 from registry.requests import ImageWait, Vm
@@ -39,7 +40,20 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation
             utilities=(),
             message="it has no host yet; `fuga explain` of its request shows what it waits for",
         )
-    placed = _placed(vm, registry.rounds.get(vm.round), reader)
+    record = registry.rounds.get(vm.round)
+    brought = None
+    if vm.assignment_id is not None:
+        brought = registry.moves.that_brought(vm.assignment_id, vm_id=vm.id)
+    if brought is None:
+        placed = _placed(vm, record, reader)
+    else:
+        message = f"round {record.number} placed it on another host"
+        placed = replace(_told(vm, record, reader, message), came_by_move=True)
+    last = next(iter(registry.moves.list(vm_id=vm.id, limit=1).items), None)
+    if last is not None:
+        last = told_move(last, reader)
+        message = f"{placed.message}; {story_of(last)}"
+        placed = replace(placed, last_move=last, message=message)
     if vm.unknown_since is not None:
         seen, since = vm.observed.value, f"{vm.unknown_since:%Y-%m-%d %H:%M:%S} UTC"
         unknown = f"its state is unknown: its host answered last at {since}; it was {seen} then"
@@ -69,19 +83,8 @@ def _how_far(image: ImageWait) -> str:
 def _placed(vm: Vm, record: RoundRecord, reader: Reader) -> VmExplanation:
     assert vm.host is not None  # noqa: S101 - asked of placed VMs alone
     host_name = reader.host(vm.host)
-    told = VmExplanation(
-        vm=vm.id,
-        name=vm.name,
-        host=host_name,
-        round=record.number,
-        slot_start_at=record.slot_start_at.isoformat(),
-        policy=record.policy,
-        decided_by=record.decided_by,
-        phase=None,
-        utilities=(),
-        message=f"round {record.number} placed it on {host_name}; the details of the game are "
-        "purged",
-    )
+    purged = f"round {record.number} placed it on {host_name}; the details of the game are purged"
+    told = _told(vm, record, reader, purged)
     if record.stored is None:
         return told
     inputs = decode_inputs(record.stored.inputs)
@@ -121,6 +124,21 @@ def _placed(vm: Vm, record: RoundRecord, reader: Reader) -> VmExplanation:
             f"the one with the highest utility ({chosen.utility:.4f})"
         )
     return replace(told, phase=phase, utilities=utilities, message=why)
+
+
+def _told(vm: Vm, record: RoundRecord, reader: Reader, message: str) -> VmExplanation:
+    return VmExplanation(
+        vm=vm.id,
+        name=vm.name,
+        host=reader.host_or_none(vm.host),
+        round=record.number,
+        slot_start_at=record.slot_start_at.isoformat(),
+        policy=record.policy,
+        decided_by=record.decided_by,
+        phase=None,
+        utilities=(),
+        message=message,
+    )
 
 
 def _own_in_game(

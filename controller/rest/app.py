@@ -55,7 +55,7 @@ from controller.rest.routers import (
     vm_types,
     vms,
 )
-from controller.rest.routers.moving import plans
+from controller.rest.routers.moving import moves, plans
 from controller.rest.writes.audit import AuditTrail
 from registry import Registry
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
@@ -176,6 +176,7 @@ def _routes() -> Sequence[BaseRoute]:
         vm_groups,
         consoles,
         power,
+        moves,
         vm_types,
         images,
         tenants,

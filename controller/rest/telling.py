@@ -68,6 +68,7 @@ def told_vm(vm: Vm, reader: Reader) -> Vm:
     return dataclasses.replace(
         vm,
         host=reader.host_or_none(vm.host),
+        moving_to=reader.host_or_none(vm.moving_to),
         last_error=reader.text_or_none(vm.last_error),
         power=power,
     )
@@ -104,8 +105,9 @@ def told_event(event: Event, reader: Reader) -> Event:
     if reader.is_operator:
         return event
     data = dict(event.data)
-    if isinstance(data.get("host"), str):
-        data["host"] = reader.host(data["host"])
+    for place in ("host", "from", "to"):
+        if isinstance(data.get(place), str):
+            data[place] = reader.host(data[place])
     return dataclasses.replace(
         event,
         actor=reader.actor(event.actor),

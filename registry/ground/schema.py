@@ -760,7 +760,15 @@ def place_of(table: Any) -> ColumnElement[bool]:
 is_place = place_of(assignments)
 #: A VM that moves counts at both ends for what VMs must not share.
 stands = and_(unreleased, assignments.c.state != literal_column("'leaving'"))
-is_arriving = assignments.c.state == literal_column("'arriving'")
+
+
+def arriving_at(table: Any) -> ColumnElement[bool]:
+    """Return the condition: a VM arrives by an assignment, or by an alias of the table's."""
+    column: ColumnElement[Any] = table.c.state
+    return column == literal_column("'arriving'")
+
+
+is_arriving = arriving_at(assignments)
 
 # VMs that move, or moved: while one is not over the row is the workers' message.
 moves = Table(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
@@ -49,11 +49,14 @@ from registry.requests.rules import (
     without_violations,
 )
 
+#: What speaks against a move, and in which words.
+Against: TypeAlias = tuple[MoveObstacle, str]
 #: A tenant's label on its VM: `moves=never`, or `moves=cold` for one that moves while it is off.
 MOVES_LABEL: Final = "moves"
 #: The one hypervisor that copies no disk, and whose guests do nothing.
-_CANNOT_COPY: Final = "test"
-_HERE: Final[Select[Any]] = (
+CANNOT_COPY: Final = "test"
+#: A VM and its place, as it is asked whether it may move.
+HERE: Final[Select[Any]] = (
     select(
         vms.c.id,
         vms.c.name,
@@ -101,7 +104,7 @@ def ask(
     MoveRefusedError
         If something speaks against it.
     """
-    before = connection.execute(_HERE.where(vms.c.id == vm_id)).one_or_none()
+    before = connection.execute(HERE.where(vms.c.id == vm_id)).one_or_none()
     there = connection.scalars(
         select(hosts.c.id).where(hosts.c.name == host, hosts.c.admin != HostAdmin.RETIRED.value)
     ).one_or_none()
@@ -112,7 +115,7 @@ def ask(
     lock_hosts(connection, *{there, before.host_id or there})
     lock_groups_of(connection, [before.request_id])
     lock_vms(connection, vms.c.id == vm_id)
-    vm = connection.execute(_HERE.where(vms.c.id == vm_id)).one()
+    vm = connection.execute(HERE.where(vms.c.id == vm_id)).one()
     if vm.host_id != before.host_id:
         raise MoveRefusedError(vm.name, MoveObstacle.MOVES_ALREADY, "it is moving: ask again")
     for obstacle, detail in _obstacles(connection, vm, there, only_cold=only_cold):
@@ -122,8 +125,16 @@ def ask(
 
 def _obstacles(
     connection: Connection, vm: Row[Any], there: UUID, *, only_cold: bool
-) -> Iterator[tuple[MoveObstacle, str]]:
+) -> Iterator[Against]:
     """Yield what speaks against a move: of the VM, of the hosts, of what is in their ledgers."""
+    yield from against_any(connection, vm, only_cold=only_cold)
+    yield from _of_host(connection, vm, there)
+    yield from _of_rules(connection, vm, there)
+    yield from _of_room(connection, vm, there)
+
+
+def against_any(connection: Connection, vm: Row[Any], *, only_cold: bool) -> Iterator[Against]:
+    """Yield what speaks against a move of a VM, a row of `HERE`, whatever host it is to."""
     if vm.desired == VmDesired.DELETED.value:
         yield MoveObstacle.DELETED, "it is deleted"
     seen = (VmObserved.RUNNING.value, VmObserved.STOPPED.value)
@@ -144,36 +155,34 @@ def _obstacles(
             yield MoveObstacle.MOVES_ALREADY, "it is moving already"
         else:
             yield MoveObstacle.LEFT_BEHIND, "what it left on another host is not gone yet"
-    yield from _of_hosts(connection, vm, there)
-    yield from _of_rules(connection, vm, there)
-    yield from _of_room(connection, vm, there)
+    yield from _of_end(connection.execute(select(hosts).where(hosts.c.id == vm.host_id)).one())
 
 
-def _of_hosts(
-    connection: Connection, vm: Row[Any], there: UUID
-) -> Iterator[tuple[MoveObstacle, str]]:
+def _of_end(host: Row[Any]) -> Iterator[Against]:
+    """Yield what keeps a host from being either end of a move."""
+    if host.health != HostHealth.UP.value:
+        yield MoveObstacle.HOST_SILENT, f"host {host.name} is {host.health}"
+    if host.pool_silent_since is not None:
+        yield MoveObstacle.SILENT_POOL, f"the storage of host {host.name} does not answer"
+    if host.domain_type == CANNOT_COPY:
+        yield MoveObstacle.HYPERVISOR, "libvirt's test driver moves no guests"
+
+
+def _of_host(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
     if vm.host_id == there:
         yield MoveObstacle.SAME_HOST, "it is on that host"
     found = connection.execute(select(hosts).where(hosts.c.id.in_([vm.host_id, there])))
     ends = {row.id: row for row in found}
     here, to = ends[vm.host_id], ends[there]
-    for end in (here, to):
-        if end.health != HostHealth.UP.value:
-            yield MoveObstacle.HOST_SILENT, f"host {end.name} is {end.health}"
-        if end.pool_silent_since is not None:
-            yield MoveObstacle.SILENT_POOL, f"the storage of host {end.name} does not answer"
+    yield from _of_end(to)
     if to.admin != HostAdmin.ACTIVE.value:
         yield MoveObstacle.HOST_CLOSED, f"host {to.name} is {to.admin}"
-    if _CANNOT_COPY in (here.domain_type, to.domain_type):
-        yield MoveObstacle.HYPERVISOR, "libvirt's test driver moves no guests"
     if here.domain_type != to.domain_type:
         which = f"{here.name} runs {here.domain_type}, {to.name} {to.domain_type}"
         yield MoveObstacle.HYPERVISOR, which
 
 
-def _of_rules(
-    connection: Connection, vm: Row[Any], there: UUID
-) -> Iterator[tuple[MoveObstacle, str]]:
+def _of_rules(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
     request = connection.execute(select(requests).where(requests.c.id == vm.request_id)).one()
     to = connection.execute(select(hosts.c.name, hosts.c.labels).where(hosts.c.id == there)).one()
     rules = rules_of(request, memberships(connection, [request.id]).get(request.id, {}))
@@ -186,9 +195,7 @@ def _of_rules(
         yield MoveObstacle.NO_NETWORK, f"host {to.name} does not have its network"
 
 
-def _of_room(
-    connection: Connection, vm: Row[Any], there: UUID
-) -> Iterator[tuple[MoveObstacle, str]]:
+def _of_room(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
     short = (
         select(inventories.c.resource, assignment_resources.c.amount, inventories.c.capacity)
         .add_columns(inventories.c.committed, hosts.c.name)
@@ -206,12 +213,13 @@ def _of_room(
         free = max(0, row.capacity - row.committed)
         what = f"{row.amount} {row.resource} and host {row.name} has {free} free"
         yield MoveObstacle.NO_ROOM, f"it needs {what}"
-    amounts = {vm.vm_type_id: _amounts(connection, vm.assignment_id)}
+    amounts = {vm.vm_type_id: amounts_of(connection, vm.assignment_id)}
     if vm.image_id is not None and without_room(connection, [(vm, there)], amounts):
         yield MoveObstacle.NO_ROOM_FOR_IMAGE, "its image does not fit on that host besides"
 
 
-def _amounts(connection: Connection, assignment_id: UUID) -> dict[str, int]:
+def amounts_of(connection: Connection, assignment_id: UUID) -> dict[str, int]:
+    """Return what an assignment holds, by resource."""
     query = select(assignment_resources.c.resource, assignment_resources.c.amount).where(
         assignment_resources.c.assignment_id == assignment_id
     )
@@ -247,7 +255,7 @@ def _hold(
     )
     held = [
         {"assignment_id": arriving, "resource": resource, "host_id": there, "amount": amount}
-        for resource, amount in sorted(_amounts(connection, vm.assignment_id).items())
+        for resource, amount in sorted(amounts_of(connection, vm.assignment_id).items())
     ]
     connection.execute(insert(assignment_resources), held)
     connection.execute(update(vms).where(vms.c.id == vm.id).values(generation=generation))

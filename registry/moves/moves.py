@@ -15,8 +15,10 @@ from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid,
 from registry.ground.schema import hosts, moves, plan_moves, vms
 from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState
 from registry.moves.asking import ask
+from registry.moves.choosing import as_one_more
 from registry.moves.ending import MOVE_ROWS, close, lock_move, not_arrived
 from registry.records.moves import Move
+from registry.records.rounds import ClusterView
 from registry.tenancy.tree import key_of
 
 MAX_REASON_LENGTH: Final = 200
@@ -65,6 +67,21 @@ class Moves:
                 )
             return _to_move(connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one())
 
+    def as_one_more(self, vm_id: UUID, *, only_cold: bool = False) -> ClusterView:
+        """Return the cluster with a VM that is to move as the one that wants a place.
+
+        Its request is the only one, for one VM. See `choosing.as_one_more`.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such VM.
+        MoveRefusedError
+            If it cannot move to any host.
+        """
+        with self._database.read() as connection:
+            return as_one_more(connection, vm_id, only_cold=only_cold)
+
     @retried
     def cancel(self, move_id: UUID, *, actor: str) -> Move:
         """End a move with the VM where it was. A worker that is at it does so with its next step.
@@ -110,6 +127,16 @@ class Moves:
         if row is None:
             raise NotFoundError("move", move_id)
         return _to_move(row)
+
+    def that_brought(self, assignment_id: UUID, *, vm_id: UUID) -> Move | None:
+        """Return the move by which a VM came to its present place; None: a round placed it there.
+
+        ``assignment_id`` is that of the place.
+        """
+        query = MOVE_ROWS.where(moves.c.vm_id == vm_id, moves.c.to_id == assignment_id)
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else _to_move(row)
 
     def list(
         self,

@@ -44,6 +44,7 @@ class MoveObstacle(StrEnum):
     NO_ROOM = "no_room"
     NO_ROOM_FOR_IMAGE = "no_room_for_image"
     SILENT_POOL = "silent_pool"
+    NOWHERE = "nowhere"  #: no host was named, and none takes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,14 +190,22 @@ def allows(
     )
 
 
-def vm_group_views(connection: Connection, request_ids: Sequence[UUID]) -> tuple[VmGroupView, ...]:
-    """Return the groups of waiting requests, in order of creation, and who holds what there."""
+def vm_group_views(
+    connection: Connection, request_ids: Sequence[UUID], *, leaving: UUID | None = None
+) -> tuple[VmGroupView, ...]:
+    """Return the groups of requests, in order of creation, and who holds what there.
+
+    ``leaving`` is a host that one VM of them leaves: there it does not count.
+    """
     members: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for some in chunks(request_ids):
         query = select(request_groups).where(among(connection, request_groups.c.request_id, some))
         for row in connection.execute(query):
             members[row.group_id].append(row.request_id)
     places = _places(connection, members)
+    if leaving is not None:
+        for group_id in members:
+            places[group_id] -= Counter([leaving])
     views = []
     for some in chunks(sorted(members)):
         rows = connection.execute(

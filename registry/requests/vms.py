@@ -15,12 +15,14 @@ from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_vms
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import (
+    arriving_at,
     assignments,
     hosts,
     image_copies,
     images,
     interfaces,
     is_place,
+    moves,
     network_addresses,
     networks,
     power_actions,
@@ -51,6 +53,8 @@ from registry.tenancy.tree import key_of
 
 _UNBUILT = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 
+_ARRIVING = assignments.alias("arriving")
+_TO = hosts.alias("to_host")
 _SELECT = (
     select(
         vms,
@@ -68,6 +72,8 @@ _SELECT = (
         assignments.c.id.label("assignment_id"),
         assignments.c.state.label("assignment_state"),
         assignments.c.round.label("round"),
+        _TO.c.name.label("moving_to"),
+        moves.c.id.label("move_id"),
         interfaces.c.mac,
         networks.c.name.label("network"),
         network_addresses.c.address,
@@ -84,6 +90,9 @@ _SELECT = (
     .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
     .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
     .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
+    .outerjoin(_ARRIVING, and_(_ARRIVING.c.vm_id == vms.c.id, arriving_at(_ARRIVING)))
+    .outerjoin(_TO, _TO.c.id == _ARRIVING.c.host_id)
+    .outerjoin(moves, and_(moves.c.vm_id == vms.c.id, moves.c.to_id == _ARRIVING.c.id))
     .outerjoin(power_actions, power_actions.c.vm_id == vms.c.id)
     .outerjoin(interfaces, interfaces.c.vm_id == vms.c.id)
     .outerjoin(networks, networks.c.id == interfaces.c.network_id)
@@ -242,6 +251,8 @@ def _to_vm(row: Row[Any]) -> Vm:
         address=shown(row.address) if row.address is not None else None,
         hostname=row.hostname,
         waits_for_image=_to_image_wait(row),
+        moving_to=row.moving_to,
+        move_id=row.move_id,
         unknown_since=row.host_heard_at if is_unknown(row.host_health, row.observed) else None,
     )
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, func, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, select
 
 from registry.catalogue.resources import demands, resource_names
 from registry.errors import SlotLoopPausedError
@@ -237,6 +237,27 @@ def running_requests(
     return _views(connection, axis, now, everywhere, which=placed, states=_BEGUN, to_place=False)
 
 
+def request_of_vm(
+    connection: Connection,
+    axis: Sequence[str],
+    now: datetime,
+    everywhere: Sequence[UUID],
+    vm_id: UUID,
+) -> RequestView:
+    """Return the request of a VM that has a place, as if this one VM were to be placed."""
+    [found] = _views(
+        connection,
+        axis,
+        now,
+        everywhere,
+        which=vms.c.id == vm_id,
+        states=_BEGUN,
+        to_place=False,
+        of_vm=vm_id,
+    )
+    return found
+
+
 def _requests(
     connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
 ) -> tuple[RequestView, ...]:
@@ -254,18 +275,24 @@ def _views(
     which: ColumnElement[bool],
     states: Sequence[str],
     to_place: bool,
+    of_vm: UUID | None = None,
 ) -> tuple[RequestView, ...]:
     """Return requests of these states with the VMs for which a condition holds.
 
-    Those that are ``to_place`` keep off hosts while their image is held.
+    Those that are ``to_place`` keep off hosts while their image is held. With ``of_vm`` the
+    request of that VM alone.
     """
+    in_question: ColumnElement[bool] = requests.c.state.in_(states)
+    if of_vm is not None:
+        its = select(vms.c.request_id).where(vms.c.id == of_vm).scalar_subquery()
+        in_question = and_(in_question, requests.c.id == its)
     counts = {
         row.request_id: row.waiting
         for row in connection.execute(
             select(vms.c.request_id, func.count().label("waiting"))
             .select_from(vms)
             .join(requests, requests.c.id == vms.c.request_id)
-            .where(requests.c.state.in_(states), which)
+            .where(in_question, which)
             .group_by(vms.c.request_id)
         )
     }
@@ -291,7 +318,7 @@ def _views(
         .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
         .outerjoin(request_images, request_images.c.request_id == requests.c.id)
         .outerjoin(request_networks, request_networks.c.request_id == requests.c.id)
-        .where(requests.c.state.in_(states))
+        .where(in_question)
         .order_by(requests.c.created_at, requests.c.id)
     ).all()
     rows = [row for row in rows if counts.get(row.id)]

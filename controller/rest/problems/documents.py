@@ -53,6 +53,7 @@ from registry import (
     ImageTooLargeError,
     ImageUrlRefusedError,
     InvalidError,
+    MoveRefusedError,
     NotFoundError,
     QuotaExceededError,
     RegistryUnavailableError,
@@ -116,6 +117,7 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
         NotFoundError: Kind(HTTPStatus.NOT_FOUND, "not_found", "Not found"),
         RoundPurgedError: Kind(HTTPStatus.GONE, "purged", "Purged"),
         DuplicateError: Kind(HTTPStatus.CONFLICT, "duplicate", "Already exists"),
+        MoveRefusedError: Kind(HTTPStatus.CONFLICT, "move_refused", "VM cannot be moved"),
         ConflictError: Kind(HTTPStatus.CONFLICT, "conflict", "Not possible in the present state"),
         IllegalTransitionError: Kind(
             HTTPStatus.CONFLICT, "illegal_transition", "Not possible in the present state"
@@ -266,6 +268,8 @@ def _extensions(error: Exception) -> Mapping[str, Any]:
         return {"scope": {"needed": error.needed, "given": error.given}}
     if isinstance(error, QuotaExceededError):
         return {"quota": [dataclasses.asdict(each) for each in error.exceeded]}
+    if isinstance(error, MoveRefusedError):
+        return {"obstacle": error.obstacle}
     return {}
 
 

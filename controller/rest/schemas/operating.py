@@ -25,6 +25,7 @@ from controller.rest.schemas.values import (
 )
 from registry import QuotaExcess, SlotLoopState
 from registry.journal import Event
+from registry.moves import MoveObstacle
 from registry.rounds import DecidedBy, RoundRecord, ShadowRound
 
 
@@ -279,4 +280,7 @@ class ProblemDocument(BaseModel):
     )
     quota: list[QuotaExcess] | None = Field(
         None, description="With `quota_exceeded`: every exceeded limit."
+    )
+    obstacle: MoveObstacle | None = Field(
+        None, description="With `move_refused`: the reason, for programs."
     )

@@ -82,15 +82,16 @@ VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
             observed=frozenset(
                 {"host", "observed", "assignment_id", "assignment_state", "round"}
                 | {"generation", "last_error", "power", "deleted_at", "waits_for_image"}
-                | {"unknown_since"}
+                | {"unknown_since", "moving_to", "move_id"}
             ),
         ),
     }
 )
 
-#: Collections whose things are only made and ended, or set whole whatever they were.
+#: Collections whose things are only made and ended, or set whole whatever they were. Of a move
+#: nothing can be changed: who wants another one cancels it.
 UNVERSIONED: Final = frozenset(
-    {"images", "label-ratios", "plans", "resources", "ssh-keys", "tokens"}
+    {"images", "label-ratios", "moves", "plans", "resources", "ssh-keys", "tokens"}
 )
 
 

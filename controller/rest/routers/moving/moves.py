@@ -1,0 +1,150 @@
+"""/v1/moves: moves of VMs from host to host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Annotated, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Query, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.questions.destinations import destinations
+from controller.questions.moved import told_move
+from controller.rest.callers.auth import AnyCaller, Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenReader, GivenRegistry
+from controller.rest.pages.openapi import problems
+from controller.rest.schemas.moves import MoveCancelInput, MoveInput, MovesQuery
+from controller.rest.schemas.values import PageOf
+from controller.rest.telling import told_page
+from controller.rest.writes.idempotency import GivenCreation
+from registry import MoveRefusedError, NotFoundError, Registry, UnknownNameError
+from registry.ground import Page
+from registry.moves import Move, MoveObstacle
+
+router = APIRouter(
+    prefix="/moves",
+    tags=["vms"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
+#: Hosts that are asked one after the other, if none is named.
+MOST_ASKED: Final = 4
+#: What only the host that was asked is in the way of: another may take the VM.
+_OF_THE_HOST: Final = frozenset(
+    {
+        MoveObstacle.HOST_SILENT,
+        MoveObstacle.HOST_CLOSED,
+        MoveObstacle.SILENT_POOL,
+        MoveObstacle.NOT_ALLOWED,
+        MoveObstacle.GROUP,
+        MoveObstacle.NO_NETWORK,
+        MoveObstacle.NO_ROOM,
+        MoveObstacle.NO_ROOM_FOR_IMAGE,
+    }
+)
+_ADAPTER: Final = TypeAdapter(Move)
+
+
+@router.post("", status_code=201, response_model=Move, responses=problems(403, 409))
+def move_vm(
+    body: MoveInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
+) -> Response:
+    """Move a VM to another host: live while its guest runs, cold while it is off.
+
+    The answer is a move that has been accepted: room is held for the VM where it arrives, and
+    a worker carries it out. A refusal (`move_refused`) names its `obstacle`.
+    """
+
+    def create() -> Move:
+        try:
+            vm = registry.vms.get(body.vm)
+        except NotFoundError:
+            hint = "`fuga vms` lists them"
+            raise UnknownNameError("vm", "VM", body.vm, hint=hint) from None
+        hosts: Iterable[str]
+        if body.host is not None:
+            hosts = (_known(registry, body.host),)
+        else:
+            view = registry.moves.as_one_more(vm.id, only_cold=body.only_cold)
+            hosts = destinations(view, vm.name)
+        return _ask(registry, body, islice(hosts, MOST_ASKED), caller.actor)
+
+    return creation.answer(body, create, status=201, adapter=_ADAPTER)
+
+
+@router.get("", response_model=PageOf[Move], responses=problems(403))
+def list_moves(
+    query: Annotated[MovesQuery, Query()],
+    caller: AnyCaller,
+    reader: GivenReader,
+    registry: GivenRegistry,
+) -> Page[Move]:
+    """List moves, the latest first; tenants see those of their own VMs."""
+    page = registry.moves.list(
+        tenant=caller.tenant_to_list(query.tenant),
+        vm_id=query.vm,
+        host=None if query.host is None else reader.meant("host", query.host),
+        state=query.state,
+        only_open=query.open,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    return told_page(page, told_move, reader)
+
+
+@router.get("/{move_id}", response_model=Move, responses=problems(404))
+def show_move(
+    move_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry
+) -> Move:
+    """Show a move and how far it has come."""
+    return told_move(registry.moves.get(move_id, tenant=caller.tenant), reader)
+
+
+@router.post(
+    "/{move_id}/cancel", status_code=202, response_model=Move, responses=problems(403, 404, 409)
+)
+def cancel_move(
+    move_id: UUID,
+    body: Annotated[MoveCancelInput, Body(default_factory=MoveCancelInput)],
+    caller: Operator,
+    registry: GivenRegistry,
+    creation: GivenCreation,
+) -> Response:
+    """End a move with the VM where it was; one that a worker carries out ends with its next step.
+
+    A guest that has already arrived stays where it arrived, and the move is `moved`.
+    """
+
+    def cancel() -> Move:
+        return registry.moves.cancel(move_id, actor=caller.actor)
+
+    return creation.answer(body, cancel, status=202, adapter=_ADAPTER)
+
+
+def _known(registry: Registry, host: str) -> str:
+    """Return the name of a host that is not retired, or refuse it as any other name in a body."""
+    try:
+        return registry.hosts.get(host).name
+    except NotFoundError:
+        hint = "`fuga host list` lists them"
+        raise UnknownNameError("host", "host", host, hint=hint) from None
+
+
+def _ask(registry: Registry, body: MoveInput, hosts: Iterator[str], actor: str) -> Move:
+    """Ask for a move to the first of these hosts that may have the VM by now."""
+    refused: MoveRefusedError | None = None
+    for host in hosts:
+        try:
+            return registry.moves.ask(
+                body.vm, host, reason=body.reason, only_cold=body.only_cold, actor=actor
+            )
+        except MoveRefusedError as error:
+            if error.obstacle not in _OF_THE_HOST:
+                raise
+            refused = error
+    assert refused is not None  # noqa: S101 - `destinations` gives a host, or says why not
+    raise refused
