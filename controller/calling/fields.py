@@ -12,6 +12,7 @@ _PARAMETERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {
         "default": ("source",),
         "format": ("image_format",),
+        "host": ("to",),
         "hosts": ("host",),
         "is_group": ("group",),
         "labels": ("label", "changes"),
@@ -19,6 +20,7 @@ _PARAMETERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
         "limits": ("amounts",),
         "min_memory_mib": ("min_memory",),
         "offered_to": ("offer_to",),
+        "only_cold": ("cold",),
         "over_quota": ("over",),
         "overhead_per_vm": ("overhead",),
         "overrides": ("override",),

@@ -65,6 +65,7 @@ PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
         "network": _Place(_MANAGE, "site.networks:app"),
         "rounds": _Place(_LOOK, "operating.rounds:app"),
         "host": _Place(_MANAGE, "site.hosts:app"),
+        "move": _Place(_MANAGE, "moving.moves:app"),
         "plan": _Place(_MANAGE, "moving.plans:app"),
         "resource": _Place(_MANAGE, "site.resources:app"),
         "type": _Place(_MANAGE, "site.catalogue:types"),

@@ -1228,11 +1228,11 @@ VmDesired: TypeAlias = Literal["running", "stopped", "deleted"]
 class VmExplanation(TypedDict):
     """Why this host."""
 
-    came_by_move: NotRequired[bool]
     decided_by: str | None
     host: str | None
     last_move: NotRequired[Move | None]
     message: str
+    moved_here: NotRequired[Move | None]
     name: str
     phase: str | None
     policy: str | None

@@ -152,4 +152,4 @@ class VmExplanation:
     message: str
     waits_for_image: ImageWait | None = None  #: None: its image is on its host, or it has none
     last_move: Move | None = None  #: the latest, whatever became of it; None: it never moved
-    came_by_move: bool = False  #: to its host; else the round placed it there
+    moved_here: Move | None = None  #: that brought it to its host; None: the round placed it there

@@ -41,19 +41,21 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation
             message="it has no host yet; `fuga explain` of its request shows what it waits for",
         )
     record = registry.rounds.get(vm.round)
-    brought = None
-    if vm.assignment_id is not None:
-        brought = registry.moves.that_brought(vm.assignment_id, vm_id=vm.id)
+    assert vm.assignment_id is not None  # noqa: S101 - a VM with a host has one
+    brought = registry.moves.that_brought(vm.assignment_id, vm_id=vm.id)
+    last = next(iter(registry.moves.list(vm_id=vm.id, limit=1).items), None)
     if brought is None:
         placed = _placed(vm, record, reader)
     else:
         message = f"round {record.number} placed it on another host"
-        placed = replace(_told(vm, record, reader, message), came_by_move=True)
-    last = next(iter(registry.moves.list(vm_id=vm.id, limit=1).items), None)
-    if last is not None:
-        last = told_move(last, reader)
-        message = f"{placed.message}; {story_of(last)}"
-        placed = replace(placed, last_move=last, message=message)
+        placed = _told(vm, record, reader, message)
+    moved = {each.id: told_move(each, reader) for each in (brought, last) if each is not None}
+    placed = replace(
+        placed,
+        moved_here=None if brought is None else moved[brought.id],
+        last_move=None if last is None else moved[last.id],
+        message="; ".join((placed.message, *map(story_of, moved.values()))),
+    )
     if vm.unknown_since is not None:
         seen, since = vm.observed.value, f"{vm.unknown_since:%Y-%m-%d %H:%M:%S} UTC"
         unknown = f"its state is unknown: its host answered last at {since}; it was {seen} then"

@@ -182,10 +182,11 @@ def age(value: object) -> str:
     """Return how long ago an API time was."""
     if not isinstance(value, str):
         return "-"
-    return _span(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(value)).total_seconds()))
+    return span(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(value)).total_seconds()))
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """Return a duration in its largest unit that fits twice."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -197,7 +198,7 @@ def until(value: object) -> str:
     if not isinstance(value, str):
         return "-"
     seconds = (datetime.fromisoformat(value) - datetime.now(UTC)).total_seconds()
-    return _span(max(0.0, seconds))
+    return span(max(0.0, seconds))
 
 
 def resources(amounts: Mapping[str, Any]) -> str:

@@ -124,8 +124,11 @@ def _named(obstacle: Mapping[str, Any]) -> str:
 
 def _vm(explanation: Mapping[str, Any]) -> None:
     if explanation.get("host"):
+        here = f"on {explanation['host']}"
+        if explanation.get("moved_here"):
+            here += f" since {clock(explanation['moved_here']['ended_at'])}"
         echo(
-            f"vm {explanation['name']}: on {explanation['host']}, "
+            f"vm {explanation['name']}: {here}, "
             f"placed in round {explanation.get('round')} "
             f"(slot {clock(explanation.get('slot_start_at'))}) by policy "
             f"{explanation.get('policy')}, decided by {explanation.get('decided_by')}"

@@ -63,6 +63,12 @@ def vm_state(vm: Mapping[str, Any]) -> str:
     )
 
 
+def vm_place(vm: Mapping[str, Any]) -> str | None:
+    """Return the host of a VM; of one that moves also the host where it will be."""
+    to = vm.get("moving_to")
+    return vm["host"] if to is None else f"{vm['host']} → {to}"
+
+
 def unknown(vm: Mapping[str, Any]) -> str | None:
     """Return since when a VM's state is unknown because its host does not answer."""
     since = vm.get("unknown_since")
@@ -128,7 +134,7 @@ VM_COLUMNS = (
     field("name", spare=-3),
     field("tenant"),
     field("vm_type", "type"),
-    field("host", spare=-1),
+    Column("host", vm_place, spare=-1),
     Column("state", vm_state, spare=-2),
     field("address"),
     field("round", right=True, spare=1),

@@ -52,6 +52,10 @@ SAID = [
     ("vms --state runing", "--state: found 'runing', allowed is one of absent, running,"),
     ("vms --state runing", "did you mean running?"),
     ("requests --state places", "did you mean placed?"),
+    ("move web-1 --to h3", "--to: host 'h3' not found; `fuga host list` lists them"),
+    ("move wbe-1", "did you mean web-1"),
+    ("move show web-1", "VM web-1 never moved"),
+    ("move list --state movd", "--state: found 'movd', allowed is one of asked, moving,"),
     ("capacity smal", "VM type 'smal' not found; did you mean small?"),
     (
         "quota set a vcpu=1",

@@ -320,7 +320,7 @@ def test_an_explanation_tells_the_last_move(api: Api, decider: PolicyProcess):
     arrive(api.registry, begin(api.registry, move["id"]))
 
     told = explained()
-    assert told["came_by_move"] is True
+    assert told["moved_here"]["id"] == move["id"]
     assert told["host"] == "h2"
     assert told["message"].startswith("round 1 placed it on another host; ")
     assert "it moved from h1 to h2 (a new fan) at " in told["message"]

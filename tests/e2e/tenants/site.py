@@ -8,7 +8,8 @@ from typing import Any
 
 from controller.rest import create_app
 from controller.rounds.policy_process import PolicyProcess
-from registry import HostAdminEvent, Registry, VmDesiredEvent
+from registry import HostAdminEvent, Registry, VmDesiredEvent, VmObserved
+from registry.moves import MoveLimits
 from registry.requests import Waiting
 from tests.e2e.conftest import a_token
 from tests.e2e.slots import run_slot
@@ -19,7 +20,9 @@ from tests.register import (
     add_host,
     add_tenant,
     add_vm_type,
+    place,
     remove_vm,
+    run_vm,
     start_vm,
     take_lease,
 )
@@ -84,7 +87,7 @@ def a_site(registry: Registry, decider: PolicyProcess, **settings: Any) -> Site:
         add_host(
             registry,
             host_name(number),
-            uri=f"qemu+tcp://{hostname(number)}/system",
+            uri=uri_of(number),
             vcpus=4,
             labels=("ssd", f"zone={'east' if number < 4 else 'west'}"),
         )
@@ -145,6 +148,47 @@ def _fill(site: Site, decider: PolicyProcess) -> None:
     )
     registry.hosts.apply(host_name(5), HostAdminEvent.DRAIN, actor=f"operator:{OPERATOR}")
     _hold_back(site)
+    _move(site)
+
+
+def _move(site: Site) -> None:
+    """Let a VM of the tenant fail to move, be kept from it, and move."""
+    registry, actor = site.registry, f"operator:{OPERATOR}"
+    here, there = (
+        add_host(registry, host_name(number), uri=uri_of(number), domain_type="qemu")
+        for number in (28, 29)
+    )
+    request = registry.requests.create(
+        count=1, name="moves", tenant="a", vm_type="small", actor="tenant:a"
+    )
+    [key] = place(registry, request, here).assignment_ids
+    build = run_vm(registry, key, WORKER)
+
+    def ask() -> Any:
+        move = registry.moves.ask(
+            build.vm_id, there.name, reason=f"{hostname(28)} at {ADDRESS}28 has no fan", actor=actor
+        )
+        step = registry.move_steps.claim(move.id, WORKER, 60, MoveLimits(per_host=2, everywhere=8))
+        assert step is not None
+        return step
+
+    def clear(assignment_id: Any) -> None:
+        removal = registry.assignments.claim_removal(assignment_id, WORKER, 60)
+        assert removal is not None
+        registry.assignments.release(removal.claim)
+
+    fails = ask()
+    registry.move_steps.fail(fails.claim, failed(29))
+    clear(fails.to.claim.assignment_id)
+    ends = ask()
+    registry.moves.cancel(ends.claim.move_id, actor=actor)
+    registry.move_steps.fail(ends.claim, failed(29))
+    clear(ends.to.claim.assignment_id)
+    assert registry.move_steps.arrive(ask().claim, VmObserved.RUNNING, downtime_ms=7)
+
+
+def uri_of(number: int) -> str:
+    return f"qemu+tcp://{hostname(number)}/system"
 
 
 def _switch(site: Site, vm_id: Any) -> None:

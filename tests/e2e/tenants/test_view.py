@@ -44,6 +44,7 @@ NARROWING: Final = frozenset(
     | {"affinity", "spread", "after", "kind", "bytes", "wait_s", "include_deleted", "since"}
     | {"until", "include_removed", "include_retired", "sha256", "source", "seed_kind"}
     | {"min_memory_mib", "dry_run", "token", "method", "status", "refused", "request_id", "newest"}
+    | {"open"}
 )
 MOST_IDS: Final = 6
 
@@ -114,7 +115,7 @@ class Crawl:
             if name in ("host", "hosts"):
                 known = [*self.found["host"], host_name(1), NOBODY]
                 queries += [{**base, name: value} for value in known]
-            elif name in ("subject", "request"):
+            elif name in ("subject", "request", "vm"):
                 ids = [*self.found["vm_id"], str(self.site.registry.hosts.get(host_name(1)).id)]
                 queries += [{**base, name: value} for value in ids]
             elif name in QUERIES:
@@ -141,7 +142,12 @@ class Crawl:
 
     def _gather(self, path: str, value: Any) -> None:
         collection = path.split("/")[2] if path.count("/") > 1 else ""
-        keys = {"requests": "request_id", "vms": "vm_id", "rounds": "number"}
+        keys = {
+            "requests": "request_id",
+            "vms": "vm_id",
+            "rounds": "number",
+            "moves": "move_id",
+        }
         for each in value.get("items", [value]) if isinstance(value, dict) else []:
             if not isinstance(each, dict):
                 continue
@@ -165,6 +171,7 @@ def test_nothing_that_a_tenant_reads_names_hosts_operators_or_other_tenants(site
     assert len(crawl.answers) > 300
     assert crawl.found["host"]
     assert crawl.found["session_id"]
+    assert len(crawl.found["move_id"]) == 3
     assert all(word in told for word in ("(its URI)", "(an address)", "(a path)"))  # it was there
     assert list(crawl.leaks()) == []
 
@@ -176,6 +183,7 @@ def test_an_operator_who_asks_the_same_reads_all_of_it(site: Site):
         for path, query in (
             ("/v1/vms", {"tenant": "a", "limit": 500}),
             ("/v1/events", {"limit": 500}),
+            ("/v1/moves", {"tenant": "a"}),
             ("/v1/rounds", {}),
         )
     )
@@ -186,6 +194,8 @@ def test_an_operator_who_asks_the_same_reads_all_of_it(site: Site):
     assert missing == []
     assert "canary-worker" in told
     assert "canary-operator" in told
+    assert "cancelled by operator:canary-operator" in told
+    assert "canary-host-29" in told
 
 
 def test_a_hosts_real_name_is_answered_like_one_that_there_is_not(site: Site):

@@ -1,0 +1,138 @@
+"""`--wait` for a move: a bar with what is left, the rate and the time to go."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from controller.client.errors import ApiUnreachableError
+from controller.terminal.errors import WaitExpiredError
+from controller.terminal.output import echo, short_id, span
+from plain_text import plain
+
+if TYPE_CHECKING:
+    from controller.client.http import Client, Json
+
+_LOOK_EVERY_S: Final = 0.5
+_MIB: Final = 1 << 20
+_INTERRUPTED: Final = 130  #: the exit status of a command that Ctrl-C ended
+
+#: Shows a move as it is.
+Show = Callable[[Mapping[str, Any]], None]
+
+
+def way(move: Mapping[str, Any]) -> str:
+    """Return where a VM moves: ``host-1 → host-2``."""
+    return f"{move['from_host']} → {move['to_host']}"
+
+
+def part_done(move: Mapping[str, Any]) -> float | None:
+    """Return how much of a move is done, from 0 to 1; None: nobody knows yet."""
+    total, left = move["total_bytes"], move["remaining_bytes"]
+    if not total or left is None:
+        return None
+    return float(1 - min(left, total) / total)
+
+
+def how_far(move: Mapping[str, Any]) -> str:
+    """Return what is left of a move, its rate, and when it should be over at this rate."""
+    if move["state"] == "asked":
+        return "waits for a worker"
+    if move["cancelled_by"] is not None:
+        return "is being cancelled"
+    left, rate = move["remaining_bytes"], move["rate_bytes_s"]
+    if left is None:
+        return "begins"
+    told = f"{left / _MIB:.0f} MiB left"
+    if rate:
+        told += f", {rate / _MIB:.0f} MiB/s, {span(left / rate)} to go"
+    return told
+
+
+def wait_for_move(
+    api: Client, move: Mapping[str, Any], *, timeout_s: float, quiet: bool = False
+) -> Json:
+    """Poll a move until it is over; return it, however it ended.
+
+    Ctrl-C ends the command, not the move.
+
+    Raises
+    ------
+    WaitExpiredError
+        After ``timeout_s``; the move goes on.
+    """
+    seen = dict(move)
+    end = time.monotonic() + timeout_s
+    trouble: ApiUnreachableError | None = None
+    try:
+        with _bar(quiet=quiet) as show:
+            while time.monotonic() < end:
+                try:
+                    seen, trouble = api.get(f"moves/{move['id']}"), None
+                except ApiUnreachableError as error:
+                    trouble = error
+                else:
+                    if seen["ended_at"] is not None:
+                        return seen
+                    show(seen)
+                time.sleep(_LOOK_EVERY_S)
+    except KeyboardInterrupt:
+        echo(f"the move of {seen['vm_name']} continues: {_what_then(seen)}", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    if trouble is not None:
+        raise trouble
+    raise WaitExpiredError(
+        f"the move of {seen['vm_name']} is not over after {timeout_s:g} s: {how_far(seen)}\n"
+        f"It continues: {_what_then(seen)}"
+    )
+
+
+def _what_then(move: Mapping[str, Any]) -> str:
+    key = short_id(move["id"])
+    return f"`fuga move show {key}` shows it, `fuga move cancel {key}` cancels it."
+
+
+@contextmanager
+def _bar(*, quiet: bool) -> Iterator[Show]:
+    """Show a bar on a terminal, else one line for each tenth, on standard error."""
+    if quiet:
+        yield lambda _move: None
+    elif sys.stderr.isatty():
+        from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
+        from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[far]}", markup=False),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as shown:
+            task = shown.add_task("", total=None, far="")
+
+            def tell(move: Mapping[str, Any]) -> None:
+                done = part_done(move)
+                shown.update(
+                    task,
+                    description=plain(f"{move['vm_name']}: {way(move)}"),
+                    total=None if done is None else 1.0,
+                    completed=done or 0.0,
+                    far=plain(how_far(move)),
+                )
+
+            yield tell
+    else:
+        last: list[tuple[str, int | None]] = []
+
+        def say(move: Mapping[str, Any]) -> None:
+            done = part_done(move)
+            now = (str(move["state"]), None if done is None else int(10 * done))
+            if last != [now]:
+                last[:] = [now]
+                echo(f"{move['vm_name']}: {way(move)}  {how_far(move)}", err=True)
+
+        yield say

@@ -1,0 +1,274 @@
+"""`fuga move`: VMs go from host to host."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from controller.calling.completion import complete_host, complete_vm
+from controller.calling.session import Session, listing, with_session
+from controller.calling.targets import find_target, is_part_of_id
+from controller.calling.waiting_for_moves import how_far, part_done, wait_for_move, way
+from controller.client.errors import ProblemError
+from controller.terminal.errors import BadInputError, CliError
+from controller.terminal.output import Column, age, clock, echo, field, print_json, short_id
+
+if TYPE_CHECKING:
+    from typer._click import Context
+
+    from controller.client.http import Client, Json
+
+#: The command that may be left out.
+_IMPLIED: Final = "vm"
+_SHORTEST_PART: Final = 4
+_SEARCHED: Final = 500
+_NOT_FOUND: Final = 404
+
+
+class _OfVms(TyperGroup):
+    """A group whose first word is a command of it or a VM."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Put the command where it was left out."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [_IMPLIED, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    name="move",
+    cls=_OfVms,
+    no_args_is_help=True,
+    help="Move VMs between hosts: `fuga move VM`, or `fuga move vm VM`.",
+)
+
+VmArgument = Annotated[
+    str,
+    typer.Argument(metavar="VM", help="VM (name, id or end of the id)", autocompletion=complete_vm),
+]
+MoveArgument = Annotated[
+    str,
+    typer.Argument(metavar="MOVE", help="Id of a move or its end, or the VM (its last move)"),
+]
+#: A worker gives a move up long before.
+_TIMEOUT_S: Final = 86_400.0
+
+
+def _state(move: Mapping[str, Any]) -> str:
+    done = part_done(move) if move["state"] == "moving" else None
+    return str(move["state"]) if done is None else f"moving {done:.0%}"
+
+
+def _left(move: Mapping[str, Any]) -> str:
+    return how_far(move) if move["ended_at"] is None else "-"
+
+
+def _stood_still(move: Mapping[str, Any]) -> str:
+    still = move["downtime_ms"]
+    return "-" if still is None else f"{still / 1000:g} s"
+
+
+COLUMNS = (
+    Column("id", lambda row: short_id(row["id"])),
+    field("vm_name", "vm"),
+    field("tenant", spare=2),
+    field("kind", spare=1),
+    Column("from → to", way, spare=-1),
+    Column("state", _state, spare=-2),
+    Column("progress", _left, spare=-1),
+    Column("guest paused", _stood_still, right=True, spare=2),
+    Column("age", lambda row: age(row["asked_at"]), right=True),
+    field("reason", spare=3),
+    field("asked_by", "asked by", spare=4),
+    field("last_error", "last error", spare=3),
+)
+
+
+@app.command(_IMPLIED)
+@with_session
+def move_vm(
+    session: Session,
+    *,
+    vm: VmArgument,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST",
+            help="Host to move it to (default: the one that suits it best)",
+            autocompletion=complete_host,
+        ),
+    ] = None,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Only if the VM is off; never move a running guest")
+    ] = False,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Reason; the tenant sees it")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the move is over")] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Maximum seconds to wait", min=1)
+    ] = _TIMEOUT_S,
+) -> None:
+    """Move a VM to another host, while its guest runs. The word vm may be left out."""
+    body: dict[str, Any] = {"vm": _find_vm(session.api, vm)["id"]}
+    given = {"host": to, "only_cold": cold or None, "reason": reason}
+    body |= {name: value for name, value in given.items() if value is not None}
+    move = session.api.post("moves", body)
+    if not wait:
+        session.answer(
+            move,
+            f"VM {move['vm_name']} moves from {move['from_host']} to {move['to_host']}: "
+            f"`fuga move show {short_id(move['id'])}` shows how far it is",
+        )
+        return
+    ended = wait_for_move(session.api, move, timeout_s=timeout, quiet=session.json)
+    if ended["state"] != "moved":
+        if session.json:
+            print_json(ended)
+        raise CliError(_not_moved(ended))
+    session.answer(ended, _moved(ended))
+
+
+@app.command("list")
+@listing
+def list_moves(
+    session: Session,
+    *,
+    tenant: Annotated[str | None, typer.Option(help="Show only moves of this tenant")] = None,
+    vm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VM",
+            help="Show only moves of this VM (name, id or end of the id)",
+            autocompletion=complete_vm,
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Show only moves from or to this host", autocompletion=complete_host),
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(help="Show only asked, moving, moved, failed or cancelled moves"),
+    ] = None,
+    only_open: Annotated[
+        bool, typer.Option("--open", help="Show only moves that are not over")
+    ] = False,
+    last: Annotated[int, typer.Option("--last", "-n", help="Number of newest moves", min=1)] = 100,
+) -> None:
+    """List moves, newest last."""
+    vm_id = None if vm is None else _find_vm(session.api, vm)["id"]
+    found = session.api.items(
+        "moves",
+        most=last,
+        tenant=tenant,
+        vm=vm_id,
+        host=host,
+        state=state,
+        open="true" if only_open else None,
+    )
+    empty = "no moves. `fuga move VM` moves one."
+    if any((tenant, vm, host, state, only_open)):
+        empty = "no such moves."
+    session.show(list(found)[::-1], COLUMNS, empty=empty)
+
+
+@app.command()
+@with_session
+def show(session: Session, move: MoveArgument) -> None:
+    """Show a move."""
+    found = _find_move(session.api, move)
+    if session.json:
+        print_json(found)
+        return
+    for label, value in (
+        ("move", found["id"]),
+        ("vm", f"{found['vm_name']} of tenant {found['tenant']}"),
+        ("way", f"{way(found)}, {found['kind']}"),
+        ("state", _state(found)),
+        ("progress", None if found["ended_at"] else how_far(found)),
+        ("reason", found["reason"]),
+        ("asked", f"{clock(found['asked_at'])} by {found['asked_by']}"),
+        ("began", found["began_at"] and clock(found["began_at"])),
+        ("ended", found["ended_at"] and clock(found["ended_at"])),
+        ("guest paused", None if found["downtime_ms"] is None else _stood_still(found)),
+        ("cancelled by", found["cancelled_by"]),
+        ("last error", found["last_error"]),
+    ):
+        if value is not None:
+            echo(f"{label:14}{value}")
+
+
+@app.command()
+@with_session
+def cancel(session: Session, move: MoveArgument) -> None:
+    """Cancel a move. The VM stays where it is."""
+    found = _find_move(session.api, move)
+    told = session.api.post(f"moves/{found['id']}/cancel", {})
+    if told["ended_at"] is None:
+        message = f"the move of {told['vm_name']} ends with the next step of its worker"
+    else:
+        message = f"the move of {told['vm_name']} is cancelled; it stays on {told['from_host']}"
+    session.answer(told, message)
+
+
+def _moved(move: Mapping[str, Any]) -> str:
+    told = f"VM {move['vm_name']} moved from {move['from_host']} to {move['to_host']}"
+    if move["downtime_ms"] is None:
+        return told
+    return f"{told}; its guest was paused for {_stood_still(move)}"
+
+
+def _not_moved(move: Mapping[str, Any]) -> str:
+    became = {"failed": "failed", "cancelled": "was cancelled"}[move["state"]]
+    why = f": {move['last_error']}" if move["last_error"] else ""
+    return (
+        f"the move of {move['vm_name']} to {move['to_host']} {became}{why}\n"
+        f"`fuga vms` shows where it is, `fuga explain {move['vm_name']}` its last move."
+    )
+
+
+def _find_vm(api: Client, typed: str) -> Json:
+    """Find a VM by its name or id; a request is refused with the names of its VMs."""
+    target = find_target(api, typed)
+    if target.kind == "vm":
+        return target.record
+    names = [str(vm["name"]) for vm in api.items("vms", request=target.record["id"], most=5)]
+    told = f"; its VMs: {', '.join(names)}" if names else ""
+    raise BadInputError(f"{typed!r} is a request, not a VM{told}")
+
+
+def _find_move(api: Client, typed: str) -> Json:
+    """Find a move by its id, by the beginning or end of the id, or as the last one of a VM."""
+    try:
+        whole = uuid.UUID(typed)
+    except ValueError:
+        found = _by_part(api, typed)
+        if found is not None:
+            return found
+    else:
+        try:
+            return api.get(f"moves/{whole}")
+        except ProblemError as problem:
+            if problem.http_status != _NOT_FOUND:
+                raise
+    vm = _find_vm(api, typed)
+    last = next(api.items("moves", vm=vm["id"], most=1), None)
+    if last is None:
+        raise BadInputError(f"VM {vm['name']} never moved")
+    return last
+
+
+def _by_part(api: Client, typed: str) -> Json | None:
+    if len(typed) < _SHORTEST_PART or not set(typed.lower()) <= set("0123456789abcdef-"):
+        return None
+    newest = api.items("moves", most=_SEARCHED)
+    found = [each for each in newest if is_part_of_id(typed, each["id"])]
+    if len(found) > 1:
+        listed = "\n".join(f"  {each['vm_name']}, {way(each)}: {each['id']}" for each in found)
+        raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{listed}")
+    return found[0] if found else None
