@@ -72,10 +72,12 @@ def unknown(words: list[str]) -> str | None:
                 return option
             if option == word and not known[option].is_flag:
                 next(rest, None)  # its value
-        elif names and not PLACEHOLDER.match(word):
-            if word not in names:
-                return word
+        elif word in names:
             command = names[word]
+        elif names and hasattr(command, "implied"):  # the word is for a command left out
+            command = names[command.implied]
+        elif names and not PLACEHOLDER.match(word):
+            return word
     return None
 
 

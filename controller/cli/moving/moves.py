@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from controller.client.http import Client, Json
 
-#: The command that may be left out.
-_IMPLIED: Final = "vm"
 _SHORTEST_PART: Final = 4
 _SEARCHED: Final = 500
 _NOT_FOUND: Final = 404
@@ -32,10 +30,12 @@ _NOT_FOUND: Final = 404
 class _OfVms(TyperGroup):
     """A group whose first word is a command of it or a VM."""
 
+    implied: Final = "vm"  #: the command that may be left out
+
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Put the command where it was left out."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args = [_IMPLIED, *args]
+            args = [self.implied, *args]
         return super().parse_args(ctx, args)
 
 
@@ -88,7 +88,7 @@ COLUMNS = (
 )
 
 
-@app.command(_IMPLIED)
+@app.command(_OfVms.implied)
 @with_session
 def move_vm(
     session: Session,
