@@ -115,6 +115,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fuga-test-") as folder:
         path = Path(folder) / "account"
         os.environ["FUGA_TEST_ACCOUNT"] = str(path)
+        # Hundreds of processes are started: each would compile all that it imports.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         statuses = [status for groups in STAGES for status in _run_side_by_side(groups, arguments)]
         account = Account.read(path)
     unsteady: list[str] = []

@@ -60,6 +60,12 @@ def register_url(request: pytest.FixtureRequest) -> Iterator[str]:
         yield url
 
 
+#: For a test of what no database can change, as of connections and pages: it runs once.
+ON_ANY_DATABASE = pytest.mark.parametrize(
+    "register_url", [pytest.param("sqlite", marks=pytest.mark.sqlite)], indirect=True
+)
+
+
 @pytest.fixture
 def register(register_url: str) -> Iterator[Registry]:
     """Return a fresh, upgraded register center, open."""

@@ -14,7 +14,7 @@ from controller.rest import create_app
 from registry import Registry
 from tests.e2e.conftest import Api, a_token
 from tests.fakes.http_api import http_api
-from tests.register import add_request
+from tests.register import ON_ANY_DATABASE, add_request
 from tests.servers.browser import a_page
 from tests.servers.serving import served
 
@@ -67,6 +67,7 @@ def docs(register: Registry) -> Iterator[DocsPage]:
         yield found
 
 
+@ON_ANY_DATABASE
 def test_a_pasted_token_lists_its_vms_and_is_kept_nowhere(docs: DocsPage, api: Api) -> None:
     add_request(api.registry, 2, name="web")
     token = a_token(api.registry, "a", "pasted")
@@ -82,6 +83,7 @@ def test_a_pasted_token_lists_its_vms_and_is_kept_nowhere(docs: DocsPage, api: A
     assert not any(token in each for each in docs.page.evaluate(kept))
 
 
+@ON_ANY_DATABASE
 def test_without_a_token_the_page_shows_the_refusal(docs: DocsPage) -> None:
     status, body = docs.execute("/v1/vms")
 
@@ -89,6 +91,7 @@ def test_without_a_token_the_page_shows_the_refusal(docs: DocsPage) -> None:
     assert "unauthorized" in body
 
 
+@ON_ANY_DATABASE
 def test_what_runs_in_the_page_speaks_with_the_api_alone(docs: DocsPage) -> None:
     attempts = """async url => {
       const image = await new Promise(done => {

@@ -19,6 +19,7 @@ from registry import Registry
 from registry.ground import uuid7
 from tests.e2e.conftest import a_token
 from tests.integration.registry.test_images import add_image
+from tests.register import ON_ANY_DATABASE
 from tests.servers.ports import a_quiet_port
 from tests.servers.running import eventually
 
@@ -95,6 +96,7 @@ def test_it_serves_until_it_is_told_to_end_and_ends_well(
     assert "Traceback" not in errors
 
 
+@ON_ANY_DATABASE
 def test_a_thousand_half_sent_requests_leave_it_serving_and_its_log_short(
     register_url: str, tmp_path: Path
 ):
@@ -123,6 +125,7 @@ def test_a_thousand_half_sent_requests_leave_it_serving_and_its_log_short(
     assert len(errors.splitlines()) < 100
 
 
+@ON_ANY_DATABASE
 def test_an_address_in_use_is_said_in_one_line(register_url: str, tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = int(other.getsockname()[1])

@@ -25,6 +25,7 @@ from controller.rest.callers.connections import Bounds, Listener, SparingFilter,
 from controller.rest.callers.protocol import MAX_HEAD_LINES, Deadlines
 from controller.rest.server import listen_on
 from tests.e2e.conftest import Api, a_token
+from tests.register import ON_ANY_DATABASE
 from tests.servers.certificates import Authority
 from tests.servers.serving import served
 
@@ -72,6 +73,7 @@ def one_of(connection: socket.socket) -> bytes:
     return received
 
 
+@ON_ANY_DATABASE
 def test_half_a_head_is_answered_408_and_closed(api: Api):
     with served(api.app, deadlines=Deadlines(head_s=0.2)) as url, connected(url) as half:
         half.sendall(b"GET /healthz HTTP/1.1\r\nHost")
@@ -82,6 +84,7 @@ def test_half_a_head_is_answered_408_and_closed(api: Api):
     assert b'"too_slow"' in answer
 
 
+@ON_ANY_DATABASE
 def test_a_head_that_comes_byte_by_byte_gains_no_time(api: Api):
     ended = threading.Event()
 
@@ -105,11 +108,13 @@ def test_a_head_that_comes_byte_by_byte_gains_no_time(api: Api):
     assert b"408" in answer or answer == b""  # it was closed while bytes still came
 
 
+@ON_ANY_DATABASE
 def test_a_connection_that_asks_for_nothing_is_closed(api: Api):
     with served(api.app, deadlines=Deadlines(head_s=0.2)) as url, connected(url) as silent:
         assert all_of(silent) == b""
 
 
+@ON_ANY_DATABASE
 def test_who_asked_once_gains_no_time_for_half_of_the_next_head(api: Api):
     deadlines = Deadlines(head_s=0.3, idle_s=LONG)
     with served(api.app, deadlines=deadlines) as url, connected(url) as kept:
@@ -120,6 +125,7 @@ def test_who_asked_once_gains_no_time_for_half_of_the_next_head(api: Api):
         assert all_of(kept).startswith(b"HTTP/1.1 408 ")
 
 
+@ON_ANY_DATABASE
 def test_half_a_body_is_answered_408_and_closed(api: Api):
     token = a_token(api.registry, "a", "slow").encode()
     with served(api.app, deadlines=Deadlines(body_s=0.2)) as url, connected(url) as half:
@@ -132,6 +138,7 @@ def test_half_a_body_is_answered_408_and_closed(api: Api):
     assert b'"too_slow"' in answer
 
 
+@ON_ANY_DATABASE
 def test_a_body_that_comes_at_a_fair_rate_has_all_the_time_it_needs(api: Api):
     token = a_token(api.registry, "a", "fair").encode()
     content = b'{"vm_type": "small", "count": 1}'
@@ -149,6 +156,7 @@ def test_a_body_that_comes_at_a_fair_rate_has_all_the_time_it_needs(api: Api):
         assert one_of(caller).startswith(b"HTTP/1.1 201 ")
 
 
+@ON_ANY_DATABASE
 def test_the_rest_of_a_body_that_nobody_takes_is_bounded(api: Api):
     with served(api.app, deadlines=ALL_LONG) as url, connected(url) as flood:
         flood.sendall(JSON_HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -160,6 +168,7 @@ def test_the_rest_of_a_body_that_nobody_takes_is_bounded(api: Api):
     assert sent < 64 << 20
 
 
+@ON_ANY_DATABASE
 def test_who_waits_with_the_rest_of_such_a_body_is_closed(api: Api):
     deadlines = Deadlines(unread_s=0.2, idle_s=LONG)
     with served(api.app, deadlines=deadlines) as url, connected(url) as flood:
@@ -168,6 +177,7 @@ def test_who_waits_with_the_rest_of_such_a_body_is_closed(api: Api):
         assert all_of(flood).startswith(b"HTTP/1.1 401 ")
 
 
+@ON_ANY_DATABASE
 def test_after_a_small_body_that_nobody_took_the_connection_serves_on(api: Api):
     with served(api.app) as url, connected(url) as caller:
         for _ in range(3):
@@ -218,6 +228,7 @@ def two_ends(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     return server, ssl.create_default_context(cafile=str(authority.certificate))
 
 
+@ON_ANY_DATABASE
 def test_who_does_not_take_an_answer_is_closed(api: Api):
     deadlines = Deadlines(answer_s=0.3, goodbye_s=0.3)
     with served(api.app, deadlines=deadlines) as url, connected(url) as deaf:
@@ -238,6 +249,7 @@ def sent_until_closed(connection: socket.socket, piece: bytes) -> int:
     pytest.fail(f"it took {sent} bytes")
 
 
+@ON_ANY_DATABASE
 @pytest.mark.parametrize(
     ("sent", "status", "code"),
     [
@@ -268,6 +280,7 @@ def test_what_is_no_http_or_too_much_of_it_is_a_problem(
     assert b'"' + code + b'"' in answer
 
 
+@ON_ANY_DATABASE
 def test_many_fields_in_a_second_head_of_one_packet_are_refused_too(api: Api):
     one = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
     with served(api.app, deadlines=ALL_LONG) as url, connected(url) as caller:
@@ -279,6 +292,7 @@ def test_many_fields_in_a_second_head_of_one_packet_are_refused_too(api: Api):
     assert b"HTTP/1.1 431" in answer
 
 
+@ON_ANY_DATABASE
 def test_one_address_gets_so_many_connections_and_others_are_served(api: Api):
     bounds = Bounds(in_all=1000, per_address=20)
     with served(api.app, deadlines=ALL_LONG, bounds=bounds) as url, ExitStack() as stack:
@@ -295,6 +309,7 @@ def test_one_address_gets_so_many_connections_and_others_are_served(api: Api):
         assert_served(url, "127.0.0.2")
 
 
+@ON_ANY_DATABASE
 def test_where_ipv6_is_listened_on_addresses_of_ipv4_are_told_apart(api: Api):
     bounds = Bounds(in_all=1000, per_address=2)
     listening = served(api.app, deadlines=ALL_LONG, bounds=bounds, listen="[::]:0")
@@ -306,6 +321,7 @@ def test_where_ipv6_is_listened_on_addresses_of_ipv4_are_told_apart(api: Api):
         assert_served(url, "127.0.0.3")
 
 
+@ON_ANY_DATABASE
 def test_where_ipv6_is_listened_on_a_proxy_is_known_by_its_ipv4_address(api: Api):
     bounds = bounds_of(100, 2, ["127.0.0.2"], files=4096)
     head = b"PATCH /v1/requests HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.7\r\n"
@@ -339,6 +355,7 @@ class Calling(Listener):
         return here, (next(self.addresses), 1)
 
 
+@ON_ANY_DATABASE
 def test_one_site_of_ipv6_leaves_connections_to_others(api: Api):
     refused: list[str] = []
     with Calling(socket.AF_INET6) as listener, ExitStack() as stack:
@@ -356,6 +373,7 @@ def test_one_site_of_ipv6_leaves_connections_to_others(api: Api):
     assert refused == ["too many of one network"] * 125
 
 
+@ON_ANY_DATABASE
 def test_all_addresses_together_get_so_many_connections(api: Api):
     bounds = Bounds(in_all=20, per_address=10)
     with served(api.app, deadlines=ALL_LONG, bounds=bounds) as url, ExitStack() as stack:
@@ -366,6 +384,7 @@ def test_all_addresses_together_get_so_many_connections(api: Api):
         assert is_refused(url, "127.0.0.9")
 
 
+@ON_ANY_DATABASE
 def test_half_a_handshake_is_counted_and_ends(api: Api, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connections, "HANDSHAKE_S", 0.3)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -381,6 +400,7 @@ def test_half_a_handshake_is_counted_and_ends(api: Api, monkeypatch: pytest.Monk
         assert all_of(half) == b""
 
 
+@ON_ANY_DATABASE
 def test_a_proxy_that_is_trusted_speaks_for_many(api: Api):
     bounds = bounds_of(100, 2, ["127.0.0.2", "192.0.2.0/24"], files=4096)
     with served(api.app, deadlines=ALL_LONG, bounds=bounds) as url, ExitStack() as stack:
@@ -445,6 +465,7 @@ def test_what_strangers_can_have_logged_is_logged_once_a_minute():
     assert passes("Started server process")
 
 
+@ON_ANY_DATABASE
 def test_refused_connections_are_one_line_a_minute(api: Api):
     with structlog.testing.capture_logs() as lines:
         bounds = Bounds(in_all=10, per_address=0)

@@ -20,6 +20,7 @@ from controller.client.http import Client
 from registry import Registry
 from tests.e2e.calls.test_serving import COMMAND, environment, port_in
 from tests.e2e.conftest import a_token
+from tests.register import ON_ANY_DATABASE
 from tests.servers.certificates import Authority
 from tests.servers.running import START_TIME_S, eventually
 
@@ -87,6 +88,7 @@ def api(register_url: str, tmp_path: Path) -> Iterator[TlsApi]:
         yield found
 
 
+@ON_ANY_DATABASE
 def test_a_client_that_trusts_its_authority_works_and_no_other(api: TlsApi):
     with api.client(api.ours) as client:
         assert list(client.items("hosts")) == []
@@ -99,6 +101,7 @@ def test_a_client_that_trusts_its_authority_works_and_no_other(api: TlsApi):
         httpx.get(f"http://127.0.0.1:{api.port}/healthz", timeout=60)
 
 
+@ON_ANY_DATABASE
 def test_a_new_certificate_is_shown_without_dropping_anybody(api: TlsApi):
     before = api.shown()
     with api.client(api.ours) as client:
@@ -119,6 +122,7 @@ def test_a_new_certificate_is_shown_without_dropping_anybody(api: TlsApi):
     assert api.shown() == renewed, "a bad one does not replace a good one"
 
 
+@ON_ANY_DATABASE
 def test_files_that_do_not_belong_together_are_said_in_one_line(register_url: str, tmp_path: Path):
     ours = Authority.make(tmp_path / "ours")
     env = environment(tmp_path, register_url, 0) | {

@@ -31,22 +31,33 @@ def test_it():
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "status"), [(MOODY, 0), ("def test_it():\n    raise AssertionError\n", 1)]
-)
-def test_what_passes_alone_is_named_as_unsteady(tmp_path: Path, text: str, status: int) -> None:
-    (tmp_path / "test_it.py").write_text(text)
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    qemu\n    test_driver\n")
-
-    ran = subprocess.run(
+def run_tests(folder: Path, text: str, **env: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(text)
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    qemu\n    test_driver\n")
+    return subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "run_tests.py"), "-n", "0"],
-        cwd=tmp_path,
-        env={**os.environ, **PLAIN_PYTEST, "PYTHONPATH": str(ROOT), "CI": ""},
+        cwd=folder,
+        env={**os.environ, **PLAIN_PYTEST, "PYTHONPATH": str(ROOT), "CI": "", **env},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_what_tests_start_finds_its_modules_compiled(tmp_path: Path) -> None:
+    text = "import sys\n\ndef test_it():\n    assert not sys.dont_write_bytecode\n"
+
+    ran = run_tests(tmp_path, text, PYTHONDONTWRITEBYTECODE="1")
+
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [(MOODY, 0), ("def test_it():\n    raise AssertionError\n", 1)]
+)
+def test_what_passes_alone_is_named_as_unsteady(tmp_path: Path, text: str, status: int) -> None:
+    ran = run_tests(tmp_path, text)
 
     assert ran.returncode == status, ran.stdout
     assert ("UNSTEADY: test_it.py::test_it" in ran.stdout) == (status == 0)
