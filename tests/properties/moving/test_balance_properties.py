@@ -132,9 +132,14 @@ def test_balancing_ends_even_if_nobody_rests(running, skewness):
     assert cost_of(state, skewness) <= -first.details["potential"][1] + 1e-9
 
 
+@pytest.mark.parametrize("ruled", [False, True])
 @about("moves that balance", least=0.3)
-@given(running=uneven_clusters(max_hosts=4, max_vms=8), price=PRICES, skewness=SKEWNESS)
-def test_without_second_thoughts_it_is_the_steepest_response_each_time(running, price, skewness):
+@settings(max_examples=80)
+@given(data=st.data(), price=PRICES, skewness=SKEWNESS)
+def test_without_second_thoughts_it_is_the_steepest_response_each_time(
+    ruled, data, price, skewness
+):
+    running = data.draw(uneven_clusters(max_hosts=5, max_vms=10, ruled=ruled))
     worth = dataclasses.replace(BALANCE_WORTH, price_per_gib=price)
     expected = steepest(running, worth, skewness)
 

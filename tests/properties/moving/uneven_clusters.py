@@ -12,7 +12,9 @@ from tests.unit.placement.moving.builders import a_running
 
 
 @st.composite
-def uneven_clusters(draw: st.DrawFn, *, max_hosts: int = 6, max_vms: int = 20) -> Running:
+def uneven_clusters(
+    draw: st.DrawFn, *, max_hosts: int = 6, max_vms: int = 20, ruled: bool = False
+) -> Running:
     """Draw hosts that are filled unevenly, with every rule that a VM can be under.
 
     Some hosts are over their capacity, some take nothing, some rules are broken already.
@@ -20,7 +22,7 @@ def uneven_clusters(draw: st.DrawFn, *, max_hosts: int = 6, max_vms: int = 20) -
     """
     hosts, vms = draw(st.integers(2, max_hosts)), draw(st.integers(1, max_vms))
     kinds, classes = draw(st.integers(1, 3)), draw(st.integers(1, 2))
-    rules, obstacles = draw(st.booleans()), draw(st.booleans())
+    rules, obstacles = ruled or draw(st.booleans()), not ruled and draw(st.booleans())
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     vms = max(vms, int(rng.integers(1, max_vms + 1)))
     demand = rng.choice([0, 1, 1, 2, 3], (kinds, 2))
@@ -40,7 +42,7 @@ def uneven_clusters(draw: st.DrawFn, *, max_hosts: int = 6, max_vms: int = 20) -
             vms=members(1),
             hosts=((), (), (0,), (hosts - 1,))[rng.integers(4)],
         )
-        for _ in range(rng.integers(0, 3) if rules else 0)
+        for _ in range(rng.integers(2, 6) if ruled else rng.integers(0, 3) if rules else 0)
     ]
     spreads = [
         RunningSpread(most=int(rng.integers(1, 4)), vms=members(2))

@@ -107,3 +107,34 @@ def test_a_budget_without_work_plans_nothing_and_says_so():
     assert pack(running, budget_units=1).details["outcome"] == "work"
     assert pack(running, budget_units=3).details["outcome"] == "work"
     assert pack(running, budget_units=100).moves
+
+
+def test_a_host_that_could_not_be_emptied_takes_what_another_gives():
+    running = a_running(
+        host=[0, 1, 1],
+        capacity=[(8, 8192), (4, 4096)],
+        demand=[(3, 1024), (1, 1024)],
+        kind=[0, 1, 1],
+    )
+
+    plan = pack(running)
+
+    assert {(move.vm, move.destination) for move in plan.moves} == {(1, 0), (2, 0)}
+
+
+def test_a_vm_that_came_back_from_a_failed_step_closes_its_own_host_alone():
+    """VM 0 finds a place on host 1, VM 1 none. Then VM 3, kept apart from 0, goes there."""
+    running = a_running(
+        host=[0, 0, 1, 2],
+        capacity=[(3, 8192), (4, 8192), (4, 8192)],
+        demand=[(2, 512), (1, 256), (1, 2048)],
+        kind=[0, 1, 2, 2],
+        mobility=[Mobility.LIVE, Mobility.LIVE, Mobility.NEVER, Mobility.LIVE],
+        eligible=[[True, True], [True, False], [True, True]],
+        host_class=[0, 1, 1],
+        groups=[RunningGroup(apart=True, hard=True, vms=(0, 3))],
+    )
+
+    plan = pack(running)
+
+    assert [(move.vm, move.destination) for move in plan.moves] == [(3, 1)]
