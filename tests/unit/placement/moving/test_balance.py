@@ -309,3 +309,22 @@ def test_a_cluster_without_vms_gives_no_useful_move():
     plan = balance(a_running(host=[]))
 
     assert plan.details["outcome"] == "no_useful_move"
+
+
+def test_a_zone_that_opens_is_weighed_anew_though_its_hosts_did_not_change():
+    """VM 0 could gain most, but on host 2 alone, in the zone that VM 1 is yet to leave."""
+    running = a_running(
+        host=[0, 1],
+        capacity=[(2, 2048), (4, 4096), (6, 6144), (8, 8192)],
+        demand=[(2, 2048), (2, 2048)],
+        kind=[0, 1],
+        eligible=[[True, False], [True, True]],
+        host_class=[0, 1, 0, 1],
+        spreads=[RunningSpread(most=1, vms=(0, 1))],
+        zones=[0, 1, 1, 2],
+    )
+
+    plan = balance(running, FREE, reconsiderations=0)
+
+    check_plan(running, plan)
+    assert [(move.vm, move.destination) for move in plan.moves] == [(1, 3), (0, 2)]
