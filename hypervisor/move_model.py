@@ -36,7 +36,9 @@ class MoveSpec:
     bandwidth_mib_s: int | None = None  #: of memory, and of each disk; None: what the network gives
     downtime_ms: int | None = None  #: how long the guest may stand still; None: QEMU's default
     auto_converge: bool = False  #: slow a guest down that writes faster than memory is copied
-    post_copy_after_s: float | None = None  #: then it goes on there, and its memory follows
+    #: Then it goes on there, and its memory follows. A fault in that moment costs more than it
+    #: does otherwise: see `Mover`.
+    post_copy_after_s: float | None = None
     encrypt: bool = False  #: memory and disk; both hosts have certificates for it
     address: str | None = None  #: at which the destination receives; None: what its libvirt says
 

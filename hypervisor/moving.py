@@ -42,13 +42,18 @@ class Mover:
     Notes
     -----
     Whoever ends this process, or `close`s it, cancels a move under way. An error of `live` says
-    nothing about where the guest is: ask both hosts, the destination first. Where the domain at
-    the destination
+    nothing about where the guest is: ask both hosts, once no process of this move lives.
 
-    - runs: the guest is there, and what the source has of it is to be removed;
-    - is paused: the move broke off. Remove it there, and then look as if it were absent;
-    - is absent, and no process of this move lives: the guest is at the source. It runs there;
-      or is paused: `HostConnection.resume` it; or is off, because its host or QEMU failed.
+    - It runs at the source: it is there. Remove what arrived, which may be whole, and never ran.
+    - It runs at the destination: it is there. Remove what the source has of it.
+    - The source has no domain, and the destination has it paused, but not by the move
+      (`DomainSeen.paused_by_move`): it is whole there. `HostConnection.resume` it.
+    - The source has it paused: remove what arrived, and resume it at the source.
+    - Off at the source: its host or its QEMU failed.
+
+    A guest is let run at the destination once the source has forgotten it, by a call of its own:
+    libvirt lets it run on at the source where the destination's last answer is lost, whether it
+    runs there or not. Post-copy cannot wait so; with it, that case leaves two guests that run.
     """
 
     def __init__(self, source: HostEnd, destination: HostEnd, *, deadline_s: float = 10.0) -> None:

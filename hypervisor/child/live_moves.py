@@ -105,12 +105,19 @@ class _LiveMove:
         call = _Call(domain, self._ends.destination.moving, parameters, _flags(self._spec))
         why = self._watch(call, beside)
         if call.error is None:
+            self._let_run()
             return _done(self._ends, self._spec, self._last, self._started)
         if why is not None:
             raise self._aborted(why, call.error)
         if shares and call.error.get_error_code() == libvirt.VIR_ERR_CONFIG_UNSUPPORTED:
             raise _SharesRefusedError
         raise call.error
+
+    def _let_run(self) -> None:
+        """Let the guest run there, now that the source has nothing of it."""
+        there = self._ends.destination.beside.lookupByUUIDString(self._spec.vm_id)
+        if there.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
+            there.resume()
 
     def _watch(self, call: _Call, beside: libvirt.virDomain) -> str | None:
         """Tell how far a move is until it is over; return why it was aborted, if it was."""
@@ -178,6 +185,10 @@ def _flags(spec: MoveSpec) -> int:
         (not spec.copy_disk, libvirt.VIR_MIGRATE_UNSAFE),
         (spec.auto_converge, libvirt.VIR_MIGRATE_AUTO_CONVERGE),
         (spec.post_copy_after_s is not None, libvirt.VIR_MIGRATE_POSTCOPY),
+        # Where the destination's answer to the last call is lost, libvirt lets the guest run on
+        # at the source, though the destination may have let it run, too: so it must not.
+        # Only post-copy needs a guest that runs there at once.
+        (spec.post_copy_after_s is None, libvirt.VIR_MIGRATE_PAUSED),
         (spec.encrypt, libvirt.VIR_MIGRATE_TLS),
     ):
         flags |= flag if wanted else 0

@@ -390,6 +390,7 @@ class TestMisbehavingFake:
             (Breaks.NOWHERE, (PAUSED, None)),
             (Breaks.BOTH_PAUSED, (PAUSED, PAUSED)),
             (Breaks.SWITCHED, (PAUSED, RUNNING)),
+            (Breaks.ARRIVED, (None, PAUSED)),
             (Breaks.DONE, (None, RUNNING)),
         ],
     )
@@ -408,6 +409,10 @@ class TestMisbehavingFake:
         if left == (PAUSED, None):
             grounds.source.host.resume(spec.mark.vm_id)
             assert grounds.states(spec) == (RUNNING, None)
+        if breaks is Breaks.ARRIVED:
+            assert not grounds.destination.find(spec).paused_by_move
+            grounds.destination.host.resume(spec.mark.vm_id)
+            assert grounds.states(spec) == (None, RUNNING)
 
     def test_something_happens_in_the_middle_of_a_move(self) -> None:
         grounds = fake_grounds()

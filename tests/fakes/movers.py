@@ -35,6 +35,7 @@ class Breaks(StrEnum):
     NOWHERE = "nowhere"  #: paused at the source, the destination has nothing
     BOTH_PAUSED = "both_paused"  #: paused at both
     SWITCHED = "switched"  #: runs at the destination, and paused at the source
+    ARRIVED = "arrived"  #: whole at the destination but paused, the source has forgotten it
     DONE = "done"  #: runs at the destination, the source has forgotten it
 
 
@@ -260,7 +261,10 @@ class FakeMover:
             destination.forget_left(vm_id)
         elif breaks is not Breaks.BOTH_PAUSED:
             destination.run_arrived(vm_id)
-        if breaks is Breaks.DONE:
+        if breaks is Breaks.ARRIVED:
+            seen = destination.domains[vm_id]
+            destination.domains[vm_id] = replace(seen, state=DomainState.PAUSED)
+        if breaks in {Breaks.ARRIVED, Breaks.DONE}:
             source.forget_left(vm_id)
         source.moving.discard(vm_id)
         destination.moving.discard(vm_id)

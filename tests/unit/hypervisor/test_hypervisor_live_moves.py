@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import libvirt
@@ -48,6 +49,7 @@ class Host:
     def __init__(self, *, refuses: int, while_it_has: str) -> None:
         self.moving = self.beside = self
         self.uri = "test"
+        self.resumed = 0
         self.asked: list[tuple[dict[str, Any], int]] = []
         self._refuses, self._while_it_has = refuses, while_it_has
 
@@ -65,6 +67,12 @@ class Host:
 
     def XMLDesc(self, _: int) -> str:  # noqa: N802
         return "<domain><vcpu>2</vcpu><devices/></domain>"
+
+    def state(self) -> list[int]:
+        return [libvirt.VIR_DOMAIN_RUNNING if self.resumed else libvirt.VIR_DOMAIN_PAUSED, 1]
+
+    def resume(self) -> None:
+        self.resumed += 1
 
     def jobStats(self, _: int = 0) -> dict[str, Any]:  # noqa: N802
         return {}
@@ -112,6 +120,18 @@ def test_another_refusal_is_not_asked_about_again(code: int, word: str, attempts
     assert len(host.asked) == attempts
 
 
+def test_a_guest_runs_at_the_destination_only_when_the_source_has_nothing_of_it() -> None:
+    arrived = Host(refuses=0, while_it_has="nothing of the kind")
+    refused = Host(refuses=libvirt.VIR_ERR_OPERATION_FAILED, while_it_has="<shares>")
+
+    move(arrived)
+    with pytest.raises(libvirt.libvirtError):
+        move(refused)
+
+    assert arrived.asked[0][1] & libvirt.VIR_MIGRATE_PAUSED
+    assert (arrived.resumed, refused.resumed) == (1, 0)
+
+
 def test_options_become_flags_and_parameters() -> None:
     host = Host(refuses=0, while_it_has="nothing of the kind")
     plain = SPEC
@@ -122,7 +142,6 @@ def test_options_become_flags_and_parameters() -> None:
         volume="b.qcow2",
         seed_volume=None,
         network="default",
-        copy_disk=False,
         bandwidth_mib_s=8,
         auto_converge=True,
         post_copy_after_s=60.0,
@@ -140,15 +159,22 @@ def test_options_become_flags_and_parameters() -> None:
         | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
         | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
     )
-    assert plain_flags == always | libvirt.VIR_MIGRATE_NON_SHARED_INC
+    assert plain_flags == (always | libvirt.VIR_MIGRATE_NON_SHARED_INC | libvirt.VIR_MIGRATE_PAUSED)
     assert libvirt.VIR_MIGRATE_PARAM_BANDWIDTH not in plainly
     assert libvirt.VIR_MIGRATE_PARAM_URI not in plainly
     assert rich_flags == (
         always
-        | libvirt.VIR_MIGRATE_UNSAFE
+        | libvirt.VIR_MIGRATE_NON_SHARED_INC
         | libvirt.VIR_MIGRATE_AUTO_CONVERGE
         | libvirt.VIR_MIGRATE_POSTCOPY
         | libvirt.VIR_MIGRATE_TLS
     )
     assert richly[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] == 8
     assert richly[libvirt.VIR_MIGRATE_PARAM_URI] == "tcp://[2001:db8::7]"
+
+
+def test_a_shared_disk_is_not_copied() -> None:
+    flags = live_moves._flags(replace(SPEC, copy_disk=False))
+
+    assert flags & libvirt.VIR_MIGRATE_UNSAFE
+    assert not flags & libvirt.VIR_MIGRATE_NON_SHARED_INC
