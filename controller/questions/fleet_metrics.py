@@ -18,7 +18,8 @@ from prometheus_client.registry import Collector
 from controller.questions.lateness import Late, What, what_is_late
 from controller.questions.standings import standings
 from registry import AssignmentState, FenceState, HostAdmin, Registry, RequestState
-from registry.operating import Fleet, FleetHost, Liveness
+from registry.moves import OPEN_MOVES, MoveState
+from registry.operating import Fleet, FleetHost, FleetMoves, Liveness
 
 log: Final = structlog.get_logger(__name__)
 
@@ -27,13 +28,15 @@ _TASK_STATES: Final = (
     AssignmentState.CREATING,
     AssignmentState.RELEASING,
     AssignmentState.QUARANTINED,
+    AssignmentState.LEAVING,
 )
-_HELD_STATES: Final = (*_TASK_STATES, AssignmentState.ACTIVE)
+_HELD_STATES: Final = (*_TASK_STATES, AssignmentState.ACTIVE, AssignmentState.ARRIVING)
 _OPEN_REQUESTS: Final = (
     RequestState.PENDING,
     RequestState.PARTLY_PLACED,
     RequestState.PLACED,
 )
+_ENDED_MOVES: Final = tuple(state for state in MoveState if state not in OPEN_MOVES)
 _FENCE_STATES: Final = tuple(state for state in FenceState if state != FenceState.IDLE)
 #: name: what it says, and its labels
 _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
@@ -48,6 +51,14 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Age of the oldest assignment in a state that a worker must end.",
         ("state",),
     ),
+    "moves": ("Moves of VMs that have not ended, by state.", ("state",)),
+    "move_age_seconds": ("Age of the oldest move that has not ended.", ()),
+    "moves_ended": ("Moves requested in the last day that have ended.", ("outcome",)),
+    "move_standstill_seconds": (
+        "Time that the guests of these moves stood still, of all together.",
+        (),
+    ),
+    "move_standstill_max_seconds": ("The same, of the guest that stood still longest.", ()),
     "dominant_share": ("Dominant share of the pool.", ("tenant", "kind")),
     "entitlement": ("Share of the pool if all tenants have enough requests.", ("tenant", "kind")),
     "tenant_vms": ("VMs with an assignment.", ("tenant",)),
@@ -126,6 +137,7 @@ class FleetCollector(Collector):
             fleet, liveness = read
             _tell_late(found, what_is_late(liveness))
             _tell_work(found, fleet)
+            _tell_moves(found, fleet.moves)
             _tell_tenants(found, fleet, self._most)
             _tell_hosts(found, fleet, self._most)
             _tell_rounds(found, fleet)
@@ -165,6 +177,16 @@ def _tell_work(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:
     found["leftovers"].add_metric((), fleet.leftovers)
     found["images_held"].add_metric((), fleet.images_held)
     found["strangers"].add_metric((), fleet.strangers)
+
+
+def _tell_moves(found: Mapping[str, GaugeMetricFamily], moves: FleetMoves) -> None:
+    for state in OPEN_MOVES:
+        found["moves"].add_metric((state,), moves.going_on.get(state, 0))
+    for state in _ENDED_MOVES:
+        found["moves_ended"].add_metric((state,), moves.ended.get(state, 0))
+    found["move_age_seconds"].add_metric((), moves.oldest_s)
+    found["move_standstill_seconds"].add_metric((), moves.standstill_s)
+    found["move_standstill_max_seconds"].add_metric((), moves.longest_standstill_s)
 
 
 def _tell_tenants(found: Mapping[str, GaugeMetricFamily], fleet: Fleet, most: int) -> None:

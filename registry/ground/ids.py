@@ -6,11 +6,17 @@ import secrets
 import threading
 import time
 import uuid
+from datetime import datetime
 
 _COUNTER_BITS = 42
 _lock = threading.Lock()
 _last_ms = 0
 _counter = 0
+
+
+def first_at(moment: datetime) -> uuid.UUID:
+    """Return a UUID that none is below which was made at a moment or later."""
+    return uuid.UUID(int=int(moment.timestamp() * 1000) << 80)
 
 
 def uuid7() -> uuid.UUID:

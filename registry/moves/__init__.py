@@ -1,6 +1,6 @@
 """Moves of VMs from host to host, and plans of them."""
 
-from registry.lifecycle import MoveState, PlanState
+from registry.lifecycle import OPEN_MOVES, MoveState, PlanState
 from registry.records.moves import (
     Move,
     MoveClaim,
@@ -17,6 +17,7 @@ from registry.records.moves import (
 )
 
 __all__ = [
+    "OPEN_MOVES",
     "Move",
     "MoveClaim",
     "MoveLimits",

@@ -1,6 +1,6 @@
 """What operators do with the whole: upgrade, check, back up, purge, and see who lives."""
 
-from registry.operating.fleet import Fleet, FleetHost
+from registry.operating.fleet import Fleet, FleetHost, FleetMoves
 from registry.operating.history import HostChange, Past, PastDecision, PastHost, PastRequest, PastVm
 from registry.operating.past_tenants import PastQuota, PastTenant, Standing
 from registry.operating.processes import BEAT_S, LATE_S, is_late
@@ -12,6 +12,7 @@ __all__ = [
     "LATE_S",
     "Fleet",
     "FleetHost",
+    "FleetMoves",
     "HeardProcess",
     "HostChange",
     "HostsHeard",

@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Table, func, select
+from sqlalchemy import ColumnElement, Connection, Table, func, not_, select
 
 from registry.ground.clock import db_now
+from registry.ground.ids import first_at
 from registry.ground.schema import (
     assignments,
     events,
@@ -20,6 +21,7 @@ from registry.ground.schema import (
     images,
     inventories,
     leftovers,
+    moves,
     requests,
     rounds,
     strangers,
@@ -28,7 +30,14 @@ from registry.ground.schema import (
     vms,
 )
 from registry.ledger.placeable import waiting_vms
-from registry.lifecycle import FINISHED, AssignmentState, HostAdmin, RequestState, SlotLoopState
+from registry.lifecycle import (
+    FINISHED,
+    OPEN_MOVES,
+    AssignmentState,
+    HostAdmin,
+    RequestState,
+    SlotLoopState,
+)
 from registry.operating.liveness import control_lease
 from registry.records.rounds import Accounts, Lease
 from registry.requests.rules import zone_of
@@ -50,6 +59,7 @@ NOT_DECIDED_YET: Final = "not_decided_yet"
 
 
 _USED_OF_LATE: Final = timedelta(days=7)
+_MOVED_OF_LATE: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,17 @@ class FleetRound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetMoves:
+    """Moves of VMs between hosts, in numbers."""
+
+    going_on: Mapping[str, int]  #: by state
+    oldest_s: float  #: since the first of them was asked; 0: none goes on
+    ended: Mapping[str, int]  #: by state, of those asked in the last day
+    standstill_s: float  #: of all guests that moved in the last day
+    longest_standstill_s: float  #: of one of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     """What metrics tell of the register center."""
 
@@ -94,6 +115,7 @@ class Fleet:
     lease: Lease | None
     paused: bool  #: slots are not decided
     last_round: FleetRound | None
+    moves: FleetMoves
     #: until the first of the operators' tokens ends that were used of late; None: none ends
     token_ends_in_s: float | None = None
 
@@ -116,7 +138,37 @@ def read_fleet(connection: Connection) -> Fleet:
         lease=control_lease(connection),
         paused=slot_loop_status(connection).state is SlotLoopState.PAUSED,
         last_round=_last_round(connection),
+        moves=_moves(connection, now),
         token_ends_in_s=_token_ends_in_s(connection, now),
+    )
+
+
+def _moves(connection: Connection, now: datetime) -> FleetMoves:
+    """Count what goes on, by its index, and the last day, by the order of ids."""
+    goes_on = moves.c.state.in_([state.value for state in OPEN_MOVES])
+    open_moves = (
+        select(moves.c.state, func.count().label("number"), func.min(moves.c.asked_at).label("at"))
+        .where(goes_on)
+        .group_by(moves.c.state)
+    )
+    found = connection.execute(open_moves).all()
+    of_late = (
+        select(
+            moves.c.state,
+            func.count().label("number"),
+            func.sum(moves.c.downtime_ms).label("still_ms"),
+            func.max(moves.c.downtime_ms).label("longest_ms"),
+        )
+        .where(moves.c.id >= first_at(now - _MOVED_OF_LATE), not_(goes_on))
+        .group_by(moves.c.state)
+    )
+    ended = connection.execute(of_late).all()
+    return FleetMoves(
+        going_on={row.state: row.number for row in found},
+        oldest_s=max((max(0.0, (now - row.at).total_seconds()) for row in found), default=0.0),
+        ended={row.state: row.number for row in ended},
+        standstill_s=sum(float(row.still_ms or 0) for row in ended) / 1000,
+        longest_standstill_s=max((row.longest_ms or 0 for row in ended), default=0) / 1000,
     )
 
 

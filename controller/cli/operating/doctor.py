@@ -18,6 +18,7 @@ from controller.calling.session import Session, with_session
 from controller.calling.settings import load_as, load_settings
 from controller.cli.operating.differences import tell_differences
 from controller.cli.operating.doctor_hosts import confinement, openness
+from controller.cli.operating.doctor_moves import move_findings
 from controller.cli.operating.doctor_register import Finding, register_findings
 from controller.cli.operating.encryption import encryption
 from controller.cli.operating.pause import paused
@@ -242,6 +243,12 @@ def _liveness(session: Session) -> Iterator[Finding]:
         yield Finding("processes", True, well_sentence(found))
 
 
+def _of_workers() -> Any:
+    from service.settings_names import settings_classes  # noqa: PLC0415
+
+    return load_as(settings_classes()["worker"])
+
+
 def _hosts(session: Session) -> Iterator[Finding]:
     try:
         url = session.api.url
@@ -259,6 +266,7 @@ def _hosts(session: Session) -> Iterator[Finding]:
             yield Finding(f"host {host['name']}", False, why)
     yield from openness(hosts, _lab_uris())
     yield from confinement(hosts)
+    yield from move_findings(_of_workers(), hosts, list(session.api.items("vm-types")))
     if told := paused(session):
         yield Finding("slot loop", False, told)
     yield from _liveness(session)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from controller.questions.fleet_metrics import FleetCollector
 from registry import AssignmentState, Registry
 from registry.requests import Waiting
+from tests.e2e.moving import a_host_of_guests, a_running_vm, arrive, begin
 from tests.raw_sql import RawSql
 from tests.register import (
     a_cluster,
     a_commit,
     add_host,
     add_request,
+    add_tenant,
+    add_vm_type,
     place,
     run_vm,
     take_lease,
@@ -98,6 +102,46 @@ def test_ages_are_those_of_the_states_and_not_of_the_rows(register: Registry, ra
     assert 60 <= found["host_poll_age_seconds", "h1"] < 3600
     assert found["poll_age_max_seconds", ""] >= found["host_poll_age_seconds", "h1"] - 1
     assert found["lease_held", "cc-1"] == 0
+
+
+def test_moves_are_told_with_their_age_outcome_and_standstill(
+    register: Registry, raw: RawSql
+) -> None:
+    add_vm_type(register)
+    add_tenant(register, "a")
+    h1, h2 = (a_host_of_guests(register, name) for name in ("h1", "h2"))
+    vms = [UUID(a_running_vm(register, h1, name=f"web{number}")) for number in range(4)]
+
+    def moved(vm: UUID, downtime_ms: int) -> None:
+        move = register.moves.ask(vm, h2.name, reason="a new fan", actor="cli")
+        arrive(register, begin(register, str(move.id)), downtime_ms)
+
+    nothing = told(collector(register))
+    assert (nothing["moves", "asked"], nothing["moves_ended", "moved"]) == (0, 0)
+    assert (nothing["move_age_seconds",], nothing["move_standstill_seconds",]) == (0, 0)
+    long_ago = register.moves.ask(vms[0], h2.name, reason="a new fan", actor="cli")
+    arrive(register, begin(register, str(long_ago.id)), 90_000)
+    old = raw.key(UUID(int=1))
+    raw.run("UPDATE moves SET id = ?", old)
+    moved(vms[1], 150)
+    moved(vms[2], 250)
+    failed = register.moves.ask(vms[3], h2.name, reason="a new fan", actor="cli")
+    register.move_steps.fail(begin(register, str(failed.id)).claim, "no")
+    waits = register.moves.ask(vms[1], h1.name, reason="back", actor="cli")
+    begin(register, str(waits.id))
+    register.moves.ask(vms[2], h1.name, reason="back", actor="cli")
+    raw.run(f"UPDATE moves SET asked_at = {raw.before('now', '1 hours')} WHERE state = 'asked'")
+
+    found = told(collector(register))
+
+    assert (found["moves", "asked"], found["moves", "moving"]) == (1, 1)
+    assert 3600 <= found["move_age_seconds",] < 7200
+    assert (found["moves_ended", "moved"], found["moves_ended", "failed"]) == (2, 1)
+    assert found["moves_ended", "cancelled"] == 0
+    assert found["move_standstill_seconds",] == 0.4
+    assert found["move_standstill_max_seconds",] == 0.25
+    assert (found["assignments", "arriving"], found["assignments", "leaving"]) == (2, 1)
+    assert found["task_age_seconds", "leaving"] >= 0
 
 
 def test_how_far_the_fencing_of_hosts_has_come_is_told(register: Registry) -> None:

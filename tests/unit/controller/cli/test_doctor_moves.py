@@ -1,0 +1,65 @@
+"""What the doctor says of moves: whether hosts can exchange VMs, and what the settings mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.cli.operating.doctor_moves import move_findings
+from workers.settings import WorkerSettings
+
+LARGE = {"name": "large", "resources": {"vcpus": 8, "memory_mib": 65_536}}
+SMALL = {"name": "small", "resources": {"vcpus": 1, "memory_mib": 3072}}
+
+
+def a_host(name: str, **fields: Any) -> dict[str, Any]:
+    uri = f"qemu+tls://{name}.example.org/system"
+    return {"name": name, "admin": "active", "domain_type": "kvm", "uri": uri} | fields
+
+
+def found(hosts: list[dict[str, Any]] | None = None, **settings: Any) -> list[tuple[bool, str]]:
+    read = WorkerSettings(**settings)
+    return [(each.well, each.message) for each in move_findings(read, hosts or [], [SMALL, LARGE])]
+
+
+def test_two_hosts_exchange_vms_and_one_does_not() -> None:
+    [(well, told)] = found([a_host("h1"), a_host("h2")])
+
+    assert well
+    assert told.startswith("2 hosts exchange VMs, if they reach each other by name")
+    assert told.endswith("unencrypted (FUGA_MOVE_ENCRYPT)")
+    assert found([a_host("h1"), a_host("h2", domain_type="test")]) == []
+    assert found([a_host("h1"), a_host("h2", admin="retired")]) == []
+
+
+def test_what_is_encrypted_or_stays_on_this_machine_is_not_called_plain() -> None:
+    hosts = [a_host("h1"), a_host("h2")]
+    lab = [each | {"uri": "qemu+tcp://127.0.0.1/system"} for each in hosts]
+
+    for told in (found(hosts, move_encrypt=True), found(lab)):
+        assert "unencrypted" not in told[0][1]
+
+
+def test_a_bandwidth_at_which_large_vms_never_arrive_is_wrong() -> None:
+    [(well, told)] = found(move_bandwidth_mib_s=8, move_deadline_s=3600)
+
+    assert not well
+    assert "28800 MiB move within FUGA_MOVE_DEADLINE_S (3600 s)" in told
+    assert told.endswith("too few for VMs of type large")
+    assert found(move_bandwidth_mib_s=19, move_deadline_s=3600) == []
+
+
+def test_a_limit_that_has_no_effect_is_wrong() -> None:
+    [(well, told)] = found(moves_at_once=1, moves_per_host=2)
+
+    assert not well
+    assert "FUGA_MOVES_AT_ONCE (1) is below FUGA_MOVES_PER_HOST (2)" in told
+
+
+def test_post_copy_is_told_with_what_it_risks() -> None:
+    assert found(move_post_copy_after_s=30) == [
+        (
+            True,
+            "FUGA_MOVE_POST_COPY_AFTER_S: a guest whose move breaks off after 30 s is restarted"
+            " and loses its memory",
+        )
+    ]
