@@ -182,9 +182,9 @@ def _find_guest(step: MoveStep, context: WorkerContext, *, abort: bool) -> Where
             return Where.THERE_OFF
         if is_silent:
             return Where.UNKNOWN
-        if there is not None and here is None and not step.fenced:
+        if there is not None and here is None and not there.paused_by_move:
             return Where.THERE_PAUSED
-        if there is not None:  # paused: the move broke off before all of the guest was there
+        if there is not None:  # paused: the move broke off, or the guest has not left
             _remove_arriving(step, host)
     if here is not None and here.state is DomainState.PAUSED:
         with context.hosts.enter(step.from_host) as host:
