@@ -156,7 +156,7 @@ class Experiment:
             wanted = replace(wanted, bandwidth_mib_s=_SLOW_MIB_S)
         if fault.post_copy:
             wanted = replace(wanted, bandwidth_mib_s=_SLOW_MIB_S, post_copy_after_s=0.0)
-        before = _move_children()
+        before = move_children()
         mover = self._mover()
         moving = threading.Thread(target=self._move, args=(mover, wanted, trial))
         looking = threading.Event()
@@ -302,7 +302,7 @@ class Experiment:
     @contextmanager
     def _failing(self, fault: Fault, before: set[int], moving: threading.Thread) -> Iterator[None]:
         if fault.end == "mover":
-            for pid in _move_children() - before:
+            for pid in move_children() - before:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             yield
@@ -401,12 +401,16 @@ def _counted(words: Sequence[str]) -> str:
     return ", ".join(f"{word} ({count})" for word, count in Counter(words).most_common())
 
 
-def _move_children() -> set[int]:
+def move_children() -> set[int]:
+    """Return the pids of the processes that lead moves of ours, not of others on the machine."""
     found = set()
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             with suppress(OSError):
-                if b"hypervisor.child.move" in (process / "cmdline").read_bytes().split(b"\0"):
+                # What follows the name, which may have spaces: state, then the parent's pid.
+                parent = (process / "stat").read_text().rpartition(") ")[2].split()[1]
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if parent == str(os.getpid()) and b"hypervisor.child.move" in words:
                     found.add(int(process.name))
     return found
 

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,7 @@ from hypervisor import (
     OperationFailedError,
     seed_name,
 )
+from lab.move_faults import move_children
 from tests.contract.moving_grounds import SLOW_MIB_S, Grounds, fake_grounds, grounds, real
 from tests.fakes.movers import Breaks
 from tests.servers.lab_hosts import lab_cluster
@@ -32,20 +32,6 @@ RUNNING, PAUSED, STOPPED = DomainState.RUNNING, DomainState.PAUSED, DomainState.
 
 class CalledOffError(Exception):
     """What a teller may raise."""
-
-
-def move_children() -> set[int]:
-    """Pids of the processes that lead moves."""
-    found = set()
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                words = (process / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"hypervisor.child.move" in words:
-                found.add(int(process.name))
-    return found
 
 
 def test_a_guest_that_moved_runs_at_the_destination_alone(grounds: Grounds) -> None:
