@@ -37,7 +37,6 @@ class MoveOptions:
     bandwidth_mib_s: int | None = None
     downtime_ms: int | None = None
     auto_converge: bool = True
-    post_copy_after_s: float | None = None
     encrypt: bool = False
 
 

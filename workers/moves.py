@@ -146,7 +146,6 @@ def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:
         bandwidth_mib_s=how.bandwidth_mib_s,
         downtime_ms=how.downtime_ms,
         auto_converge=how.auto_converge,
-        post_copy_after_s=how.post_copy_after_s,
         encrypt=how.encrypt,
     )
 

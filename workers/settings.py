@@ -70,11 +70,6 @@ class WorkerSettings(SharedSettings):
     move_auto_converge: bool = Field(
         True, description="Slow down a guest that writes memory faster than it is copied."
     )
-    move_post_copy_after_s: PositiveFloat | None = Field(
-        None,
-        description="Time after which a guest goes on at its destination while the rest of its"
-        " memory follows; default: never, since a failure then ends the guest.",
-    )
     move_encrypt: bool = Field(
         False, description="Encrypt memory and disk on their way; hosts need certificates for QEMU."
     )
@@ -87,7 +82,6 @@ class WorkerSettings(SharedSettings):
             bandwidth_mib_s=self.move_bandwidth_mib_s,
             downtime_ms=self.move_downtime_ms,
             auto_converge=self.move_auto_converge,
-            post_copy_after_s=self.move_post_copy_after_s,
             encrypt=self.move_encrypt,
         )
 

@@ -681,6 +681,10 @@ class PlanReplay(TypedDict):
 PlanState: TypeAlias = Literal["asked", "proposed", "approved", "done", "cancelled", "failed"]
 
 
+class PlanStep(TypedDict):
+    """Approve or cancel a plan."""
+
+
 class Power(TypedDict):
     """What is asked of a VM's power and not done yet."""
 

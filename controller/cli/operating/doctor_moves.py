@@ -21,7 +21,6 @@ class MoveSettings(Protocol):
     moves_at_once: int
     move_deadline_s: float
     move_bandwidth_mib_s: int | None
-    move_post_copy_after_s: float | None
     move_encrypt: bool
 
 
@@ -39,13 +38,6 @@ def move_findings(
             f" ({settings.moves_per_host}), which has no effect then",
         )
     yield from _too_slow(settings, vm_types)
-    if settings.move_post_copy_after_s is not None:
-        yield Finding(
-            _ABOUT,
-            True,
-            "FUGA_MOVE_POST_COPY_AFTER_S: a guest whose move breaks off after"
-            f" {settings.move_post_copy_after_s:g} s is restarted and loses its memory",
-        )
     able = [
         host
         for host in hosts

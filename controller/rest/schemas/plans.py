@@ -33,6 +33,10 @@ class PlanInput(Input):
         return {"hosts": sorted(set(self.hosts))} if self.hosts else {}
 
 
+class PlanStep(Input):
+    """Approve or cancel a plan."""
+
+
 class PlansQuery(PageQuery):
     """Selects plans."""
 

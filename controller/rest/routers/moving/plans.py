@@ -6,7 +6,7 @@ import time
 from typing import Annotated, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Security
+from fastapi import APIRouter, Body, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
@@ -15,7 +15,7 @@ from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas.plans import PlanInput, PlanMoves, PlanReplay, PlansQuery
+from controller.rest.schemas.plans import PlanInput, PlanMoves, PlanReplay, PlansQuery, PlanStep
 from controller.rest.schemas.values import PageOf
 from controller.rest.writes.idempotency import GivenCreation
 from registry import ConflictError
@@ -29,6 +29,7 @@ router = APIRouter(
     route_class=BoundedRoute,
 )
 _ADAPTER: Final = TypeAdapter(Plan)
+_ENDED: Final = problems(403, 404, 409)
 
 
 @router.post("", status_code=202, response_model=Plan, responses=problems(403, 404, 409))
@@ -72,16 +73,38 @@ def list_moves_of_plan(
     return PlanMoves(plan=id, items=list(registry.plans.moves(id)))
 
 
-@router.post("/{id}/approve", response_model=Plan, responses=problems(403, 404, 409))
-def approve_plan(id: UUID, caller: Operator, registry: GivenRegistry) -> Plan:  # noqa: A002
+@router.post("/{id}/approve", status_code=202, response_model=Plan, responses=_ENDED)
+def approve_plan(
+    id: UUID,  # noqa: A002
+    body: Annotated[PlanStep, Body(default_factory=PlanStep)],
+    caller: Operator,
+    registry: GivenRegistry,
+    creation: GivenCreation,
+) -> Response:
     """Carry out a proposed plan, wave by wave."""
-    return registry.plans.approve(id, actor=caller.actor)
+    return creation.answer(
+        body,
+        lambda: registry.plans.approve(id, actor=caller.actor),
+        status=202,
+        adapter=_ADAPTER,
+    )
 
 
-@router.post("/{id}/cancel", response_model=Plan, responses=problems(403, 404, 409))
-def cancel_plan(id: UUID, caller: Operator, registry: GivenRegistry) -> Plan:  # noqa: A002
+@router.post("/{id}/cancel", status_code=202, response_model=Plan, responses=_ENDED)
+def cancel_plan(
+    id: UUID,  # noqa: A002
+    body: Annotated[PlanStep, Body(default_factory=PlanStep)],
+    caller: Operator,
+    registry: GivenRegistry,
+    creation: GivenCreation,
+) -> Response:
     """End a plan. Moves under way go on; no others begin."""
-    return registry.plans.cancel(id, actor=caller.actor)
+    return creation.answer(
+        body,
+        lambda: registry.plans.cancel(id, actor=caller.actor),
+        status=202,
+        adapter=_ADAPTER,
+    )
 
 
 @router.post("/{id}/replay", response_model=PlanReplay, responses=problems(403, 404, 409))

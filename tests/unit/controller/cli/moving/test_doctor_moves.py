@@ -53,13 +53,3 @@ def test_a_limit_that_has_no_effect_is_wrong() -> None:
 
     assert not well
     assert "FUGA_MOVES_AT_ONCE (1) is below FUGA_MOVES_PER_HOST (2)" in told
-
-
-def test_post_copy_is_told_with_what_it_risks() -> None:
-    assert found(move_post_copy_after_s=30) == [
-        (
-            True,
-            "FUGA_MOVE_POST_COPY_AFTER_S: a guest whose move breaks off after 30 s is restarted"
-            " and loses its memory",
-        )
-    ]
