@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, insert, select, update
 
-from registry.errors import ConflictError, NotFoundError
+from registry.errors import ConflictError, NotFoundError, UnknownNameError
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
@@ -58,7 +58,7 @@ class Plans:
 
         Raises
         ------
-        NotFoundError
+        UnknownNameError
             If a host that is named is not there.
         """
         with self._database.write() as connection:
@@ -269,7 +269,7 @@ def _approved(actor: str, now: datetime) -> dict[str, Any]:
 def _check_host(connection: Connection, name: str) -> None:
     there = select(hosts.c.id).where(hosts.c.name == name, hosts.c.admin != HostAdmin.RETIRED.value)
     if connection.execute(there).first() is None:
-        raise NotFoundError("host", name)
+        raise UnknownNameError("hosts", "host", name, hint="`fuga host list` lists them")
 
 
 def _locked(connection: Connection, key: UUID) -> Row[Any]:

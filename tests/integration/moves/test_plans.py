@@ -11,7 +11,7 @@ from controller.plans.carrying import Planning, Plans
 from controller.plans.deciding import decide_plan
 from controller.rounds.policy_process import PolicyProcess
 from placement.moving.model import MoveLimits
-from registry import HostAdminEvent, NotFoundError, Registry
+from registry import HostAdminEvent, Registry, UnknownNameError
 from registry.errors import IllegalTransitionError
 from registry.moves import Plan, PlanKind
 from tests.integration.moves.world import MovingWorld
@@ -240,7 +240,7 @@ def test_packing_empties_hosts(world: MovingWorld, centre: Plans) -> None:
 
 
 def test_a_plan_of_a_host_that_is_not_there_is_refused(world: MovingWorld) -> None:
-    with pytest.raises(NotFoundError):
+    with pytest.raises(UnknownNameError, match="nowhere"):
         evacuate(world, "nowhere")
 
 

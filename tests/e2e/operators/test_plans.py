@@ -1,0 +1,94 @@
+"""Operators ask for plans of moves, read, approve and cancel them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from tests.e2e.conftest import Api
+from tests.register import add_host
+
+
+def ask(api: Api, **body: Any) -> Any:
+    return api.operator.post("/v1/plans", json=body)
+
+
+def test_a_plan_is_asked_for_listed_and_cancelled(api: Api):
+    add_host(api.registry, "h1")
+
+    asked = ask(api, kind="evacuate", hosts=["h1", "h1"])
+
+    assert asked.status_code == 202, asked.text
+    plan = asked.json()
+    assert (plan["kind"], plan["state"], plan["moves"]) == ("evacuate", "asked", 0)
+    assert plan["arguments"] == {"hosts": ["h1"]}
+    assert [each["id"] for each in api.operator.get("/v1/plans").json()["items"]] == [plan["id"]]
+    assert api.operator.get("/v1/plans", params={"state": "done"}).json()["items"] == []
+    assert api.operator.get(f"/v1/plans/{plan['id']}/moves").json()["items"] == []
+
+    cancelled = api.operator.post(f"/v1/plans/{plan['id']}/cancel")
+
+    assert (cancelled.status_code, cancelled.json()["state"]) == (202, "cancelled")
+    assert api.operator.post(f"/v1/plans/{plan['id']}/cancel").status_code == 409
+
+
+def test_a_plan_that_is_not_decided_is_neither_approved_nor_replayed(api: Api):
+    plan = ask(api, kind="balance").json()
+
+    approved = api.operator.post(f"/v1/plans/{plan['id']}/approve")
+    replayed = api.operator.post(f"/v1/plans/{plan['id']}/replay")
+
+    assert (approved.status_code, replayed.status_code) == (409, 409)
+    assert "not decided" in replayed.json()["detail"]
+
+
+def test_an_approval_may_be_repeated_with_its_key(api: Api):
+    plan = ask(api, kind="mend").json()
+    api.registry.plans.propose(
+        UUID(plan["id"]),
+        [],
+        before={},
+        after={},
+        stays=[],
+        cut=False,
+        inputs=b"inputs",
+        document={},
+        actor="control",
+    )
+    key = {"Idempotency-Key": "once"}
+
+    first = api.operator.post(f"/v1/plans/{plan['id']}/approve", headers=key)
+    again = api.operator.post(f"/v1/plans/{plan['id']}/approve", headers=key)
+
+    assert (first.status_code, first.json()["state"]) == (202, "approved")
+    assert (again.status_code, again.json()) == (202, first.json())
+
+
+def test_what_no_plan_can_be_is_refused_with_its_place(api: Api):
+    add_host(api.registry, "h1")
+
+    for body, status in (
+        ({"kind": "evacuate", "hosts": ["nowhere"]}, 422),
+        ({"kind": "evacuate"}, 422),
+        ({"kind": "balance", "hosts": ["h1"]}, 422),
+        ({"kind": "everything"}, 422),
+        ({"kind": "balance", "budget": 1}, 422),
+    ):
+        assert ask(api, **body).status_code == status, body
+    assert api.operator.get("/v1/plans").json()["items"] == []
+
+
+def test_plans_are_for_operators(api: Api):
+    plan = ask(api, kind="balance").json()["id"]
+
+    for method, path in (
+        ("POST", "/v1/plans"),
+        ("GET", "/v1/plans"),
+        ("GET", f"/v1/plans/{plan}"),
+        ("GET", f"/v1/plans/{plan}/moves"),
+        ("POST", f"/v1/plans/{plan}/approve"),
+        ("POST", f"/v1/plans/{plan}/cancel"),
+        ("POST", f"/v1/plans/{plan}/replay"),
+    ):
+        body = {"kind": "balance"} if path == "/v1/plans" and method == "POST" else None
+        assert api.tenant_a.request(method, path, json=body).status_code == 403, (method, path)
