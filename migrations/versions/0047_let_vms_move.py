@@ -133,7 +133,7 @@ def _create_moves() -> None:
         postgresql_where=_OPEN,
     )
     for column in ("vm_id", "from_host_id", "to_host_id"):
-        op.create_index(op.f(f"ix_moves_{column}"), "moves", [column, "id"], unique=False)
+        op.create_index(op.f(f"ix_moves_{column}_id"), "moves", [column, "id"], unique=False)
 
 
 def _create_plans() -> None:

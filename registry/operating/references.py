@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from registry.ground.schema import assignments, metadata, requests, unreleased, vms
-from registry.lifecycle import FINISHED, RequestState
+from registry.lifecycle import FINISHED, OPEN_MOVES, RequestState
 
 #: Foreign keys that PostgreSQL keeps: of rows from before them too, and by triggers that are on.
 _KEYS_KEPT: Final = """
@@ -96,6 +96,8 @@ _LIVING: Final[Mapping[str, Callable[[FromClause], ColumnElement[bool]] | None]]
     "request_groups": _open_requests,
     "request_images": _open_requests,
     "request_networks": _open_requests,
+    "moves": lambda row: row.c.state.in_([state.value for state in OPEN_MOVES]),
+    "plan_moves": None,
     "round_inputs": None,
     "shadow_rounds": None,
 }

@@ -115,10 +115,9 @@ def _on_host(connection: Connection, name: str) -> ColumnElement[bool]:
     Its VMs are named one by one. As a part of the query, of so many joins, they would be
     looked for last, among all VMs there are.
     """
-    there = (
-        select(assignments.c.vm_id)
-        .join(hosts, hosts.c.id == assignments.c.host_id)
-        .where(hosts.c.name == name, is_place, unreleased)
+    of_name = select(hosts.c.id).where(hosts.c.name == name)
+    there = select(assignments.c.vm_id).where(
+        assignments.c.host_id.in_(of_name), is_place, unreleased
     )
     return among(connection, vms.c.id, connection.scalars(there).all())
 

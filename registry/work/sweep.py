@@ -169,17 +169,16 @@ def _power(look: _Look) -> Select[Any]:
         .correlate(power_actions)
         .scalar_subquery()
     )
-    query = (
-        select(power_actions)
-        .join(vms, vms.c.id == power_actions.c.vm_id)
-        .join(assignments, assignments.c.id == its_place)
+    seen = select(vms.c.id).where(vms.c.id == power_actions.c.vm_id, vms.c.observed.in_(SEEN))
+    query = select(power_actions).select_from(
+        power_actions.join(assignments, assignments.c.id == its_place)
     )
     return look.at(query, assignments).where(
         power_actions.c.due_at <= look.now,
         assignments.c.state == AssignmentState.ACTIVE.value,
         ASSIGNMENTS.free(look.now),
-        vms.c.observed.in_(SEEN),
-        ~is_moving(vms.c.id),
+        seen.correlate(power_actions).exists(),
+        ~is_moving(power_actions.c.vm_id),
     )
 
 
@@ -275,27 +274,25 @@ def _moves(look: _Look) -> Select[Any]:
     One begins when both hosts are within reach, its image is there, and nothing is asked of
     the VM's power; none while the slot loop is paused.
     """
-    here, there = hosts.alias("here"), hosts.alias("there")
-    reached = [end.c.health.not_in(OUT_OF_REACH) for end in (here, there)]
+    # Looked up for each move: a join may begin with all VMs that ever were.
+    end = hosts.alias()
+    out_of_reach = select(end.c.id).where(
+        end.c.id.in_([moves.c.from_host_id, moves.c.to_host_id]), end.c.health.in_(OUT_OF_REACH)
+    )
+    its_vm = select(vms.c.id).where(vms.c.id == moves.c.vm_id)
+    lacks = its_vm.where(lacks_image(moves.c.to_host_id, vms.c.request_id))
     powered = select(power_actions.c.vm_id).where(power_actions.c.vm_id == moves.c.vm_id)
     paused = select(slot_loop.c.id).where(slot_loop.c.state == SlotLoopState.PAUSED.value)
-    begins = and_(
-        *reached,
-        ~lacks_image(moves.c.to_host_id, vms.c.request_id),
-        ~powered.exists(),
-        ~paused.exists(),
-    )
+    held_up = (out_of_reach, lacks, powered, paused)
+    is_open = moves.c.state.in_([literal_column(f"'{state}'") for state in OPEN_MOVES])
     return (
         select(moves)
-        .join(vms, vms.c.id == moves.c.vm_id)
-        .join(here, here.c.id == moves.c.from_host_id)
-        .join(there, there.c.id == moves.c.to_host_id)
         .where(
-            moves.c.state.in_(_OPEN_MOVES),
+            is_open,
             or_(
-                begins,
+                and_(*(~each.correlate(moves).exists() for each in held_up)),
                 moves.c.state == MoveState.MOVING.value,
-                vms.c.desired == VmDesired.DELETED.value,
+                its_vm.where(vms.c.desired == VmDesired.DELETED.value).correlate(moves).exists(),
             ),
         )
         .order_by(moves.c.state == MoveState.ASKED.value)
