@@ -14,6 +14,7 @@ from controller.rounds.inputs import decode_inputs
 from controller.rounds.policy_process import Decision, Failure, Ideal
 from controller.rounds.round import PolicyChoice, Slot, run_round
 from placement.catalog.zone_policies import NamedPolicy
+from registry.ground.packing import unpack
 from registry.rounds import (
     ClusterView,
     CommittedRound,
@@ -277,7 +278,7 @@ def test_a_zone_may_name_its_own_policy():
         ("west", "first_fit", (1,)),
     ]
     assert report.placed == 6  # two small VMs on each host
-    assert set(commit.outcome["details"]["zones"]) == {"", "west"}
+    assert set(unpack(commit.outcome)["details"]["zones"]) == {"", "west"}
 
 
 class Overfilling(Deciding):
