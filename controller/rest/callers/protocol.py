@@ -37,7 +37,9 @@ class Deadlines:
     """How long callers may take."""
 
     head_s: float = 10.0  #: from a connection, or a head's first byte, to the head's end
-    idle_s: float = 5.0  #: between calls
+    #: Between calls. httpx keeps connections for 5 s, nginx and load balancers for 60 s: whoever
+    #: closes first must be the caller, or a call meets a connection that is just being closed.
+    idle_s: float = 75.0
     body_s: float = 30.0  #: of a body that comes slower than this:
     body_bytes_per_s: int = 16 * 1024
     unread_s: float = 5.0  #: for the rest of a body that nobody takes any more
