@@ -80,6 +80,11 @@ class ControllerSettings(SharedSettings):
     plan_budget_units: PositiveInt | None = Field(
         None, description="Maximum hosts weighed for VMs per plan; default: as many as it takes."
     )
+    room_hold_s: NonNegativeFloat = Field(
+        600,
+        description="Time for which rounds keep the room that the moves of a plan freed for a"
+        " request.",
+    )
     sweep_interval_s: PositiveFloat = 1
     resend_after_s: PositiveFloat = Field(
         10, description="Time after which a task that no worker took is sent again."

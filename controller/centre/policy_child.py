@@ -36,7 +36,7 @@ def decide(data: bytes) -> Decision:
     """Set aside what can never fit, then run the policy that the inputs name."""
     inputs = _inputs(data)
     who = Deciding(policy=inputs.policy, parameters=inputs.parameters, zones=inputs.zones)
-    policy = who.made()
+    policy = inputs.policy_of(who)
     started = time.perf_counter()
     allocation = placement.decide(
         inputs.snapshot, policy, seed=inputs.seed, budget_units=inputs.budget_units

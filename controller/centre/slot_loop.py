@@ -181,6 +181,7 @@ def planning_of(settings: ControllerSettings) -> Planning:
         seed=settings.seed or 0,
         budget_units=settings.plan_budget_units,
         deadline_s=settings.plan_deadline_s,
+        room_hold_s=settings.room_hold_s,
     )
 
 

@@ -628,6 +628,7 @@ class Plan(TypedDict):
     id: str
     kind: PlanKind
     last_error: str | None
+    let_in: dict[str, Any] | None
     moved_gib: float
     moves: int
     state: PlanState
@@ -640,7 +641,8 @@ class PlanInput(TypedDict):
 
     approve: NotRequired[bool]
     hosts: NotRequired[list[str]]
-    kind: Literal["evacuate", "mend", "balance", "pack"]
+    kind: Literal["evacuate", "mend", "balance", "pack", "room"]
+    request: NotRequired[str | None]
 
 
 PlanKind: TypeAlias = Literal["evacuate", "balance", "pack", "room", "mend"]
@@ -1301,14 +1303,17 @@ class WaitingExplanation(TypedDict):
 
     count: int
     fit: NotRequired[int | None]
+    freed_host_names: NotRequired[list[str] | None]
     held_back: NotRequired[int]
     held_host_names: NotRequired[list[str] | None]
     held_hosts: NotRequired[int]
     message: str
+    moves_make_room: NotRequired[bool]
     needed: NotRequired[int | None]
     network: NotRequired[str | None]
     obstacles: NotRequired[list[ObstacleExplanation]]
     paused: NotRequired[PauseExplanation | None]
+    plan: NotRequired[str | None]
     quotas: NotRequired[list[QuotaExplanation]]
     reason: str
     round: int | None

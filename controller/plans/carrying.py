@@ -24,7 +24,7 @@ from placement.moving.check import check_plan
 from placement.moving.model import MoveLimits
 from placement.moving.model import Plan as DecidedPlan
 from registry import ConflictError, NotFoundError, Registry, RegistryError
-from registry.moves import Plan, PlannedMove, PlanState
+from registry.moves import Plan, PlanKind, PlannedMove, PlanState
 from registry.rounds import Lease
 
 log = structlog.get_logger()
@@ -40,6 +40,7 @@ class Planning:
     seed: int
     budget_units: int | None
     deadline_s: float
+    room_hold_s: float  #: for which room that moves freed is kept for its request
 
 
 class Plans:
@@ -105,6 +106,7 @@ class Plans:
             inputs=data,
             document=told,
             actor=ACTOR,
+            let_in=_let_in(inputs, decided) if plan.kind is PlanKind.ROOM else None,
         )
         bound.info("plan_proposed", moves=len(decided.moves), stays=len(decided.stays))
 
@@ -124,6 +126,8 @@ class Plans:
     def _carry_out(self, plan: Plan) -> None:
         wave = self._registry.plans.next_wave(plan.id)
         if wave is None:
+            if self._registry.plans.keeps_room(plan.id, for_s=self._planning.room_hold_s):
+                return  # it is over once a round has let the request in
             self._registry.plans.finish(plan.id, actor=ACTOR)
             log.info("plan_done", plan=str(plan.id), moves=plan.moves, failed=plan.failed)
             return
@@ -160,6 +164,18 @@ def _moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
         )
         for move in plan.moves
     ]
+
+
+def _let_in(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
+    hosts = inputs.names.snapshot.hosts
+    left = plan.still_waits[0] if plan.still_waits else None
+    return {
+        "hosts": [
+            {"host_id": hosts[host][0], "host": hosts[host][1], "count": count}
+            for _, host, count in plan.let_in
+        ],
+        "still_waits": left and {"count": left.count, "reason": left.reason.value},
+    }
 
 
 def _stays(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from placement.moving.evacuate import evacuate
 from placement.moving.mend import mend
 from placement.moving.model import MoveLimits, Plan, Running
 from placement.moving.pack import pack
+from placement.moving.room import make_room
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -94,5 +95,11 @@ def plan_of(inputs: PlanInputs) -> Plan:
             return balance(inputs.running, **how)
         case "pack":
             return pack(inputs.running, **how)
+        case "room":
+            asked = inputs.arguments["request"]
+            waiting = [key for key, _, _ in inputs.names.snapshot.requests]
+            if asked not in waiting:
+                raise PolicyFailedError("room", f"finds no VM of request {asked} that waits")
+            return make_room(inputs.running, waiting.index(asked), **how)
         case _:
             raise PolicyFailedError(inputs.kind, "is no kind of plan that can be decided")

@@ -56,6 +56,7 @@ def to_running(view: RunningView) -> tuple[Running, RunningNames]:
     zones = _ints(zone_index.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
     memory = cluster.resources.index(_MEMORY)
     spreads = _spreads(view, vms, host_index, zones, zone_names)
+    freed = {host for plan in cluster.freed for host in plan.hosts}
     running = Running(
         snapshot=snapshot,
         kind=kind,
@@ -71,7 +72,9 @@ def to_running(view: RunningView) -> tuple[Running, RunningNames]:
             len(kinds), len(cluster.resources)
         ),
         eligible=_eligible(view, snapshot.host_class, [requests[key] for key, _ in kinds], vms),
-        receives=np.array([host.accepts for host in cluster.hosts], dtype=np.bool_),
+        receives=np.array(
+            [host.accepts and host.id not in freed for host in cluster.hosts], dtype=np.bool_
+        ),
         over=np.maximum(committed - capacity, 0),
         groups=_groups(view, vms, host_index),
         spreads=spreads,

@@ -86,6 +86,10 @@ class WaitingExplanation:
     held_back: int = 0  #: VMs that would have fitted where room is kept for others; the same
     held_hosts: int = 0  #: hosts on which room is kept for it
     held_host_names: tuple[str, ...] | None = None  #: told to operators only
+    #: the plan whose moves make room for it, and where; told to operators only
+    plan: str | None = None
+    freed_host_names: tuple[str, ...] | None = None
+    moves_make_room: bool = False
     network: str | None = None  #: that has no address left, or that hosts do not have
     obstacles: tuple[ObstacleExplanation, ...] = ()
     would_help: tuple[str, ...] = ()  #: what would have to change for one more VM

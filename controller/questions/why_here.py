@@ -166,7 +166,7 @@ def _phase(
 ) -> str:
     if record.decided_by == "fallback":
         return "fallback"
-    if [request, host] in details.get("holding", ()):
+    if any([request, host] in details.get(rows, ()) for rows in ("holding", "freed")):
         return "held"
     if [request, host] in [[q, h] for q, h, _ in details.get("gangs", ())]:
         return "gang"

@@ -45,6 +45,7 @@ _REASONS: Mapping[str, str] = {
     "gang_not_whole": "fewer of these VMs fit at once than its min_count needs",
     "quota": "a quota is exceeded",
     "held_back": "room is reserved for a request that has waited longer",
+    "kept_spare": "the room that is left is spare for VMs of hosts that may fail",
     "no_address": "its network has no free addresses",
     "network_missing": "no host has its network",
     "anti_affinity": "every host with room holds a VM of its anti-affinity group",
@@ -130,6 +131,7 @@ def _waiting(request: Request, reader: Reader) -> WaitingExplanation:
     obstacles = tuple(detail.get("obstacles", ()))
     gang = detail.get("gang", {})
     names = tuple(each["host"] for each in detail.get("holding", ()))
+    freed = detail.get("freed", {})
     explanation = WaitingExplanation(
         count=told.count,
         reason=told.reason,
@@ -142,6 +144,11 @@ def _waiting(request: Request, reader: Reader) -> WaitingExplanation:
         held_back=detail.get("held_back", 0),
         held_hosts=len(names),
         held_host_names=names if exact else None,
+        plan=freed.get("plan"),
+        freed_host_names=tuple(each["host"] for each in freed["hosts"])
+        if freed and exact
+        else None,
+        moves_make_room=bool(freed),
         network=detail.get("network"),
         obstacles=tuple(
             ObstacleExplanation(
@@ -182,6 +189,8 @@ def in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
         told["obstacles"] = [_obstacle_in_steps(each) for each in told["obstacles"]]
     if "holding" in told:
         told["holding"] = [{"host": None}] * step_below(len(told["holding"]))
+    if "freed" in told:
+        told["freed"] = {"plan": None, "hosts": []}
     # How many of its own VMs would fit is how much room others leave.
     if "gang" in told:
         told["gang"] = {**told["gang"], "fit": step_below(told["gang"]["fit"])}
@@ -271,6 +280,13 @@ def _message(waiting: WaitingExplanation, *, exact: bool) -> str:
         parts.append(
             f"it has waited long below its fair share, so {hosts} will take no other VMs "
             "until it fits there"
+        )
+    if waiting.moves_make_room:
+        hosts = ", ".join(waiting.freed_host_names or ())
+        parts.append(
+            f"plan {waiting.plan} makes room for it on {hosts}, which take no other VMs until then"
+            if hosts
+            else "other VMs move to make room for it"
         )
     if waiting.share is not None and waiting.share.above_fair:
         parts.append(

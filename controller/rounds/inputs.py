@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.rounds.snapshots import Names
-from placement import Allocation, Allowance, LeftOut, Reason, Snapshot
-from placement.catalog.zone_policies import ZoneInputs
+from placement import Allocation, Allowance, LeftOut, Policy, Reason, Snapshot
+from placement.catalog.zone_policies import Deciding, ZoneInputs
+from placement.moving.freed import KeepingFreed
 from placement.round.constraints import Constraints
 from placement.round.tenant_tree import TenantTree
 from placement.rules.patience import Patience, waiting_levels
@@ -40,6 +41,12 @@ class RoundInputs:
     seed: int
     budget_units: int | None
     zones: tuple[ZoneInputs, ...] = ()  #: none: the policy decides on all hosts
+    freed: tuple[tuple[int, int], ...] = ()  #: see `placement.moving.freed`
+
+    def policy_of(self, who: Deciding) -> Policy:
+        """Return who decides, within all that these inputs ask of any policy."""
+        policy = who.made()
+        return KeepingFreed(policy, self.freed) if self.freed else policy
 
     def encode(self) -> bytes:
         """Compressed JSON; equal inputs give equal bytes."""
@@ -90,6 +97,8 @@ class RoundInputs:
         }
         if self.zones:  # rounds without zones keep their bytes
             document["zones"] = [dataclasses.asdict(zone) for zone in self.zones]
+        if self.freed:  # nor do those for which nothing moves
+            document["freed"] = [list(row) for row in self.freed]
         return document
 
 
@@ -145,6 +154,7 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
             ZoneInputs(**{**zone, "hosts": tuple(zone["hosts"])})
             for zone in document.get("zones", ())
         ),
+        freed=tuple((request, host) for request, host in document.get("freed", ())),
     )
 
 

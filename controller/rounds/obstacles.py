@@ -103,7 +103,8 @@ class Obstacles:
         for request, host_index, count in allocation.placed.tolist():
             self._placed.setdefault(request, []).append((host_index, count))
         self._held: dict[int, set[int]] = {}
-        for request, host_index in allocation.details.get("holding", ()):
+        told = allocation.details
+        for request, host_index in (*told.get("holding", ()), *told.get("freed", ())):
             self._held.setdefault(host_index, set()).add(request)
         self._groups: dict[Any, list[VmGroupView]] = {}
         for group in view.vm_groups:

@@ -17,7 +17,7 @@ import structlog
 from controller.errors import PolicyFailedError, SlotSkippedError
 from controller.rounds.inputs import RoundInputs, allocation_of, packed
 from controller.rounds.policy_process import Decision, Ideal
-from controller.rounds.snapshots import Names, to_snapshot
+from controller.rounds.snapshots import Names, freed_rows, to_snapshot
 from controller.rounds.waiting import waiting_requests
 from placement import (
     Allocation,
@@ -116,6 +116,15 @@ class _Decided:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Seen:
+    """The cluster as the round read it."""
+
+    snapshot: Snapshot
+    names: Names
+    freed: tuple[tuple[int, int], ...]
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Search for no cycles of objects in this block, in any thread.
@@ -154,14 +163,15 @@ def run_round(
     if not view.requests:
         return None
     snapshot, names = to_snapshot(view)
+    seen = _Seen(snapshot=snapshot, names=names, freed=freed_rows(view))
     read_s = time.perf_counter() - started
 
     zones = _zones(view, choice) if choice.zones else ()
     who = Deciding(policy=choice.name, parameters=choice.parameters, zones=zones)
-    digest = _inputs(slot, choice, snapshot, names, who).digest()
+    digest = _inputs(slot, choice, seen, who).digest()
     if _would_repeat(view.last, digest):
         return None
-    decided = _decide(slot, choice, snapshot, names, who=who, decider=decider)
+    decided = _decide(slot, choice, seen, who=who, decider=decider)
     ranking = _first_ranking_resource(snapshot.resources, choice.parameters)
     ideal, ideal_s = _ideal(decided.data, ranking, choice, decider)
     shares = _shares(snapshot, decided.allocation, names, ideal)
@@ -238,13 +248,12 @@ def _zones(view: ClusterView, choice: PolicyChoice) -> tuple[ZoneInputs, ...]:
     )
 
 
-def _inputs(
-    slot: Slot, choice: PolicyChoice, snapshot: Snapshot, names: Names, who: Deciding
-) -> RoundInputs:
+def _inputs(slot: Slot, choice: PolicyChoice, seen: _Seen, who: Deciding) -> RoundInputs:
     seed = int(slot.start_at.timestamp()) if choice.seed is None else choice.seed
     return RoundInputs(
-        snapshot=snapshot,
-        names=names,
+        snapshot=seen.snapshot,
+        names=seen.names,
+        freed=seen.freed,
         policy=who.policy,
         parameters=who.parameters,
         seed=seed,
@@ -267,8 +276,7 @@ def _would_repeat(last: LatestRound | None, digest: str) -> bool:
 def _decide(
     slot: Slot,
     choice: PolicyChoice,
-    snapshot: Snapshot,
-    names: Names,
+    seen: _Seen,
     *,
     who: Deciding,
     decider: Decider,
@@ -281,7 +289,7 @@ def _decide(
         its = choice
         if each is not who:
             its = replace(choice, budget_units=None, decision_time_s=FALLBACK_TIME_S)
-        inputs = _inputs(slot, its, snapshot, names, each)
+        inputs = _inputs(slot, its, seen, each)
         data = inputs.encode()
         decision = decider.decide(data, policy=each.policy, deadline_s=its.decision_time_s)
         decided.append(
@@ -301,7 +309,7 @@ def _decide(
         reasons.append(str(error))
 
     failures = (PolicyFailedError, InfeasibleAllocationError)
-    if first_feasible(who, snapshot, ask, note, failures) is None:
+    if first_feasible(who, seen.snapshot, ask, note, failures) is None:
         raise SlotSkippedError(tuple(reasons))
     return decided[-1]
 

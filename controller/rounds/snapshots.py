@@ -45,7 +45,7 @@ def to_snapshot(
         {row: request.rules.prefers for row, request in enumerate(view.requests)},
     )
     capacity = _rows([host.capacity for host in view.hosts], len(view.resources))
-    committed = _rows([host.committed for host in view.hosts], len(view.resources))
+    committed = _rows([host.committed for host in view.hosts], len(view.resources)) + _coming(view)
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
     tree, groups = tree_of(view.tenants, view.groups) if view.groups else (None, ())
     allowances, quotas = allowances_of(view) if view.quotas else ((), ())
@@ -76,6 +76,18 @@ def to_snapshot(
         quotas=quotas,
     )
     return snapshot, names
+
+
+def freed_rows(view: ClusterView) -> tuple[tuple[int, int], ...]:
+    """Return which hosts moves free for which requests, as indices of Q and H."""
+    row_of = {request.id: row for row, request in enumerate(view.requests)}
+    index_of = {host.id: index for index, host in enumerate(view.hosts)}
+    return tuple(
+        (row_of[plan.request_id], index_of[host])
+        for plan in view.freed
+        for host in plan.hosts
+        if plan.request_id in row_of and host in index_of
+    )
 
 
 def may_use(request: RequestView, host: HostView) -> bool:
@@ -118,6 +130,18 @@ def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Co
         zones=_zones(view.hosts, zone_names) if spreads else (),
         preferred=preferred,
     )
+
+
+def _coming(view: ClusterView) -> IntArray:
+    """Return what plans that make room are about to bring to each host, (H, R)."""
+    coming = np.zeros((len(view.hosts), len(view.resources)), dtype=np.int64)
+    if any(plan.coming for plan in view.freed):
+        index_of = {host.id: index for index, host in enumerate(view.hosts)}
+        for plan in view.freed:
+            for host, amounts in plan.coming:
+                if host in index_of:
+                    coming[index_of[host]] += amounts
+    return coming
 
 
 def _indices(hosts: Sequence[UUID], index_of: dict[UUID, int]) -> tuple[int, ...]:

@@ -31,11 +31,11 @@ def waiting_requests(
     The shortages are those of one VM against what is free after the round.
     Requests alike in demand and eligibility share one look at the hosts. Of a gang
     it is told how many VMs fit and how many are needed, of who starves which
-    hosts are held back for it. ``shares``, one for each tenant, are those of the
-    round: whose is above the fair one is told so. What wants for an address or for its
-    network is told so where that alone keeps all of it back, or all else is placed, and counted
-    with the others where not; and what
-    no host takes now, where some would but for builds that failed there lately.
+    hosts are held back for it, and where moves make room for it. ``shares``, one for each
+    tenant, are those of the round: whose is above the fair one is told so. What wants for an
+    address or for its network is told so where that alone keeps all of it back, or all else is
+    placed, and counted with the others where not; and what no host takes now, where some would
+    but for builds that failed there lately.
     """
     shorts = [
         (row, asked, asked.short)
@@ -46,6 +46,8 @@ def waiting_requests(
     after = snapshot.after(allocation.placed)
     free, rooms = after.free, Rooms(after)
     obstacles = Obstacles(view, snapshot, allocation, names, rooms)
+    freed = {str(each.request_id): each for each in view.freed}
+    host_names = {host.id: host.name for host in view.hosts}
     held: dict[int, list[str]] = {}
     for request, host in allocation.details.get("holding", ()):
         held.setdefault(request, []).append(names.hosts[host][1])
@@ -80,6 +82,11 @@ def waiting_requests(
             detail["quota"] = _quota_documents(snapshot, rooms, request, (needed, count), names)
         if request in held:
             detail["holding"] = [{"host": name} for name in held[request]]
+        if plan := freed.get(names.requests[request][0]):
+            detail["freed"] = {
+                "plan": str(plan.plan_id),
+                "hosts": [{"host": host_names[host]} for host in plan.hosts if host in host_names],
+            }
         if held_back := sum(part.count for part in parts if part.reason is Reason.HELD_BACK):
             detail["held_back"] = held_back
         reason = parts[0].reason.value

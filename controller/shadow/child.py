@@ -46,7 +46,7 @@ def decide_beside(beside: Beside) -> dict[str, Any]:
     zones = _zones(inputs, beside)
     its = beside.policy
     who = Deciding(policy=its.policy, parameters=its.parameters, zones=zones)
-    second = who.made()
+    second = inputs.policy_of(who)
     started = time.perf_counter()
     theirs = placement.decide(snapshot, second, seed=inputs.seed, budget_units=inputs.budget_units)
     seconds = time.perf_counter() - started

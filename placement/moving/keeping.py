@@ -22,7 +22,13 @@ _IN_A_ROUND: Final = Search(tries=2, pairs=0, partly=False)
 #: Hosts weighed for VMs of domains that are asked alone: who is not asked is not kept for.
 _UNITS: Final = 1_000_000
 #: Reasons that more room would end.
-_FOR_ROOM = (Reason.NO_ROOM, Reason.GANG_NOT_WHOLE, Reason.ABOVE_OVERLOAD)
+_FOR_ROOM = (
+    Reason.NO_ROOM,
+    Reason.GANG_NOT_WHOLE,
+    # Where every host that it may use is kept.
+    Reason.NO_ELIGIBLE_HOST,
+    Reason.NO_HOST_LARGE_ENOUGH,
+)
 
 
 class KeepingSpare:
@@ -66,7 +72,7 @@ class KeepingSpare:
         within = dataclasses.replace(snapshot, free=free)
         allocation = self._policy.place(within, rng, budget)
         placed = self._kept_to(snapshot, allocation.placed, before)
-        left_out = _left_out(snapshot, allocation, placed)
+        left_out = left_out_but_for(Reason.KEPT_SPARE, snapshot, allocation, placed)
         waits = sum(left.count for left in left_out if left.reason is Reason.KEPT_SPARE)
         told = {
             "domains": len(before.holds),
@@ -184,8 +190,14 @@ def _spread_further(spread: RunningSpread, of_request: Mapping[int, list[int]]) 
     return dataclasses.replace(spread, vms=(*spread.vms, *more)) if more else spread
 
 
-def _left_out(snapshot: Snapshot, allocation: Allocation, placed: IntArray) -> tuple[LeftOut, ...]:
-    """Return what was left out, `KEPT_SPARE` where what is kept has the room for it."""
+def left_out_but_for(
+    kept: Reason, snapshot: Snapshot, allocation: Allocation, placed: IntArray
+) -> tuple[LeftOut, ...]:
+    """Return what was left out, for the reason ``kept`` where the snapshot has room for it.
+
+    ``allocation`` was decided on less than the snapshot has; of it ``placed``, (P, 3),
+    stays.
+    """
     requests = len(snapshot.count)
     given = np.bincount(placed[:, 0], placed[:, 2], minlength=requests).astype(np.int64)
     first = np.bincount(
@@ -193,7 +205,7 @@ def _left_out(snapshot: Snapshot, allocation: Allocation, placed: IntArray) -> t
     ).astype(np.int64)
     why: dict[tuple[int, Reason], int] = {}
     for request in np.flatnonzero(first > given).tolist():
-        why[request, Reason.KEPT_SPARE] = int(first[request] - given[request])
+        why[request, kept] = int(first[request] - given[request])
     rest = snapshot.after(placed)
     asked = np.array(
         [left.request for left in allocation.left_out if left.reason in _FOR_ROOM], dtype=np.int64
@@ -202,8 +214,8 @@ def _left_out(snapshot: Snapshot, allocation: Allocation, placed: IntArray) -> t
     needed = still_needed_of_each(snapshot, asked, (snapshot.count - given)[asked])
     room = dict(zip(asked.tolist(), np.where(fit >= needed, fit, 0).tolist(), strict=True))
     for left in allocation.left_out:
-        kept = min(left.count, room.get(left.request, 0)) if left.reason in _FOR_ROOM else 0
-        for reason, count in ((Reason.KEPT_SPARE, kept), (left.reason, left.count - kept)):
+        back = min(left.count, room.get(left.request, 0)) if left.reason in _FOR_ROOM else 0
+        for reason, count in ((kept, back), (left.reason, left.count - back)):
             if count:
                 why[left.request, reason] = why.get((left.request, reason), 0) + count
     return tuple(

@@ -826,6 +826,7 @@ plans = Table(
     Column("before", Json),
     Column("after", Json),
     Column("stays", Json, nullable=False, server_default="[]"),
+    Column("let_in", Json),  # of a plan that makes room: where, and what waits all the same
     Column("cut", Boolean(create_constraint=False), nullable=False, server_default=false()),
     Column("inputs", LargeBinary),
     Column("packed_plan", LargeBinary),

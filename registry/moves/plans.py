@@ -15,8 +15,18 @@ from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.packing import pack, unpack
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.ground.schema import hosts, moves, plan_moves, plans, slot_loop, tenants, vms
+from registry.ground.schema import (
+    hosts,
+    moves,
+    plan_moves,
+    plans,
+    requests,
+    slot_loop,
+    tenants,
+    vms,
+)
 from registry.journal.changes import PLAN
+from registry.ledger.placeable import count_waiting
 from registry.lifecycle import (
     OPEN_MOVES,
     HostAdmin,
@@ -30,6 +40,8 @@ from registry.records.moves import Plan, PlanKind, PlanMove, PlannedMove, Runnin
 
 _OPEN: Final = [state.value for state in OPEN_MOVES]
 _FROM, _TO = hosts.alias("from_host"), hosts.alias("to_host")
+#: VMs that one request may ask for.
+_MOST_VMS: Final = 10_000
 #: Over: its move is, or it was refused.
 _IS_OVER: Final = plan_moves.c.refused.is_not(None) | (
     moves.c.state.is_not(None) & moves.c.state.not_in(_OPEN)
@@ -59,11 +71,15 @@ class Plans:
         Raises
         ------
         UnknownNameError
-            If a host that is named is not there.
+            If a host that is named is not there, or the request.
+        ConflictError
+            If no VM of the request waits, or another plan makes room for it already.
         """
         with self._database.write() as connection:
             for name in arguments.get("hosts", ()):
                 _check_host(connection, name)
+            if "request" in arguments:
+                _check_waits(connection, UUID(arguments["request"]))
             key, now = uuid7(), db_now(connection)
             connection.execute(
                 insert(plans).values(
@@ -182,6 +198,7 @@ class Plans:
         inputs: bytes,
         document: Mapping[str, Any],
         actor: str,
+        let_in: Mapping[str, Any] | None = None,
     ) -> Plan:
         """Write what was decided, with all that a replay needs."""
         with self._database.write() as connection:
@@ -195,6 +212,9 @@ class Plans:
                 "inputs": inputs,
                 "packed_plan": pack(document),
             }
+            if let_in is not None:
+                waiting = _waiting(connection, UUID(row.arguments["request"]))
+                values["let_in"] = {**let_in, "waiting": waiting}
             if decided:
                 rows = [
                     {
@@ -249,6 +269,27 @@ class Plans:
                 .values(refused=reason)
             )
 
+    def keeps_room(self, id: UUID, *, for_s: float) -> bool:  # noqa: A002
+        """Return whether what a plan freed is to be kept for its request still.
+
+        It is until VMs of the request were placed, as many as are let in; no longer than
+        ``for_s`` since the last of its moves; and not if one of them failed.
+        """
+        with self._database.read() as connection:
+            plan = _get(connection, id)
+            if plan.let_in is None or plan.failed or plan.approved_at is None:
+                return False
+            waits = _waiting(connection, UUID(plan.arguments["request"]))
+            let_in = sum(each["count"] for each in plan.let_in["hosts"])
+            last = connection.scalar(
+                select(func.max(moves.c.ended_at))
+                .join(plan_moves, plan_moves.c.move_id == moves.c.id)
+                .where(plan_moves.c.plan_id == id)
+            )
+            since = plan.approved_at if last is None else max(last, plan.approved_at)
+            late = (db_now(connection) - since).total_seconds() > for_s
+            return not late and waits > plan.let_in["waiting"] - let_in
+
     @retried
     def finish(self, id: UUID, *, actor: str) -> None:  # noqa: A002
         """Write that every move of a plan is over."""
@@ -272,9 +313,31 @@ def _check_host(connection: Connection, name: str) -> None:
         raise UnknownNameError("hosts", "host", name, hint="`fuga host list` lists them")
 
 
+def _waiting(connection: Connection, request: UUID) -> int:
+    return count_waiting(connection, {request: _MOST_VMS}).get(request, 0)
+
+
+def _check_waits(connection: Connection, request: UUID) -> None:
+    if not _waiting(connection, request):
+        if connection.execute(select(requests.c.id).where(requests.c.id == request)).first():
+            raise ConflictError(f"no VM of request {request} waits for a place")
+        raise UnknownNameError("request", "request", request, hint="`fuga requests` lists them")
+    going_on = select(plans.c.id, plans.c.arguments).where(
+        plans.c.kind == PlanKind.ROOM.value,
+        plans.c.state.in_([PlanState.ASKED.value, PlanState.APPROVED.value]),
+    )
+    for row in connection.execute(going_on):
+        if row.arguments["request"] == str(request):
+            raise ConflictError(
+                f"plan {row.id} makes room for this request already; `fuga plan cancel` ends it"
+            )
+
+
 def _locked(connection: Connection, key: UUID) -> Row[Any]:
-    columns = (plans.c.id, plans.c.state, plans.c.kind, plans.c.approve, plans.c.asked_by)
-    query: Select[Any] = select(*columns).where(plans.c.id == key).with_for_update()
+    columns = ("id", "state", "kind", "arguments", "approve", "asked_by")
+    query: Select[Any] = (
+        select(*(plans.c[each] for each in columns)).where(plans.c.id == key).with_for_update()
+    )
     row = connection.execute(query).one_or_none()
     if row is None:
         raise NotFoundError("plan", key)
@@ -369,6 +432,7 @@ def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
         before=row.before,
         after=row.after,
         stays=tuple(row.stays),
+        let_in=row.let_in,
         moves=tally.moves if tally else 0,
         waves=tally.waves if tally else 0,
         ended=int(tally.ended) if tally else 0,

@@ -142,6 +142,17 @@ class RequestView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FreedView:
+    """Room that the moves of a plan free for a request."""
+
+    plan_id: UUID
+    request_id: UUID
+    hosts: tuple[UUID, ...]  #: where its VMs are let in
+    #: hosts, and what VMs will hold there whose moves nobody asked for yet
+    coming: tuple[tuple[UUID, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
     """The cluster in one consistent read."""
 
@@ -155,6 +166,7 @@ class ClusterView:
     vm_groups: tuple[VmGroupView, ...] = ()  #: of the requests, by creation
     quotas: tuple[QuotaView, ...] = ()
     last: LatestRound | None = None  #: None: this is the first
+    freed: tuple[FreedView, ...] = ()  #: by approval of the plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

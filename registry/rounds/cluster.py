@@ -22,6 +22,7 @@ from registry.ground.schema import (
     hosts,
     inventories,
     is_place,
+    plans,
     quotas,
     request_groups,
     request_images,
@@ -36,7 +37,7 @@ from registry.ground.schema import (
 )
 from registry.images.holds import IMAGE_HELD, held_for
 from registry.ledger.placeable import waiting_vms
-from registry.lifecycle import HostAdmin, RequestState, SlotLoopState
+from registry.lifecycle import HostAdmin, PlanState, RequestState, SlotLoopState
 from registry.networks.addresses import limits, within
 from registry.records.requests import Rules, Waiting
 from registry.records.rounds import (
@@ -58,10 +59,17 @@ from registry.requests.rules import (
     spread_views,
     vm_group_views,
 )
+from registry.rounds.freed import freed
 from registry.rounds.known_hosts import KnownHosts
 from registry.rounds.leases import check_epoch
 
 _LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
+#: Plans that are carried out to let a request in.
+_MAKING_ROOM = (
+    select(plans.c.id, plans.c.arguments, plans.c.let_in)
+    .where(plans.c.state == PlanState.APPROVED.value, plans.c.let_in.is_not(None))
+    .order_by(plans.c.approved_at, plans.c.id)
+)
 _BEGUN = (RequestState.PARTLY_PLACED.value, RequestState.PLACED.value)
 _OPEN = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 
@@ -97,6 +105,7 @@ def view_cluster(
         for request in waiting
         if request.rules.affinity is not None or request.rules.anti_affinity is not None
     ]
+    making_room = connection.execute(_MAKING_ROOM).all()
     return ClusterView(
         epoch=epoch,
         now=now,
@@ -108,6 +117,7 @@ def view_cluster(
         vm_groups=vm_group_views(connection, grouped) if grouped else (),
         quotas=_quotas(connection),
         last=last_round(connection),
+        freed=freed(connection, axis, making_room) if making_room else (),
     )
 
 

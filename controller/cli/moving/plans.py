@@ -9,6 +9,7 @@ import typer
 
 from controller.calling.completion import complete_host
 from controller.calling.session import Session, listing, with_session
+from controller.calling.targets import find_request
 from controller.calling.waiting_for_plans import wait_for_plan, wait_until_decided
 from controller.terminal.errors import CliError
 from controller.terminal.output import Column, age, echo, field, print_json, print_table
@@ -103,6 +104,20 @@ def pack(
 ) -> None:
     """Plan the moves that empty as many hosts as possible."""
     propose(session, {"kind": "pack"}, approve, wait=wait, timeout_s=timeout)
+
+
+@app.command()
+@with_session
+def room(
+    session: Session,
+    request: Annotated[str, typer.Argument(metavar="REQUEST", help="Request that waits")],
+    approve: ApproveOption = False,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+) -> None:
+    """Plan the fewest GiB of moves that let a request in."""
+    body = {"kind": "room", "request": find_request(session.api, request)["id"]}
+    propose(session, body, approve, wait=wait, timeout_s=timeout)
 
 
 @app.command("list")
@@ -205,8 +220,14 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
     echo(f"plan {plan['id']}: {plan['kind']}, {plan['state']}")
     if plan["last_error"]:
         raise CliError(str(plan["last_error"]))
+    let_in = plan["let_in"]
+    if let_in is not None:
+        echo(_let_in(let_in))
     if not moves and not plan["stays"]:
-        echo("no useful move")
+        if let_in is None:
+            echo("no useful move")
+        elif plan["state"] == "proposed" and let_in["hosts"]:
+            echo(f"room is kept for it after `fuga plan approve {plan['id']}`")
         return
     if plan["before"]:
         rows = [
@@ -244,6 +265,16 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
     if plan["state"] == "proposed" and moves:
         echo("")
         echo(f"nothing moves before `fuga plan approve {plan['id']}`")
+
+
+def _let_in(let_in: Mapping[str, Any]) -> str:
+    """Return on which hosts VMs of a request find room, and how many find none."""
+    hosts = ", ".join(f"{each['count']} on {each['host']}" for each in let_in["hosts"])
+    parts = [f"lets in {hosts}"] if hosts else ["no moves let this request in"]
+    if let_in["still_waits"]:
+        left = let_in["still_waits"]
+        parts.append(f"{left['count']} VMs wait as before ({left['reason'].replace('_', ' ')})")
+    return "; ".join(parts)
 
 
 def _said(measures: Mapping[str, Any], key: str, form: str) -> str:

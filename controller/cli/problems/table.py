@@ -18,6 +18,7 @@ REASONS: Final[Mapping[str, str]] = {
     "no_slots": "there is room, but not in whole slots",
     "gang_not_whole": "fewer than its min_count found room",
     "held_back": "room is reserved for a starving demand",
+    "kept_spare": "room is kept for VMs of hosts that may fail",
     "nothing_asked": "the demand is zero",
 }
 

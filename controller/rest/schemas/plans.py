@@ -15,9 +15,12 @@ from registry.moves import PlanKind, PlanMove, PlanState
 class PlanInput(Input):
     """A plan of moves to decide."""
 
-    kind: Literal["evacuate", "mend", "balance", "pack"]
+    kind: Literal["evacuate", "mend", "balance", "pack", "room"]
     hosts: Annotated[list[Name], Field(max_length=500)] = Field(
         default_factory=list, description="Hosts to evacuate; only with `evacuate`."
+    )
+    request: UUID | None = Field(
+        None, description="Request that is to be let in; only with `room`."
     )
     approve: bool = Field(False, description="Carry it out as soon as it is decided.")
 
@@ -27,9 +30,17 @@ class PlanInput(Input):
             raise ValueError("hosts: name one at least with evacuate, and none with another kind")
         return self
 
+    @model_validator(mode="after")
+    def _only_room_names_a_request(self) -> Self:
+        if (self.request is not None) != (self.kind == "room"):
+            raise ValueError("request: name one with room, and none with another kind")
+        return self
+
     @property
     def arguments(self) -> Mapping[str, Any]:
         """What the planner is told."""
+        if self.request is not None:
+            return {"request": str(self.request)}
         return {"hosts": sorted(set(self.hosts))} if self.hosts else {}
 
 

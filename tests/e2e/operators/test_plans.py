@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from registry.ground.ids import uuid7
 from tests.e2e.conftest import Api
 from tests.register import add_host
 
@@ -73,6 +74,9 @@ def test_what_no_plan_can_be_is_refused_with_its_place(api: Api):
         ({"kind": "balance", "hosts": ["h1"]}, 422),
         ({"kind": "everything"}, 422),
         ({"kind": "balance", "budget": 1}, 422),
+        ({"kind": "room"}, 422),
+        ({"kind": "room", "request": str(uuid7())}, 422),
+        ({"kind": "mend", "request": str(uuid7())}, 422),
     ):
         assert ask(api, **body).status_code == status, body
     assert api.operator.get("/v1/plans").json()["items"] == []

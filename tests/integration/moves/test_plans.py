@@ -23,6 +23,7 @@ PLANNING = Planning(
     seed=0,
     budget_units=None,
     deadline_s=60,
+    room_hold_s=600,
 )
 
 

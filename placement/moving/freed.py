@@ -1,0 +1,78 @@
+"""A policy that keeps what moves free for those for whom they free it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from placement.moving.keeping import left_out_but_for
+from placement.round.arrays import IntArray
+from placement.round.budget import Budget
+from placement.round.model import Allocation, Policy, Reason, Snapshot
+
+
+class KeepingFreed:
+    """A policy in whose rounds the hosts that moves free take only whom they are freed for.
+
+    Who has hosts freed for it starves no more: `placement.rules.holding` holds no others
+    back for it. Where several plans free one host, it takes the requests of the first.
+    It goes around all other rules.
+
+    Parameters
+    ----------
+    policy : Policy
+    freed : sequence of (request, host)
+        Indices of the snapshot's Q and H.
+    """
+
+    def __init__(self, policy: Policy, freed: Sequence[tuple[int, int]]) -> None:
+        first = {host: request for request, host in reversed(freed)}
+        self._policy = policy
+        self._freed = sorted((request, host) for host, request in first.items())
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Decide the whole batch; rows of request and host stand in ``details["freed"]``."""
+        rows = [(request, host) for request, host in self._freed if snapshot.count[request]]
+        if not rows:
+            return self._policy.place(snapshot, rng, budget)
+        allocation = self._policy.place(closed(snapshot, rows), rng, budget)
+        return dataclasses.replace(
+            allocation,
+            left_out=left_out_but_for(Reason.HELD_BACK, snapshot, allocation, allocation.placed),
+            details={**allocation.details, "freed": [list(row) for row in rows]},
+        )
+
+
+def closed(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Snapshot:
+    """Return the snapshot with hosts of rows (request, host) open to those requests alone.
+
+    What a request may use and prefers stays so; none of these requests has waited.
+    """
+    classes = snapshot.eligible.shape[1]
+    # A class of its own for each host: what a request may use and prefers depends on it.
+    host_class: IntArray = snapshot.host_class.copy()
+    eligible = np.zeros((len(snapshot.count), len(rows)), dtype=np.bool_)
+    was: dict[int, list[int]] = {}
+    for column, (request, host) in enumerate(rows):
+        before = int(snapshot.host_class[host])
+        was.setdefault(before, []).append(classes + column)
+        host_class[host] = classes + column
+        eligible[request, column] = snapshot.eligible[request, before]
+    constraints = snapshot.constraints
+    if constraints is not None and constraints.preferred:
+        preferred = {
+            request: (*listed, *(new for each in listed for new in was.get(each, ())))
+            for request, listed in constraints.preferred.items()
+        }
+        constraints = dataclasses.replace(constraints, preferred=preferred)
+    age = snapshot.age.copy()
+    age[[request for request, _ in rows]] = 0
+    return dataclasses.replace(
+        snapshot,
+        host_class=host_class,
+        eligible=np.concatenate([snapshot.eligible, eligible], axis=1),
+        constraints=constraints,
+        age=age,
+    )

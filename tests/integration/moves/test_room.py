@@ -1,0 +1,200 @@
+"""Room for a request that starves: moves free it, and rounds keep it until the request is in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from controller.centre import policy_child
+from controller.plans.carrying import Plans
+from controller.plans.deciding import decide_plan
+from controller.questions.why_waiting import explain_request
+from controller.rounds.inputs import decode_inputs
+from controller.rounds.policy_process import Decision, Ideal
+from controller.rounds.round import PolicyChoice, RoundReport, Slot, run_round
+from registry import ConflictError, Registry, UnknownNameError
+from registry.ground.ids import uuid7
+from registry.moves import Plan, PlanKind
+from registry.requests import Request
+from tests.integration.moves.test_plans import PLANNING, InThisProcess
+from tests.integration.moves.world import MovingWorld
+from tests.readers import a_tenant, an_operator
+from tests.register import ACTOR, add_request, add_tenant, add_vm_type, take_lease
+
+
+class DecidesHere:
+    """Decides rounds as the control centre's child does, without one."""
+
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+        return policy_child.decide(data)
+
+    def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
+        return policy_child.ideal(decode_inputs(data).snapshot, resource)
+
+
+@pytest.fixture
+def world(register: Registry) -> MovingWorld:
+    """Two VMs of 3 GiB on each of three hosts; one of 28 GiB fits on none, but in their sum."""
+    world = MovingWorld(register)
+    add_tenant(register, "b")
+    add_vm_type(register, "large", vcpus=4, memory_mib=28 * 1024, disk_gib=20)
+    for host in ("h1", "h2", "h3"):
+        for _ in range(2):
+            world.running(host)
+    return world
+
+
+@pytest.fixture
+def centre(world: MovingWorld) -> Plans:
+    return centre_of(world)
+
+
+def centre_of(world: MovingWorld, process: Any = None, **planning: Any) -> Plans:
+    lease = take_lease(world.registry)
+    return Plans(
+        world.registry,
+        lambda: lease,
+        process or InThisProcess(),
+        PLANNING,
+        interval_s=1,
+        on_asked=lambda: None,
+    )
+
+
+def run(world: MovingWorld, at: int, **choice: Any) -> RoundReport | None:
+    values: dict[str, Any] = {
+        "name": "fuga",
+        "parameters": {"patience": 2},
+        "budget_units": 100_000,
+        "decision_time_s": 60.0,
+    }
+    slot = Slot(start_at=datetime.fromtimestamp(1_700_000_000 + at, UTC), length_s=5)
+    return run_round(
+        slot,
+        take_lease(world.registry),
+        PolicyChoice(**values | choice),
+        store=world.registry.rounds,
+        decider=DecidesHere(),
+    )
+
+
+def ask(world: MovingWorld, request: Request, *, approve: bool = False) -> Plan:
+    return world.registry.plans.ask(
+        PlanKind.ROOM, {"request": str(request.id)}, approve=approve, actor=ACTOR
+    )
+
+
+def hosts_of(world: MovingWorld, request: Request) -> list[str | None]:
+    return [vm.host for vm in world.registry.vms.list(request_id=request.id).items]
+
+
+def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
+    world: MovingWorld, centre: Plans
+) -> None:
+    large = add_request(world.registry, tenant="b", vm_type="large")
+    run(world, 0)
+    assert hosts_of(world, large) == [None]
+    asked = ask(world, large)
+    centre.look()
+
+    proposed = world.registry.plans.get(asked.id)
+    assert (proposed.state, proposed.moves, proposed.moved_gib) == ("proposed", 1, 3.0)
+    assert proposed.let_in is not None
+    assert proposed.let_in["still_waits"] is None
+    [at] = proposed.let_in["hosts"]
+    [move] = world.registry.plans.moves(asked.id)
+    assert (at["count"], at["host"]) == (1, move.from_host)
+
+    world.registry.plans.approve(asked.id, actor=ACTOR)
+    many = add_request(world.registry, 40)  # they would refill every gap
+    report = run(world, 5)
+    assert report is not None
+    assert at["host"] not in hosts_of(world, many)
+    assert hosts_of(world, large) == [None]
+    # Two of three hosts, without the room of the VM that is to arrive.
+    assert report.placed == 2 * 8 - 1
+    told = explain_request(world.registry, large.id, an_operator(world.registry)).waiting
+    assert told is not None
+    assert (told.plan, told.freed_host_names) == (str(asked.id), (at["host"],))
+    assert f"plan {asked.id} makes room for it on {at['host']}" in told.message
+    hers = explain_request(world.registry, large.id, a_tenant(world.registry)).waiting
+    assert hers is not None
+    assert (hers.plan, hers.freed_host_names) == (None, None)
+    assert "other VMs move to make room for it" in hers.message
+    kept_out = explain_request(world.registry, many.id, an_operator(world.registry)).waiting
+    assert kept_out is not None
+    assert kept_out.held_back > 0
+
+    centre.look()  # asks for the move
+    world.sweep()  # moves, and removes what it left
+    world.sweep()
+    centre.look()
+    assert world.registry.plans.get(asked.id).state == "approved"  # it keeps the room
+    run(world, 10)
+
+    assert hosts_of(world, large) == [at["host"]]
+    centre.look()
+    done = world.registry.plans.get(asked.id)
+    assert (done.state, done.failed) == ("done", 0)
+    number = world.registry.rounds.list().items[0].number
+    stored = world.registry.rounds.get(number).decision()
+    assert policy_child.decide(stored.inputs).document == stored.outcome
+    inputs, document = world.registry.plans.inputs(asked.id)
+    assert decide_plan(inputs) == document
+    world.sweep()
+    assert world.registry.check() == []
+
+
+def test_the_room_is_given_up_when_the_plan_is_cancelled(world: MovingWorld, centre: Plans) -> None:
+    large = add_request(world.registry, tenant="b", vm_type="large")
+    plan = ask(world, large, approve=True)
+    centre.look()
+    world.registry.plans.cancel(plan.id, actor=ACTOR)
+    many = add_request(world.registry, 40)
+
+    run(world, 0, parameters={"patience": 0})
+
+    assert {"h1", "h2", "h3"} <= set(hosts_of(world, many))
+
+
+def test_room_that_nobody_takes_is_given_up_in_time(world: MovingWorld) -> None:
+    centre = centre_of(world)
+    large = add_request(world.registry, tenant="b", vm_type="large")
+    plan = ask(world, large, approve=True)
+    for _ in range(3):
+        centre.look()
+        world.sweep()
+    assert world.registry.plans.keeps_room(plan.id, for_s=60)
+
+    assert not world.registry.plans.keeps_room(plan.id, for_s=-1)
+
+
+def test_what_no_moves_let_in_is_told_and_keeps_nothing(world: MovingWorld, centre: Plans) -> None:
+    add_vm_type(world.registry, "huge", vcpus=4, memory_mib=64 * 1024, disk_gib=20)
+    huge = add_request(world.registry, tenant="b", vm_type="huge")
+    plan = ask(world, huge, approve=True)
+
+    centre.look()
+    centre.look()
+
+    done = world.registry.plans.get(plan.id)
+    assert (done.state, done.moves) == ("done", 0)
+    assert done.let_in is not None
+    assert (done.let_in["hosts"], done.let_in["still_waits"]["count"]) == ([], 1)
+
+
+def test_room_is_made_once_and_for_who_waits(world: MovingWorld) -> None:
+    large = add_request(world.registry, tenant="b", vm_type="large")
+    ask(world, large)
+
+    with pytest.raises(ConflictError, match="makes room for this request already"):
+        ask(world, large)
+    [placed, *_] = world.registry.requests.list().items
+    with pytest.raises(ConflictError, match="waits for a place"):
+        ask(world, placed)
+    with pytest.raises(UnknownNameError, match="not found"):
+        world.registry.plans.ask(
+            PlanKind.ROOM, {"request": str(uuid7())}, approve=False, actor=ACTOR
+        )
