@@ -284,11 +284,10 @@ class LibvirtHost:
 
     def _abort_move(self, conn: libvirt.virConnect, vm_id: str) -> None:
         domain = _lookup(conn, vm_id)
-        until = time.monotonic() + _ABORT_S
+        began = time.monotonic()
         while domain is not None and _is_leaving(domain):
-            with contextlib.suppress(libvirt.libvirtError):  # it may have ended by itself
-                domain.abortJob()
-            if time.monotonic() > until:
+            moved_domains.abort(domain, since=began)
+            if time.monotonic() > began + _ABORT_S:
                 raise OperationFailedError("abort_move", f"the move of {vm_id} does not end")
             time.sleep(_STARTING_POLL_S)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import libvirt
 
-from hypervisor.child import disks, filters, shared_pools
+from hypervisor.child import disks, filters, moved_domains, shared_pools
 from hypervisor.child.move_ends import Ends
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.move_model import MoveDone, MoveProgress, MoveSpec
@@ -122,7 +122,10 @@ class _LiveMove:
     def _watch(self, call: _Call, beside: libvirt.virDomain) -> str | None:
         """Tell how far a move is until it is over; return why it was aborted, if it was."""
         why: str | None = None
+        aborted_at = time.monotonic()
         while call.is_alive():
+            if why is None:
+                aborted_at = time.monotonic()
             if why is None and self._stop.is_set():
                 why = "it was called off"
             if why is None and not self._ends.destination.is_alive():
@@ -133,8 +136,7 @@ class _LiveMove:
                     self._look(beside)
                 self._wait(call)
             else:
-                with contextlib.suppress(libvirt.libvirtError):
-                    beside.abortJob()
+                moved_domains.abort(beside, since=aborted_at)
                 call.join(_ABORT_EVERY_S)
         return why
 

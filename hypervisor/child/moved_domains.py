@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Final
 
 import libvirt
+import libvirt_qemu
 
 from hypervisor.errors import OperationFailedError
 
@@ -18,6 +21,30 @@ _PAUSED: Final = frozenset(
 _MOVES: Final = frozenset(
     {libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT}
 )
+
+#: An abort that has not ended a move by then may have met the moment described in `abort`.
+_HANGS_S: Final = 1.0
+_GO_ON: Final = '{"execute": "migrate-continue", "arguments": {"state": "cancelling"}}'
+
+
+def abort(domain: libvirt.virDomain, since: float) -> None:
+    """Ask once more for the end of a move away from here, which is being aborted ``since`` then.
+
+    It may have ended by itself: errors of libvirt are not told.
+
+    Notes
+    -----
+    QEMU waits for a word before it lets a guest go over. Cancelled in the moment before it waits,
+    it waits for ever, the guest paused and the move neither going on nor over
+    (``migration_maybe_pause`` in migration/migration.c of QEMU 7.2). It is told to go on, as from
+    "cancelling": then it sees that it was cancelled. In any other state it refuses that, so no
+    move is carried through by it.
+    """
+    with contextlib.suppress(libvirt.libvirtError):
+        domain.abortJob()
+    if time.monotonic() - since > _HANGS_S:
+        with contextlib.suppress(libvirt.libvirtError):
+            libvirt_qemu.qemuMonitorCommand(domain, _GO_ON, 0)
 
 
 def is_paused(domain: libvirt.virDomain) -> bool:
