@@ -28,6 +28,10 @@ from hypervisor.xml import limits as limits_xml
 _KEEPALIVE: Final = (5, 3)
 _STARTING_POLL_S: Final = 0.05
 _ABORT_S: Final = 5.0
+#: Gone, off, or on a host that moves nothing.
+_LEAVES_NOT: Final = frozenset(
+    {libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_SUPPORT}
+)
 _PIECE_BYTES: Final = 1 << 16
 
 # Most thorough first: the test driver refuses what it does not know.
@@ -388,11 +392,11 @@ def _refuse_another(wanted: DomainSpec, seen: Mark | None) -> None:
 
 
 def _is_leaving(domain: libvirt.virDomain) -> bool:
-    """Return whether a move away from this host is under way."""
+    """Return whether a move away from this host is under way; of one that is off, none is."""
     try:
         job = domain.jobStats()
     except libvirt.libvirtError as error:
-        if error.get_error_code() in {libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_SUPPORT}:
+        if error.get_error_code() in _LEAVES_NOT:
             return False
         raise
     under_way = job.get("type", libvirt.VIR_DOMAIN_JOB_NONE) != libvirt.VIR_DOMAIN_JOB_NONE

@@ -141,7 +141,11 @@ def _sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str, int
 
     Not by `virDomainGetBlockInfo`: libvirtd would log each that is not there as an error.
     """
-    ((_, found),) = conn.domainListGetStats([reader], libvirt.VIR_DOMAIN_STATS_BLOCK, 0)
+    told = conn.domainListGetStats([reader], libvirt.VIR_DOMAIN_STATS_BLOCK, 0)
+    if not told:
+        reader.info()  # says that it was forgotten meanwhile, by whoever removes another VM
+        return {}
+    ((_, found),) = told
     return {
         found[f"block.{number}.name"]: found[f"block.{number}.physical"]
         for number in range(found.get("block.count", 0))

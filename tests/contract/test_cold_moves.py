@@ -70,6 +70,15 @@ def test_a_copy_may_be_repeated(grounds: Grounds) -> None:
     assert grounds.states(spec) == (STOPPED, STOPPED)
 
 
+def test_of_a_vm_that_is_off_there_is_no_move_to_abort(grounds: Grounds) -> None:
+    """A worker that takes a copy over asks for it first."""
+    spec = grounds.off()
+
+    grounds.source.host.abort_move(spec.mark.vm_id)
+
+    assert grounds.states(spec) == (STOPPED, None)
+
+
 def test_a_guest_that_runs_is_not_copied(grounds: Grounds) -> None:
     spec = grounds.running()
     wanted = grounds.arriving(spec)

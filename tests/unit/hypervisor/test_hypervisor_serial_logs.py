@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import libvirt
 import pytest
 
 from hypervisor import OperationFailedError
@@ -23,3 +24,29 @@ def host_with_a_log_of(size: int) -> Any:
 def test_a_log_longer_than_any_file_is_refused_and_nothing_of_it_kept() -> None:
     with pytest.raises(OperationFailedError, match="a log of 18446744073709551615 bytes"):
         serial_logs.tail(host_with_a_log_of(2**64 - 1), vm_id="v", max_bytes=100, after=0)
+
+
+class ForgottenError(libvirt.libvirtError):
+    """What libvirt says of a definition that somebody undefined."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self, "Domain not found")
+
+    def get_error_code(self) -> int:
+        return int(libvirt.VIR_ERR_NO_DOMAIN)
+
+
+def test_a_reader_that_a_removal_of_another_vm_forgot_is_made_again() -> None:
+    host = host_with_a_log_of(3)
+    told = [[], *([[(None, {"block.count": 1, "block.0.name": "vda", "block.0.physical": 3})]] * 2)]
+
+    def info() -> None:
+        raise ForgottenError
+
+    reader = SimpleNamespace(blockPeek=lambda *_: b"log", info=info)
+    host.lookupByUUIDString = lambda _: reader
+    host.domainListGetStats = lambda *_: told.pop(0)
+
+    found = serial_logs.tail(host, vm_id="v", max_bytes=100, after=0)
+
+    assert found["end"] == 3
