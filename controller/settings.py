@@ -153,10 +153,11 @@ class ControllerSettings(SharedSettings):
         frozenset(), description="Allowed query parameters of libvirt URIs."
     )
 
-    on_failure: Literal["wait", "replace"] = Field(
+    on_failure: Literal["wait", "replace", "rebuild"] = Field(
         "wait",
         description="What happens to VMs of a host that is down, unless its label on_failure=... "
-        "sets it: they wait for it, or are placed elsewhere once it is fenced.",
+        "sets it: they wait for it; or, once it is fenced, those on a shared pool start elsewhere "
+        "with their disks (replace), or these and all others without theirs (rebuild).",
     )
     shutdown_timeout_s: int = Field(
         SHUTDOWN_TIMEOUT_S,

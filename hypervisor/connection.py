@@ -177,6 +177,10 @@ class HostConnection:
         """
         self._call("abort_move", {"vm_id": vm_id}, deadline_s)
 
+    def has_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> bool:
+        """Return whether a pool has a volume; of a shared pool another host may have made it."""
+        return bool(self._call("has_volume", {"pool": pool, "name": name}, deadline_s))
+
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         """Delete a volume. Absent: nothing."""
         self._call("delete_volume", {"pool": pool, "name": name}, deadline_s)

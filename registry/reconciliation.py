@@ -150,7 +150,8 @@ DECIDED: Final[Mapping[Difference, Decision]] = MappingProxyType(
         Difference.SILENT: Decision(
             answer=Answer.NOTE,
             action="its VMs wait, or are placed elsewhere once it is fenced, as its label"
-            " on_failure= says",
+            " on_failure= says: replace is for VMs on a shared pool, rebuild for those that may"
+            " lose their disks",
             why="it does not answer, so what is there is not known",
         ),
     }
@@ -165,6 +166,8 @@ class Known:
 
     released_at: datetime | None  #: None: it is unreleased, on another host
     placed_anew: bool  #: its VM has a younger assignment that is unreleased
+    shared_pool: str | None = None  #: that its host sees, with its volumes in it
+    disk_in_use: bool = False  #: a later attempt of its VM uses its disk, or will
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +202,27 @@ def whose(
     if found.released_at >= look_began_at:
         return None
     return Difference.OLDER_GENERATION if found.placed_anew else Difference.LEFTOVER
+
+
+def whose_volume(
+    assignment_id: UUID,
+    live: Container[UUID],
+    known: Mapping[UUID, Known],
+    look_began_at: datetime,
+    *,
+    shared_pool: str | None,
+) -> Difference | None:
+    """Name what a volume with this mark is, in a pool that other hosts may see, too.
+
+    There it may be the disk of a VM on another host, or of one that waits for a host.
+    """
+    found = known.get(assignment_id)
+    if found is not None:
+        lives = found.released_at is None
+        there = shared_pool is not None and found.shared_pool == shared_pool
+        if found.disk_in_use or (lives and there):
+            return None
+    return whose(assignment_id, live, known, look_began_at)
 
 
 def fate_of(vm: LedgerVm, domain: DomainSeen | None, look_began_at: datetime) -> Difference | None:

@@ -128,16 +128,27 @@ def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> 
 
 
 def make_volumes(build: Build, host: HostDriver, *, keep: Callable[[], None]) -> None:
-    """Make the disk and the seed of an assignment; ``keep`` extends the claim before each."""
+    """Make the disk and the seed of an assignment; ``keep`` extends the claim before each.
+
+    A disk that a VM brings along is never made anew: where it is not in the pool, that pool is
+    not the one that others share.
+    """
     spec = spec_of(build)
     keep()
-    host.create_overlay(
-        pool=spec.pool,
-        name=spec.volume,
-        base_volume=build.image.volume if build.image else build.host.base_volume,
-        base_format=build.image.format if build.image else None,
-        capacity_gib=build.resources.get("disk_gib", 0),
-    )
+    if not build.has_disk:
+        host.create_overlay(
+            pool=spec.pool,
+            name=spec.volume,
+            base_volume=build.image.volume if build.image else build.host.base_volume,
+            base_format=build.image.format if build.image else None,
+            capacity_gib=build.resources.get("disk_gib", 0),
+        )
+    elif not host.has_volume(spec.pool, spec.volume):
+        raise OperationFailedError(
+            "find_disk",
+            f"pool {spec.pool} of host {build.host.name} has no volume {spec.volume}, the VM's"
+            " disk: the host does not see the shared pool",
+        )
     if spec.seed_volume is not None:
         keep()
         host.put_volume(spec.pool, spec.seed_volume, seed_of(build))
@@ -160,12 +171,14 @@ def _settle_what_is_there(
             build.host.uri, vm_id, f"of assignment {older}, {state or 'which is unknown'}"
         )
     context.keep(build.claim)
+    disk = volume_name(str(build.disk_of))  # which that attempt may have made
     if not removals.remove_attempt(
         host,
         vm_id,
         seen.mark.assignment_id,
         generation=seen.mark.generation,
         pool=build.host.pool,
+        volumes=[each for each in removals.volumes_of(seen.mark.assignment_id) if each != disk],
     ):
         raise DomainConflictError(build.host.uri, vm_id, f"of assignment {older}, which stays")
     return None
@@ -244,7 +257,7 @@ def spec_of(build: Build) -> DomainSpec:
         vcpus=build.resources.get("vcpus", 1),
         memory_mib=memory_mib,
         pool=build.host.pool,
-        volume=volume_name(assignment_id),
+        volume=volume_name(str(build.disk_of)),
         seed_volume=seed_name(assignment_id) if takes_seed(build) else None,
         network=build.network.source,
         network_kind=build.network.kind,

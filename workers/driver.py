@@ -42,6 +42,9 @@ class HostDriver(Protocol):
     ) -> None:
         """Create a qcow2 volume on the base image; one of that name may be there already."""
 
+    def has_volume(self, pool: str, name: str) -> bool:
+        """Return whether a pool has a volume, which another host may have made."""
+
     def put_volume(self, pool: str, name: str, content: bytes) -> None:
         """Make a small raw volume, in place of one of that name."""
 

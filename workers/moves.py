@@ -143,6 +143,7 @@ def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:
         network=spec.network,
         network_kind=spec.network_kind,
         guard=spec.guard,
+        copy_disk=not step.to.has_disk,
         bandwidth_mib_s=how.bandwidth_mib_s,
         downtime_ms=how.downtime_ms,
         auto_converge=how.auto_converge,

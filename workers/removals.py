@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
@@ -90,12 +91,15 @@ def _end(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
 
 def _remove(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
     context.keep(removal.claim)
+    seed = seed_name(str(removal.claim.assignment_id))
+    disk = [] if removal.disk_of is None else [volume_name(str(removal.disk_of))]
     return remove_attempt(
         host,
         str(removal.vm_id),
         str(removal.claim.assignment_id),
         generation=removal.generation,
         pool=removal.host.pool,
+        volumes=[*disk, seed],
     )
 
 
@@ -141,30 +145,49 @@ def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | Non
 
 
 def _clear(leftover: Leftover, host: HostDriver) -> bool:
+    assignment_id = str(leftover.assignment_id)
+    disk = [] if leftover.disk_stays else [volume_name(assignment_id)]
+    seed = [] if leftover.seed_stays else [seed_name(assignment_id)]
     if leftover.kind == "volume":
-        host.delete_volume(leftover.host.pool, leftover.name)
+        if leftover.name in {*disk, *seed}:
+            host.delete_volume(leftover.host.pool, leftover.name)
         return True
     return remove_attempt(
         host,
         str(leftover.vm_uuid),
-        str(leftover.assignment_id),
+        assignment_id,
         generation=None,
         pool=leftover.host.pool,
+        volumes=[*disk, *seed],
     )
 
 
 def remove_attempt(
-    host: HostDriver, vm_id: str, assignment_id: str, *, generation: int | None, pool: str
+    host: HostDriver,
+    vm_id: str,
+    assignment_id: str,
+    *,
+    generation: int | None,
+    pool: str,
+    volumes: Sequence[str] | None = None,
 ) -> bool:
     """Remove an assignment's domain and volumes from a host; return whether absence is proven.
 
-    False when a domain of the VM is there that cannot be told to be someone
-    else's (its mark is gone, say): that VM must not be placed anywhere meanwhile.
+    ``volumes`` are those that go, where these are not all that it may have made: in a shared
+    pool another attempt of the VM may use its disk.
+
+    False when a domain of the VM is there that cannot be told to be someone else's (its mark is
+    gone, say): that VM must not be placed anywhere meanwhile.
     """
     return host.remove(
         vm_id,
         assignment_id=assignment_id,
         generation=generation,
         pool=pool,
-        volumes=(volume_name(assignment_id), seed_name(assignment_id)),
+        volumes=volumes_of(assignment_id) if volumes is None else volumes,
     )
+
+
+def volumes_of(assignment_id: str) -> tuple[str, ...]:
+    """Return the names of the volumes that an assignment may have made."""
+    return volume_name(assignment_id), seed_name(assignment_id)

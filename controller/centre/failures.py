@@ -12,6 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from registry import Registry, RegistryError, StaleEpochError
+from registry.hosts import OnFailure
 from registry.rounds import Lease
 
 log = structlog.get_logger()
@@ -25,12 +26,12 @@ class FailedHosts:
         registry: Registry,
         lease: Callable[[], Lease | None],
         *,
-        replace_by_default: bool,
+        by_default: OnFailure,
         interval_s: float,
     ) -> None:
         self._registry = registry
         self._lease = lease
-        self._replace_by_default = replace_by_default
+        self._by_default = by_default
         self._interval_s = interval_s
 
     def look(self) -> tuple[str, ...]:
@@ -39,9 +40,7 @@ class FailedHosts:
         if lease is None:
             return ()
         try:
-            asked = self._registry.fencing.ask_for_failed(
-                lease, replace_by_default=self._replace_by_default
-            )
+            asked = self._registry.fencing.ask_for_failed(lease, by_default=self._by_default)
         except StaleEpochError:
             return ()  # another one leads by now
         for host in asked:

@@ -32,6 +32,7 @@ from placement.catalog.zone_policies import NamedPolicy
 from placement.moving.model import MoveLimits
 from registry import Registry, SlotLoopPausedError, StaleEpochError
 from registry.ground import checkpoint
+from registry.hosts import OnFailure
 from registry.rounds import Lease
 from service import Check, ProcessMetrics, beating, database_check, listening
 from service.logs import configure_logging
@@ -255,7 +256,7 @@ def main(settings: ControllerSettings | None = None) -> None:
     failed_hosts = FailedHosts(
         registry,
         lambda: leadership.lease,
-        replace_by_default=settings.on_failure == "replace",
+        by_default=OnFailure(settings.on_failure),
         interval_s=settings.sweep_interval_s,
     )
     plans = Plans(

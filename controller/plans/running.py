@@ -9,7 +9,7 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.rounds.snapshots import Names, may_use, to_snapshot
+from controller.rounds.snapshots import Names, may_use, rows_by_request, to_snapshot
 from placement import BoolArray, IntArray
 from placement.moving.model import (
     OBSTACLES,
@@ -123,7 +123,7 @@ def _eligible(
 def _groups(
     view: RunningView, vms: Sequence[RunningVm], host_index: dict[UUID, int]
 ) -> tuple[RunningGroup, ...]:
-    row_of = {request.id: row for row, request in enumerate(view.cluster.requests)}
+    rows_of = rows_by_request(view.cluster.requests)
     members: defaultdict[UUID, list[int]] = defaultdict(list)
     for index, vm in enumerate(vms):
         members[vm.request_id].append(index)
@@ -137,7 +137,9 @@ def _groups(
                 apart=group.apart,
                 hard=group.hard,
                 vms=tuple(own),
-                requests=tuple(sorted(row_of[each] for each in group.requests if each in row_of)),
+                requests=tuple(
+                    sorted(row for each in group.requests for row in rows_of.get(each, ()))
+                ),
                 hosts=tuple(sorted(others)),
             )
         )

@@ -12,6 +12,7 @@ from controller.questions.explanations import VmExplanation, WeighedCombination
 from controller.questions.moved import story_of, told_move
 from controller.rounds.inputs import RoundInputs, decode_inputs
 from registry import CopyState, Registry
+from registry.hosts import outlook
 from registry.requests import ImageWait, Vm
 from registry.rounds import RoundRecord
 
@@ -59,7 +60,10 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation
     if vm.unknown_since is not None:
         seen, since = vm.observed.value, f"{vm.unknown_since:%Y-%m-%d %H:%M:%S} UTC"
         unknown = f"its state is unknown: its host answered last at {since}; it was {seen} then"
-        placed = replace(placed, message=f"{placed.message}; {unknown}")
+        host = registry.hosts.get(vm.host)
+        then = outlook(host.labels, host.shared_pool)
+        told = (placed.message, unknown, *([] if then is None else [then]))
+        placed = replace(placed, message="; ".join(told))
     image = vm.waits_for_image
     if image is None:
         return placed

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from controller.rounds.snapshots import Names
+from controller.rounds.snapshots import Names, rows_by_request
 from placement import Allocation, BoolArray, Snapshot
 from placement.round.reasons import still_needed
 from placement.rules.allowances import Rooms
@@ -95,7 +95,7 @@ class Obstacles:
         )
         self._all_hosts = np.ones(len(view.hosts), dtype=np.bool_)
         self._index = {host.id: index for index, host in enumerate(view.hosts)}
-        self._row = {request.id: row for row, request in enumerate(view.requests)}
+        self._rows = rows_by_request(view.requests)
         self._labels: dict[tuple[str, ...], list[int]] = {}
         for index, host in enumerate(view.hosts):
             self._labels.setdefault(host.labels, []).append(index)
@@ -241,8 +241,8 @@ class Obstacles:
             yield _Against("network", network.network, self._among(network.without))
         for group in groups:
             there = self._among(group.hosts)
-            for member in group.requests:
-                there[[host for host, _ in self._placed.get(self._row[member], ())]] = True
+            for member in (row for key in group.requests for row in self._rows[key]):
+                there[[host for host, _ in self._placed.get(member, ())]] = True
             if group.apart:
                 yield _Against("anti_affinity", group.name, there)
             elif there.any():

@@ -208,6 +208,7 @@ def run_round(
                     request_id=UUID(names.requests[request][0]),
                     host_id=UUID(names.hosts[host][0]),
                     count=count,
+                    shared_pool=view.requests[request].shared_pool,
                 )
                 for request, host, count in decided.allocation.placed.tolist()
             ),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -80,13 +81,14 @@ def to_snapshot(
 
 def freed_rows(view: ClusterView) -> tuple[tuple[int, int], ...]:
     """Return which hosts moves free for which requests, as indices of Q and H."""
-    row_of = {request.id: row for row, request in enumerate(view.requests)}
+    rows_of = rows_by_request(view.requests)
     index_of = {host.id: index for index, host in enumerate(view.hosts)}
     return tuple(
-        (row_of[plan.request_id], index_of[host])
+        (row, index_of[host])
         for plan in view.freed
         for host in plan.hosts
-        if plan.request_id in row_of and host in index_of
+        for row in rows_of.get(plan.request_id, ())
+        if host in index_of
     )
 
 
@@ -104,7 +106,7 @@ def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Co
     is_spread = any(request.spread is not None for request in view.requests)
     if not (view.vm_groups or is_spread or preferred):
         return None
-    row_of = {request.id: row for row, request in enumerate(view.requests)}
+    rows_of = rows_by_request(view.requests)
     index_of = {host.id: index for index, host in enumerate(view.hosts)}
     zone_names = sorted({zone for host in view.hosts if (zone := zone_of(host.labels))})
     spreads = [
@@ -121,7 +123,7 @@ def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Co
             Group(
                 apart=group.apart,
                 hard=group.hard,
-                requests=tuple(sorted(row_of[request] for request in group.requests)),
+                requests=tuple(sorted(row for key in group.requests for row in rows_of[key])),
                 hosts=_indices(group.hosts, index_of),
             )
             for group in view.vm_groups
@@ -142,6 +144,14 @@ def _coming(view: ClusterView) -> IntArray:
                 if host in index_of:
                     coming[index_of[host]] += amounts
     return coming
+
+
+def rows_by_request(requests: Sequence[RequestView]) -> Mapping[UUID, Sequence[int]]:
+    """Return the rows of each request: several where VMs of it have disks in shared pools."""
+    found: defaultdict[UUID, list[int]] = defaultdict(list)
+    for row, request in enumerate(requests):
+        found[request.id].append(row)
+    return found
 
 
 def _indices(hosts: Sequence[UUID], index_of: dict[UUID, int]) -> tuple[int, ...]:

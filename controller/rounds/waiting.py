@@ -62,7 +62,7 @@ def waiting_requests(
             detail["share"] = {"held": share["after"], "fair": share["target"]}
         return detail
 
-    waiting = {}
+    waiting: dict[UUID, Waiting] = {}
     for request, parts in _by_request(allocation.left_out).items():
         key = (snapshot.demand[request].tobytes(), snapshot.eligible[request].tobytes())
         reasons = {part.reason for part in parts}
@@ -92,9 +92,9 @@ def waiting_requests(
         reason = parts[0].reason.value
         if parts[0].reason is Reason.NO_ELIGIBLE_HOST and obstacles.failed_builds(request):
             reason = FAILED_BUILDS
-        waiting[UUID(names.requests[request][0])] = Waiting(
-            count=count, reason=reason, detail=detail
-        )
+        key_of = UUID(names.requests[request][0])
+        told = Waiting(count=count, reason=reason, detail=detail)
+        waiting[key_of] = _of_both(waiting[key_of], told) if key_of in waiting else told
     for row, asked, short_of in shorts:
         if asked.shut_out or asked.id not in waiting:
             # The policy saw that no host takes it, or nothing of what was kept from it.
@@ -104,6 +104,12 @@ def waiting_requests(
             left = waiting[asked.id]
             waiting[asked.id] = replace(left, count=left.count + short_of.count)
     return waiting
+
+
+def _of_both(one: Waiting, other: Waiting) -> Waiting:
+    """Return why a request waits, two parts of which do: what keeps more VMs back."""
+    more = one if one.count >= other.count else other
+    return replace(more, count=one.count + other.count)
 
 
 def _by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:

@@ -82,6 +82,7 @@ class LibvirtHost:
             "destroy": self._destroy,
             "undefine": self._undefine,
             "abort_move": self._abort_move,
+            "has_volume": self._has_volume,
             "delete_volume": self._delete_volume,
             "remove": self._remove,
             "console_tail": serial_logs.tail,
@@ -294,6 +295,9 @@ class LibvirtHost:
             if time.monotonic() > began + _ABORT_S:
                 raise OperationFailedError("abort_move", f"the move of {vm_id} does not end")
             time.sleep(_STARTING_POLL_S)
+
+    def _has_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> bool:
+        return disks.find(conn.storagePoolLookupByName(pool), name) is not None
 
     def _delete_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> None:
         disks.delete(conn.storagePoolLookupByName(pool), name)

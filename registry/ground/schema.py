@@ -119,6 +119,8 @@ hosts = Table(
     Column("admin", State, nullable=False),
     Column("health", State, nullable=False),
     Column("labels", Json, nullable=False),
+    # As its label says, for who asks which hosts see one pool.
+    Column("shared_pool", String(128)),
     Column("version", BigInteger, nullable=False, server_default="1"),
     Column("domain_type", String(16), nullable=False),
     Column("pool", Text, nullable=False),
@@ -151,6 +153,7 @@ hosts = Table(
     Index("uq_hosts_name", "name", unique=True, **_unless([HostAdmin.RETIRED], "admin")),
     Index("uq_hosts_uri", "uri", unique=True, **_unless([HostAdmin.RETIRED], "admin")),
     Index("ix_hosts_missed", "id", sqlite_where=_MISSED, postgresql_where=_MISSED),
+    Index("ix_hosts_shared_pool", "shared_pool", **_only("shared_pool IS NOT NULL")),
 )
 
 _OFFERED = "(coalesce(override, detected, 0) - reserved - foreign_amount)"
@@ -722,6 +725,8 @@ assignments = Table(
     Column("round", Serial, ForeignKey("rounds.number"), nullable=False),
     Column("generation", Integer, nullable=False),
     Column("disk_generation", Integer),  # null: its own; of a VM that moved where its disk is from
+    # Whose name its disk carries, in a shared pool; null: its own.
+    Column("disk_of", Uuid),
     Column("state", State, nullable=False),
     Column("claim_token", Uuid),
     Column("claim_owner", Text),
@@ -744,7 +749,21 @@ assignments = Table(
     Index("ix_assignments_state_unreleased", "state", **_LIVE),
     # Few of them have a claim at a time.
     Index("ix_assignments_claim_until", "claim_until", **_CLAIMED),
+    # Few disks carry another's name.
+    Index("ix_assignments_disk_of", "disk_of", **_only("disk_of IS NOT NULL")),
     Index(None, "round"),
+)
+
+# Disks in shared pools whose VMs lost their host: where these start next they find them.
+kept_disks = Table(
+    "kept_disks",
+    metadata,
+    Column("vm_id", Uuid, ForeignKey("vms.id"), primary_key=True),
+    Column("shared_pool", String(128), nullable=False),
+    Column("disk_of", Uuid, nullable=False),  # the assignment whose name it carries
+    Column("disk_generation", Integer, nullable=False),
+    Column("kept_at", UtcDateTime, nullable=False),
+    Index(None, "disk_of"),
 )
 
 # With literals, so that SQLite can prove that a partial index serves the query.

@@ -12,6 +12,7 @@ from registry.hosts.uris import (
     is_open,
     opening_of,
 )
+from registry.ledger.on_failure import OnFailure, outlook
 from registry.reconciliation import Answer, Difference
 from registry.records.hosts import (
     DomainReport,
@@ -52,10 +53,12 @@ __all__ = [
     "MissPolicy",
     "MonitorSeen",
     "NewHost",
+    "OnFailure",
     "Opening",
     "UriPolicy",
     "WatchedHost",
     "check_uri",
     "is_open",
     "opening_of",
+    "outlook",
 ]

@@ -29,7 +29,7 @@ from registry.ground.schema import (
     vms,
 )
 from registry.hosts.held import live_assignments
-from registry.hosts.reports import is_rebuilt, settled_before
+from registry.hosts.reports import is_rebuilt, settled_before, speaks_for
 from registry.hosts.rows import host_id_of, host_of, with_inventories
 from registry.hosts.stored_reports import latest_report
 from registry.hosts.unaccounted import (
@@ -40,6 +40,7 @@ from registry.hosts.unaccounted import (
 )
 from registry.journal.events import note
 from registry.ledger.endings import clear_missing
+from registry.ledger.shared_disks import sharing
 from registry.lifecycle import (
     AssignmentState,
     HostAdmin,
@@ -135,8 +136,11 @@ def _differences(connection: Connection, host: Host) -> Iterator[HostDifference]
             yield _difference(host, Difference.CAPACITY_SHRANK, each.resource, what)
     live = live_assignments(connection, host.id)[host.id]
     yield from _of_vms(connection, host, report, live)
-    known = known_assignments(connection, unknown_marks(report, live))
-    yield from _of_marks(host, report, find_unaccounted(report, live, known))
+    pools = sharing(connection, [host.shared_pool] if host.shared_pool else [])
+    speaks = speaks_for(pools, host)
+    known = known_assignments(connection, unknown_marks(report, live, speaks=speaks))
+    found = find_unaccounted(report, live, known, shared_pool=host.shared_pool, speaks=speaks)
+    yield from _of_marks(host, report, found)
 
 
 def _of_vms(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 from uuid import UUID
@@ -17,6 +17,7 @@ from registry.ground.names import (
     check_name,
 )
 from registry.hosts.uris import Opening, opening_of
+from registry.ledger.shared_disks import shared_pool_of
 from registry.lifecycle import HostAdmin, HostHealth
 from registry.records.hosts import NewHost
 from registry.tenancy.public_keys import check_public_key
@@ -88,7 +89,7 @@ def checked_fields(new: NewHost) -> dict[str, Any]:
         **checked_way_in(new.uri, new.credential, new.ssh_host_keys),
         "admin": HostAdmin.ACTIVE.value,
         "health": HostHealth.ENROLLING.value,
-        "labels": list(check_labels("labels", new.labels)),
+        **checked_host_labels(new.labels),
         "domain_type": new.domain_type,
         "pool": new.pool,
         "network": new.network,
@@ -97,6 +98,12 @@ def checked_fields(new: NewHost) -> dict[str, Any]:
         "max_builds": check_int("max_builds", new.max_builds, 1, MAX_BUILDS),
         "fence_target": checked_target(new.fence_target),
     }
+
+
+def checked_host_labels(labels: Iterable[str]) -> dict[str, Any]:
+    """Return the columns of a host's labels: all of them, and the shared pool that one names."""
+    checked = check_labels("labels", labels)
+    return {"labels": list(checked), "shared_pool": shared_pool_of(checked)}
 
 
 def checked_target(target: str | None) -> str | None:

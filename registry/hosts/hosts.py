@@ -35,6 +35,7 @@ from registry.hosts.fields import (
     Keep,
     checked_amounts,
     checked_fields,
+    checked_host_labels,
     checked_target,
     checked_way_in,
     inventory_rows,
@@ -189,7 +190,7 @@ class Hosts:
             names = resource_names(connection)
             values: dict[str, Any] = {}
             if labels is not None:
-                values["labels"] = list(check_labels("labels", labels))
+                values |= checked_host_labels(labels)
             if max_builds is not None:
                 values["max_builds"] = check_int("max_builds", max_builds, 1, MAX_BUILDS)
             if fence_target is not None:

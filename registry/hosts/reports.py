@@ -32,6 +32,7 @@ from registry.journal.events import record
 from registry.ledger.endings import clear_missing
 from registry.ledger.fences import change_fence, is_being_fenced
 from registry.ledger.power import switch_again
+from registry.ledger.shared_disks import Sharing, sharing
 from registry.lifecycle import (
     AssignmentState,
     FenceEvent,
@@ -93,13 +94,15 @@ def record_reports(
         else:
             others.add(host.id)
     _keep(connection, counted)
+    pools = sharing(connection, {host.shared_pool for host, _ in looks if host.shared_pool})
     marks = set[UUID]()
     for look in counted:
-        marks |= unknown_marks(look.report, look.ledger.live)
+        speaks = speaks_for(pools, look.host)
+        marks |= unknown_marks(look.report, look.ledger.live, speaks=speaks)
     known = known_assignments(connection, marks)
     missing: list[Row[Any]] = []
     for look in counted:
-        missing += _compare(connection, look, known, now=now, actor=actor)
+        missing += _compare(connection, look, known, pools, now=now, actor=actor)
     clear_missing(connection, missing, now=now, actor=actor)
     note_pools(connection, [(each.host, each.report) for each in counted], now=now, actor=actor)
     return others
@@ -146,6 +149,7 @@ def _compare(
     connection: Connection,
     look: _Look,
     known: Mapping[UUID, Known],
+    pools: Mapping[str, Sharing],
     *,
     now: datetime,
     actor: str,
@@ -155,7 +159,13 @@ def _compare(
     Returns the assignments of missing VMs whose places are to be cleared.
     """
     host, report, ledger = look.host, look.report, look.ledger
-    unaccounted = find_unaccounted(report, ledger.live, known)
+    unaccounted = find_unaccounted(
+        report,
+        ledger.live,
+        known,
+        shared_pool=host.shared_pool,
+        speaks=speaks_for(pools, host),
+    )
     _take_back(connection, host, ledger.fence, unaccounted, now=now, actor=actor)
     to_clear = _observe_vms(connection, host, report, ledger.live, now=now, actor=actor)
     foreign = _foreign_amounts(unaccounted.strangers)
@@ -166,7 +176,7 @@ def _compare(
     else:  # nothing is known of volumes: what was, stays
         del foreign["disk_gib"]
         left = [row for row in left if row.kind != "volume"]
-    _write_inventories(connection, host, report, foreign)
+    _write_inventories(connection, host, _part_of(host, report, pools), foreign)
     note_strangers(connection, host, unaccounted, ledger.strangers, now=now, actor=actor)
     note_leftovers(connection, host, report, unaccounted, left, now=now, actor=actor)
     return to_clear
@@ -215,11 +225,25 @@ def _take_back(
         step.note(connection, now, actor, host.id, data={"name": host.name, "leftovers": left})
 
 
+def speaks_for(pools: Mapping[str, Sharing], host: Host) -> bool:
+    """Return whether a host tells what is nobody's in its pool: its own, or one that is shared."""
+    found = pools.get(host.shared_pool) if host.shared_pool is not None else None
+    return found is None or found.speaker == host.id
+
+
+def _part_of(host: Host, report: HostReport, pools: Mapping[str, Sharing]) -> Mapping[str, int]:
+    """Return what a host was seen to have; of a shared pool's disk an even part."""
+    found = pools.get(host.shared_pool) if host.shared_pool is not None else None
+    if found is None or "disk_gib" not in report.detected:
+        return report.detected
+    return {**report.detected, "disk_gib": report.detected["disk_gib"] // found.hosts}
+
+
 def _write_inventories(
-    connection: Connection, host: Host, report: HostReport, foreign: Mapping[str, int]
+    connection: Connection, host: Host, seen: Mapping[str, int], foreign: Mapping[str, int]
 ) -> None:
     for each in sorted(host.inventories, key=lambda each: each.resource):
-        detected = report.detected.get(each.resource, each.detected)
+        detected = seen.get(each.resource, each.detected)
         held = foreign.get(each.resource, each.foreign if each.resource == "disk_gib" else 0)
         if (detected, held) != (each.detected, each.foreign):
             connection.execute(

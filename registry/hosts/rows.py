@@ -14,6 +14,7 @@ from registry.ground.names import look_up
 from registry.ground.schema import hosts, inventories, resources
 from registry.hosts.confinement import warnings_of_confinement
 from registry.ledger.fences import fences_of
+from registry.ledger.on_failure import OnFailure, wanted_of
 from registry.lifecycle import HostAdmin, HostHealth
 from registry.records.hosts import Fence, Host, Inventory
 
@@ -94,6 +95,7 @@ def _to_host(row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None) -
         admin=HostAdmin(row.admin),
         health=HostHealth(row.health),
         labels=tuple(row.labels),
+        shared_pool=row.shared_pool,
         version=row.version,
         domain_type=row.domain_type,
         pool=row.pool,
@@ -111,6 +113,7 @@ def _to_host(row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None) -
             *_warnings(found),
             *warnings_of_confinement(row.security_model, row.shares_kept),
             *_unprotected(row),
+            *_keeps_its_vms(row),
         ),
         failed_builds=row.failed_builds,
         fence_target=row.fence_target,
@@ -145,4 +148,13 @@ def _unprotected(row: Row[Any]) -> Iterator[str]:
         yield (
             "its libvirt has no network filters (nwfilter): no VM is built there, but on networks"
             " that operators leave unfiltered"
+        )
+
+
+def _keeps_its_vms(row: Row[Any]) -> Iterator[str]:
+    if wanted_of(row.labels) is OnFailure.REPLACE and row.shared_pool is None:
+        yield (
+            "its label on_failure=replace moves nothing: its pool is not shared (label"
+            " shared_pool=NAME), so its VMs wait for it; on_failure=rebuild builds them anew from"
+            " their images, and loses what they had written"
         )

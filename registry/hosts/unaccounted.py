@@ -13,10 +13,11 @@ from sqlalchemy import Connection, Row, delete, exists, insert, select
 
 from registry.ground.bulk import chunks
 from registry.ground.ids import uuid7
-from registry.ground.schema import assignments, leftovers, strangers
+from registry.ground.schema import assignments, hosts, leftovers, strangers
 from registry.journal.events import event_row, record
+from registry.ledger.shared_disks import in_use
 from registry.lifecycle import AssignmentState
-from registry.reconciliation import STRANGE, Difference, Known, whose
+from registry.reconciliation import STRANGE, Difference, Known, whose, whose_volume
 from registry.records.hosts import DomainReport, Host, HostReport
 
 _VOLUME: Final = re.compile(
@@ -41,15 +42,24 @@ def assignment_of_volume(name: str) -> UUID | None:
     return UUID(match[1]) if match else None
 
 
-def unknown_marks(report: HostReport, live: Container[UUID]) -> set[UUID]:
-    """Return the assignments that a look shows marks of and that are not live on the host."""
-    marks = {assignment_of_volume(name) for name in report.volumes}
-    marks |= {domain.assignment_id for domain in report.domains}
+def unknown_marks(report: HostReport, live: Container[UUID], *, speaks: bool = True) -> set[UUID]:
+    """Return the assignments that a look shows marks of and that are not live on the host.
+
+    Volumes of a pool that hosts share are looked at by the one that ``speaks`` for it.
+    """
+    marks = {domain.assignment_id for domain in report.domains}
+    if speaks:
+        marks |= {assignment_of_volume(name) for name in report.volumes}
     return {mark for mark in marks if mark is not None and mark not in live}
 
 
 def find_unaccounted(
-    report: HostReport, live: Container[UUID], known: Mapping[UUID, Known]
+    report: HostReport,
+    live: Container[UUID],
+    known: Mapping[UUID, Known],
+    *,
+    shared_pool: str | None = None,
+    speaks: bool = True,
 ) -> Unaccounted:
     """Tell strangers from leftovers; ``live`` are the host's unreleased assignments.
 
@@ -60,9 +70,11 @@ def find_unaccounted(
     fuga's, or of a time after the backup that was restored), or of an assignment
     that lives on another host (an operator moved it), is a stranger's: nothing
     that we are not sure of is destroyed. What was released after the look began
-    is neither: it may be gone by now.
+    is neither: it may be gone by now. Of a ``shared_pool`` one host ``speaks``: what is nobody's
+    there is told once.
     """
-    volumes = {name: key for name in report.volumes if (key := assignment_of_volume(name))}
+    seen = report.volumes if speaks else ()
+    volumes = {name: key for name in seen if (key := assignment_of_volume(name))}
     of_domains = {
         domain.uuid: difference
         for domain in report.domains
@@ -71,7 +83,9 @@ def find_unaccounted(
     of_volumes = {
         name: (difference, key)
         for name, key in volumes.items()
-        if (difference := whose(key, live, known, report.started_at))
+        if (
+            difference := whose_volume(key, live, known, report.started_at, shared_pool=shared_pool)
+        )
     }
     return Unaccounted(
         of_domains=of_domains,
@@ -93,6 +107,7 @@ def find_unaccounted(
 def known_assignments(connection: Connection, keys: Collection[UUID]) -> dict[UUID, Known]:
     """Return what is known of assignments; no entry: nothing."""
     found: dict[UUID, Known] = {}
+    used = in_use(connection, keys)
     younger = assignments.alias("younger")
     placed_anew = exists().where(
         younger.c.vm_id == assignments.c.vm_id,
@@ -104,12 +119,16 @@ def known_assignments(connection: Connection, keys: Collection[UUID]) -> dict[UU
             assignments.c.id,
             assignments.c.state,
             assignments.c.released_at,
+            hosts.c.shared_pool,
             placed_anew.label("placed_anew"),
-        )
+        ).join(hosts, hosts.c.id == assignments.c.host_id)
         for row in connection.execute(query.where(assignments.c.id.in_(some))):
             released = row.state == AssignmentState.RELEASED.value
             found[row.id] = Known(
-                released_at=row.released_at if released else None, placed_anew=row.placed_anew
+                released_at=row.released_at if released else None,
+                placed_anew=row.placed_anew,
+                shared_pool=row.shared_pool,
+                disk_in_use=row.id in used,
             )
     return found
 

@@ -15,6 +15,7 @@ from registry.journal.events import record
 from registry.ledger.endings import Ending, held_by, write_endings
 from registry.ledger.power import drop_power
 from registry.ledger.progress import recompute
+from registry.ledger.shared_disks import forget_kept
 from registry.lifecycle import (
     AssignmentEvent,
     RequestEvent,
@@ -70,6 +71,7 @@ def delete_vms(
     history += write_endings(connection, endings, now=now, actor=actor, changed=changes)
     record(connection, history)
     drop_power(connection, list(changes), now=now, actor=actor)
+    forget_kept(connection, list(changes))
     recompute(
         connection,
         {row.request_id for row in rows},

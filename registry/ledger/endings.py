@@ -32,6 +32,7 @@ from registry.journal.events import record
 from registry.ledger.avoidance import avoid
 from registry.ledger.power import drop_power
 from registry.ledger.progress import recompute
+from registry.ledger.shared_disks import keep_disks_of
 from registry.lifecycle import (
     AssignmentEvent,
     AssignmentState,
@@ -300,10 +301,16 @@ def release_all(
     """Release whatever a host holds, which is proven to be off; return how many VMs that were.
 
     Who still works on one of them holds a claim that is gone: it can neither
-    write that its domain started nor let it run.
+    write that its domain started nor let it run. VMs on a shared pool keep their disks.
     """
     rows = lock_held(connection, assignments.c.host_id == host_id)
-    reason = f"host {host_name} is off: what its VMs had on their disks is lost"
+    pool = keep_disks_of(connection, host_id, now=now)
+    reason = (
+        f"host {host_name} is off: what its VMs had on their disks is lost"
+        if pool is None
+        else f"host {host_name} is off: its VMs start elsewhere with their disks, which are in"
+        f" the shared pool {pool}"
+    )
     endings = [Ending(row, AssignmentEvent.FENCED, reason) for row in rows]
     end(connection, endings, now=now, actor=actor, reason=reason)
     return len(rows)

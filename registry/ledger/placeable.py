@@ -28,7 +28,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from registry.ground.bulk import chunks
-from registry.ground.schema import assignments, is_place, vms
+from registry.ground.schema import assignments, is_place, kept_disks, vms
+from registry.ledger.shared_disks import KeptDisk
 from registry.lifecycle import VmDesired
 
 #: Wanted, and not there: of these a VM either waits or is being built.
@@ -48,6 +49,19 @@ def waiting_vms() -> ColumnElement[bool]:
     build that is not proven absent must not run twice.
     """
     return and_(ABSENT, _RUNNING, ~_PLACE.exists())
+
+
+def kept_of_requests(
+    connection: Connection, waits: ColumnElement[bool]
+) -> Mapping[UUID, Mapping[UUID, KeptDisk]]:
+    """Return the disks that are kept for VMs for which a condition holds, by request and VM."""
+    found: dict[UUID, dict[UUID, KeptDisk]] = {}
+    query = select(kept_disks, vms.c.request_id).join(vms, vms.c.id == kept_disks.c.vm_id)
+    for row in connection.execute(query.where(waits)):
+        found.setdefault(row.request_id, {})[row.vm_id] = KeptDisk(
+            shared_pool=row.shared_pool, disk_of=row.disk_of, generation=row.disk_generation
+        )
+    return found
 
 
 def oldest_waiting(connection: Connection, wanted: Mapping[UUID, int]) -> list[UUID]:

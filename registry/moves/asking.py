@@ -73,6 +73,7 @@ HERE: Final[Select[Any]] = (
         assignments.c.state,
         assignments.c.round,
         assignments.c.host_id,
+        func.coalesce(assignments.c.disk_of, assignments.c.id).label("disk_of"),
         func.coalesce(assignments.c.disk_generation, assignments.c.generation).label(
             "disk_generation"
         ),
@@ -226,6 +227,13 @@ def amounts_of(connection: Connection, assignment_id: UUID) -> dict[str, int]:
     return {row.resource: row.amount for row in connection.execute(query)}
 
 
+def _share_a_pool(connection: Connection, here: UUID, there: UUID) -> bool:
+    """Return whether the labels of two hosts say that they see one pool; the move proves it."""
+    pools = connection.scalars(select(hosts.c.shared_pool).where(hosts.c.id.in_([here, there])))
+    named = set(pools)
+    return len(named) == 1 and None not in named
+
+
 def _hold(
     connection: Connection,
     vm: Row[Any],
@@ -249,6 +257,7 @@ def _hold(
             round=vm.round,
             generation=generation,
             disk_generation=vm.disk_generation,
+            disk_of=vm.disk_of if _share_a_pool(connection, vm.host_id, there) else None,
             state=AssignmentState.ARRIVING.value,
             created_at=now,
         )

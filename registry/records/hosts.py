@@ -89,6 +89,7 @@ class Host:
     security_model: str | None = None  #: what confines its guests: apparmor, selinux or none
     shares_kept: bool | None = None  #: whether busy processors are shared out by vCPUs
     can_filter: bool | None = None  #: what guests send; None: not told, or nothing to filter
+    shared_pool: str | None = None  #: that other hosts see, too, as its label says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,6 +139,8 @@ class RequestView:
     failed_on: tuple[UUID, ...] = ()  #: hosts where its builds failed, or its image had no room
     network: NetworkLimit | None = None
     shut_out: bool = False  #: its network lets none of its VMs be placed
+    #: its VMs have disks there: a part of a request, of which another row may have the rest
+    shared_pool: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +189,7 @@ class Placement:
     request_id: UUID
     host_id: UUID
     count: int
+    shared_pool: str | None = None  #: of VMs that have disks there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

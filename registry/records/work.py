@@ -37,6 +37,7 @@ class Build:
     tenant: str
     generation: int
     disk_generation: int  #: of the attempt that made the disk: moves bring it along
+    disk_of: UUID  #: the assignment whose name its disk carries: in shared pools maybe another's
     round: int
     resources: Mapping[str, int]
     host: HostAccess
@@ -46,6 +47,11 @@ class Build:
     image: BuildImage | None = None  #: None: the host's own base volume, if it names one
     limits: Mapping[str, int] = field(default_factory=dict)  #: of its type
     hostname: str | None = None  #: None: made from the VM's name
+
+    @property
+    def has_disk(self) -> bool:
+        """Whether its disk is in the pool already: an earlier attempt made it."""
+        return self.disk_of != self.claim.assignment_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,7 @@ class Removal:
     generation: int
     quarantined: bool
     left_behind: bool  #: of a VM that is elsewhere: a guest that runs there is not ended
+    disk_of: UUID | None  #: the assignment whose name the disk carries; None: it stays
     host: HostAccess
     request_id: UUID
 
@@ -149,3 +156,5 @@ class Leftover:
     name: str
     assignment_id: UUID | None
     asked: bool = False  #: by an operator, whatever the ledger knows of it
+    disk_stays: bool = False  #: in a shared pool: another attempt of the VM uses it
+    seed_stays: bool = False  #: the same

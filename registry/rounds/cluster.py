@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -36,7 +36,8 @@ from registry.ground.schema import (
     vms,
 )
 from registry.images.holds import IMAGE_HELD, held_for
-from registry.ledger.placeable import waiting_vms
+from registry.ledger.placeable import kept_of_requests, waiting_vms
+from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk
 from registry.lifecycle import HostAdmin, PlanState, RequestState, SlotLoopState
 from registry.networks.addresses import limits, within
 from registry.records.requests import Rules, Waiting
@@ -366,10 +367,37 @@ def _views(
     ]
     has_images = any(row.image_id is not None for row in rows)
     held = held_for(connection) if to_place and has_images else {}
-    return tuple(
+    found = [
         _without_its_image(view, held[view.id], everywhere) if view.id in held else view
         for view in found
-    )
+    ]
+    kept = kept_of_requests(connection, which) if to_place else {}
+    return tuple(part for view in found for part in _by_pool(view, kept.get(view.id, {})))
+
+
+def _by_pool(view: RequestView, kept: Mapping[UUID, KeptDisk]) -> Iterator[RequestView]:
+    """Yield a request in parts: one for each shared pool where VMs of it have disks, and the rest.
+
+    Who has a disk goes before who has none.
+    """
+    if not kept or view.shut_out:
+        yield view
+        return
+    left = view.count
+    for label, vms_there in sorted(Counter(disk.label for disk in kept.values()).items()):
+        count = min(vms_there, left)
+        left -= count
+        if count:
+            yield replace(
+                view,
+                count=count,
+                min_count=1,
+                requires=tuple(sorted({*view.requires, label})),
+                shared_pool=label.removeprefix(SHARED_POOL_LABEL),
+                short=None,
+            )
+    if left:
+        yield replace(view, count=left, min_count=min(view.min_count, left))
 
 
 def _has_rules(row: Row[Any]) -> bool:

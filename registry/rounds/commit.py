@@ -51,8 +51,9 @@ from registry.ground.schema import (
 )
 from registry.images.on_hosts import want_copies
 from registry.journal.events import event_row, recording
-from registry.ledger.placeable import oldest_waiting, waiting_vms
+from registry.ledger.placeable import kept_of_requests, oldest_waiting, waiting_vms
 from registry.ledger.progress import recompute_placed
+from registry.ledger.shared_disks import KeptDisk
 from registry.lifecycle import AssignmentState, SlotLoopState
 from registry.networks.addresses import NO_ADDRESS, free_addresses
 from registry.records.rounds import CommittedRound, Placement, RoundCommit
@@ -86,7 +87,8 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     standing, dropped, names = _standing(connection, commit)
     if binding.groups:
         lock_groups_of(connection, {part.request_id for part in standing})
-    chosen, short = _choose_vms(connection, standing)
+    kept = kept_of_requests(connection, waiting_vms())
+    chosen, short = _choose_vms(connection, standing, kept)
     chosen, refused = _keeping_rules(connection, chosen, binding, limited, now)
     dropped += [*short, *chain.from_iterable(refused.values())]
     if dropped:
@@ -98,7 +100,8 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         want_copies(connection, chosen, now=now, actor=ACTOR)
     number = _insert_round(connection, commit, now, len(chosen), dropped)
     with behind(connection) as later:
-        keys = _insert_assignments(connection, chosen, number, now, later, names=names)
+        disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}
+        keys = _insert_assignments(connection, chosen, number, now, later, names=names, disks=disks)
         inputs = {"inputs": commit.inputs, "packed_outcome": commit.outcome}
         later(inserting(connection, round_inputs, [{"round": number} | inputs]))
     checkpoint("round.in_commit")
@@ -189,35 +192,51 @@ def _standing(
 
 
 def _choose_vms(
-    connection: Connection, standing: Sequence[Placement]
+    connection: Connection,
+    standing: Sequence[Placement],
+    kept: Mapping[UUID, Mapping[UUID, KeptDisk]],
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Return (VM, host) pairs, the oldest VMs first, and the parts that found too few VMs."""
+    """Return (VM, host) pairs, the oldest VMs first, and the parts that found too few VMs.
+
+    Whose disk is ``kept`` in a shared pool goes where a part of that pool goes.
+    """
     wanted: Counter[UUID] = Counter()
     for part in standing:
         wanted[part.request_id] += part.count
-    waiting: defaultdict[UUID, list[Any]] = defaultdict(list)
-    for row in _lock_oldest(connection, wanted):
-        waiting[row.request_id].append(row)
+    for request_id in wanted.keys() & kept.keys():
+        wanted[request_id] += len(kept[request_id])  # whichever of them are the oldest
+    waiting: defaultdict[tuple[UUID, str | None], list[Any]] = defaultdict(list)
+    for row in _lock_oldest(connection, wanted, kept):
+        disk = kept.get(row.request_id, {}).get(row.id)
+        waiting[row.request_id, None if disk is None else disk.shared_pool].append(row)
     in_turn = {key: iter(found) for key, found in waiting.items()}
     chosen: list[tuple[Any, UUID]] = []
     short: list[Placement] = []
     for part in standing:
-        taken = list(islice(in_turn.get(part.request_id, ()), part.count))
+        alike = in_turn.get((part.request_id, part.shared_pool), ())
+        taken = list(islice(alike, part.count))
         chosen += [(vm, part.host_id) for vm in taken]
         if len(taken) < part.count:
             short.append(replace(part, count=part.count - len(taken)))
     return chosen, short
 
 
-def _lock_oldest(connection: Connection, wanted: Mapping[UUID, int]) -> list[Any]:
+def _lock_oldest(
+    connection: Connection,
+    wanted: Mapping[UUID, int],
+    kept: Mapping[UUID, Mapping[UUID, KeptDisk]],
+) -> list[Any]:
     """Lock of each request its oldest VMs that wait, no more than are wanted, and return them.
+
+    Of those that were kept disks for all.
 
     Of those that were placed or deleted between the look and their lock others take the
     place, found by another look.
     """
     found: list[Any] = []
     for _ in range(_LOOKS):
-        keys = sorted(oldest_waiting(connection, wanted))
+        with_disks = (vm for key in wanted for vm in kept.get(key, ()))
+        keys = sorted({*oldest_waiting(connection, wanted), *with_disks})
         found = [row for some in chunks(keys) for row in _locked(connection, some)]
         if len(found) == len(keys):
             break
@@ -320,6 +339,7 @@ def _insert_assignments(
     later: Later,
     *,
     names: Mapping[UUID, str],
+    disks: Mapping[UUID, KeptDisk],
 ) -> tuple[UUID, ...]:
     """Hand over what the placements amount to, and return the keys of the assignments."""
     if not chosen:
@@ -338,6 +358,11 @@ def _insert_assignments(
         }
         for vm, host_id in chosen
     ]
+    if disks:
+        for row, (vm, _) in zip(rows, chosen, strict=True):
+            disk = disks.get(vm.id)
+            row["disk_of"] = disk and disk.disk_of
+            row["disk_generation"] = disk and disk.generation
     later(inserting(connection, assignments, rows))
     holds = [
         {

@@ -34,6 +34,7 @@ from registry.journal.changes import ASSIGNMENT, VM_OBSERVED, step_of_assignment
 from registry.journal.events import record
 from registry.ledger.avoidance import BUILD_AVOID_S, avoid
 from registry.ledger.endings import BESIDE, Ending, end
+from registry.ledger.shared_disks import disk_name_of, forget_kept, is_needed
 from registry.lifecycle import (
     OUT_OF_REACH,
     AssignmentEvent,
@@ -171,6 +172,8 @@ class Assignments:
             step = VM_OBSERVED.step(row.observed, VmObservedEvent.SEEN_RUNNING)
             seen = {"observed": step.after.value, "last_error": None}
             connection.execute(update(vms).where(vms.c.id == row.vm_id).values(**seen))
+            if row.disk_of is not None:
+                forget_kept(connection, [row.vm_id])  # it runs with it
             if step.moved:
                 record(connection, [step_of_vm(step, row, now, row.claim_owner)])
             connection.execute(
@@ -258,6 +261,7 @@ class Assignments:
                 quarantined=row.state == AssignmentState.QUARANTINED.value,
                 left_behind=row.state == AssignmentState.LEAVING.value
                 and row.desired != VmDesired.DELETED.value,
+                disk_of=None if is_needed(connection, row) else disk_name_of(row),
                 request_id=row.request_id,
                 host=to_access(row),
             )
@@ -336,6 +340,7 @@ def to_build(connection: Connection, row: Row[Any], claim: Claim, state: Assignm
         tenant=row.tenant,
         generation=row.generation,
         disk_generation=row.disk_generation or row.generation,
+        disk_of=disk_name_of(row),
         round=row.round,
         resources={each.resource: each.amount for each in amounts},
         host=to_access(row),

@@ -18,9 +18,11 @@ from registry.ground.claims import FENCES
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_hosts
-from registry.ground.schema import assignments, host_fences, hosts, is_place, unreleased
+from registry.ground.schema import assignments, events, host_fences, hosts, is_place, unreleased
+from registry.journal.events import note
 from registry.ledger.endings import release_all
 from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced
+from registry.ledger.on_failure import OnFailure, is_replaced, wanted_of
 from registry.lifecycle import (
     AssignmentState,
     FenceEvent,
@@ -32,22 +34,18 @@ from registry.records.hosts import FenceOrder
 from registry.records.rounds import Lease
 from registry.rounds.leases import check_epoch
 
-#: A label of hosts: what becomes of their VMs when they are down.
-FAILURE_LABEL: Final = "on_failure="
-REPLACE: Final = "replace"
 #: After a failure it is tried again, each time after twice as long.
 AGAIN_S: Final = 60
 MAX_AGAIN_S: Final = 3600
 #: a maintained host is down because somebody works on it
 _ATTENDED: Final = (HostAdmin.MAINTENANCE.value, HostAdmin.RETIRED.value)
+_WAITS: Final = "host_vms_wait"
+_ONLY_THERE: Final = (
+    "on_failure=replace loses no disk, and the disks of its VMs are on this host alone: they wait"
+    " for it. On a shared pool (label shared_pool=NAME) they would start elsewhere with their"
+    " disks; on_failure=rebuild builds them anew from their images, and loses what they had written"
+)
 _NO_TARGET: Final = "it has no fence target: `fuga host set NAME --fence-target TARGET`"
-
-
-def is_replaced(labels: Iterable[str], *, by_default: bool) -> bool:
-    """Tell whether VMs of a host with these labels are placed elsewhere when it fails."""
-    said = {label for label in labels if label.startswith(FAILURE_LABEL)}
-    # Who says two things wants to wait: nothing is lost by that.
-    return said == {FAILURE_LABEL + REPLACE} if said else by_default
 
 
 class Fencing:
@@ -57,10 +55,13 @@ class Fencing:
         self._database = database
 
     @retried
-    def ask_for_failed(self, lease: Lease, *, replace_by_default: bool = False) -> tuple[str, ...]:
+    def ask_for_failed(
+        self, lease: Lease, *, by_default: OnFailure = OnFailure.WAIT
+    ) -> tuple[str, ...]:
         """Ask for every host that is down, holds VMs, and whose VMs are to be placed elsewhere.
 
-        Nothing is asked while more than half of the hosts do not answer: then it is
+        Of a host whose VMs would be, but for their disks, which it alone has, an event tells
+        that they wait. Nothing is asked while more than half of the hosts do not answer: then it is
         rather the monitor that is cut off. Hosts in maintenance are left alone.
 
         Raises
@@ -71,11 +72,17 @@ class Fencing:
         with self._database.write() as connection:
             check_epoch(connection, lease.name, lease.holder, lease.epoch, until_commit=True)
             now = db_now(connection)
-            found = [
-                row
+            failed = [
+                (row, wanted_of(row.labels, by_default=by_default))
                 for row in _failed(connection, now)
-                if is_replaced(row.labels, by_default=replace_by_default)
             ]
+            found = [row for row, wanted in failed if is_replaced(wanted, row.shared_pool)]
+            waits = [
+                row
+                for row, wanted in failed
+                if wanted is OnFailure.REPLACE and row.shared_pool is None
+            ]
+            _tell_that_they_wait(connection, waits, now=now, actor=lease.holder)
             if not found or _most_are_silent(connection):
                 return ()
             lock_hosts(connection, *(row.id for row in found))
@@ -188,7 +195,7 @@ def _failed(connection: Connection, now: datetime) -> list[Row[Any]]:
         (host_fences.c.state == FenceState.FAILED.value) & (host_fences.c.again_at <= now),
     )
     query = (
-        select(hosts.c.id, hosts.c.name, hosts.c.labels, hosts.c.fence_target)
+        select(hosts.c.id, hosts.c.name, hosts.c.labels, hosts.c.fence_target, hosts.c.shared_pool)
         .outerjoin(host_fences, host_fences.c.host_id == hosts.c.id)
         .where(
             hosts.c.health == HostHealth.DOWN.value,
@@ -200,6 +207,22 @@ def _failed(connection: Connection, now: datetime) -> list[Row[Any]]:
         .order_by(hosts.c.id)
     )
     return list(connection.execute(query))
+
+
+def _tell_that_they_wait(
+    connection: Connection, rows: Iterable[Row[Any]], *, now: datetime, actor: str
+) -> None:
+    """Write once for each failure of a host why its VMs are not placed elsewhere."""
+    for row in rows:
+        last = (
+            select(events.c.kind)
+            .where(events.c.subject_id == str(row.id), events.c.kind.in_([_WAITS, "host_health"]))
+            .order_by(events.c.id.desc())
+            .limit(1)
+        )
+        if connection.scalar(last) != _WAITS:
+            data = {"name": row.name}
+            note(connection, now, actor, _WAITS, "host", row.id, reason=_ONLY_THERE, data=data)
 
 
 def _most_are_silent(connection: Connection) -> bool:

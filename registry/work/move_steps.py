@@ -21,6 +21,7 @@ from registry.ground.engine import Database, retried
 from registry.ground.schema import assignments, hosts, moves, power_actions, vms
 from registry.journal.changes import MOVE, VM_OBSERVED
 from registry.journal.events import record
+from registry.ledger.shared_disks import forget_kept
 from registry.lifecycle import (
     OPEN_MOVES,
     OUT_OF_REACH,
@@ -128,6 +129,7 @@ class MoveSteps:
                 _end_here(connection, move, _DELETED, MoveEvent.CANCELLED, now=now)
                 return False
             arrived(connection, move, now=now, actor=actor)
+            forget_kept(connection, [move.vm_id])
             step = VM_OBSERVED.step(vm.observed, _SEEN[observed])
             connection.execute(
                 update(vms)

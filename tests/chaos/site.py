@@ -318,7 +318,7 @@ def _host_body(host: SiteHost) -> dict[str, Any]:
         "name": host.name,
         "uri": host.uri,
         "credential": _CREDENTIAL,
-        "labels": ["on_failure=replace"] if host.is_replaced else [],
+        "labels": ["on_failure=rebuild"] if host.is_replaced else [],
         "fence_target": str(host.number),
         "domain_type": host.lab.domain_type,
         "pool": host.lab.pool,

@@ -450,7 +450,7 @@ def _fence(world: World, *, switched_off: bool) -> None:
     """Have h1 fenced, and what it held released, by a command that may lie."""
     registry = world.registry
     host = registry.hosts.get("h1")
-    registry.hosts.update("h1", labels=["on_failure=replace"], fence_target="1", actor="cli")
+    registry.hosts.update("h1", labels=["on_failure=rebuild"], fence_target="1", actor="cli")
     registry.hosts.record_miss(host.id, "silent", unreachable_after=1, down_after=1)
     registry.fencing.ask("h1", actor="cli")
     order = registry.fencing.claim(host.id, "w1", 60)

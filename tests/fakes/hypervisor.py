@@ -280,6 +280,10 @@ class FakeHypervisor:
     def abort_move(self, vm_id: str, *, deadline_s: float | None = None) -> None:
         self._do("abort_move", vm_id, lambda: self.moving.discard(vm_id))
 
+    def has_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> bool:
+        self._check_pool("has_volume", pool)
+        return self._do("has_volume", name, lambda: name in self.volumes)
+
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         self._do("delete_volume", name, lambda: self._delete_volume(pool, name))
 

@@ -419,7 +419,11 @@ def fence(
         ),
     ] = False,
 ) -> None:
-    """Prove that a host which is down is off, so that its VMs are placed elsewhere."""
+    """Prove that a host which is down is off, so that its VMs are placed elsewhere.
+
+    On a shared pool they keep their disks. On a pool of its own these are lost: VMs start from
+    their images.
+    """
     answer = session.api.post(f"hosts/{name}/fence", {"by_hand": by_hand})
     done = "its VMs wait for the next round" if by_hand else "a worker will fence it"
     session.answer(answer, f"host {name}: {done}")

@@ -38,7 +38,7 @@ from registry import (
     HostAdminEvent,
     Registry,
 )
-from registry.hosts import FenceOrder
+from registry.hosts import FenceOrder, OnFailure
 from registry.requests import Waiting
 from registry.rounds import Placement
 from registry.work import Build, Claim
@@ -246,7 +246,8 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(replace=st.booleans())
     def ask_for_fencing(self, replace: bool) -> None:
-        for host in self.registry.fencing.ask_for_failed(self.lease, replace_by_default=replace):
+        by_default = OnFailure.REBUILD if replace else OnFailure.WAIT
+        for host in self.registry.fencing.ask_for_failed(self.lease, by_default=by_default):
             assert self.registry.hosts.get(host).health == "down"
             assert replace
 

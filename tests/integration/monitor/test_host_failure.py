@@ -45,7 +45,7 @@ def test_a_host_that_is_cut_off_is_fenced_and_its_vm_runs_once_elsewhere(
     for host in lab.hosts:
         site.add_host(host, reported=False)
     site.registry.hosts.update(
-        first.name, labels=["on_failure=replace"], fence_target="1", actor="cli"
+        first.name, labels=["on_failure=rebuild"], fence_target="1", actor="cli"
     )
     fence = tmp_path / "fence"
     fence.write_text(f'#!/bin/sh\nexec {ROOT}/lab/scripts/host-fault {lab.directory} "$1" "$2"\n')

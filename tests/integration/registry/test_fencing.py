@@ -21,8 +21,8 @@ from registry import (
     VmDesiredEvent,
 )
 from registry.hosts import Host
+from registry.ledger.on_failure import OnFailure, is_replaced, wanted_of
 from registry.rounds import Lease
-from registry.work.fencing import is_replaced
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,
@@ -35,14 +35,14 @@ from tests.register import (
     take_lease,
 )
 
-REPLACE = "on_failure=replace"
+REBUILD = "on_failure=rebuild"
 
 
 @pytest.fixture
 def hosts(register: Registry) -> tuple[Host, ...]:
     """Three hosts; h1 has a fence target and its VMs are to be replaced."""
     found = a_cluster(register, 3)
-    register.hosts.update("h1", labels=[REPLACE], fence_target="bmc-1", actor=ACTOR)
+    register.hosts.update("h1", labels=[REBUILD], fence_target="bmc-1", actor=ACTOR)
     return found
 
 
@@ -97,20 +97,30 @@ def tasks(register: Registry) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("labels", "by_default", "replaced"),
+    ("labels", "by_default", "wanted"),
     [
-        ([], False, False),
-        ([], True, True),
-        (["on_failure=replace", "ssd"], False, True),
-        (["on_failure=wait"], True, False),
-        (["on_failure=wait", "on_failure=replace"], True, False),
-        (["on_failure=whatever"], True, False),
+        ([], "wait", "wait"),
+        ([], "replace", "replace"),
+        (["on_failure=replace", "ssd"], "wait", "replace"),
+        (["on_failure=rebuild"], "replace", "rebuild"),
+        (["on_failure=wait"], "rebuild", "wait"),
+        (["on_failure=rebuild", "on_failure=replace"], "rebuild", "wait"),
+        (["on_failure=whatever"], "rebuild", "wait"),
     ],
 )
 def test_a_label_goes_before_the_sites_default(
-    labels: list[str], by_default: bool, replaced: bool
+    labels: list[str], by_default: str, wanted: str
 ) -> None:
-    assert is_replaced(labels, by_default=by_default) is replaced
+    assert wanted_of(labels, by_default=OnFailure(by_default)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "on_a_shared_pool", "on_its_own"),
+    [("wait", False, False), ("replace", True, False), ("rebuild", True, True)],
+)
+def test_no_disk_is_lost_unsaid(wanted: str, on_a_shared_pool: bool, on_its_own: bool) -> None:
+    assert is_replaced(OnFailure(wanted), "nfs") is on_a_shared_pool
+    assert is_replaced(OnFailure(wanted), None) is on_its_own
 
 
 def test_a_host_that_is_down_and_holds_vms_is_asked_for_once(
@@ -137,7 +147,7 @@ def test_a_host_whose_vms_wait_is_not_fenced(
     go_down(register)
 
     assert ask(register, lease) == ()
-    assert ask(register, lease, replace_by_default=True) == ("h1",)
+    assert ask(register, lease, by_default=OnFailure.REBUILD) == ("h1",)
 
 
 def test_a_host_that_holds_nothing_is_not_fenced(register: Registry, lease: Lease) -> None:

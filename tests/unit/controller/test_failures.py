@@ -10,6 +10,7 @@ from typing import Any
 
 from controller.centre.failures import FailedHosts
 from registry import RegistryUnavailableError, StaleEpochError
+from registry.hosts import OnFailure
 from registry.rounds import Lease
 
 LEASE = Lease(name="control", holder="cc-1", epoch=3, expires_at=datetime(2026, 1, 1, tzinfo=UTC))
@@ -19,11 +20,11 @@ class Fencing:
     """Remembers how it was asked; ``answers`` are given, or raised, in turn."""
 
     def __init__(self, *answers: tuple[str, ...] | Exception) -> None:
-        self.asked: list[tuple[Lease, bool]] = []
+        self.asked: list[tuple[Lease, OnFailure]] = []
         self._answers = list(answers)
 
-    def ask_for_failed(self, lease: Lease, *, replace_by_default: bool) -> tuple[str, ...]:
-        self.asked.append((lease, replace_by_default))
+    def ask_for_failed(self, lease: Lease, *, by_default: OnFailure) -> tuple[str, ...]:
+        self.asked.append((lease, by_default))
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -43,18 +44,21 @@ class Rounds(threading.Event):
 
 
 def failed_hosts(
-    fencing: Fencing, lease: Callable[[], Lease | None] = lambda: LEASE, *, replace: bool = False
+    fencing: Fencing,
+    lease: Callable[[], Lease | None] = lambda: LEASE,
+    *,
+    by_default: OnFailure = OnFailure.WAIT,
 ) -> FailedHosts:
     registry: Any = SimpleNamespace(fencing=fencing)
-    return FailedHosts(registry, lease, replace_by_default=replace, interval_s=1)
+    return FailedHosts(registry, lease, by_default=by_default, interval_s=1)
 
 
 def test_who_leads_asks_with_its_lease_and_the_sites_policy() -> None:
     fencing = Fencing(("h1", "h2"))
 
-    assert failed_hosts(fencing, replace=True).look() == ("h1", "h2")
+    assert failed_hosts(fencing, by_default=OnFailure.REPLACE).look() == ("h1", "h2")
 
-    assert fencing.asked == [(LEASE, True)]
+    assert fencing.asked == [(LEASE, OnFailure.REPLACE)]
 
 
 def test_who_follows_asks_for_nothing() -> None:

@@ -1,0 +1,165 @@
+"""Disks in shared pools: whose name each carries, which are in use, and which wait for a host.
+
+A volume is named after the assignment that made it. In a pool that several hosts see it outlives
+that assignment: a VM that moves, or starts elsewhere after its host was fenced, goes on with it.
+`assignments.disk_of` says whose name the disk of an assignment carries, and a row of
+`kept_disks` which disk a VM without a host has. What neither names is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, delete, func, insert, or_, select
+
+from registry.errors import InvalidError
+from registry.ground.bulk import among, chunks
+from registry.ground.schema import assignments, hosts, kept_disks, unreleased, vms
+from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
+
+#: A label of hosts: those with one value see one pool.
+SHARED_POOL_LABEL: Final = "shared_pool="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptDisk:
+    """A disk of a VM that has no host."""
+
+    shared_pool: str
+    disk_of: UUID
+    generation: int
+
+    @property
+    def label(self) -> str:
+        """The label of hosts that see it."""
+        return SHARED_POOL_LABEL + self.shared_pool
+
+
+def shared_pool_of(labels: Iterable[str]) -> str | None:
+    """Return the shared pool that a host's labels name; `InvalidError` if they name two."""
+    found = [each for each in labels if each.startswith(SHARED_POOL_LABEL)]
+    if len(found) > 1:
+        expected = f"one label {SHARED_POOL_LABEL}NAME at most: a host has one pool"
+        raise InvalidError("labels", ", ".join(sorted(found)), expected)
+    return found[0].removeprefix(SHARED_POOL_LABEL) if found else None
+
+
+def disk_name_of(row: Row[Any]) -> UUID:
+    """Return the assignment whose name the disk of an assignment carries."""
+    found: UUID = row.disk_of or row.id
+    return found
+
+
+def in_use(connection: Connection, names: Collection[UUID]) -> set[UUID]:
+    """Return which of these assignments made disks that later attempts use, or that are kept.
+
+    That an assignment uses its own disk is not told.
+    """
+    found: set[UUID] = set()
+    for some in chunks(sorted(names)):
+        used = select(assignments.c.disk_of).where(
+            among(connection, assignments.c.disk_of, some), unreleased
+        )
+        kept = select(kept_disks.c.disk_of).where(among(connection, kept_disks.c.disk_of, some))
+        for query in (used, kept):
+            found.update(connection.scalars(query))
+    return found
+
+
+def is_of_pool(connection: Connection, names: Collection[UUID], pool: str | None) -> set[UUID]:
+    """Return which of these assignments are on hosts that see a pool: their volumes are there."""
+    found: set[UUID] = set()
+    if pool is None:
+        return found
+    for some in chunks(sorted(names)):
+        query = (
+            select(assignments.c.id)
+            .join(hosts, hosts.c.id == assignments.c.host_id)
+            .where(
+                among(connection, assignments.c.id, some), unreleased, hosts.c.shared_pool == pool
+            )
+        )
+        found.update(connection.scalars(query))
+    return found
+
+
+def is_needed(connection: Connection, row: Row[Any]) -> bool:
+    """Return whether the disk of an assignment, a row of it, is to outlive it."""
+    name = disk_name_of(row)
+    others = select(assignments.c.id).where(
+        assignments.c.vm_id == row.vm_id,
+        assignments.c.id != row.id,
+        unreleased,
+        or_(assignments.c.disk_of == name, assignments.c.id == name),
+    )
+    kept = select(kept_disks.c.vm_id).where(
+        kept_disks.c.vm_id == row.vm_id, kept_disks.c.disk_of == name
+    )
+    return any(connection.execute(query).first() is not None for query in (others, kept))
+
+
+def keep_disks_of(connection: Connection, host_id: UUID, *, now: datetime) -> str | None:
+    """Keep the disks of the VMs of a host that is off; return the shared pool where they are.
+
+    None: it shares no pool, and nothing is kept. VMs that were being built have written nothing.
+    """
+    pool: str | None
+    pool = connection.scalars(select(hosts.c.shared_pool).where(hosts.c.id == host_id)).one()
+    if pool is None:
+        return None
+    built = select(
+        assignments.c.vm_id,
+        func.coalesce(assignments.c.disk_of, assignments.c.id).label("disk_of"),
+        func.coalesce(assignments.c.disk_generation, assignments.c.generation).label(
+            "disk_generation"
+        ),
+    ).where(assignments.c.host_id == host_id, assignments.c.state == AssignmentState.ACTIVE.value)
+    wanted = built.join(vms, vms.c.id == assignments.c.vm_id).where(
+        vms.c.desired != VmDesired.DELETED.value
+    )
+    rows = [
+        {**row._mapping, "shared_pool": pool, "kept_at": now} for row in connection.execute(wanted)
+    ]
+    forget_kept(connection, [row["vm_id"] for row in rows])
+    if rows:
+        connection.execute(insert(kept_disks), rows)
+    return pool
+
+
+def forget_kept(connection: Connection, vm_ids: Collection[UUID]) -> None:
+    """Keep disks no longer for VMs: they run with them, or go."""
+    for some in chunks(sorted(vm_ids)):
+        connection.execute(delete(kept_disks).where(among(connection, kept_disks.c.vm_id, some)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """The hosts that see one pool."""
+
+    hosts: int  #: that are not retired: each offers an even part of its disk
+    speaker: UUID | None  #: tells what is nobody's there: the first that is up; none: nobody does
+
+
+def sharing(connection: Connection, pools: Collection[str]) -> dict[str, Sharing]:
+    """Return of each of these shared pools which hosts see it."""
+    if not pools:
+        return {}
+    query = (
+        select(hosts.c.id, hosts.c.shared_pool, hosts.c.health)
+        .where(hosts.c.shared_pool.in_(sorted(pools)), hosts.c.admin != HostAdmin.RETIRED.value)
+        .order_by(hosts.c.id)
+    )
+    seeing: dict[str, list[Any]] = {}
+    for row in connection.execute(query):
+        seeing.setdefault(row.shared_pool, []).append(row)
+    return {
+        pool: Sharing(
+            hosts=len(rows),
+            speaker=next((row.id for row in rows if row.health == HostHealth.UP.value), None),
+        )
+        for pool, rows in seeing.items()
+    }
