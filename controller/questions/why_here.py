@@ -29,6 +29,8 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation
     """
     vm = registry.vms.get(vm_id)
     if vm.round is None or vm.host is None:
+        kept = registry.fencing.keeps_disk_of(vm.id)
+        disk = "; its host failed, and it starts elsewhere with its disk" if kept else ""
         return VmExplanation(
             vm=vm.id,
             name=vm.name,
@@ -39,7 +41,8 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation
             decided_by=None,
             phase=None,
             utilities=(),
-            message="it has no host yet; `fuga explain` of its request shows what it waits for",
+            message="it has no host yet; `fuga explain` of its request shows what it waits for"
+            + disk,
         )
     record = registry.rounds.get(vm.round)
     assert vm.assignment_id is not None  # noqa: S101 - a VM with a host has one

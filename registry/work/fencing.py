@@ -18,7 +18,15 @@ from registry.ground.claims import FENCES
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_hosts
-from registry.ground.schema import assignments, events, host_fences, hosts, is_place, unreleased
+from registry.ground.schema import (
+    assignments,
+    events,
+    host_fences,
+    hosts,
+    is_place,
+    kept_disks,
+    unreleased,
+)
 from registry.journal.events import note
 from registry.ledger.endings import release_all
 from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced
@@ -126,6 +134,12 @@ class Fencing:
                 raise ConflictError(f"host {name} is being fenced: wait for what comes of it")
             _fenced(connection, row, host, FenceEvent.CONFIRMED, now=now, actor=actor)
             return release_all(connection, host.id, host.name, now=now, actor=actor)
+
+    def keeps_disk_of(self, vm_id: UUID) -> bool:
+        """Return whether a VM that has no host has a disk in a shared pool, to start with."""
+        with self._database.read() as connection:
+            kept = select(kept_disks.c.vm_id).where(kept_disks.c.vm_id == vm_id)
+            return connection.execute(kept).first() is not None
 
     # ---- workers ------------------------------------------------------------
 

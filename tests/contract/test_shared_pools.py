@@ -87,6 +87,8 @@ def test_a_guest_moves_and_its_disk_stays_where_it_is(shared: Grounds) -> None:
 
 def test_a_vm_that_is_off_is_defined_there_and_nothing_is_copied(shared: Grounds) -> None:
     wanted = to_move(shared, off=True)
+    assert shared.destination.host.has_volume(POOL, wanted.volume)
+    assert not shared.destination.host.has_volume(POOL, f"{wanted.volume}.not-there")
     shared.check(wanted)
 
     done = shared.cold(wanted)

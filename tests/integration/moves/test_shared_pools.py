@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from controller.questions.why_here import explain_vm
 from hypervisor import DomainState
 from registry import AssignmentState, InvalidError, Registry, VmDesiredEvent
 from registry.hosts import Host
@@ -15,6 +16,7 @@ from registry.requests import Vm
 from registry.rounds import Placement
 from tests.fakes.movers import Breaks
 from tests.integration.moves.world import NAMES, MovingWorld
+from tests.readers import an_operator
 from tests.register import ACTOR, a_commit, add_request, place, take_lease
 from workers import builds
 from workers.context import Outcome
@@ -64,6 +66,10 @@ def come_back(world: MovingWorld, name: str = "h1") -> None:
         world.report(name)
         world.sweep()
     world.report(name)
+
+
+def told(world: MovingWorld, vm: Vm) -> str:
+    return explain_vm(world.registry, vm.id, an_operator(world.registry)).message
 
 
 def start(world: MovingWorld, host: str = "h2", *, pool: str | None = "nfs") -> Sequence[UUID]:
@@ -168,6 +174,7 @@ def test_a_vm_of_a_fenced_host_starts_elsewhere_with_its_disk(world: MovingWorld
 
     assert fail(world) == ("h1",)
 
+    assert "it starts elsewhere with its disk" in told(world, vm)
     [waits] = world.registry.rounds.read_cluster(take_lease(world.registry)).requests
     assert (waits.count, waits.shared_pool, waits.requires) == (1, "nfs", (SHARED,))
     for seen in ("h2", "h3"):
@@ -262,8 +269,8 @@ def test_a_vm_that_is_deleted_while_it_waits_leaves_its_disk_to_one_host(
     world.report("h2")
     world.report("h3")
 
-    told = [each.host for each in world.registry.differences.list() if each.host != "h1"]
-    assert told == ["h2", "h2"]  # the disk and the seed, once
+    seen_at = [each.host for each in world.registry.differences.list() if each.host != "h1"]
+    assert seen_at == ["h2", "h2"]  # the disk and the seed, once
     world.sweep()
     assert disks(world) == set()
 
@@ -316,6 +323,7 @@ def test_replace_loses_no_disk_of_a_host_with_a_pool_of_its_own_and_says_so(
     assert fail(world, "h3") == ()
 
     assert world.vm(vm).host == "h3"
+    assert "only that host has its disk" in told(world, vm)
     [event] = world.registry.events.list(kind="host_vms_wait")
     assert "loses no disk" in (event.reason or "")
     come_back(world, "h3")

@@ -40,6 +40,7 @@ BUILD = Build(
     tenant="a",
     generation=4,
     disk_generation=3,
+    disk_of=VM,
     round=1,
     resources={},
     host=HOST,
