@@ -12,7 +12,8 @@ from registry.hosts.uris import (
     is_open,
     opening_of,
 )
-from registry.ledger.on_failure import OnFailure, outlook
+from registry.ledger.on_failure import OnFailure, outlook, wanted_of
+from registry.ledger.shared_disks import shared_pool_of
 from registry.reconciliation import Answer, Difference
 from registry.records.hosts import (
     DomainReport,
@@ -61,4 +62,6 @@ __all__ = [
     "is_open",
     "opening_of",
     "outlook",
+    "shared_pool_of",
+    "wanted_of",
 ]

@@ -17,6 +17,7 @@ from controller.calling.credentials import FILE_NAME
 from controller.calling.session import Session, with_session
 from controller.calling.settings import load_as, load_settings
 from controller.cli.operating.differences import tell_differences
+from controller.cli.operating.doctor_failures import failure_findings
 from controller.cli.operating.doctor_hosts import confinement, openness
 from controller.cli.operating.doctor_moves import move_findings
 from controller.cli.operating.doctor_register import Finding, register_findings
@@ -26,6 +27,7 @@ from controller.cli.operating.status import late_sentence, well_sentence
 from controller.client.errors import ApiError
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, echo, field, print_json, print_table
+from registry.hosts import OnFailure
 
 if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
@@ -86,7 +88,7 @@ def doctor(
         *(Finding(*each) for each in encryption(settings, session.connection.url, os.environ)),
         *_state(settings.state_dir),
         *_host_credentials(settings.resolved_host_credentials(), datetime.now(UTC)),
-        *_hosts(session),
+        *_hosts(session, OnFailure(settings.on_failure)),
     ]
     if session.json:
         print_json(
@@ -249,7 +251,7 @@ def _of_workers() -> Any:
     return load_as(settings_classes()["worker"])
 
 
-def _hosts(session: Session) -> Iterator[Finding]:
+def _hosts(session: Session, on_failure: OnFailure) -> Iterator[Finding]:
     try:
         url = session.api.url
         hosts = list(session.api.items("hosts"))
@@ -266,6 +268,7 @@ def _hosts(session: Session) -> Iterator[Finding]:
             yield Finding(f"host {host['name']}", False, why)
     yield from openness(hosts, _lab_uris())
     yield from confinement(hosts)
+    yield from failure_findings(hosts, on_failure)
     yield from move_findings(_of_workers(), hosts, list(session.api.items("vm-types")))
     if told := paused(session):
         yield Finding("slot loop", False, told)
