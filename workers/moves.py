@@ -29,8 +29,9 @@ from hypervisor import (
     HypervisorError,
     MoveProgress,
     MoveSpec,
+    OperationFailedError,
 )
-from registry import ClaimLostError, VmObserved
+from registry import AssignmentState, ClaimLostError, VmObserved
 from registry.moves import MoveProgress as MoveTold
 from registry.moves import MoveStep
 from workers import builds, removals
@@ -53,6 +54,7 @@ class Where(StrEnum):
     THERE = "there"  #: it runs where it was to go
     THERE_OFF = "there_off"  #: it is whole there, and off
     THERE_PAUSED = "there_paused"  #: it is there alone, and nobody let it run yet
+    LOST = "lost"  #: it left, and the host where it arrived was fenced with it
     UNKNOWN = "unknown"
 
 
@@ -85,7 +87,7 @@ def _attempt(step: MoveStep, context: WorkerContext) -> Outcome:
     try:
         if step.begun:
             where = _find_guest(step, context, abort=True)
-            over = step.fenced or step.attempts > MAX_ATTEMPTS
+            over = step.fenced or step.lost or step.attempts > MAX_ATTEMPTS
             if where is not Where.HERE or error is not None or over:
                 return _settle(step, where, error or "its worker ended", None, context)
         if error is None:
@@ -155,25 +157,46 @@ def _find_guest(step: MoveStep, context: WorkerContext, *, abort: bool) -> Where
     """Ask both hosts where a VM is; with ``abort`` no call that is under way moves it any more.
 
     A guest that runs says so by itself. One that is off is where its disk is whole: a domain
-    is defined where it arrives only after that, and only then forgotten where it was.
+    is defined where it arrives only after that, and only then forgotten where it was. What a
+    host has of it that was fenced is nobody's any more.
     """
-    vm_id = str(step.vm_id)
-    here: DomainSeen | None = None
-    is_silent = False
-    if not step.fenced:
-        try:
-            with context.hosts.enter(step.from_host) as host:
-                if abort:
-                    host.abort_move(vm_id)
-                here = host.find(vm_id, deadline_s=context.look_deadline_s)
-        except HostUnreachableError:
-            is_silent = True
-    if here is not None and not _is_of(here, step.from_id):
-        here = None
+    here, is_silent = _look_here(step, context, abort=abort)
     if here is not None and here.state is DomainState.RUNNING:
         return Where.HERE
+    if step.lost:
+        left = here is None and step.back.state is AssignmentState.ACTIVE
+        where = Where.UNKNOWN if is_silent else Where.LOST if left else Where.HERE
+    else:
+        where = _look_there(step, here, context, is_silent=is_silent)
+    if where is Where.HERE and here is not None and here.state is DomainState.PAUSED:
+        with context.hosts.enter(step.from_host) as host:
+            host.resume(str(step.vm_id))
+    return where
+
+
+def _look_here(
+    step: MoveStep, context: WorkerContext, *, abort: bool
+) -> tuple[DomainSeen | None, bool]:
+    """Return what the host where a VM was has of it, and whether that host is silent."""
+    if step.fenced:
+        return None, False
+    vm_id = str(step.vm_id)
+    try:
+        with context.hosts.enter(step.from_host) as host:
+            if abort:
+                host.abort_move(vm_id)
+            seen = host.find(vm_id, deadline_s=context.look_deadline_s)
+    except HostUnreachableError:
+        return None, True
+    return (seen if seen is not None and _is_of(seen, step.from_id) else None), False
+
+
+def _look_there(
+    step: MoveStep, here: DomainSeen | None, context: WorkerContext, *, is_silent: bool
+) -> Where:
+    """Say where a VM is that does not run where it was, and remove what has not arrived."""
     with context.hosts.enter(step.to.host, pool=True) as host:
-        there = host.find(vm_id, deadline_s=context.look_deadline_s)
+        there = host.find(str(step.vm_id), deadline_s=context.look_deadline_s)
         if there is not None and not _is_of(there, step.to.claim.assignment_id):
             there = None
         if there is not None and there.state is DomainState.RUNNING:
@@ -186,10 +209,24 @@ def _find_guest(step: MoveStep, context: WorkerContext, *, abort: bool) -> Where
             return Where.THERE_PAUSED
         if there is not None:  # paused: the move broke off, or the guest has not left
             _remove_arriving(step, host)
-    if here is not None and here.state is DomainState.PAUSED:
-        with context.hosts.enter(step.from_host) as host:
-            host.resume(vm_id)
     return Where.HERE
+
+
+def _start_again(step: MoveStep, context: WorkerContext) -> None:
+    """Start a VM again where it was, from its disk: it is as the guest left it.
+
+    What it wrote where it arrived was lost with that host. Where it cannot be started, it stays
+    missing, and an operator decides.
+    """
+    try:
+        spec = builds.spec_of(step.back)
+        with context.hosts.enter(step.from_host, pool=True) as host:
+            host.define(spec)
+            if step.kind == "live":
+                host.start_paused(spec.mark.vm_id, guard=spec.guard)
+                host.resume(spec.mark.vm_id)
+    except OperationFailedError as error:
+        log.warning("vm_not_started_again", error=str(error))
 
 
 def _remove_arriving(step: MoveStep, there: HostDriver) -> None:
@@ -214,7 +251,10 @@ def _settle(
     steps = context.registry.move_steps
     if where is Where.UNKNOWN:
         return _put_off(step, context, error)
-    if where is Where.HERE:
+    if where is Where.LOST:
+        error = f"host {step.to.host.name} was fenced when it had arrived there"
+        _start_again(step, context)
+    if where in {Where.HERE, Where.LOST}:
         steps.fail(step.claim, error or "it did not arrive")
         return Outcome.FAILED
     if where is Where.THERE_PAUSED:

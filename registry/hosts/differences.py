@@ -154,7 +154,7 @@ def _of_vms(
     )
     to_filter = _to_filter(connection, report, live)
     for row in live.values():
-        here = row.state == AssignmentState.ACTIVE.value and not row.moves
+        here = row.state == AssignmentState.ACTIVE.value and not (row.moves or row.is_moving)
         if not (here and settled_before(row, report)):
             continue
         vm = LedgerVm(

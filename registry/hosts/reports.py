@@ -295,7 +295,7 @@ def _observe_vms(
     to_clear = []
     for row in live.values():
         # One that moves may be at either end: the worker at it tells where.
-        if row.state != AssignmentState.ACTIVE.value or row.moves:
+        if row.state != AssignmentState.ACTIVE.value or row.moves or row.is_moving:
             continue
         domain = seen.get(row.id)
         event = VmObservedEvent.MISSING if domain is None else _SEEN[domain.state]

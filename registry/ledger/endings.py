@@ -20,7 +20,15 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, literal_col
 from registry.ground.bulk import among, chunks, update_each
 from registry.ground.claims import ASSIGNMENTS
 from registry.ground.locks import lock_vms
-from registry.ground.schema import assignments, hosts, request_images, tenants, unreleased, vms
+from registry.ground.schema import (
+    assignments,
+    hosts,
+    is_moving,
+    request_images,
+    tenants,
+    unreleased,
+    vms,
+)
 from registry.journal.changes import (
     ASSIGNMENT,
     VM_OBSERVED,
@@ -54,6 +62,7 @@ BESIDE: Final = (
     .correlate(vms, assignments)
     .exists()
     .label("moves"),
+    is_moving(vms.c.id).label("is_moving"),
 )
 #: What every ending has to know of an assignment.
 HELD: Final[Select[Any]] = (

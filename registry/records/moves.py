@@ -180,9 +180,11 @@ class MoveStep:
     attempts: int  #: of workers, with this one
     stop: str | None  #: why it is to end with the VM where it was; None: it goes on
     fenced: bool  #: the host where the VM was is proven to be off
+    lost: bool  #: the host where it was to arrive was proven to be off, with what had come of it
     vm_id: UUID
     from_id: UUID  #: the assignment that it leaves
     from_host: HostAccess
+    back: Build  #: what it was where it was, to be started there again from its disk
     to: Build  #: what it becomes where it arrives; its claim is of the arriving assignment
 
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, and_, or_, select, update
 
+from registry.errors import ClaimLostError
 from registry.ground.access import to_access
 from registry.ground.claims import MOVES, is_claimed
 from registry.ground.clock import db_now
@@ -120,6 +121,11 @@ class MoveSteps:
 
         ``observed`` is how it was seen there, running or stopped. False: the VM was deleted
         meanwhile, and what is there goes.
+
+        Raises
+        ------
+        ClaimLostError
+            If another has it, or the host was fenced after the claim.
         """
         with self._database.write() as connection:
             move = _ours(connection, claim)
@@ -128,6 +134,9 @@ class MoveSteps:
             if vm.desired == VmDesired.DELETED.value:
                 _end_here(connection, move, _DELETED, MoveEvent.CANCELLED, now=now)
                 return False
+            if vm.arriving != AssignmentState.ARRIVING.value:
+                # Who claims it next knows that from the beginning.
+                raise ClaimLostError(f"move {move.id}", f"host {move.to_host} was fenced")
             arrived(connection, move, now=now, actor=actor)
             forget_kept(connection, [move.vm_id])
             step = VM_OBSERVED.step(vm.observed, _SEEN[observed])
@@ -269,8 +278,15 @@ def _to_step(
         stop=_stop(vm, move),
         attempts=move.attempts + 1,
         fenced=vm.left == AssignmentState.RELEASED.value,
+        lost=vm.arriving == AssignmentState.RELEASED.value,
         vm_id=move.vm_id,
         from_id=move.from_id,
         from_host=to_access(here),
+        back=to_build(
+            connection,
+            here,
+            Claim(assignment_id=move.from_id, token=token),
+            AssignmentState(vm.left),
+        ),
         to=to_build(connection, there, claim, AssignmentState.ARRIVING),
     )

@@ -456,6 +456,65 @@ def test_a_destination_that_is_fenced_frees_its_room_and_the_vm_stays(world: Mov
     assert world.registry.check() == []
 
 
+def test_a_vm_whose_destination_is_fenced_after_it_left_starts_again_from_its_disk(
+    world: MovingWorld,
+) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    with pytest.raises(KilledError):
+        world.move(asked, lease_s=0.01, checkpoint=killed_at("move.after_move"))
+    assert world.runs(vm) == ["h2"]
+    fence(world, "h2")
+    world.report("h1")
+    assert "vm_missing" not in events(world, vm)  # the worker at the move tells where it is
+
+    eventually(lambda: world.move(asked, "w2") != Outcome.NOT_OURS)
+
+    assert world.get(asked).state == "failed"
+    assert "h2 was fenced" in str(world.get(asked).last_error)
+    world.hosts["h2"].unreachable = False
+    world.report("h1")
+    assert world.vm(vm).observed == "running"
+    world.assert_settled(vm, "h1")
+
+
+def test_a_destination_that_returns_from_its_fence_with_the_vm_does_not_get_it(
+    world: MovingWorld,
+) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+
+    def return_from_fence(reached: str) -> None:
+        if reached == "move.after_look":
+            there = dict(world.hosts["h2"].domains)
+            fence(world, "h2")
+            world.hosts["h2"].domains = there
+            world.hosts["h2"].unreachable = False
+
+    assert world.move(asked, lease_s=0.01, checkpoint=return_from_fence) == Outcome.CLAIM_LOST
+    world.hosts["h2"].domains.clear()  # as a leftover is
+
+    eventually(lambda: world.move(asked, "w2") != Outcome.NOT_OURS)
+
+    assert world.get(asked).state == "failed"
+    world.assert_settled(vm, "h1")
+
+
+def test_a_move_to_a_host_that_was_fenced_meanwhile_is_not_begun_again(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    with pytest.raises(KilledError):
+        world.move(asked, lease_s=0.01, checkpoint=killed_at("move.after_volumes"))
+    fence(world, "h2")
+    world.hosts["h2"].unreachable = False
+
+    eventually(lambda: world.move(asked, "w2") != Outcome.NOT_OURS)
+
+    assert world.get(asked).state == "failed"
+    assert world.movers.log == []
+    world.assert_settled(vm, "h1")
+
+
 def fence(world: MovingWorld, name: str) -> None:
     """The host is off, and an operator says so."""
     host = world.hosts[name]
