@@ -7,46 +7,28 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
-from tests.chaos import look, signs
+from tests.chaos import look, moved, signs
+from tests.chaos.findings import Finding, HostSeen, Sql
 from tests.chaos.tables import FIRST, MACHINES
 
+#: What begins to hold capacity, and what ends it; in between it stays the same.
+_SIGN_OF_HOLD = {"reserved": 1, "arriving": 1, "released": -1}
 _OVER = ("released", "cancelled", "expired")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """Something that must not be."""
-
-    rule: str
-    subject: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.subject}: {self.what}"
-
-
-class Sql(Protocol):
-    """Runs a query; rows by column name."""
-
-    def __call__(self, query: str) -> list[dict[str, Any]]: ...
-
-
-@dataclass(frozen=True)
-class HostSeen:
-    """What virsh tells of a host."""
-
-    name: str
-    domains: Mapping[str, str]
-    volumes: frozenset[str]
-
-
-def seen_by_virsh(uris: Mapping[str, str]) -> list[HostSeen]:
+def seen_by_virsh(hosts: Mapping[str, tuple[str, Path]]) -> list[HostSeen]:
+    """Look at hosts, of each its socket and the folder of its pool."""
     return [
-        HostSeen(name=name, domains=look.domains(uri), volumes=frozenset(look.volumes(uri)))
-        for name, uri in uris.items()
+        HostSeen(
+            name=name,
+            domains=look.domains(uri),
+            volumes=frozenset(look.volumes(uri)),
+            disks=look.disks(pool),
+        )
+        for name, (uri, pool) in hosts.items()
     ]
 
 
@@ -59,6 +41,9 @@ def check(
         *unsettled_requests(sql),
         *misplaced_vms(sql, hosts),
         *leftover_volumes(sql, hosts),
+        *moved.unfinished_moves(sql),
+        *moved.lost_moves(sql, record),
+        *moved.damaged_disks(sql, hosts, record),
         *untidy_register(sql),
         *overcommitted(sql),
         *placed_twice(sql),
@@ -202,13 +187,14 @@ def _holds(sql: Sql) -> list[dict[str, Any]]:
     return sql(
         "SELECT e.id, e.to_state, a.id AS assignment, a.vm_id AS vm, h.name AS host FROM events e"
         " JOIN assignments a ON e.subject_id = a.id::text JOIN hosts h ON h.id = a.host_id"
-        " WHERE e.kind = 'assignment_state' AND e.to_state IN ('reserved', 'released')"
+        " WHERE e.kind = 'assignment_state'"
+        " AND e.to_state IN ('reserved', 'arriving', 'active', 'leaving', 'released')"
         " ORDER BY e.id"
     )
 
 
 def overcommitted(sql: Sql) -> Iterable[Finding]:
-    """No host above its capacity at any moment."""
+    """No host above its capacity at any moment; what moves holds both its hosts."""
     amounts: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for row in sql("SELECT assignment_id, resource, amount FROM assignment_resources"):
         amounts[str(row["assignment_id"])][row["resource"]] = row["amount"]
@@ -222,7 +208,7 @@ def overcommitted(sql: Sql) -> Iterable[Finding]:
     }
     held: Counter[tuple[str, str]] = Counter()
     for row in _holds(sql):
-        sign = 1 if row["to_state"] == "reserved" else -1
+        sign = _SIGN_OF_HOLD.get(row["to_state"], 0)
         for resource, amount in amounts[str(row["assignment"])].items():
             place = (row["host"], resource)
             held[place] += sign * amount
@@ -235,13 +221,17 @@ def overcommitted(sql: Sql) -> Iterable[Finding]:
 
 
 def placed_twice(sql: Sql) -> Iterable[Finding]:
-    """No VM with two places at any moment."""
-    places: defaultdict[str, set[str]] = defaultdict(set)
+    """No VM with two places at any moment, nor with two besides its place while it moves."""
+    held: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for row in _holds(sql):
-        mine = places[str(row["vm"])]
-        (mine.add if row["to_state"] == "reserved" else mine.discard)(str(row["assignment"]))
-        if len(mine) > 1:
-            yield Finding("VM placed twice", str(row["vm"]), f"at event {row['id']}")
+        mine, state = held[str(row["vm"])], row["to_state"]
+        if state == "released":
+            mine.pop(str(row["assignment"]), None)
+            continue
+        mine[str(row["assignment"])] = state if state in ("arriving", "leaving") else "place"
+        roles = Counter(mine.values())
+        if max(roles.values()) > 1 or roles.total() > 2:
+            yield Finding("VM placed twice", str(row["vm"]), f"{dict(roles)} at event {row['id']}")
 
 
 def illegal_steps(sql: Sql) -> Iterable[Finding]:
@@ -312,7 +302,8 @@ def unfenced(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]
 def told_by_record(record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
     for each in record:
         if each["what"] == "twice":
-            yield Finding("VM ran twice", each["vm"], f"on {' and '.join(each['hosts'])}")
+            what = each.get("said", "both say that it runs")
+            yield Finding("VM ran twice", each["vm"], f"on {' and '.join(each['hosts'])}: {what}")
         if each["what"] == "failed":
             yield Finding("API failed", each["call"], each["said"])
 
@@ -359,6 +350,11 @@ def _untold_of(
         row["event"] == "failed" and "space" in (row["reason"] or "") for row in after
     ):
         return f"no build failed for want of space: {fault}"
+    if "move" in fault and not any(
+        row["subject_id"] == fault["move"] and row["to_state"] in ("moved", "failed", "cancelled")
+        for row in after
+    ):
+        return f"no event says what became of move {fault['move']}"
     if held := set(fault.get("held", ())):
         others = {row["subject_id"] for row in after if f":{fault['pid']}:" not in row["actor"]}
         if not held & others:

@@ -12,16 +12,19 @@ from tests.servers.running import TimedOutError, eventually
 HEAL_S = 600.0
 
 _UNDER_WAY = (
+    "SELECT m.id, 'move', m.state, m.kind, m.reason, m.attempts, m.last_error FROM moves m"
+    " WHERE m.ended_at IS NULL"
+    " UNION ALL "
     "SELECT a.id, h.name, a.state, v.desired, v.observed, a.attempts, a.last_error"
     " FROM assignments a JOIN vms v ON v.id = a.vm_id JOIN hosts h ON h.id = a.host_id"
     " WHERE a.state NOT IN ('active', 'released')"
     " OR (a.state = 'active' AND v.desired = 'running' AND v.observed IN ('absent', 'lost'))"
-    " OR EXISTS (SELECT 1 FROM power_actions p WHERE p.vm_id = v.id)"
+    " OR (a.state = 'active' AND EXISTS (SELECT 1 FROM power_actions p WHERE p.vm_id = v.id))"
 )
 
 
 def under_way(site: Site) -> dict[str, str]:
-    """Assignments that are between two states that may last, and what is known of each."""
+    """Moves and assignments between two states that may last, and what is known of each."""
     return {str(row[0]): " ".join(map(str, row[1:])) for row in site.sql(_UNDER_WAY)}
 
 
@@ -67,6 +70,7 @@ def wait_until_settled(site: Site) -> list[str]:
     undone = (
         "SELECT (SELECT count(*) FROM requests WHERE state IN ('pending', 'partly_placed')"
         " AND waiting IS NULL) + (SELECT count(*) FROM leftovers)"
+        " + (SELECT count(*) FROM plans WHERE state IN ('asked', 'approved'))"
         " + (SELECT count(*) FROM hosts h JOIN host_reports r ON r.host_id = h.id"
         " WHERE h.health <> 'up' OR (r.report ->> 'started_at')::timestamptz <= %s)"
     )

@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from tests.chaos import guests
+
 _VIRSH_S = 300
 _STATE_S = 60  #: a libvirtd may be frozen
 _GUEST = re.compile(r"guest=fuga-([0-9a-f-]{36})")
@@ -36,9 +38,14 @@ def volumes(uri: str, pool: str = "default") -> set[str]:
     return {line.split()[0] for line in virsh(uri, "vol-list", pool)} - {"base.qcow2"}
 
 
-def emulators() -> dict[str, set[str]]:
-    """By VM: the process namespaces, hence hosts, in which a QEMU of that VM exists."""
-    found: dict[str, set[str]] = {}
+def disks(folder: Path) -> dict[str, list[int]]:
+    """What guests counted on each of our disks in a pool, by its name; see `guests`."""
+    return {path.name: guests.counted(path) for path in sorted(folder.glob("fuga-*.qcow2"))}
+
+
+def emulators() -> dict[str, dict[str, int]]:
+    """By VM: process namespaces, hence hosts, in which a QEMU of it exists, and its pid."""
+    found: dict[str, dict[str, int]] = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -46,19 +53,25 @@ def emulators() -> dict[str, set[str]]:
             command = (folder / "cmdline").read_bytes().decode(errors="replace")
             match = _GUEST.search(command) if command.startswith("/usr/bin/qemu") else None
             if match:
-                found.setdefault(match[1], set()).add(str((folder / "ns" / "pid").readlink()))
+                places = found.setdefault(match[1], {})
+                places[str((folder / "ns" / "pid").readlink())] = int(folder.name)
         except OSError:
             continue  # it ended just now
     return found
 
 
-def runs_on(uris: list[str], vm: str) -> list[str]:
-    """Hosts on which a VM's domain is in state running, as one look after another tells."""
-    return [uri for uri in uris if _state(uri, vm) == "running"]
-
-
-def _state(uri: str, vm: str) -> str:
+def namespace(pid_file: Path) -> str:
+    """Return the process namespace of the host that wrote this; empty: it is off."""
     try:
-        return virsh(uri, "domstate", f"fuga-{vm}", within_s=_STATE_S)[0]
-    except (RuntimeError, IndexError, subprocess.TimeoutExpired):
+        pid = pid_file.read_text().split()[0]
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except (OSError, IndexError):
         return ""
+
+
+def runs_on(uri: str, vm: str) -> bool:
+    """Tell whether a VM's domain is in state running on a host; no, if nobody answers."""
+    try:
+        return virsh(uri, "domstate", f"fuga-{vm}", within_s=_STATE_S) == ["running"]
+    except (RuntimeError, subprocess.TimeoutExpired):
+        return False

@@ -12,12 +12,15 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from tests.chaos import checker, healing
-from tests.chaos.checker import Finding
+from tests.chaos.consoles import Ears
 from tests.chaos.faults import Fault
+from tests.chaos.findings import Finding
+from tests.chaos.operators import Moving
+from tests.chaos.record import Record
 from tests.chaos.scrapes import Scrapes
 from tests.chaos.sightings import Watch
 from tests.chaos.site import Site
-from tests.chaos.tenants import Load, Record
+from tests.chaos.tenants import Load
 from tests.servers.running import eventually
 
 Say = Callable[[str], None]
@@ -54,30 +57,44 @@ def run(site: Site, batches: Sequence[Sequence[type[Fault]]], seed: int, say: Sa
     outcome = Outcome(seed)
     record = Record(site.record_file)
     load = Load(site, record, seed)
-    watch = Watch([host.eyes for host in site.hosts], record)
+    moving = Moving(site, record, seed)
+    watch = Watch(site.hosts, record)
+    ears = Ears({host.name: host.consoles for host in site.hosts}, record)
     scrapes = Scrapes(site.sockets, record)
     try:
-        for each in (watch, scrapes, load):
+        for each in (watch, ears, scrapes, load, moving):
             each.start()
         _strike_all(site, batches, outcome, record, scrapes, say)
+        moving.end()
         load.end()
         unhealed = healing.wait_until_settled(site)
         watch.end()
+        ears.end()
         scrapes.end()
     finally:  # whoever takes the site down has the processor for himself
-        for each in (watch, scrapes, load):
+        for each in (watch, ears, scrapes, load, moving):
             each.stop.set()
     if not unhealed:
-        unhealed, found = _look(site, record, healing.wait_until_settled)
+        unhealed, found = _look(site, record, outcome, healing.wait_until_settled)
     else:
-        found = _check(site, record)
+        found = _check(site, record, outcome)
+    moved = _what_became_of_moves(site)
     load.give_all_back()
-    still_held, left = _look(site, record, healing.wait_until_empty)
+    still_held, left = _look(site, record, outcome, healing.wait_until_empty)
     unhealed += still_held
     found += [each for each in left if each not in found]
     outcome.findings += [*(Finding("not settled", "the end", what) for what in unhealed), *found]
-    outcome.counts = load.counts() + Counter(
-        {"looks for VMs that run twice": watch.looks, "most guests at a time": watch.most_guests}
+    outcome.counts += (
+        load.counts()
+        + moving.counts()
+        + Counter(
+            {
+                "looks for VMs that run twice": watch.looks,
+                "most guests at a time": watch.most_guests,
+                "counts heard of guests": ears.heard,
+                **moved,
+            }
+        )
     )
     outcome.took_s = time.monotonic() - began
     return outcome
@@ -129,6 +146,7 @@ def _strike(number: int, fault: Fault, record: Record, scrapes: Scrapes) -> Stru
     finally:
         if not fault.site.ending.is_set():
             fault.lift()
+            fault.site.leave(fault)
     record.write("over", fault=number, **told)
     return Struck(number, fault.kind, told, lasted_s=time.monotonic() - began)
 
@@ -141,7 +159,7 @@ def _line(struck: Struck, of: int) -> str:
 
 
 def _look(
-    site: Site, record: Record, wait: Callable[[Site], list[str]]
+    site: Site, record: Record, outcome: Outcome, wait: Callable[[Site], list[str]]
 ) -> tuple[list[str], list[Finding]]:
     """Return what does not come to rest, and what the checker finds when all has.
 
@@ -153,9 +171,14 @@ def _look(
         restless = wait(site)
         before = _last_event(site)
         at_rest = not healing.under_way(site)
-        found = _check(site, record)
+        found = _check(site, record, outcome)
         if (at_rest and _last_event(site) == before) or restless or time.monotonic() > deadline:
             return restless, found
+
+
+def _what_became_of_moves(site: Site) -> dict[str, int]:
+    rows = site.sql("SELECT kind, state, count(*) FROM moves GROUP BY 1, 2")
+    return {f"{kind} moves {state}": count for kind, state, count in rows}
 
 
 def _last_event(site: Site) -> int:
@@ -163,10 +186,13 @@ def _last_event(site: Site) -> int:
     return number
 
 
-def _check(site: Site, record: Record) -> list[Finding]:
+def _check(site: Site, record: Record, outcome: Outcome) -> list[Finding]:
     def sql(query: str) -> list[dict[str, object]]:
         with site.postgres.connect() as connection:
             return connection.cursor(row_factory=dict_row).execute(query.encode()).fetchall()
 
-    uris = {host.name: host.eyes for host in site.hosts}
-    return checker.check(sql, checker.seen_by_virsh(uris), record.read())
+    hosts = {host.name: (host.eyes, host.pool_dir) for host in site.hosts}
+    seen = checker.seen_by_virsh(hosts)
+    counted = [disk for host in seen for disk in host.disks.values() if disk]
+    outcome.counts |= Counter({"disks with counts": len(counted)})
+    return checker.check(sql, seen, record.read())

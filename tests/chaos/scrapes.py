@@ -13,7 +13,7 @@ import httpx
 
 from tests.chaos import signs
 from tests.chaos.processes import WAIT_S
-from tests.chaos.tenants import Record
+from tests.chaos.record import Record
 from tests.servers.running import TimedOutError, eventually
 
 _EVERY_S = 1.0
@@ -69,7 +69,7 @@ class Scrapes:
         """Let a fault last until metrics tell of it, or too long."""
         with contextlib.suppress(TimedOutError):
             eventually(
-                lambda: self.stop.is_set() or not signs.missing(fault, self._shown[since:]),
+                lambda: self.stop.is_set() or not signs.missing_yet(fault, self._shown[since:]),
                 within_s=SHOWN_S,
             )
 

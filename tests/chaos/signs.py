@@ -11,6 +11,7 @@ _GAUGES = ("fuga_hosts", "fuga_fences", "fuga_hosts_held_back")
 FAMILIES = (
     *_GAUGES,
     "fuga_lease_epoch",
+    "fuga_moves_ended",
     "fuga_looks_total",
     "fuga_tasks_total",
     "fuga_problems_total",
@@ -52,11 +53,18 @@ class Reading:
 
 
 def missing(fault: Mapping[str, Any], shown: Iterable[str]) -> list[str]:
-    """Return what a fault has to show and did not."""
+    """Return what a fault has to show before all is healed, and did not."""
+    return _absent([*_wanted(fault), *_wanted_at_last(fault)], shown)
+
+
+def missing_yet(fault: Mapping[str, Any], shown: Iterable[str]) -> list[str]:
+    """Return what it has to show while it lasts, and did not."""
+    return _absent(_wanted(fault), shown)
+
+
+def _absent(patterns: Iterable[str], shown: Iterable[str]) -> list[str]:
     found = set(shown)
-    return [
-        wanted for wanted in _wanted(fault) if not any(re.fullmatch(wanted, each) for each in found)
-    ]
+    return [wanted for wanted in patterns if not any(re.fullmatch(wanted, each) for each in found)]
 
 
 def _wanted(fault: Mapping[str, Any]) -> Iterable[str]:
@@ -77,6 +85,12 @@ def _wanted(fault: Mapping[str, Any]) -> Iterable[str]:
         yield NOT_READY
     if kind in ("tasks repeated", "backlog of builds"):
         yield r'fuga_tasks_total\{outcome="not_ours",.*\}'
+
+
+def _wanted_at_last(fault: Mapping[str, Any]) -> Iterable[str]:
+    """Yield patterns of what shows when work goes on: a move that was struck came to an end."""
+    if "move" in fault:
+        yield r"fuga_moves_ended\{.*\}"
 
 
 def _away(process: str) -> str:

@@ -37,8 +37,8 @@ T = TypeVar("T")
 LEASE_S = 8
 TENANTS = ("ada", "ben", "cyd")
 TYPES = {"tiny": 1, "pair": 2}
-VCPUS_PER_HOST = 2
-POOL_MIB = 48
+VCPUS_PER_HOST = 3
+POOL_MIB = 80
 MOST_AT_ONCE = 8  #: faults
 REPLACED_HOSTS = 2  #: the last ones: fenced when they fail, and their VMs placed elsewhere
 _CREDENTIAL = "lab"
@@ -56,6 +56,10 @@ _SETTINGS = {
     "FUGA_METRICS_INTERVAL_S": "0.2",
     "FUGA_POLICY": "best_fit_drfh",
     "FUGA_POLICY_DEADLINE_S": "20",
+    # A guest is on its way for some seconds.
+    "FUGA_MOVE_BANDWIDTH_MIB_S": "12",
+    "FUGA_MOVE_DEADLINE_S": "40",
+    "FUGA_PLAN_REST_S": "5",
 }
 # Exit status 0: the host is off, and the run's record says so. Nobody switches it on meanwhile.
 _FENCE = """#!/bin/bash
@@ -81,7 +85,15 @@ class SiteHost:
     lab: LabHost
     uri: str  #: as it is registered
     eyes: str  #: its local socket, which is there whatever becomes of its network
+    pid_file: Path
+    consoles: Path  #: where it writes what its guests say
     is_replaced: bool  #: its VMs are placed elsewhere when it fails
+
+    @property
+    def pool_dir(self) -> Path:
+        """Where its disks are, as this machine sees it."""
+        assert self.lab.images_dir is not None
+        return self.lab.images_dir
 
 
 class Site:
@@ -101,6 +113,8 @@ class Site:
         self.ending = threading.Event()
         #: Threads that outlive the processes which they start, as these end with them.
         self.strikers = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="strike")
+        self._struck: dict[str, object] = {}  #: hosts, and what strikes them
+        self._lock = threading.Lock()
         self._host_count = hosts
         self._celery = Celery("chaos", broker=broker.url, set_as_current=False)
 
@@ -117,7 +131,9 @@ class Site:
 
         return self.eventually(read)[0]
 
-    def eventually(self, look: Callable[[], T], *, within_s: float = WAIT_S) -> T:
+    def eventually(
+        self, look: Callable[[], T], *, within_s: float = WAIT_S, every_s: float = 0.2
+    ) -> T:
         """Wait for something as long as the run is not ended."""
 
         def look_or_end() -> T:
@@ -125,7 +141,7 @@ class Site:
                 raise RunEndedError
             return look()
 
-        return eventually(look_or_end, within_s=within_s)
+        return eventually(look_or_end, within_s=within_s, every_s=every_s)
 
     def tried_sql(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """The same; nothing while the database is away."""
@@ -159,6 +175,18 @@ class Site:
 
     def epoch(self) -> int:
         return int(self.sql("SELECT epoch FROM leases WHERE name = 'control'")[0][0])
+
+    def take(self, name: str, fault: object) -> SiteHost | None:
+        """Reserve a host for what is to strike it; None: something else does already."""
+        with self._lock:
+            if self._struck.setdefault(name, fault) is not fault:
+                return None
+        return next(each for each in self.hosts if each.name == name)
+
+    def leave(self, fault: object) -> None:
+        """Let other things strike what this one struck."""
+        with self._lock:
+            self._struck = {name: each for name, each in self._struck.items() if each is not fault}
 
     def fault(self, host: SiteHost, *action: str) -> None:
         cluster.fault(self.lab_dir, host.number, *action)
@@ -293,12 +321,15 @@ class Site:
                 _post(client, "/v1/hosts", _host_body(self.hosts[-1]))
 
     def _host(self, number: int, lab: LabHost) -> SiteHost:
+        own = self.lab_dir / "hosts" / str(number)
         return SiteHost(
             name=f"kvm-{number}",
             number=number,
             lab=lab,
             uri=lab.uri.partition("?")[0],
-            eyes=f"qemu+unix:///system?socket={self.lab_dir}/hosts/{number}/run/libvirt-sock",
+            eyes=f"qemu+unix:///system?socket={own}/run/libvirt-sock",
+            pid_file=own / "pid",
+            consoles=own / "log" / "qemu",
             is_replaced=number > self._host_count - REPLACED_HOSTS,
         )
 
@@ -309,8 +340,7 @@ class Site:
 
 
 def _filler(host: SiteHost) -> Path:
-    assert host.lab.images_dir is not None
-    return host.lab.images_dir / "filler"
+    return host.pool_dir / "filler"
 
 
 def _host_body(host: SiteHost) -> dict[str, Any]:

@@ -68,6 +68,16 @@ _MOVE = _steps("""
     moving  cancelled  cancelled
 """)
 
+_PLAN = _steps("""
+    asked     proposed   proposed
+    asked     failed     failed
+    asked     cancelled  cancelled
+    proposed  approved   approved
+    proposed  cancelled  cancelled
+    approved  done       done
+    approved  cancelled  cancelled
+""")
+
 _REQUEST = (
     _steps("""
     -            -            pending
@@ -168,6 +178,7 @@ MACHINES: Mapping[str, Machine] = {
         frozenset(_REQUEST),
     ),
     "move": Machine(frozenset({"move_state"}), "SELECT id, state FROM moves", frozenset(_MOVE)),
+    "plan": Machine(frozenset({"plan_state"}), "SELECT id, state FROM plans", frozenset(_PLAN)),
     "observed": Machine(
         frozenset({"vm_observed", "vm_missing"}),
         "SELECT id, observed FROM vms",
@@ -201,6 +212,7 @@ FIRST: Mapping[str, str | None] = {
     "assignment": None,
     "request": None,
     "move": None,
+    "plan": "asked",
     "observed": "absent",
     "desired": "running",
     "power": "idle",

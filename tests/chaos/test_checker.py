@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from registry import Registry
-from tests.chaos.checker import HostSeen, check, unmeasured_faults
+from registry import Registry, VmObserved
+from registry.moves import Move, MoveLimits, PlanKind
+from tests.chaos.checker import check, unmeasured_faults
+from tests.chaos.findings import HostSeen
 from tests.raw_sql import RawSql, raw_sql
 from tests.register import a_cluster, add_request, place, run_vm
 from tests.servers.postgres import TEMPLATE, PostgresServer
@@ -323,6 +325,168 @@ def test_a_ledger_that_does_not_add_up(world: World) -> None:
     assert world.rules() == {"ledger"}
 
 
+# ---- moves ---------------------------------------------------------------------------
+
+
+def _ask_to_move(world: World, host: str = "h2") -> Move:
+    world.raw.run("UPDATE hosts SET domain_type = 'qemu'")  # libvirt's test driver moves nothing
+    return world.registry.moves.ask(_uuid(world.vms[0]), host, reason="test", actor="chaos")
+
+
+def _move(world: World, number: int) -> Move:
+    """Have the first VM moved to h1 or h2, and what it left behind removed."""
+    registry, vm = world.registry, world.vms[0]
+    before = registry.vms.get(_uuid(vm)).assignment_id
+    asked = _ask_to_move(world, f"h{number}")
+    step = registry.move_steps.claim(asked.id, "w1", 60, MoveLimits(per_host=1, everywhere=1))
+    assert step is not None
+    assert registry.move_steps.arrive(step.claim, VmObserved.RUNNING, downtime_ms=1)
+    assert before is not None
+    removal = registry.assignments.claim_removal(before, "w1", 60)
+    assert removal is not None
+    registry.assignments.release(removal.claim)
+    world.record.append({"what": "moving", "id": str(asked.id), "vm": vm})
+    own = {f"fuga-{step.to.claim.assignment_id}{end}" for end in (".qcow2", "-seed.img")}
+    gone = {f"fuga-{before}{end}" for end in (".qcow2", "-seed.img")}
+    for at, host in enumerate(world.hosts):
+        others = {name: state for name, state in host.domains.items() if name != f"fuga-{vm}"}
+        here = at == number - 1
+        world.see(
+            at,
+            domains=others | ({f"fuga-{vm}": "running"} if here else {}),
+            volumes=(host.volumes - gone) | (own if here else frozenset()),
+        )
+    return registry.moves.get(asked.id)
+
+
+def test_vms_that_moved_leave_nothing_to_find(own_world: World) -> None:
+    for number in (2, 1, 2):
+        _move(own_world, number)
+
+    assert own_world.rules() == set()
+
+
+def test_a_host_that_held_more_than_it_has_while_a_vm_arrived_there(own_world: World) -> None:
+    for number in (2, 1):
+        _move(own_world, number)
+    own_world.raw.run(
+        "UPDATE inventories SET override = 1 WHERE resource = 'memory_mib'"
+        " AND host_id = (SELECT id FROM hosts WHERE name = 'h2')"
+    )
+
+    assert own_world.rules() == {"over-committed"}
+
+
+def test_a_move_that_nobody_ended(own_world: World) -> None:
+    _ask_to_move(own_world)
+
+    assert own_world.rules() == {"unfinished", "unfinished move"}
+
+
+def test_what_a_vm_left_behind_and_nobody_removed(own_world: World) -> None:
+    asked = _ask_to_move(own_world)
+    limits = MoveLimits(per_host=1, everywhere=1)
+    step = own_world.registry.move_steps.claim(asked.id, "w1", 60, limits)
+    assert step is not None
+    own_world.registry.move_steps.fail(step.claim, "it was not to be")
+
+    assert own_world.rules() == {"unfinished"}
+
+
+def test_a_plan_that_nobody_decided(own_world: World) -> None:
+    own_world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor="chaos")
+
+    assert own_world.rules() == {"unfinished plan"}
+
+
+def test_a_plan_that_is_done_without_one_of_its_moves(own_world: World) -> None:
+    plan = own_world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor="chaos")
+    own_world.raw.run("UPDATE plans SET state = 'done' WHERE id = ?", plan.id)
+    own_world.raw.run(
+        "INSERT INTO plan_moves (plan_id, position, wave, vm_id, from_host_id, to_host_id, why,"
+        " carried_mib) SELECT ?, 0, 0, v.id, h.id, h.id, 'gain', 1 FROM vms v, hosts h LIMIT 1",
+        plan.id,
+    )
+
+    assert "unfinished plan" in own_world.rules()
+
+
+@pytest.mark.parametrize("lost", [{"id": "11111111-1111-4111-8111-111111111111"}, {"vm": "x"}, {}])
+def test_a_move_that_was_accepted_and_is_not_what_was_asked(
+    own_world: World, lost: dict[str, str]
+) -> None:
+    _move(own_world, 2)
+    own_world.record.append(own_world.record[-1] | lost)  # or the answer to two calls
+
+    assert own_world.rules() == {"lost move"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE moves SET state = 'failed'",
+        "DELETE FROM events WHERE event = 'arrived' AND kind = 'assignment_state'",
+    ],
+)
+def test_a_move_that_says_something_else_than_where_its_vm_is(
+    own_world: World, change: str
+) -> None:
+    _move(own_world, 2)
+    own_world.raw.run(change)
+
+    assert "torn move" in own_world.rules()
+
+
+def test_a_vm_that_arrived_at_two_hosts_for_a_moment(own_world: World) -> None:
+    asked = _ask_to_move(own_world)
+    own_world.raw.unguarded()
+    second = own_world.raw.new_key()
+    own_world.raw.run(
+        "INSERT INTO assignments (id, vm_id, host_id, tenant_id, round, generation, state,"
+        " created_at, released_at) SELECT ?, vm_id, host_id, tenant_id, round, 9, 'released',"
+        " now(), now() FROM assignments WHERE state = 'arriving'",
+        second,
+    )
+    for before, event, after in ((None, None, "arriving"), ("arriving", "withdrawn", "released")):
+        _tell(own_world, second, before, event, after)
+    own_world.registry.moves.cancel(asked.id, actor="chaos")
+
+    assert own_world.rules() == {"VM placed twice"}
+
+
+@pytest.mark.parametrize(
+    ("counts", "rules"),
+    [
+        ([0, 1, 2], set()),
+        ([0, -1, 2], {"gap on a disk"}),
+        ([-1, 1, 2], {"gap on a disk"}),
+        ([0, 1, 1], {"gap on a disk"}),
+        ([0, 1], {"lost writes"}),
+    ],
+)
+def test_what_a_guest_counted_on_its_disk(world: World, counts: list[int], rules: set[str]) -> None:
+    world.see(0, disks={f"fuga-{_first_assignment(world)}.qcow2": counts})
+    world.record.append(_counted(world, 2, at=time.time()))
+
+    assert world.rules() == rules
+
+
+def test_what_was_counted_on_a_disk_before_the_present_one_does_not_count(world: World) -> None:
+    world.see(0, disks={f"fuga-{_first_assignment(world)}.qcow2": [0]})
+    world.record.append(_counted(world, 2, at=1.0))
+
+    assert world.rules() == set()
+
+
+def _counted(world: World, number: int, *, at: float) -> dict[str, Any]:
+    return {"what": "counted", "vm": world.vms[0], "number": number, "counted_at": at}
+
+
+def _first_assignment(world: World) -> str:
+    query = "SELECT id FROM assignments WHERE vm_id = ?"
+    return str(world.raw.rows(query, _uuid(world.vms[0]))[0]["id"])
+
+
 # ---- the run's own record ------------------------------------------------------------
 
 
@@ -343,6 +507,7 @@ def test_what_the_watch_and_the_tenants_saw(world: World) -> None:
         {"kind": "host powered off and on", "host": "h1", "fenced": True},
         {"kind": "pool full", "host": "h1", "failed_builds": 1},
         {"kind": "worker killed", "process": "worker-1", "pid": 4, "held": ["nobody took it"]},
+        {"kind": "source powered off inside a move", "move": "nobody ended it"},
     ],
     ids=lambda told: told["kind"],
 )
@@ -379,6 +544,8 @@ _HOST = {"kind": "libvirtd killed", "host": "h1", "until": "unreachable"}
 _FENCED = {"kind": "libvirtd killed", "fenced": True}
 _FULL = {"kind": "pool full", "failed_builds": 1}
 _REPEATED = {"kind": "tasks repeated"}
+_MOVE = {"kind": "source powered off inside a move", "move": "m"}
+_MOVES_ENDED = 'fuga_moves_ended{outcome="failed"}'
 _MISSED = 'fuga_looks_total{outcome="missed"}'
 _DOWN = 'fuga_hosts{admin="active",health="down"}'
 _OFF = 'fuga_fences{state="fenced"}'
@@ -402,6 +569,7 @@ def _counts(*counts: dict[str, float]) -> list[dict[str, Any]]:
         (_FENCED, _counts({_OFF: 0}, {_MISSED: 1})),
         (_FULL, _counts({_FAILED: 4}, {_FAILED: 4})),
         (_REPEATED, _counts({_NOT_OURS: 4, _FAILED: 1}, {_NOT_OURS: 4, _FAILED: 2})),
+        (_MOVE, _counts({_MOVES_ENDED: 4}, {_MOVES_ENDED: 4})),
     ],
 )
 def test_a_fault_of_which_no_metrics_tell(
@@ -424,6 +592,7 @@ def test_a_fault_of_which_no_metrics_tell(
         (_FULL, _counts({_FAILED: 4}, {_FAILED: 5})),
         (_FULL, [*_counts({_FAILED: 4}), _scrape("api-1", started=2.0, samples={_FAILED: 1})]),
         (_REPEATED, _counts({_NOT_OURS: 4}, {_NOT_OURS: 5})),
+        (_MOVE, _counts({_MOVES_ENDED: 4}, {_MOVES_ENDED: 5})),
         ({"kind": "redis emptied"}, []),
     ],
 )

@@ -25,26 +25,28 @@ BATCHES = (
     ),
     (
         faults.WorkerStruck,
-        faults.DaemonFrozen,
-        faults.DatabaseCrashed,
+        faults.DestinationDaemonKilled,
+        faults.DatabaseCrashedMoving,
         faults.MonitorKilled,
         faults.TasksRepeated,
     ),
     (
         faults.BrokerStopped,
         faults.DatabaseStopped,
-        faults.WorkerPaused,
+        faults.WorkerStoppedOnTheWay,
         faults.ApiPaused,
+        faults.DaemonFrozen,
     ),
     (
         faults.TasksDelayed,
-        faults.HostPowered,
+        faults.SourceOff,
         faults.GuestFrozen,
         faults.PoolFull,
     ),
     (
         faults.Backlog,
-        faults.NetworkCut,
+        faults.DestinationCut,
+        faults.WorkerStruckMoving,
     ),
 )
 SEED = 1
@@ -63,3 +65,6 @@ def test_nothing_is_lost_whatever_is_struck(tmp_path: Path) -> None:
     assert [str(finding) for finding in outcome.findings] == []
     assert len(outcome.struck) == sum(map(len, BATCHES))
     assert outcome.counts["accepted"] > 0
+    assert outcome.counts["live moves moved"] > 0
+    assert outcome.counts["counts heard of guests"] > 0
+    assert outcome.counts["disks with counts"] > 0

@@ -11,7 +11,7 @@ from tests.chaos.site import SiteHost
 from tests.servers.running import TimedOutError
 
 
-class _OnHost(Fault):
+class OnHost(Fault):
     """Strikes a host; how far the monitor counts before it ends is drawn.
 
     One that is down and whose VMs are to be replaced stays struck until it was fenced.
@@ -23,15 +23,21 @@ class _OnHost(Fault):
     healths: ClassVar[tuple[str, ...]] = ("unreachable", "down")
 
     def inject(self) -> dict[str, Any]:
-        self.host = self.rng.choice(self.hosts())
+        told: dict[str, Any] = self.choose()
         until = self.rng.choice(self.healths)
         self.site.fault(self.host, self.strike)
         self.site.eventually(lambda: self.seen(until))
-        told: dict[str, Any] = {"host": self.host.name, "until": until}
+        told |= {"host": self.host.name, "until": until}
         if self.host.is_replaced and until == "down":
             self.site.eventually(lambda: self.site.is_fenced_or_empty(self.host))
             told["fenced"] = self.site.is_fenced(self.host)
         return told
+
+    def choose(self) -> dict[str, Any]:
+        """Choose the host; return what else is to be noted."""
+        names = [host.name for host in self.hosts()]
+        self.host = self.site.eventually(lambda: self.site.take(self.rng.choice(names), self))
+        return {}
 
     def hosts(self) -> list[SiteHost]:
         return self.site.hosts
@@ -44,7 +50,7 @@ class _OnHost(Fault):
         self.site.mend(self.host, *self.mend)
 
 
-class NetworkCut(_OnHost):
+class NetworkCut(OnHost):
     kind = "network to a host cut"
     strike = "cut-network"
     mend = ("restore-network",)
@@ -60,19 +66,19 @@ class NetworkCutUntilFenced(NetworkCut):
         return [host for host in self.site.hosts if host.is_replaced]
 
 
-class DaemonKilled(_OnHost):
+class DaemonKilled(OnHost):
     kind = "libvirtd killed"
     strike = "kill-daemon"
     mend = ("restart-daemon",)
 
 
-class DaemonFrozen(_OnHost):
+class DaemonFrozen(OnHost):
     kind = "libvirtd frozen"
     strike = "hang-daemon"
     mend = ("resume-daemon",)
 
 
-class HostPowered(_OnHost):
+class HostPowered(OnHost):
     kind = "host powered off and on"
     strike = "power-off"
 

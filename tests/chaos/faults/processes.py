@@ -18,7 +18,7 @@ class _OfAProcess(Fault):
         return self.rng.choice(self.site.of_role(self.strikes[0]))
 
 
-class _Killed(_OfAProcess):
+class Killed(_OfAProcess):
     def inject(self) -> dict[str, Any]:
         self.name = self.choose()
         self.site.processes[self.name].kill()
@@ -29,22 +29,22 @@ class _Killed(_OfAProcess):
         self.site.processes[self.name].return_to_service()
 
 
-class ApiKilled(_Killed):
+class ApiKilled(Killed):
     kind = "api killed"
     strikes = ("api",)
 
 
-class WorkerKilled(_Killed):
+class WorkerKilled(Killed):
     kind = "worker killed"
     strikes = ("worker",)
 
 
-class MonitorKilled(_Killed):
+class MonitorKilled(Killed):
     kind = "monitor killed"
     strikes = ("monitor",)
 
 
-class LeaderKilled(_Killed):
+class LeaderKilled(Killed):
     kind = "leader killed"
     strikes = ("control",)
 
@@ -99,11 +99,13 @@ class LeaderPaused(_Paused):
         return self.site.eventually(self.site.leader)
 
 
-class _AtCheckpoint(_OfAProcess):
+class AtCheckpoint(_OfAProcess):
     """A process that is struck where it hurts, in the middle of its work."""
 
     variable: ClassVar[str]
     points: ClassVar[tuple[str, ...]]
+    #: What an owner holds, of which others tell once they have it.
+    claimed: ClassVar[str] = "SELECT id, vm_id FROM assignments WHERE claim_owner LIKE %s"
 
     def inject(self) -> dict[str, Any]:
         self.point = self.rng.choice(self.points)
@@ -123,10 +125,7 @@ class _AtCheckpoint(_OfAProcess):
         self.site.eventually(begun)
         with self.alone():
             self.site.eventually(mark.exists)
-        held = self.site.sql(
-            "SELECT id, vm_id FROM assignments WHERE claim_owner LIKE %s",
-            f"%:{self.process.pid}:%",
-        )
+        held = self.site.sql(self.claimed, f"%:{self.process.pid}:%")
         return {
             "process": self.name,
             "point": self.point,
@@ -139,7 +138,7 @@ class _AtCheckpoint(_OfAProcess):
         return contextlib.nullcontext()
 
 
-class _WorkerAtCheckpoint(_AtCheckpoint):
+class WorkerAtCheckpoint(AtCheckpoint):
     strikes = ("worker",)
 
     @contextlib.contextmanager
@@ -155,7 +154,7 @@ class _WorkerAtCheckpoint(_AtCheckpoint):
                 each.resume()
 
 
-class WorkerStruck(_WorkerAtCheckpoint):
+class WorkerStruck(WorkerAtCheckpoint):
     kind = "worker killed inside a build or removal"
     variable = "FUGA_KILL_AT"
     points = (
@@ -175,7 +174,7 @@ class WorkerStruck(_WorkerAtCheckpoint):
         self.process.return_to_service()
 
 
-class WorkerStoppedInside(_WorkerAtCheckpoint):
+class WorkerStoppedInside(WorkerAtCheckpoint):
     """Stopped in a build, and woken when another has taken over."""
 
     kind = "worker stopped inside a build, past its lease"
@@ -186,19 +185,14 @@ class WorkerStoppedInside(_WorkerAtCheckpoint):
         told = super().inject()
         self.process.wait_until_paused()
         owner = f"%:{self.process.pid}:%"
-        self.site.eventually(
-            lambda: (
-                self.site.sql("SELECT count(*) FROM assignments WHERE claim_owner LIKE %s", owner)
-                == [(0,)]
-            ),
-        )
+        self.site.eventually(lambda: not self.site.sql(self.claimed, owner))
         return told
 
     def lift(self) -> None:
         self.process.resume()
 
 
-class LeaderStruck(_AtCheckpoint):
+class LeaderStruck(AtCheckpoint):
     kind = "leader killed after a commit"
     strikes = ("control",)
     variable = "FUGA_KILL_AT"

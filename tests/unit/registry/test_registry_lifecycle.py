@@ -251,6 +251,8 @@ def test_tables_cannot_be_changed(machine: str) -> None:
     ("checked", "machine"),
     [
         ("assignment", "ASSIGNMENT"),
+        ("move", "MOVE"),
+        ("plan", "PLAN"),
         ("request", "REQUEST"),
         ("observed", "VM_OBSERVED"),
         ("desired", "VM_DESIRED"),
