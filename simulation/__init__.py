@@ -5,6 +5,7 @@ from simulation.recordings.recording import Decided, Recording, read_recording, 
 from simulation.sites.inventory import Inventory, read_inventory
 from simulation.slots.choice import Choice
 from simulation.slots.engine import Engine
+from simulation.slots.moving.asked import Moving
 from simulation.studies.fleet import FleetStudy, JobQueue
 from simulation.studies.job_run import run_job
 from simulation.studies.jobs import JobFiles, JobTakenError, SharedFolderError
@@ -24,6 +25,7 @@ __all__ = [
     "JobFiles",
     "JobQueue",
     "JobTakenError",
+    "Moving",
     "Progress",
     "Recording",
     "RunFailedError",

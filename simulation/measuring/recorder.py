@@ -22,6 +22,7 @@ from placement import (
     target_shares,
 )
 from simulation.checkpoint import Kept, Limits, array, whole
+from simulation.measuring.moving import MovesRecorder
 from simulation.measuring.series import Series, Stacks
 from simulation.slots.book import GrowingRows
 from simulation.slots.engine import Engine, Passed, Round
@@ -47,11 +48,19 @@ class Recorder:
     ideal_every : int
         Slots from one comparison with what is fair and what could be placed at
         most to the next; these take longer than all else.
+    moving : bool
+        Whether what moves do is recorded.
     """
 
     def __init__(
-        self, resources: Sequence[str], host_class: Sequence[str], *, ideal_every: int
+        self,
+        resources: Sequence[str],
+        host_class: Sequence[str],
+        *,
+        ideal_every: int,
+        moving: bool = False,
     ) -> None:
+        self.moving = MovesRecorder() if moving else None
         self.resources = tuple(resources)
         self.classes = tuple(dict.fromkeys(host_class))
         place = {name: index for index, name in enumerate(self.classes)}
@@ -88,6 +97,7 @@ class Recorder:
             "reasons": self.reasons,
             "fallbacks": self.fallbacks,
             "stood": self.stood,
+            "moving": None if self.moving is None else self.moving.kept(),
         }
 
     def restore(self, kept: Kept) -> None:
@@ -105,6 +115,8 @@ class Recorder:
         self.reasons = {str(reason): int(count) for reason, count in kept["reasons"].items()}
         self.fallbacks = [(int(slot), str(reason)) for slot, reason in kept["fallbacks"]]
         self.stood = whole(kept, "stood")
+        if self.moving is not None:
+            self.moving.restore(kept["moving"])
 
     def record(self, passed: Passed, engine: Engine) -> None:
         """Keep what happened up to a slot, and how the cluster stands after its round."""
@@ -115,6 +127,9 @@ class Recorder:
         row["skipped"] = float(passed.skipped)
         if passed.round is not None:
             row |= self._round(passed, passed.round, engine)
+        if self.moving is not None:
+            ideal = passed.slot % self._ideal_every == 0
+            row |= self.moving.record(passed, engine, ideal=ideal)
         self.slots.add_row(row)
 
     def _counts(self, passed: Passed, engine: Engine) -> dict[str, float | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -63,6 +63,7 @@ def summary_of(recorder: Recorder, engine: Engine) -> dict[str, Any]:
         ],
         "slots_skipped": int(slots.column("skipped").sum()),
         "rounds_cut": int(np.nansum(slots.column("cut"))),
+        "moves": None if recorder.moving is None else recorder.moving.summary(slots, engine),
     }
 
 
@@ -141,6 +142,32 @@ MEASURES: Final[tuple[tuple[str, str, str, bool], ...]] = (
     ("bound_part", "placed of what rounds could have (LP bound)", "%", True),
     ("fragmentation", "free but too little for a VM", "% of what is free", False),
 )
+
+#: The same of runs that say something of moves.
+MEASURES_OF_MOVES: Final[tuple[tuple[str, str, str, bool], ...]] = (
+    ("moves.moved", "moves", "VMs", False),
+    ("moves.moved_gib", "moved", "GiB", False),
+    ("moves.load_deviation", "load of hosts", "% off the mean, CPU and memory added", False),
+    ("moves.mean_skewness", "mean skewness of hosts in use", "", False),
+    ("moves.potential", "potential", "", True),
+    ("moves.fairness_distance", "distance from fair shares, all slots", "% of the mean", False),
+    ("moves.hosts_in_use", "hosts in use", "hosts", False),
+    ("moves.held_idle_part", "free, but held for who starves", "% of the pool", False),
+    ("moves.spare.domains_held_part", "domains whose spare held", "%", True),
+    ("moves.spare.vm_rounds_waited", "waits for spare", "VMs × rounds", False),
+    ("moves.roll.took_s", "the roll took", "s", False),
+)
+
+
+def measures_of(summaries: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, bool]]:
+    """Return what some runs are compared by: of moves only what one of them says."""
+    listed = list(summaries)
+    said = [
+        each
+        for each in MEASURES_OF_MOVES
+        if any(measure(summary, each[0]) is not None for summary in listed)
+    ]
+    return [*MEASURES, *said]
 
 
 def measure(summary: Mapping[str, Any], path: str) -> float | None:

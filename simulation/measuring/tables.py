@@ -15,7 +15,7 @@ from simulation.slots.engine import Engine
 def write_tables(
     folder: Path, recorder: Recorder, engine: Engine, hosts: Sequence[str], *, as_csv: bool
 ) -> None:
-    """Write slots, shares, placements, hosts and tenants of a simulation."""
+    """Write slots, shares, placements, hosts, tenants and moves of a simulation."""
     import pyarrow as pa  # noqa: PLC0415 - slow to import
 
     names = pa.array(engine.book.tenants.values or [""])
@@ -53,6 +53,8 @@ def write_tables(
             "waited_vm_seconds": recorder.waited_s,
         },
     }
+    if recorder.moving is not None:
+        tables["moves"] = recorder.moving.tables(names, host_names)
     for name, columns in tables.items():
         _write(folder / name, columns, as_csv=as_csv)
 

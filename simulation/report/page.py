@@ -62,7 +62,7 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
     plots = plots_of(shown, palette) if shown else []
     sections = [_plot_section(plot, folder / _PLOTS) for plot in plots]
     compared = side_by_side(document["comparison"], palette)
-    body = [_head(document), compared, _runs(document["runs"])]
+    body = [_head(document), compared, _runs(document["runs"]), _moves(document["runs"])]
     if sections:
         body.append(_about_plots(document["comparison"]))
     body += [*sections, _bad_rows(document["runs"]), _inputs(document)]
@@ -119,6 +119,47 @@ def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
         "<th>rounds</th><th>fallbacks</th><th>processor time</th></tr></thead>"
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
+
+
+def _moves(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return what moves took in each run, why, and what a roll could not do."""
+    moving = [run for run in runs if run["moves"] is not None]
+    if not moving:
+        return ""
+    lines, rolls = [], []
+    for run in moving:
+        told, name = run["moves"], escape(str(run["name"]))
+        reasons = ", ".join(f"{count:,} {why}" for why, count in told["by_reason"].items() if count)
+        failed = sum(count for name_, count in told["outcomes"].items() if name_ != "moved")
+        spare = told["spare"]
+        held = "–" if spare is None else f"{spare['asked'] - spare['not_held']} of {spare['asked']}"
+        lines.append(
+            f'<tr><td>{name}</td><td data-run="{name}" data-path="moves.moved" '
+            f'data-value="{told["moved"]}">{told["moved"]:,}</td><td>{escape(reasons) or "–"}</td>'
+            f"<td>{failed:,}</td><td>{told['moved_gib']:,.1f} GiB</td>"
+            f"<td>{told['move_seconds']:,.0f} s</td><td>{held}</td></tr>"
+        )
+        if told["roll"] is not None:
+            rolls.append(_roll(name, told["roll"]))
+    return (
+        "<h2>Moves</h2>"
+        '<p class="reading">Moves that were carried out, why, and those that came to nothing: '
+        "the VM ended meanwhile, a round had taken the room, or a host failed. Spare: in how many "
+        "of the slots asked about every domain's VMs had room elsewhere.</p>"
+        '<div class="scroll"><table id="moves"><thead><tr><th>run</th><th>moves</th><th>why</th>'
+        "<th>to nothing</th><th>carried</th><th>time, added up</th><th>spare held</th></tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table></div>{''.join(rolls)}"
+    )
+
+
+def _roll(name: str, roll: Mapping[str, Any]) -> str:
+    took = "has not come to its end" if roll["took_s"] is None else f"took {roll['took_s']:,.0f} s"
+    left = "".join(
+        f"<li>{escape(each['host'])}: {escape('; '.join(each['why']))}</li>"
+        for each in roll["left_out"]
+    )
+    listed = f" Left out:</p><ul>{left}</ul>" if left else "</p>"
+    return f"<p>The roll of {name} went through {roll['rolled']:,} hosts and {took}.{listed}"
 
 
 def _about_plots(comparison: Mapping[str, Any]) -> str:

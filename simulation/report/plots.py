@@ -48,6 +48,7 @@ def plots_of(runs: Sequence[RunData], palette: Palette) -> list[Plot]:
         _fairness,
         _left_out,
         _fragmentation,
+        _moving,
     )
     plots = [make(shown, palette) for make in makers]
     largest = _largest(shown)
@@ -240,6 +241,31 @@ def _fragmentation(runs: Sequence[RunData], palette: Palette) -> Plot:
         "What is free and of no use",
         "The part of the free first resource on hosts too full for a VM, in the mean of those "
         "asked for; lower leaves more choice.",
+        figure,
+    )
+
+
+def _moving(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    if not any("moved_gib" in run.slots for run in runs):
+        return None
+    figure, (level, moved) = new_figure(height=4.6, rows=2)
+    _over_time(runs, palette, "load_deviation", level, 100.0)
+    level.set_ylabel("load of hosts off\ntheir mean (%)")
+    level.set_ylim(bottom=0)
+    for run in runs:
+        times, label = _time(run)
+        if "moved_gib" in run.slots:
+            gib = np.cumsum(np.nan_to_num(run.slots["moved_gib"]))
+            moved.plot(*thinned(times, gib), **palette.line(run.variant))
+        moved.set_xlabel(label)
+    moved.set_ylabel("moved so far (GiB)")
+    moved.set_ylim(bottom=0)
+    legend(figure, level)
+    return Plot(
+        "moves",
+        "How level hosts are, and what that took",
+        "Above the standard deviation of the load over hosts, of CPU and memory added; below what "
+        "all moves carried so far.",
         figure,
     )
 

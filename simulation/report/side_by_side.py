@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
-from simulation.measuring.summary import MEASURES
+from simulation.measuring.summary import MEASURES, MEASURES_OF_MOVES
 from simulation.report.style import Palette
 from simulation.studies.compare import unchanged
 
@@ -22,11 +22,13 @@ def side_by_side(comparison: Mapping[str, Any], palette: Palette) -> str:
         f"{escape(row['variant'])}"
         for row in variants
     ]
+    known = {path for row in variants for path in row["measures"]}
+    measures = [*MEASURES, *(each for each in MEASURES_OF_MOVES if each[0] in known)]
     titles = [
         f"{escape(title)} <small>{escape(unit)}; {'more' if more else 'less'} is better</small>"
-        for _, title, unit, more in MEASURES
+        for _, title, unit, more in measures
     ]
-    cells = [_cells(variants, *measure) for measure in MEASURES]
+    cells = [_cells(variants, *measure) for measure in measures]
     if len(variants) <= _MOST_COLUMNS:
         table, which, look = _table("measure", names, titles, cells), "line", ""
     else:

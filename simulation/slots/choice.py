@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from placement import Allocation, Policy, Snapshot, decide
 from placement.catalog.zone_policies import Deciding, NamedPolicy, first_feasible, zones_of
 from registry.requests import zone_of
 from simulation.slots.cluster import Cluster
+from simulation.slots.moving.asked import Moving
 
 _SEED_STEP: Final = 2**32  #: between the seeds of two simulations: more than any start of a slot
 
@@ -29,6 +30,14 @@ class Choice:
     seed: int = 0
     began_at_s: float = 0.0  #: when time 0 was, seconds since 1970: rounds are seeded by the clock
     wait_at_most_s: float | None = None  #: what waits longer is given up by its tenant
+    moving: Moving = field(default_factory=Moving)
+
+    def of_policy(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the parameters that a policy is made with.
+
+        Where moves make room for who is owed, no hosts are held back, unless asked for.
+        """
+        return parameters if self.moving.room is None else {"patience": 0, **parameters}
 
 
 class Decider:
@@ -39,17 +48,25 @@ class Decider:
         self.who: Deciding | None = None  #: on the hosts that are there now; None: to be found
         self.policy: Policy | None = None
 
-    def decide(self, snapshot: Snapshot, start_s: float) -> tuple[Allocation | None, str | None]:
-        """Return the first feasible allocation, and why it is not the policy's own, if so."""
+    def decide(
+        self,
+        snapshot: Snapshot,
+        start_s: float,
+        around: Callable[[Policy], Policy] | None = None,
+    ) -> tuple[Allocation | None, str | None]:
+        """Return the first feasible allocation, and why it is not the policy's own, if so.
+
+        ``around`` returns what a policy is wrapped in for this round.
+        """
         choice, reasons = self._choice, list[str]()
         seed = int(choice.began_at_s + start_s) + choice.seed * _SEED_STEP
         who = self.who = self.who or self._who()
         policy = self.policy = self.policy or who.made()
 
         def ask(each: Deciding) -> Allocation:
-            if each is who:
-                return decide(snapshot, policy, seed=seed, budget_units=choice.budget_units)
-            return decide(snapshot, each.made(), seed=seed, budget_units=None)
+            its, units = (policy, choice.budget_units) if each is who else (each.made(), None)
+            made = its if around is None else around(its)
+            return decide(snapshot, made, seed=seed, budget_units=units)
 
         def note(_: Deciding, error: Exception) -> None:
             reasons.append(f"{type(error).__name__}: {error}")
@@ -65,11 +82,13 @@ class Decider:
         choice = self._choice
         named = {
             zone: NamedPolicy(
-                policy=name, parameters=choice.zone_parameters.get(zone, choice.parameters)
+                policy=name,
+                parameters=choice.of_policy(choice.zone_parameters.get(zone, choice.parameters)),
             )
             for zone, name in choice.zone_policies.items()
         }
         zone_of_host = [zone_of(host.labels) for host in self._cluster.hosts]
-        otherwise = NamedPolicy(policy=choice.policy, parameters=choice.parameters)
+        parameters = choice.of_policy(choice.parameters)
+        otherwise = NamedPolicy(policy=choice.policy, parameters=parameters)
         zones = zones_of(zone_of_host, named, otherwise)
-        return Deciding(policy=choice.policy, parameters=choice.parameters, zones=zones)
+        return Deciding(policy=choice.policy, parameters=parameters, zones=zones)

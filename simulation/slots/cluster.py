@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -77,6 +77,12 @@ class Cluster:
                 self._present[host] = False
         self._read()
         return what in (Happening.FAIL, Happening.LEAVE)
+
+    def accept(self, accepts: Mapping[int, bool]) -> None:
+        """Let hosts take VMs from now on, or no longer."""
+        for host, takes in accepts.items():
+            self._accept(host, accepts=takes)
+        self._read()
 
     def _accept(self, host: int, *, accepts: bool) -> None:
         self._hosts[host] = replace(self._hosts[host], accepts=accepts)

@@ -8,6 +8,7 @@ changed since one that placed nothing. Only clock, hosts and VMs are simulated.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,9 @@ from simulation.slots.book import Book
 from simulation.slots.choice import Choice, Decider
 from simulation.slots.cluster import Cluster
 from simulation.slots.idle import LastIdle
+from simulation.slots.moving.fleet import Fleet, fleet_of
+from simulation.slots.moving.movers import Movers, Planned
+from simulation.slots.moving.timetable import Ended
 from simulation.slots.rules import HostRules
 from simulation.slots.running import Running, Vms
 from simulation.slots.waiting import NOBODY, Waiting
@@ -53,6 +57,8 @@ class Passed:
     round: Round | None  #: None: nothing waits, or nothing has changed
     stood: Vms | None = None  #: VMs that ran at the beginning of the trace
     skipped: bool = False  #: neither the policy nor the fallback decided
+    moves: tuple[Ended, ...] = ()  #: that were over, or came to nothing
+    plans: tuple[Planned, ...] = ()  #: that were made after the round
 
 
 class Engine:
@@ -86,13 +92,22 @@ class Engine:
         self.cluster, self.book, self.choice = cluster, book, choice
         self.waiting = NOBODY
         self.running = Running(choice.slot_length_s)
-        self._rules = HostRules()
+        self.rules = HostRules()
         self._events = list(events)
         self._hierarchies = list(hierarchies)
         self._requests = 0
         self._stood = 0
-        self.last_idle = LastIdle(Patience.of(choice.parameters).patience)
+        self.last_idle = LastIdle(Patience.of(choice.of_policy(choice.parameters)).patience)
         self.decider = Decider(choice, cluster)
+        self._start_s = 0.0
+        self.movers: Movers | None = None
+        if choice.moving.is_asked:
+            self.movers = Movers(
+                self,
+                choice.moving,
+                began_at_s=choice.began_at_s,
+                slot_length_s=choice.slot_length_s,
+            )
 
     def kept(self) -> Kept:
         """Return all that has changed since the beginning, for a checkpoint.
@@ -104,12 +119,13 @@ class Engine:
             "book": self.book.kept(),
             "waiting": self.waiting.columns(),
             "running": self.running.kept(),
-            "rules": self._rules.kept(),
+            "rules": self.rules.kept(),
             "events_left": len(self._events),
             "hierarchies_left": len(self._hierarchies),
             "requests": self._requests,
             "stood": self._stood,
             "last_idle": self.last_idle.kept(),
+            "movers": None if self.movers is None else self.movers.kept(),
         }
 
     def restore(self, kept: Kept) -> None:
@@ -131,9 +147,11 @@ class Engine:
         )
         self.waiting = Waiting.of_kept(kept["waiting"], sizes)
         self.running.restore(kept["running"], sizes)
-        self._rules.restore(kept["rules"], sizes)
+        self.rules.restore(kept["rules"], sizes)
         self._requests, self._stood = whole(kept, "requests"), whole(kept, "stood")
         self.last_idle.restore(kept["last_idle"], self.book.resources)
+        if self.movers is not None:
+            self.movers.restore(kept["movers"])
 
     @property
     def next_event_s(self) -> float | None:
@@ -143,13 +161,18 @@ class Engine:
 
     def pass_to(self, slot: int, chunks: Sequence[Chunk]) -> Passed:
         """Go on to the start of a slot, at which these requests have arrived, and decide."""
-        start_s = slot * self.choice.slot_length_s
+        start_s = self._start_s = slot * self.choice.slot_length_s
+        if self.movers is not None:
+            first_s = self._events[0].at_s if self._events else start_s
+            self.movers.advance(min(first_s, start_s))
         while self._hierarchies and self._hierarchies[0][0] <= start_s:
             self.book.follow(self._hierarchies.pop(0)[1])
         ended = self.running.ended(slot)
         for vms in ended:
             self._release(vms)
         lost = self._befall(start_s, ended)
+        if self.movers is not None:
+            self.movers.advance(start_s)
         stood, chunks = self._stand(slot, chunks)
         arrived = tuple(self._arrive(chunk) for chunk in chunks)
         given_up = self._give_up(start_s)
@@ -163,19 +186,52 @@ class Engine:
             round=None,
             stood=stood,
         )
+        passed = self._decide(passed)
+        if self.movers is not None:
+            self.movers.plan(start_s)
+            moves, plans = self.movers.taken()
+            passed = replace(passed, moves=tuple(moves), plans=tuple(plans))
+        return passed
+
+    def _decide(self, passed: Passed) -> Passed:
+        """Let a round decide, if anything has changed since one that placed nothing."""
         if not len(self.waiting):
             return passed
+        movers, start_s = self.movers, passed.start_s
         snapshot, tenants = self.snapshot()
-        if self.last_idle.would_repeat(snapshot, self.waiting.request):
+        lets_in = movers is not None and movers.lets_in(start_s)
+        if not lets_in and self.last_idle.would_repeat(snapshot, self.waiting.request):
             return passed
-        allocation, reason = self.decider.decide(snapshot, start_s)
+        around = None if movers is None else lambda policy: movers.around(policy, start_s)
+        allocation, reason = self.decider.decide(snapshot, start_s, around)
         if allocation is None:
             return replace(passed, skipped=True)
-        round_ = self._commit(slot, snapshot, tenants, allocation, reason)
+        round_ = self._commit(passed.slot, snapshot, tenants, allocation, reason)
         return replace(passed, round=round_)
 
-    def snapshot(self) -> tuple[Snapshot, IntArray]:
+    def fleet(self) -> Fleet:
+        """Return what runs and waits now, for whoever plans moves."""
+        parts = self.running.parts()
+        snapshot, tenants = self.snapshot(told_apart=True)
+        movers = self.movers
+        return fleet_of(
+            snapshot,
+            tenants,
+            Vms.joined(parts) if parts else None,
+            moving=Counter() if movers is None else movers.timetable.moving(),
+            resting=Counter() if movers is None else movers.resting(self._start_s),
+            arriving=() if movers is None else movers.timetable.arriving(),
+            book=self.book,
+            cluster=self.cluster,
+            waiting=self.waiting,
+            rules=self.rules,
+        )
+
+    def snapshot(self, *, told_apart: bool = False) -> tuple[Snapshot, IntArray]:
         """Return what a round sees now, and the numbers of its tenants.
+
+        Where spare is kept, or if ``told_apart``, hosts of one class are alike to the wishes
+        of all VMs that run, too.
 
         Tenants are those who hold something or ask for something: one who does
         neither takes part in nothing.
@@ -186,11 +242,19 @@ class Engine:
         tenants = book.in_order(np.flatnonzero(concerned).astype(np.int64))
         place = np.zeros(len(concerned), dtype=np.int64)
         place[tenants] = np.arange(len(tenants))
-        open_ = self._rules.open_to(waiting, self.cluster, book.wishes.values)
+        apart = None
+        if told_apart or self.choice.moving.spare is not None:
+            wishes = [np.unique(part.wish) for part in self.running.parts()]
+            apart = np.concatenate([np.zeros(0, dtype=np.int64), *wishes])
+        open_ = self.rules.open_to(waiting, self.cluster, book.wishes.values, apart)
+        free = self.cluster.free()
+        held = None if self.movers is None else self.movers.held_back(self._start_s)
+        if held is not None:
+            free = np.maximum(free - held[self.cluster.rows], 0)
         return Snapshot(
             resources=book.resources,
             capacity=self.cluster.offered(),
-            free=self.cluster.free(),
+            free=free,
             host_class=open_.host_class,
             eligible=open_.eligible,
             demand=book.demand[waiting.kind],
@@ -208,7 +272,7 @@ class Engine:
     def _release(self, vms: Vms) -> None:
         self.cluster.commit(vms.host, -vms.count[:, None] * self.book.demand[vms.kind])
         self.book.hold(vms.tenant, vms.kind, -vms.count)
-        self._rules.count(vms, self.book.wishes.values, sign=-1)
+        self.rules.count(vms, self.book.wishes.values, sign=-1)
 
     def _befall(self, start_s: float, ended: list[Vms]) -> list[Vms]:
         """Let happen what befalls hosts up to the start of the slot; return the VMs lost.
@@ -221,7 +285,12 @@ class Engine:
             event = self._events.pop(0)
             self.decider.hosts_changed()
             host = self.cluster.index[event.host]
-            if not self.cluster.befalls(event.what, host):
+            if self.movers is not None:
+                self.movers.advance(event.at_s)
+            loses = self.cluster.befalls(event.what, host)
+            if loses and self.movers is not None:
+                self.movers.host_goes(host, event.at_s)
+            if not loses:
                 continue
             for place, vms in enumerate(ended):
                 late = (vms.host == host) & (vms.end_s > event.at_s)
@@ -283,10 +352,10 @@ class Engine:
                 end_s=part.arrival_s + part.lifetime_s,
             )
             self._stood += len(part)
-            self._rules.arrived(vms.tenant.tolist(), part.wishes)
+            self.rules.arrived(vms.tenant.tolist(), part.wishes)
             self.cluster.commit(vms.host, vms.count[:, None] * book.demand[vms.kind])
             book.hold(vms.tenant, vms.kind, vms.count)
-            self._rules.count(vms, book.wishes.values, sign=1)
+            self.rules.count(vms, book.wishes.values, sign=1)
             self.running.add(vms, slot)
             found.append(vms)
         return (Vms.joined(found) if found else None), [each for each in others if len(each)]
@@ -306,7 +375,7 @@ class Engine:
             lifetime_s=chunk.lifetime_s.copy(),
             wait_at_most_s=chunk.patience_s().copy(),
         )
-        self._rules.arrived(arrived.tenant.tolist(), chunk.wishes)
+        self.rules.arrived(arrived.tenant.tolist(), chunk.wishes)
         self._requests += len(chunk)
         self.waiting = self.waiting.with_more(arrived)
         return arrived
@@ -344,7 +413,7 @@ class Engine:
         )
         self.cluster.commit(placed.host, counts[:, None] * self.book.demand[placed.kind])
         self.book.hold(placed.tenant, placed.kind, counts)
-        self._rules.count(placed, self.book.wishes.values, sign=1)
+        self.rules.count(placed, self.book.wishes.values, sign=1)
         self.running.add(placed, slot)
         given = np.zeros(len(waiting), dtype=np.int64)
         np.add.at(given, rows, counts)

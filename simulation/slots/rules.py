@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,7 +55,7 @@ class HostRules:
     def arrived(self, tenants: Sequence[int], wishes: Sequence[Wishes]) -> None:
         """Make the groups that new requests name."""
         for tenant, wish in zip(tenants, wishes, strict=True):
-            for key in _groups(tenant, wish):
+            for key in group_keys(tenant, wish):
                 self._places.of_group.setdefault(key, Counter())
 
     def count(self, vms: Vms, wishes: Sequence[Wishes], *, sign: int) -> None:
@@ -66,7 +66,7 @@ class HostRules:
         for row in np.flatnonzero(ruled[vms.wish]).tolist():
             host, count = int(vms.host[row]), sign * int(vms.count[row])
             wish = wishes[int(vms.wish[row])]
-            for key in _groups(int(vms.tenant[row]), wish):
+            for key in group_keys(int(vms.tenant[row]), wish):
                 _add(self._places.of_group[key], host, count)
             if wish.rules.spread is not None:
                 request = int(vms.request[row])
@@ -94,9 +94,25 @@ class HostRules:
                 raise MisfitError("a spread has no request")
             self._places.of_spread[request] = _counted(places, sizes.hosts)
 
-    def open_to(self, waiting: Waiting, cluster: Cluster, wishes: Sequence[Wishes]) -> Open:
-        """Return what the round sees of hosts and rules."""
+    def groups(self) -> Sequence[tuple[GroupKey, Collection[int]]]:
+        """Return the groups, in order of creation, and the hosts that hold VMs of each."""
+        return [*self._places.of_group.items()]
+
+    def open_to(
+        self,
+        waiting: Waiting,
+        cluster: Cluster,
+        wishes: Sequence[Wishes],
+        told_apart_by: IntArray | None = None,
+    ) -> Open:
+        """Return what the round sees of hosts and rules.
+
+        Hosts of one class are alike to the wishes ``told_apart_by``, too.
+        """
         asked, of_row = np.unique(waiting.wish, return_inverse=True)
+        if told_apart_by is not None:
+            asked = np.unique(np.concatenate([asked, told_apart_by]))
+            of_row = np.searchsorted(asked, waiting.wish)
         key = (cluster.version, tuple(asked.tolist()))
         listed = [wishes[wish] for wish in asked.tolist()]
         if self._known is None or self._known[0] != key:
@@ -124,7 +140,7 @@ class HostRules:
         for row in np.flatnonzero(bound[waiting.wish]).tolist():
             wish = wishes[int(waiting.wish[row])]
             prefers[row] = wish.rules.prefers
-            for key in _groups(int(waiting.tenant[row]), wish):
+            for key in group_keys(int(waiting.tenant[row]), wish):
                 members.setdefault(key, []).append(row)
             if wish.rules.spread is not None:
                 spreads.append(self._spread(row, waiting, cluster, wish, zones))
@@ -160,7 +176,8 @@ class HostRules:
         )
 
 
-def _groups(tenant: int, wish: Wishes) -> list[GroupKey]:
+def group_keys(tenant: int, wish: Wishes) -> list[GroupKey]:
+    """Return the groups that VMs of a tenant with these wishes are in."""
     return [(tenant, rule.group, apart, not rule.soft) for apart, rule in wish.memberships]
 
 

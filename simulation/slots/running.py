@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
-from placement import FloatArray, IntArray
+from placement import BoolArray, FloatArray, IntArray
 from simulation.checkpoint import Kept, Limits, MisfitError, Sizes, array
 from simulation.slots.rows import Rows
+
+#: Parts of a slot: more are joined before one is sought in them.
+_MOST_PARTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -60,6 +64,43 @@ class Running:
         self._endless = _without(self._endless, host, at_s, found)
         return Vms.joined(found) if found else None
 
+    def there(self, request: int, end_s: float, host: int) -> int:
+        """Return how many VMs of a request with one end run on a host."""
+        return sum(
+            int(part.count[_same(part, request, end_s, host)].sum())
+            for parts in self._ending(end_s)
+            for part in parts
+        )
+
+    def relocate(self, request: int, end_s: float, host: int, destination: int) -> bool:
+        """Let one VM run on another host; False: no such VM runs."""
+        for parts in self._ending(end_s):
+            if len(parts) > _MOST_PARTS:
+                parts[:] = [Vms.joined(parts)]
+            for place, part in enumerate(parts):
+                rows = _same(part, request, end_s, host)
+                if rows.any():
+                    row = int(rows.argmax())
+                    one = replace(
+                        part.where(np.array([row])),
+                        count=np.ones(1, dtype=np.int64),
+                        host=np.array([destination], dtype=np.int64),
+                    )
+                    count = part.count.copy()
+                    count[row] -= 1
+                    rest = replace(part, count=count).where(count > 0)
+                    parts[place : place + 1] = [rest, one] if len(rest) else [one]
+                    return True
+        return False
+
+    def _ending(self, end_s: float) -> list[list[Vms]]:
+        """Return the parts among which VMs with one end are."""
+        if not math.isfinite(end_s):
+            return [self._endless]
+        first = math.ceil(end_s / self._length_s)
+        # A life of nothing ends with the slot after the one that placed it.
+        return [self._buckets[slot] for slot in (first, first + 1) if slot in self._buckets]
+
     def parts(self) -> list[Vms]:
         """Return everything that runs, for whoever counts."""
         return [part for slot in sorted(self._buckets) for part in self._buckets[slot]] + [
@@ -100,6 +141,11 @@ class Running:
     def last_slot(self) -> int | None:
         """The slot at whose start the last of those that end has ended."""
         return max(self._buckets, default=None)
+
+
+def _same(part: Vms, request: int, end_s: float, host: int) -> BoolArray:
+    same: BoolArray = (part.request == request) & (part.host == host) & (part.end_s == end_s)
+    return same
 
 
 def _without(parts: list[Vms], host: int, at_s: float, found: list[Vms]) -> list[Vms]:

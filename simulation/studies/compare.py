@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from placement import FloatArray
-from simulation.measuring.summary import MEASURES, measure
+from simulation.measuring.summary import measure, measures_of
 from simulation.studies.plan import CHANGED, UNCHANGED
 
 #: Signs of so many differences are tried all, of more at random.
@@ -41,7 +41,7 @@ def variant_of(summary: Mapping[str, Any]) -> str:
 def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return means of each variant, and its differences from another, in JSON values.
 
-    That is the first variant; for one on changed hosts the same on unchanged hosts.
+    That is the first variant; for one that is changed the same unchanged.
 
     Notes
     -----
@@ -52,6 +52,7 @@ def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for summary in summaries:
         variants.setdefault(variant_of(summary), {})[int(summary["seed"])] = summary
     first = next(iter(variants), None)
+    measures = measures_of(summaries)
     rows = []
     for name, by_seed in variants.items():
         base = unchanged(name)
@@ -64,7 +65,7 @@ def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "measures": {},
         }
         row["policy"] = next(iter(by_seed.values()))["policy"]
-        for path, *_ in MEASURES:
+        for path, *_ in measures:
             values = [measure(by_seed[seed], path) for seed in sorted(by_seed)]
             known = [value for value in values if value is not None]
             told: dict[str, Any] = {

@@ -16,7 +16,7 @@ from simulation.studies.specs import RunSpec
 
 #: What a sweep may vary besides parameters of policies.
 _SLOT: Final = "slot"
-#: Ends of the names of variants with and without what is added and left out.
+#: Ends of the names of variants with and without what is added, left out and moved.
 UNCHANGED, CHANGED = "-unchanged", "-changed"
 _MOST_RUNS: Final = 10_000
 
@@ -51,11 +51,13 @@ def plan(
     specs: list[RunSpec] = []
     inventories = [(base, "")]
     if beside_unchanged:
-        if not base.add_hosts and not base.without_hosts:
+        if not (base.add_hosts or base.without_hosts or base.moving.is_asked):
             raise InputError(
-                "--beside-unchanged", "neither --add-hosts nor --without-hosts is told"
+                "--beside-unchanged",
+                "neither --add-hosts nor --without-hosts is told, nor --balance, --spare, --roll"
+                " or --room",
             )
-        as_is = replace(base, add_hosts=(), without_hosts=())
+        as_is = replace(base, add_hosts=(), without_hosts=(), moving=base.moving.unchanged())
         inventories = [(as_is, UNCHANGED), (base, CHANGED)]
     for policy in policies:
         read = _parameters_of(policy)

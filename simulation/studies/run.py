@@ -141,6 +141,7 @@ def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _State:
         inputs.resources,
         [host.host_class for host in inputs.inventory.hosts],
         ideal_every=spec.ideal_every,
+        moving=spec.moving.measured,
     )
     return _State(
         digest=digest,
@@ -201,6 +202,8 @@ def _over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, placed: 
     if spec.until_s is not None:
         return (slot + 1) * spec.slot_length_s > spec.until_s
     if arrivals.next_s() is not None:
+        return False
+    if engine.movers is not None and engine.movers.is_rolling:
         return False
     if not spec.drain:
         return True

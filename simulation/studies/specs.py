@@ -14,8 +14,13 @@ from registry.catalogue import VMS
 from registry.requests import zone_of
 from simulation.errors import InputError
 from simulation.sites.hierarchy import Since, read_hierarchy
+from simulation.sites.hosts import SimHost
 from simulation.sites.inventory import HostSpec, Inventory, read_inventory
 from simulation.slots.choice import Choice
+from simulation.slots.moving.asked import Moving
+from simulation.slots.moving.domains import domains_of
+from simulation.slots.moving.fleet import MEMORY
+from simulation.slots.moving.rolling import matching
 from simulation.traces.chunks import Trace
 from simulation.traces.faults import BadRows
 from simulation.traces.formats import format_of, resources_in, source_of
@@ -73,6 +78,7 @@ class RunSpec(Choice):
         """
         try:
             told = {**document, "trace": TraceSpec(**document["trace"])}
+            told["moving"] = Moving.of(document["moving"])
             for name in ("add_hosts", "without_hosts"):
                 told[name] = tuple(told[name])
             return cls(**told)
@@ -120,6 +126,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
         prefix = "added" if number == 1 else f"added{number}"
         inventory = inventory.joined(read_inventory(more).named(prefix))
     _check_zones(spec, [*named, *inventory.hosts])
+    _check_moving(spec, inventory)
     weights = read_weights(spec.weights)
     hierarchies = read_hierarchy(spec.tree, spec.quotas)
     faults = BadRows(spec.trace.path)
@@ -140,6 +147,10 @@ def open_inputs(spec: RunSpec) -> Inputs:
         inventory = inventory.in_thousandths()
     _check_offered(asked, inventory, spec)
     resources = in_order({*asked, *inventory.resources})
+    if spec.moving.is_asked and MEMORY not in asked:
+        raise InputError(
+            str(path), f"requests have {', '.join(asked)}; what moves carry is told by {MEMORY}"
+        )
     trace = NativeTrace(
         source=source_of(path, its),
         resources=resources,
@@ -188,6 +199,19 @@ def _check_zones(spec: RunSpec, hosts: Sequence[HostSpec]) -> None:
     for zone, policy in spec.zone_policies.items():
         if zone not in known:
             raise InputError(f"--zone-policy {zone}={policy}", f"no host is labelled zone={zone}")
+
+
+def _check_moving(spec: RunSpec, inventory: Inventory) -> None:
+    """Refuse hosts to roll through, and domains to keep spare for, that are not there."""
+    labels = [SimHost(name=host.name, labels=host.labels) for host in inventory.hosts]
+    moving = spec.moving
+    if moving.roll is not None and not matching(moving.roll.hosts, labels):
+        some = ", ".join(host.name for host in inventory.hosts[:5])
+        raise InputError(f"--roll hosts={moving.roll.hosts}", f"no such host; {some}, …")
+    if moving.spare is not None and (domains_of(moving.spare, labels) < 0).all():
+        raise InputError(
+            f"--spare {moving.spare}", f"no host is labelled {moving.spare}=…; or give host"
+        )
 
 
 def _check_quotas(hierarchies: Sequence[Since], resources: Sequence[str], spec: RunSpec) -> None:

@@ -16,7 +16,7 @@ from controller.terminal.output import OutputFormat
 
 # `simulating` brings numpy and is imported where it is used: `--help` is there at once
 
-_WHAT, _HOW, _OUT = "Input", "Decisions", "Output"
+_WHAT, _HOW, _MOVES, _OUT = "Input", "Decisions", "Moves", "Output"
 
 WordsArgument = Annotated[
     list[str] | None,
@@ -55,7 +55,7 @@ BesideUnchangedOption = Annotated[
     bool,
     typer.Option(
         "--beside-unchanged",
-        help="Also run without --add-hosts and --without-hosts",
+        help="Also run without --add-hosts, --without-hosts and moves",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -221,6 +221,52 @@ GiveUpOption = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
+BalanceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--balance",
+        metavar="NAME=VALUE,...",
+        help="Balance hosts at an interval: every_s=3600, hours, most_gib, most_moves,"
+        " price_per_gib, least_gain",
+        rich_help_panel=_MOVES,
+    ),
+]
+SpareOption = Annotated[
+    str | None,
+    typer.Option(
+        "--spare",
+        metavar="host|zone|LABEL",
+        help="Keep spare for any one host, zone, or value of a label",
+        rich_help_panel=_MOVES,
+    ),
+]
+RollOption = Annotated[
+    str | None,
+    typer.Option(
+        "--roll",
+        metavar="NAME=VALUE,...",
+        help="Roll through hosts: hosts=rack3-*, at_once=1, takes_s=600, at_s, wait_s",
+        rich_help_panel=_MOVES,
+    ),
+]
+RoomOption = Annotated[
+    str | None,
+    typer.Option(
+        "--room",
+        metavar="NAME=VALUE,...",
+        help="Make room by moves for starving requests, hold no hosts back: patience=12, most_gib",
+        rich_help_panel=_MOVES,
+    ),
+]
+MovePriceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--move-price",
+        metavar="NAME=VALUE,...",
+        help="What a move takes: gib_per_s=1, least_s=5, rest_s=3600, per_host=2, at_once=20",
+        rich_help_panel=_MOVES,
+    ),
+]
 JobsOption = Annotated[
     int,
     typer.Option("--jobs", "-j", help="Runs at a time; 0: one per core", min=0),
@@ -285,6 +331,11 @@ def simulate_command(
     sweep: SweepOption = None,
     budget: BudgetOption = None,
     give_up: GiveUpOption = None,
+    balance: BalanceOption = None,
+    spare: SpareOption = None,
+    roll: RollOption = None,
+    room: RoomOption = None,
+    move_price: MovePriceOption = None,
     jobs: JobsOption = 0,
     celery: CeleryOption = False,
     out: OutOption = Path("simulation-results"),
@@ -328,6 +379,11 @@ def simulate_command(
         sweep=tuple(sweep or ()),
         budget=budget,
         give_up_s=give_up,
+        balance=balance,
+        spare=spare,
+        roll=roll,
+        room=room,
+        move_price=move_price,
         ideal_every=ideal_every,
     )
     if from_registry:

@@ -18,6 +18,7 @@ from simulation import (
     AnyStudy,
     FleetStudy,
     JobTakenError,
+    Moving,
     RunFailedError,
     RunSpec,
     SharedFolderError,
@@ -67,6 +68,11 @@ class Asked:
     sweep: Sequence[str]
     budget: int | None  #: combinations of a round; 0: all; None: as rounds by default
     give_up_s: float | None
+    balance: str | None = None
+    spare: str | None = None
+    roll: str | None = None
+    room: str | None = None
+    move_price: str | None = None
     ideal_every: int
 
     def specs(self) -> list[RunSpec]:
@@ -96,6 +102,13 @@ class Asked:
             slot_length_s=_SLOT_LENGTH_S if self.slot_length_s is None else self.slot_length_s,
             budget_units=(_BUDGET_UNITS if self.budget is None else self.budget) or None,
             wait_at_most_s=self.give_up_s,
+            moving=Moving.told(
+                balance=self.balance,
+                spare=self.spare,
+                roll=self.roll,
+                room=self.room,
+                price=self.move_price,
+            ),
             until_s=self.until_s,
             drain=self.drain,
             ideal_every=self.ideal_every,

@@ -11,6 +11,13 @@ from controller.terminal.output import Column, echo, print_table
 def print_study(comparison: Mapping[str, Any], summaries: Sequence[Mapping[str, Any]]) -> None:
     """Print every run, and then, if any has several seeds, variants side by side."""
     print_table(_OF_RUNS, summaries, empty="nothing was simulated")
+    moving = [each for each in summaries if each["moves"] is not None]
+    if moving:
+        echo()
+        echo("what moves took, and means over the slots")
+        print_table(_OF_MOVES, moving, empty="nothing was simulated")
+        for each in moving:
+            _print_roll(each)
     if any(len(row["seeds"]) > 1 for row in comparison["variants"]):
         echo()
         echo("means over seeds ± standard deviation")
@@ -23,6 +30,27 @@ def _percent(value: float | None) -> str:
 
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f} s"
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _print_roll(run: Mapping[str, Any]) -> None:
+    """Print how a roll went, and the hosts that were left out."""
+    roll = run["moves"]["roll"]
+    if roll is None:
+        return
+    took = "not at its end" if roll["took_s"] is None else f"took {roll['took_s']:,.0f} s"
+    echo(f"roll of {run['name']}: {roll['rolled']} hosts, {took}")
+    for each in roll["left_out"]:
+        why = ", ".join(each["why"][:3]) + (", …" if len(each["why"]) > 3 else "")
+        echo(f"  {each['host']} left out: {why}")
+
+
+def _spare_held(row: Mapping[str, Any]) -> str:
+    spare = row["moves"]["spare"]
+    return "-" if spare is None else f"{spare['asked'] - spare['not_held']} of {spare['asked']}"
 
 
 def _first_used(row: Mapping[str, Any]) -> str:
@@ -44,6 +72,19 @@ _OF_RUNS = (
     Column(
         "events/s", lambda row: f"{row['timing']['events_per_processor_second']:,.0f}", right=True
     ),
+)
+
+_OF_MOVES = (
+    Column("run", lambda row: row["name"]),
+    Column("moves", lambda row: f"{row['moves']['moved']:,}", right=True),
+    Column("GiB", lambda row: _number(row["moves"]["moved_gib"], 0), right=True),
+    Column("load off", lambda row: _percent(row["moves"]["load_deviation"]), right=True),
+    Column("skewness", lambda row: _number(row["moves"]["mean_skewness"], 3), right=True),
+    Column("potential", lambda row: _number(row["moves"]["potential"]), right=True),
+    Column("off fair", lambda row: _percent(row["moves"]["fairness_distance"]), right=True),
+    Column("hosts", lambda row: _number(row["moves"]["hosts_in_use"], 1), right=True),
+    Column("held idle", lambda row: _percent(row["moves"]["held_idle_part"]), right=True),
+    Column("spare held", _spare_held, right=True),
 )
 
 

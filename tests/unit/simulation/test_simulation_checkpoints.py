@@ -21,6 +21,7 @@ from simulation.measuring.recorder import Recorder
 from simulation.sites.hierarchy import Hierarchy, Quota
 from simulation.sites.hosts import Happening, HostEvent, SimHost
 from simulation.slots.engine import Engine
+from simulation.slots.moving.asked import Balance, MovePrice, Moving, Roll, Room
 from simulation.traces.wishes import Wishes
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.slow
 
 DIGEST = hashlib.sha256(b"this simulation").hexdigest()
 SLOTS = 36
+NO_MOVES = Moving()
 HOSTS = [
     SimHost(name=f"h{number}", labels=(f"zone=z{number % 2}", "ssd") if number % 3 else ())
     for number in range(5)
@@ -43,7 +45,15 @@ TREE = Hierarchy(
 )
 
 
-def a_site(policy: str) -> Engine:
+#: Moves of all kinds, some of which are under way as a slot begins.
+MOVING = Moving(
+    price=MovePrice(gib_per_s=0.02, rest_s=120.0), balance=Balance(every_s=120.0, least_gain=1e-6),
+    spare="host", roll=Roll(at_s=600.0, takes_s=90.0, wait_s=300.0), room=Room(patience=3),
+    measured=True,
+)  # fmt: skip
+
+
+def a_site(policy: str, moving: Moving = NO_MOVES) -> Engine:
     """Hosts that fail and return, groups, quotas from a time on, and rules."""
     events = [
         HostEvent(at_s=600.0, host="h1", what=Happening.FAIL),
@@ -53,7 +63,7 @@ def a_site(policy: str) -> Engine:
     ]
     engine = an_engine(
         HOSTS, capacity=[(4, 4096)] * 5, events=events, absent=frozenset({"h4"}), policy=policy,
-        wait_at_most_s=900.0, hierarchy=TREE,
+        wait_at_most_s=900.0, hierarchy=TREE, moving=moving,
     )  # fmt: skip
     limited = Hierarchy(
         groups=TREE.groups, parents=TREE.parents, weights=TREE.weights,
@@ -63,8 +73,8 @@ def a_site(policy: str) -> Engine:
     return engine
 
 
-def a_recorder() -> Recorder:
-    return Recorder(RESOURCES, ["all"] * len(HOSTS), ideal_every=3)
+def a_recorder(moving: Moving = NO_MOVES) -> Recorder:
+    return Recorder(RESOURCES, ["all"] * len(HOSTS), ideal_every=3, moving=moving.measured)
 
 
 def arriving(seed: int) -> list[Any]:
@@ -76,26 +86,35 @@ def arriving(seed: int) -> list[Any]:
     return chunks[:25] + [a_chunk() for _ in chunks[25:35]] + chunks[35:]
 
 
-@pytest.mark.parametrize("policy", ["fuga", "random_fit"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("policy", "seed", "moving"),
+    [
+        ("fuga", 1, NO_MOVES),
+        ("random_fit", 2, NO_MOVES),
+        ("best_fit_drfh", 1, MOVING),
+        ("random_fit", 2, MOVING),
+    ],
+)
 def test_a_simulation_taken_up_after_each_slot_is_the_one_that_was_never_stopped(
-    policy: str, seed: int
+    policy: str, seed: int, moving: Moving
 ) -> None:
-    whole, parts = a_site(policy), a_site(policy)
-    seen, seen_in_parts = a_recorder(), a_recorder()
-    idle = 0
+    whole, parts = a_site(policy, moving), a_site(policy, moving)
+    seen, seen_in_parts = a_recorder(moving), a_recorder(moving)
+    idle = under_way = 0
     for slot, chunk in enumerate(arriving(seed)):
         seen.record(whole.pass_to(slot, [chunk] if len(chunk) else []), whole)
         seen_in_parts.record(parts.pass_to(slot, [chunk] if len(chunk) else []), parts)
         kept = decode_all({"engine": parts.kept(), "recorder": seen_in_parts.kept()})
-        parts, seen_in_parts = a_site(policy), a_recorder()
+        parts, seen_in_parts = a_site(policy, moving), a_recorder(moving)
         parts.restore(kept["engine"])
         seen_in_parts.restore(kept["recorder"])
 
         idle += parts.last_idle.seen is not None
+        under_way += parts.movers is not None and bool(parts.movers.timetable.under_way)
         assert encode(parts.kept(), DIGEST) == encode(whole.kept(), DIGEST)
         assert encode(seen_in_parts.kept(), DIGEST) == encode(seen.kept(), DIGEST)
     assert idle
+    assert bool(under_way) == moving.is_asked
     assert len(seen.placements.column("count"))
 
 

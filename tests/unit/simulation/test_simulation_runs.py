@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from simulation import InputError, RunSpec, TraceSpec, plan, simulate
+from simulation import InputError, Moving, RunSpec, TraceSpec, plan, simulate
 from simulation.studies.compare import comparison, sign_flip_p
 
 
@@ -89,6 +89,46 @@ def test_a_drained_run_ends_when_everything_has_ended(spec: RunSpec, tmp_path: P
     assert summary["vms"]["completed"] == 450
     assert summary["completed_part"] == 1
     assert (tmp_path / "out/slots.csv").read_text().startswith('"slot","start_s"')
+
+
+def test_a_run_with_moves_is_the_same_each_time_and_says_what_they_took(
+    spec: RunSpec, tmp_path: Path
+) -> None:
+    moving = Moving.told(balance="every_s=120", spare="host", room="patience=2", roll="takes_s=60")
+    asked = replace(
+        spec, policy="best_fit_drfh", slot_length_s=60, until_s=900, ideal_every=4, moving=moving
+    )
+
+    first = simulate(asked, tmp_path / "first")
+    again = simulate(RunSpec.of(asked.document()), tmp_path / "again")
+
+    assert timeless(again) == timeless(first)
+    for name in ("moves", "slots", "placements"):
+        tables = [(tmp_path / each / f"{name}.parquet").read_bytes() for each in ("first", "again")]
+        assert tables[0] == tables[1]
+    moves = pq.read_table(tmp_path / "first/moves.parquet").to_pylist()
+    moved = [row for row in moves if row["outcome"] == "moved"]
+    told = first["moves"]
+    assert told["moved"] == len(moved) > 0
+    assert told["moved_gib"] == sum(row["carried_mib"] for row in moved) / 1024
+    assert told["by_reason"] == {
+        reason: sum(row["reason"] == reason for row in moved) for reason in told["by_reason"]
+    }
+    assert told["roll"]["rolled"] == 6
+    assert told["spare"]["asked"] > 0
+    assert first["fallbacks"] == 0
+
+
+def test_moves_stand_beside_a_run_without_them() -> None:
+    base = RunSpec(
+        name="", trace=TraceSpec(path="x"), hosts="2:1c", moving=Moving.told(spare="zone")
+    )
+
+    asis, changed = plan(base, policies=["first_fit"], seeds=1, beside_unchanged=True)
+
+    assert not asis.moving.is_asked
+    assert (asis.moving.measured, asis.moving.spare_asked) == (True, "zone")
+    assert changed.moving == base.moving
 
 
 def test_a_plan_has_every_combination_that_a_policy_reads() -> None:

@@ -27,6 +27,7 @@ def a_summary(variant: str, seed: int, wait_s: float, placed: float = 1.0) -> di
         "used": {"vcpus": {"mean": 0.5}},
         "fair_distance": None,
         "bound_part": None,
+        "moves": None,
         "timing": {"processor_seconds": 1.0, "events_per_processor_second": 1000.0},
     }
 

@@ -1,0 +1,256 @@
+"""What runs where in a simulation, as plans of moves see it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from placement import BoolArray, FloatArray, IntArray, Snapshot
+from placement.moving.model import (
+    OBSTACLES,
+    Mobility,
+    Obstacle,
+    Running,
+    RunningGroup,
+    RunningSpread,
+)
+from registry.requests import zone_of
+from simulation.slots.book import Book
+from simulation.slots.cluster import Cluster
+from simulation.slots.rules import GroupKey, HostRules, group_keys, may_use
+from simulation.slots.running import Vms
+from simulation.slots.waiting import Waiting
+from simulation.traces.wishes import Wishes
+
+MEMORY: Final = "memory_mib"
+_MOVING: Final = OBSTACLES.index(Obstacle.MOVING)
+
+
+class VmKey(NamedTuple):
+    """What tells VMs apart: those of one key are alike, and any of them will do."""
+
+    request: int
+    end_s: float
+    host: int  #: of the cluster
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fleet:
+    """VMs of an axis V, in order of request, end and host, with what they stand for."""
+
+    running: Running
+    request: IntArray  #: (V,)
+    end_s: FloatArray  #: (V,)
+    tenant: IntArray  #: (V,) numbers of the book's, as kind and wish
+    kind: IntArray  #: (V,)
+    wish: IntArray  #: (V,)
+    hosts: IntArray  #: (H,) numbers of the cluster's hosts
+
+    def key(self, vm: int) -> VmKey:
+        """Return what a VM is known by."""
+        host = int(self.hosts[self.running.host[vm]])
+        return VmKey(int(self.request[vm]), float(self.end_s[vm]), host)
+
+    def by_key(self) -> dict[VmKey, list[int]]:
+        """Return the VMs of each key, ascending."""
+        found: dict[VmKey, list[int]] = {}
+        keys = (self.request.tolist(), self.end_s.tolist(), self.hosts[self.running.host].tolist())
+        for vm, key in enumerate(zip(*keys, strict=True)):
+            found.setdefault(VmKey(*key), []).append(vm)
+        return found
+
+
+def fleet_of(
+    snapshot: Snapshot,
+    tenants: IntArray,
+    vms: Vms | None,
+    *,
+    moving: Counter[VmKey],
+    resting: Counter[VmKey],
+    arriving: Sequence[tuple[int, int]],
+    book: Book,
+    cluster: Cluster,
+    waiting: Waiting,
+    rules: HostRules,
+) -> Fleet:
+    """Return the VMs that run, under a snapshot whose host classes tell them apart.
+
+    Parameters
+    ----------
+    tenants : ndarray of int64, shape (N,)
+        Numbers of the snapshot's tenants.
+    vms : Vms or None
+        All that runs, in any order.
+    moving, resting : Counter
+        How many VMs of a key move, or have moved lately.
+    arriving : sequence of (request, host)
+        Where VMs arrive, by number of the cluster's host.
+    """
+    rows = Vms.none() if vms is None else vms
+    rows = rows.where(np.lexsort((rows.host, rows.end_s, rows.request)))
+    each = np.repeat(np.arange(len(rows)), rows.count)
+    wishes = book.wishes.values
+    kinds, kind = np.unique(
+        np.stack([rows.kind, rows.wish], axis=1).reshape(-1, 2), axis=0, return_inverse=True
+    )
+    place = np.zeros(len(book.tenants), dtype=np.int64)
+    place[tenants] = np.arange(len(tenants))
+    of_host = np.full(len(cluster.capacity), -1, dtype=np.int64)
+    of_host[cluster.rows] = np.arange(len(cluster.rows))
+    demand = book.demand[kinds[:, 0]]
+    request, end_s, host = rows.request[each], rows.end_s[each], rows.host[each]
+    moves, rests = _marked(request, end_s, host, moving), _marked(request, end_s, host, resting)
+    over = np.maximum(cluster.committed[cluster.rows] - cluster.offered(), 0)
+    zones = sorted({zone for each in cluster.hosts if (zone := zone_of(each.labels))})
+    zone_index = {name: index for index, name in enumerate(zones)}
+    zone_of_host = [zone_index.get(zone_of(each.labels) or "", -1) for each in cluster.hosts]
+    bound = _Bound.of(rows, each, cluster=cluster, waiting=waiting, wishes=wishes)
+    spreads = bound.spreads(zone_of_host, arriving)
+    running = Running(
+        snapshot=snapshot,
+        kind=kind.ravel()[each],
+        host=of_host[host],
+        tenant=place[rows.tenant[each]],
+        carried_mib=demand[kind.ravel()[each], book.resources.index(MEMORY)],
+        mobility=np.where(moves, Mobility.NEVER, Mobility.LIVE).astype(np.int64),
+        obstacle=np.where(moves, _MOVING, -1).astype(np.int64),
+        rests=rests,
+        demand=demand,
+        eligible=_eligible(snapshot, cluster, [wishes[wish] for wish in kinds[:, 1].tolist()]),
+        receives=np.array([each.accepts for each in cluster.hosts], dtype=np.bool_),
+        over=over,
+        groups=bound.groups(rules),
+        spreads=spreads,
+        zones=np.array(zone_of_host if spreads else [], dtype=np.int64),
+    )
+    of_each = (rows.tenant[each], rows.kind[each], rows.wish[each])
+    return Fleet(running, request, end_s, *of_each, cluster.rows)
+
+
+def _marked(
+    request: IntArray, end_s: FloatArray, host: IntArray, counts: Counter[VmKey]
+) -> BoolArray:
+    """Return which VMs are those of some keys, of each the first."""
+    marked = np.zeros(len(request), dtype=np.bool_)
+    for key, count in counts.items():
+        first = int(np.searchsorted(request, key.request))
+        last = int(np.searchsorted(request, key.request, side="right"))
+        same = (end_s[first:last] == key.end_s) & (host[first:last] == key.host)
+        marked[first + np.flatnonzero(same)[:count]] = True
+    return marked
+
+
+def _eligible(snapshot: Snapshot, cluster: Cluster, wishes: Sequence[Wishes]) -> BoolArray:
+    """Return which classes kinds of VM may be on, whether or not these take VMs now, (K, C)."""
+    classes = snapshot.eligible.shape[1]
+    example = np.zeros(classes, dtype=np.int64)
+    example[snapshot.host_class[::-1]] = np.arange(len(snapshot.host_class))[::-1]
+    known: dict[Wishes, list[bool]] = {}
+    for wish in wishes:
+        if wish not in known:
+            known[wish] = [may_use(wish, cluster.hosts[host]) for host in example.tolist()]
+    rows = [known[wish] for wish in wishes]
+    return np.array(rows, dtype=np.bool_).reshape(len(wishes), classes)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Bound:
+    """VMs that groups and spreads speak of."""
+
+    vms: list[tuple[int, int, Wishes]]  #: index of V, request, wishes
+    of_group: dict[GroupKey, list[int]]  #: indices of V
+    host: IntArray  #: (V,) numbers of hosts
+    cluster: Cluster
+    waiting: Waiting
+    wishes: Sequence[Wishes]
+
+    @classmethod
+    def of(
+        cls,
+        rows: Vms,
+        each: IntArray,
+        *,
+        cluster: Cluster,
+        waiting: Waiting,
+        wishes: Sequence[Wishes],
+    ) -> _Bound:
+        ruled = np.array([wish.is_ruled for wish in wishes], dtype=np.bool_)
+        members = np.flatnonzero(ruled[rows.wish[each]]).tolist() if len(each) else []
+        vms, of_group = [], dict[GroupKey, list[int]]()
+        for vm in members:
+            row = int(each[vm])
+            wish = wishes[int(rows.wish[row])]
+            vms.append((vm, int(rows.request[row]), wish))
+            for key in group_keys(int(rows.tenant[row]), wish):
+                of_group.setdefault(key, []).append(vm)
+        return cls(
+            vms=vms,
+            of_group=of_group,
+            host=rows.host[each],
+            cluster=cluster,
+            waiting=waiting,
+            wishes=wishes,
+        )
+
+    def groups(self, rules: HostRules) -> tuple[RunningGroup, ...]:
+        """Return the groups of VMs that run or wait; hosts where members arrive are told, too."""
+        requests: dict[GroupKey, list[int]] = {}
+        for row, wish in enumerate(self.waiting.wish.tolist()):
+            for key in group_keys(int(self.waiting.tenant[row]), self.wishes[wish]):
+                requests.setdefault(key, []).append(row)
+        groups = []
+        for key, hosts in rules.groups():
+            vms = self.of_group.get(key, [])
+            if not vms and key not in requests:
+                continue
+            own = set(self.host[vms].tolist())
+            groups.append(
+                RunningGroup(
+                    apart=key[2],
+                    hard=key[3],
+                    vms=tuple(vms),
+                    requests=tuple(requests.get(key, ())),
+                    hosts=self.cluster.places([host for host in hosts if host not in own]),
+                )
+            )
+        return tuple(groups)
+
+    def spreads(
+        self, zone_of_host: Sequence[int], arriving: Sequence[tuple[int, int]]
+    ) -> tuple[RunningSpread, ...]:
+        """Return the spreads of requests with VMs that run.
+
+        How many VMs a request once wanted is known as long as some wait: later it is as
+        many as run.
+        """
+        members: dict[int, list[int]] = {}
+        wish_of: dict[int, Wishes] = {}
+        for vm, request, wish in self.vms:
+            if wish.rules.spread is not None:
+                members.setdefault(request, []).append(vm)
+                wish_of[request] = wish
+        row_of = {request: row for row, request in enumerate(self.waiting.request.tolist())}
+        place = {host: index for index, host in enumerate(self.cluster.rows.tolist())}
+        spreads = []
+        for request, own in members.items():
+            hosts = self.cluster.hosts
+            zones = {zone_of(each.labels) for each in hosts if may_use(wish_of[request], each)}
+            row = row_of.get(request)
+            wanted = len(own) if row is None else int(self.waiting.wanted[row])
+            others = [0] * (max(zone_of_host) + 1)
+            for whose, host in arriving:
+                if whose == request and host in place:
+                    others[zone_of_host[place[host]]] += 1
+            spreads.append(
+                RunningSpread(
+                    most=-(-wanted // max(len(zones), 1)),
+                    vms=tuple(own),
+                    request=row,
+                    others=tuple(others),
+                )
+            )
+        return tuple(spreads)

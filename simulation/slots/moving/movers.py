@@ -1,0 +1,347 @@
+"""Who moves VMs in a simulation: plans at the starts of slots, carried out in between."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from placement import Allocation, Budget, IntArray, Policy, Snapshot
+from placement.moving.balance import balance
+from placement.moving.check import check_plan
+from placement.moving.evacuate import evacuate
+from placement.moving.keeping import KeepingSpare
+from placement.moving.model import Plan
+from placement.moving.room import make_room
+from placement.round.reasons import still_needed
+from placement.rules.holding import closed_to_others
+from placement.rules.patience import starving
+from simulation.checkpoint import Kept
+from simulation.slots.book import Book
+from simulation.slots.cluster import Cluster
+from simulation.slots.moving.asked import Moving
+from simulation.slots.moving.domains import domains_of
+from simulation.slots.moving.fleet import Fleet, VmKey
+from simulation.slots.moving.rolling import Rolling
+from simulation.slots.moving.timetable import Ended, Outcome, TimedMove, Timetable
+from simulation.slots.rules import HostRules
+from simulation.slots.running import Running, Vms
+from simulation.slots.waiting import Waiting
+
+#: Requests that starve for which room is sought in one slot, until one has a plan.
+_MOST_SOUGHT: Final = 4
+#: Units of work that a search for room may take.
+_ROOM_UNITS: Final = 500_000
+
+
+class Site(Protocol):
+    """What of an engine moves need."""
+
+    cluster: Cluster
+    book: Book
+    running: Running
+    rules: HostRules
+    waiting: Waiting
+
+    def fleet(self) -> Fleet:
+        """Return what runs and waits now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What moves free is held for who is owed."""
+
+    request: int
+    rows: tuple[tuple[int, int], ...]  #: numbers of the cluster's hosts, and VMs to let in
+    kind: int
+    until_s: float  #: when the moves are over: the round from then on lets it in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan that was made."""
+
+    what: str  #: balance, evacuate, room
+    moves: int
+    gib: float
+    gain: float  #: of the potential, by the plan's own private term; 0 where it has none
+    takes_s: float
+
+
+class Movers:
+    """Plans moves at the starts of slots, after their rounds, and carries them out.
+
+    One plan is carried out at a time: a roll goes before room, and room before balance.
+    """
+
+    def __init__(self, site: Site, moving: Moving, *, began_at_s: float, slot_length_s: float):
+        self._site, self._asked = site, moving
+        self._began_at_s, self._length_s = began_at_s, slot_length_s
+        self.timetable = Timetable()
+        self.rolling = None if moving.roll is None else Rolling(moving.roll, site.cluster)
+        self.reserved: Reserved | None = None
+        self._rests: list[tuple[float, VmKey]] = []
+        self._balanced: int | None = None  #: the number of the interval of the last balance
+        self._ended: list[Ended] = []
+        self._planned: list[Planned] = []
+
+    # --- what happens between slots -------------------------------------------------------
+
+    def advance(self, to_s: float) -> None:
+        """Let moves begin and be over up to a time."""
+        while True:
+            over = self.timetable.over(to_s)
+            for move in over:
+                self._end(move)
+            if not over:
+                begins = self.timetable.begins(to_s)
+                if begins is None:
+                    break
+                self._begin(begins)
+        if self.rolling is not None:
+            self.rolling.reopen(to_s)
+
+    def host_goes(self, host: int, at_s: float) -> None:
+        """Let a host fail or leave: what moves to it stays, what moves away is lost."""
+        under_way, coming = self.timetable.without(host)
+        for move in under_way:
+            self._hold(move, move.destination, -1)
+        for move in (*under_way, *coming):
+            lost = move.vm.host == host
+            self._ended.append(Ended(move, Outcome.GONE if lost else Outcome.CUT))
+        if self.rolling is not None:
+            self.rolling.note_gone(host, at_s)
+
+    def _begin(self, move: TimedMove) -> None:
+        moving = self.timetable.moving()[move.vm]
+        if move.vm.end_s <= move.starts_s or self._site.running.there(*move.vm) <= moving:
+            self._ended.append(Ended(move, Outcome.GONE))
+            return
+        self.timetable.under_way.append(move)
+        self._hold(move, move.destination, 1)
+
+    def _end(self, move: TimedMove) -> None:
+        lives = move.vm.end_s > move.over_s
+        if not lives or not self._site.running.relocate(*move.vm, move.destination):
+            self._hold(move, move.destination, -1)
+            self._ended.append(Ended(move, Outcome.GONE))
+            return
+        self._hold(move, move.vm.host, -1)
+        self._ended.append(Ended(move, Outcome.MOVED))
+        there = move.vm._replace(host=move.destination)
+        self._rests.append((move.over_s + self._asked.price.rest_s, there))
+        if self.rolling is not None:
+            self.rolling.note_moved(move.vm.host, move.over_s)
+
+    def _hold(self, move: TimedMove, host: int, sign: int) -> None:
+        """Let a host hold a VM that moves, or no longer. Its tenant holds it once."""
+        site, one = self._site, np.ones(1, dtype=np.int64)
+        site.cluster.commit(one * host, sign * site.book.demand[[move.kind]])
+        vm = Vms(
+            request=one * move.vm.request,
+            tenant=one * move.tenant,
+            kind=one * move.kind,
+            wish=one * move.wish,
+            count=one,
+            host=one * host,
+            end_s=np.array([move.vm.end_s]),
+        )
+        site.rules.count(vm, site.book.wishes.values, sign=sign)
+
+    # --- what a round sees ----------------------------------------------------------------
+
+    def held_back(self, start_s: float) -> IntArray | None:
+        """Return what is held for a request while its moves are carried out, (H, R)."""
+        its = self.reserved
+        if its is None or its.until_s <= start_s:
+            return None
+        held = np.zeros_like(self._site.cluster.capacity)
+        for host, count in its.rows:
+            held[host] += count * self._site.book.demand[its.kind]
+        return held
+
+    def lets_in(self, start_s: float) -> bool:
+        """Return whether the round of now is to let in whom room was made for."""
+        return self.reserved is not None and self.reserved.until_s <= start_s
+
+    def around(self, policy: Policy, start_s: float) -> Policy:
+        """Return a policy that keeps what moves made room for, and spare."""
+        site = self._site
+        if self.lets_in(start_s) and self.reserved is not None:
+            row = np.flatnonzero(site.waiting.request == self.reserved.request)
+            hosts = site.cluster.places([host for host, _ in self.reserved.rows])
+            if len(row):
+                policy = LettingIn(policy, int(row[0]), hosts)
+        if self._asked.spare is not None:
+            domain = domains_of(self._asked.spare, site.cluster.hosts)
+            policy = KeepingSpare(policy, site.fleet().running, domain)
+        return policy
+
+    # --- what is planned after a round ----------------------------------------------------
+
+    def plan(self, start_s: float) -> None:
+        """Check anew what is left of a plan after a round; without any, make the next."""
+        if self.lets_in(start_s):
+            self.reserved = None
+        if self.timetable:
+            refused = self.timetable.refuse(self._site.fleet())
+            self._ended += [Ended(move, Outcome.REFUSED) for move in refused]
+        hosts = self._to_empty(start_s)
+        if self.timetable or self.reserved is not None:
+            return
+        if hosts:
+            self._empty(start_s, hosts)
+        if self._asked.room is not None and not self.timetable:
+            self._make_room(start_s)
+        if self._asked.balance is not None and not self.timetable:
+            self._balance(start_s)
+        self.advance(start_s)
+
+    def _to_empty(self, start_s: float) -> list[int]:
+        if self.rolling is None or not self.is_rolling:
+            return []
+        on_hosts = np.zeros(len(self._site.cluster.capacity), dtype=np.int64)
+        for part in self._site.running.parts():
+            np.add.at(on_hosts, part.host, part.count)
+        return self.rolling.next_batch(start_s, on_hosts.tolist())
+
+    def _empty(self, start_s: float, hosts: Sequence[int]) -> None:
+        fleet = self._site.fleet()
+        places = self._site.cluster.places(hosts)
+        plan = evacuate(fleet.running, places, limits=self._asked.price.limits)
+        assert self.rolling is not None  # noqa: S101 - whose hosts these are
+        self.rolling.note_plan(plan, fleet)
+        self._take_up(plan, fleet, start_s)
+
+    def _make_room(self, start_s: float) -> None:
+        room = self._asked.room
+        assert room is not None  # noqa: S101 - asked by the caller
+        waiting = self._site.waiting
+        if not len(waiting):
+            return
+        waited = ((start_s - waiting.since_s) // self._length_s).astype(np.int64)
+        if int(waited.max()) < room.patience:
+            return
+        fleet = self._site.fleet()
+        snapshot = dataclasses.replace(fleet.running.snapshot, age=waited)
+        requests, _ = starving(snapshot, room.patience)
+        for request in requests.tolist()[:_MOST_SOUGHT]:
+            plan = make_room(
+                fleet.running,
+                request,
+                count=still_needed(snapshot, request, int(snapshot.count[request])),
+                limits=self._asked.price.limits,
+                budget_units=_ROOM_UNITS,
+            )
+            dear = room.most_gib is not None and plan.after.moved_gib > room.most_gib
+            if plan.still_waits or dear or not plan.moves:
+                continue
+            over_s = self._take_up(plan, fleet, start_s)
+            self.reserved = Reserved(
+                request=int(waiting.request[request]),
+                rows=tuple((int(fleet.hosts[host]), count) for _, host, count in plan.let_in),
+                kind=int(waiting.kind[request]),
+                until_s=over_s,
+            )
+            return
+
+    def _balance(self, start_s: float) -> None:
+        rule = self._asked.balance
+        assert rule is not None  # noqa: S101 - asked by the caller
+        at_s = self._began_at_s + start_s
+        interval = math.floor(at_s / rule.every_s)
+        if self._balanced is None:
+            self._balanced = interval
+        if interval <= self._balanced or not rule.is_open(at_s):
+            return
+        self._balanced = interval
+        fleet = self._site.fleet()
+        plan = balance(fleet.running, rule.worth, limits=self._asked.price.limits)
+        self._take_up(plan, fleet, start_s)
+
+    def _take_up(self, plan: Plan, fleet: Fleet, start_s: float) -> float:
+        check_plan(fleet.running, plan)
+        over_s = self.timetable.take_up(plan, fleet, start_s, self._asked.price)
+        before, after = plan.details.get("potential", (0.0, 0.0))
+        self._planned.append(
+            Planned(
+                what=plan.policy,
+                moves=len(plan.moves),
+                gib=plan.after.moved_gib,
+                gain=after - before,
+                takes_s=over_s - start_s,
+            )
+        )
+        return over_s
+
+    # --- what others ask ------------------------------------------------------------------
+
+    @property
+    def is_rolling(self) -> bool:
+        """Whether a roll has not come to its end."""
+        return self.rolling is not None and not self.rolling.is_over
+
+    def resting(self, at_s: float) -> Counter[VmKey]:
+        """Return how many VMs of each key moved lately."""
+        self._rests = [each for each in self._rests if each[0] > at_s]
+        return Counter(key for _, key in self._rests)
+
+    def taken(self) -> tuple[list[Ended], list[Planned]]:
+        """Return the moves that ended and the plans that were made since it was last asked."""
+        told = self._ended, self._planned
+        self._ended, self._planned = [], []
+        return told
+
+    def kept(self) -> Kept:
+        """Return all that has changed since the beginning, for a checkpoint."""
+        its = self.reserved
+        return {
+            "timetable": self.timetable.kept(),
+            "rolling": None if self.rolling is None else self.rolling.kept(),
+            "reserved": None if its is None else [its.request, its.rows, its.kind, its.until_s],
+            "rests": [
+                [until_s, key.request, None if math.isinf(key.end_s) else key.end_s, key.host]
+                for until_s, key in self._rests
+            ],
+            "balanced": self._balanced,
+        }
+
+    def restore(self, kept: Kept) -> None:
+        """Stand as was kept."""
+        self.timetable.restore(kept["timetable"], len(self._site.cluster.capacity))
+        if self.rolling is not None:
+            self.rolling.restore(kept["rolling"])
+        self.reserved = None
+        if kept["reserved"] is not None:
+            request, rows, kind, until_s = kept["reserved"]
+            places = tuple((int(host), int(count)) for host, count in rows)
+            self.reserved = Reserved(int(request), places, int(kind), float(until_s))
+        self._rests = [
+            (float(until_s), VmKey(int(request), math.inf if end_s is None else end_s, int(host)))
+            for until_s, request, end_s, host in kept["rests"]
+        ]
+        self._balanced = None if kept["balanced"] is None else int(kept["balanced"])
+
+    def told(self) -> dict[str, Any] | None:
+        """Return how a roll stands, in JSON values; None: there is none."""
+        return None if self.rolling is None else self.rolling.told()
+
+
+class LettingIn:
+    """A policy in whose rounds hosts take nobody but the request that room was made for."""
+
+    def __init__(self, policy: Policy, request: int, hosts: Sequence[int]) -> None:
+        self._policy, self._request, self._hosts = policy, request, hosts
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Let the policy decide with these hosts closed to others."""
+        rows = [(self._request, host) for host in self._hosts]
+        if not int(snapshot.count[self._request]):
+            return self._policy.place(snapshot, rng, budget)
+        return self._policy.place(closed_to_others(snapshot, rows), rng, budget)

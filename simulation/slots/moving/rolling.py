@@ -1,0 +1,168 @@
+"""A roll through hosts in a simulation: empty some, wait while something is done to them, go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from placement.moving.model import Plan
+from simulation.checkpoint import Kept, MisfitError
+from simulation.sites.hosts import SimHost
+from simulation.slots.cluster import Cluster
+from simulation.slots.moving.asked import Roll
+from simulation.slots.moving.fleet import Fleet
+
+
+@dataclass(slots=True)
+class _Closed:
+    """A host of the batch that a roll is at."""
+
+    since_s: float
+    took_vms: bool  #: before the roll closed it
+    busy_until_s: float | None = None  #: None: it is being emptied
+    emptied_s: float | None = None  #: when the last move away was over
+    stays: list[str] = field(default_factory=list)  #: why VMs had no place, at the last try
+
+
+class Rolling:
+    """Where a roll is.
+
+    A batch of hosts takes no VMs while one plan empties all of them; an empty host is busy for
+    ``takes_s`` and takes VMs again. VMs without a place are tried again at each slot; a host
+    that is not empty after ``wait_s`` is left out, and told with the reasons.
+    """
+
+    def __init__(self, roll: Roll, cluster: Cluster) -> None:
+        self._roll, self._cluster = roll, cluster
+        self.todo: list[int] = matching(roll.hosts, cluster.all_hosts())
+        self._at: dict[int, _Closed] = {}
+        self.began_s: float | None = None
+        self.over_s: float | None = None  #: None: it has not come to its end
+        self.rolled = 0
+        self.left_out: list[dict[str, Any]] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has come to its end."""
+        return self.over_s is not None
+
+    def reopen(self, at_s: float) -> None:
+        """Let hosts take VMs again whose time is over."""
+        for host, its in list(self._at.items()):
+            if its.busy_until_s is not None and its.busy_until_s <= at_s:
+                self._leave(host)
+                self.rolled += 1
+                self._end_if_done(its.busy_until_s)
+
+    def note_moved(self, host: int, at_s: float) -> None:
+        """Note that a VM has left a host."""
+        if host in self._at:
+            self._at[host].emptied_s = at_s
+
+    def note_gone(self, host: int, at_s: float) -> None:
+        """Note that a host has failed or left."""
+        if host in self._at:
+            del self._at[host]
+            self._leave_out(host, ["it failed or left"], at_s)
+
+    def next_batch(self, at_s: float, on_hosts: Sequence[int]) -> list[int]:
+        """Return the hosts that are to be emptied now.
+
+        Parameters
+        ----------
+        on_hosts : sequence of int
+            How many VMs run on each host of the cluster.
+        """
+        if self.is_over or at_s < self._roll.at_s:
+            return []
+        self.began_s = at_s if self.began_s is None else self.began_s
+        for host, its in list(self._at.items()):
+            if its.busy_until_s is None and not on_hosts[host]:
+                emptied_s = at_s if its.emptied_s is None else its.emptied_s
+                its.busy_until_s = emptied_s + self._roll.takes_s
+            elif its.busy_until_s is None and at_s - its.since_s > self._roll.wait_s:
+                self._leave(host)
+                self._leave_out(host, its.stays, at_s)
+        self.reopen(at_s)
+        while not self._at and self.todo:
+            batch, self.todo = self.todo[: self._roll.at_once], self.todo[self._roll.at_once :]
+            for host in batch:
+                if not self._cluster.present[host]:
+                    self._leave_out(host, ["it is not there"], at_s)
+                    continue
+                took_vms = self._cluster.all_hosts()[host].accepts
+                self._cluster.accept({host: False})
+                empty = not on_hosts[host]
+                until_s = at_s + self._roll.takes_s if empty else None
+                self._at[host] = _Closed(at_s, took_vms, until_s)
+        self._end_if_done(at_s)
+        return [host for host, its in self._at.items() if its.busy_until_s is None]
+
+    def note_plan(self, plan: Plan, fleet: Fleet) -> None:
+        """Note of a plan that empties hosts what stays, and why."""
+        for its in self._at.values():
+            its.stays = []
+        for each in plan.stays:
+            key = fleet.key(each.vm)
+            why = each.why.value if each.obstacle is None else each.obstacle.value
+            if key.host in self._at:
+                self._at[key.host].stays.append(f"a VM of request {key.request}: {why}")
+
+    def told(self) -> dict[str, Any]:
+        """Return how far it is, in JSON values."""
+        took = None
+        if self.over_s is not None and self.began_s is not None:
+            took = self.over_s - self.began_s
+        return {
+            "rolled": self.rolled,
+            "took_s": took,
+            "hosts_left": len(self.todo) + len(self._at),
+            "left_out": self.left_out,
+        }
+
+    def _leave(self, host: int) -> None:
+        its = self._at.pop(host)
+        self._cluster.accept({host: its.took_vms})
+
+    def _leave_out(self, host: int, why: Sequence[str], at_s: float) -> None:
+        name = self._cluster.all_hosts()[host].name
+        self.left_out.append({"host": name, "why": [*why]})
+        self._end_if_done(at_s)
+
+    def _end_if_done(self, at_s: float) -> None:
+        if not self.todo and not self._at and self.began_s is not None and self.over_s is None:
+            self.over_s = at_s
+
+    def kept(self) -> Kept:
+        """Return where it is, for a checkpoint."""
+        return {
+            "todo": self.todo,
+            "at": [[host, asdict(its)] for host, its in self._at.items()],
+            "began_s": self.began_s,
+            "over_s": self.over_s,
+            "rolled": self.rolled,
+            "left_out": self.left_out,
+        }
+
+    def restore(self, kept: Kept) -> None:
+        """Be where it was."""
+        hosts = len(self._cluster.capacity)
+        self.todo = [int(host) for host in kept["todo"]]
+        self._at = {int(host): _Closed(**its) for host, its in kept["at"]}
+        if not all(0 <= host < hosts for host in (*self.todo, *self._at)):
+            raise MisfitError("a roll is at a host that is not there")
+        self.began_s, self.over_s = kept["began_s"], kept["over_s"]
+        self.rolled, self.left_out = int(kept["rolled"]), [*kept["left_out"]]
+
+
+def matching(words: str, hosts: Sequence[SimHost]) -> list[int]:
+    """Return the hosts of some names, patterns or one label, in order of name."""
+    found = set()
+    for word in filter(None, words.split(";")):
+        label = word.removeprefix("label=")
+        for number, host in enumerate(hosts):
+            if label in host.labels if label != word else fnmatchcase(host.name, word):
+                found.add(number)
+    return sorted(found)

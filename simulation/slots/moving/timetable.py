@@ -1,0 +1,224 @@
+"""Moves of a plan under way: when each begins and is over, and what holds both hosts meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from placement.moving.model import Plan, Why
+from placement.moving.whereabouts import Whereabouts
+from simulation.checkpoint import Kept, MisfitError
+from simulation.slots.moving.asked import MovePrice
+from simulation.slots.moving.fleet import Fleet, VmKey
+
+
+class Outcome(StrEnum):
+    """How a move ended."""
+
+    MOVED = "moved"
+    GONE = "gone"  #: the VM ended, or was lost with its host, before it had moved
+    REFUSED = "refused"  #: what was placed since the plan was made left no room for it
+    CUT = "cut"  #: its destination failed or left while it moved, or before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedMove:
+    """One move with its times."""
+
+    vm: VmKey
+    tenant: int
+    kind: int
+    wish: int
+    destination: int  #: a number of the cluster's host
+    starts_s: float
+    over_s: float
+    why: Why
+    carried_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A move and how it ended."""
+
+    move: TimedMove
+    outcome: Outcome
+
+
+class Timetable:
+    """The moves of one plan that are not over, in order of their waves.
+
+    A wave begins when the longest move of the wave before it is over.
+    """
+
+    def __init__(self) -> None:
+        self.coming: deque[TimedMove] = deque()
+        self.under_way: list[TimedMove] = []  #: they hold both hosts now
+
+    def __bool__(self) -> bool:
+        return bool(self.coming or self.under_way)
+
+    def take_up(self, plan: Plan, fleet: Fleet, at_s: float, price: MovePrice) -> float:
+        """Take up a plan that begins now; return when it is over."""
+        starts_s, latest_s, wave = at_s, at_s, 0
+        # Of a VM that makes a detour the second move begins where the first ended.
+        where: dict[int, VmKey] = {}
+        for move in plan.moves:
+            if move.wave > wave:
+                starts_s, wave = latest_s, move.wave
+            key = where.get(move.vm) or fleet.key(move.vm)
+            destination = int(fleet.hosts[move.destination])
+            over_s = starts_s + price.seconds(move.carried_mib)
+            timed = TimedMove(
+                vm=key,
+                tenant=int(fleet.tenant[move.vm]),
+                kind=int(fleet.kind[move.vm]),
+                wish=int(fleet.wish[move.vm]),
+                destination=destination,
+                starts_s=starts_s,
+                over_s=over_s,
+                why=move.why,
+                carried_mib=move.carried_mib,
+            )
+            self.coming.append(timed)
+            where[move.vm] = key._replace(host=destination)
+            latest_s = max(latest_s, over_s)
+        return latest_s
+
+    def moving(self) -> Counter[VmKey]:
+        """Return how many VMs of each key move now."""
+        return Counter(move.vm for move in self.under_way)
+
+    def arriving(self) -> list[tuple[int, int]]:
+        """Return the request of each VM that moves now, and the host where it arrives."""
+        return [(move.vm.request, move.destination) for move in self.under_way]
+
+    def over(self, at_s: float) -> list[TimedMove]:
+        """Take out the moves that are over next, up to a time and before any begins."""
+        next_s = min((move.over_s for move in self.under_way), default=math.inf)
+        if next_s > at_s or (self.coming and self.coming[0].starts_s < next_s):
+            return []
+        over = [move for move in self.under_way if move.over_s == next_s]
+        self.under_way = [move for move in self.under_way if move.over_s > next_s]
+        return over
+
+    def begins(self, at_s: float) -> TimedMove | None:
+        """Take out the move that begins next, up to a time; None: none does."""
+        if self.coming and self.coming[0].starts_s <= at_s:
+            return self.coming.popleft()
+        return None
+
+    def without(self, host: int) -> tuple[list[TimedMove], list[TimedMove]]:
+        """Take out what moves from or to a host: what is under way, and what is to come."""
+        under_way, coming = (
+            [move for move in moves if host in (move.vm.host, move.destination)]
+            for moves in (self.under_way, self.coming)
+        )
+        self.under_way = [move for move in self.under_way if move not in under_way]
+        self.coming = deque(move for move in self.coming if move not in coming)
+        return under_way, coming
+
+    def refuse(self, fleet: Fleet) -> list[TimedMove]:
+        """Take out the moves to come that break a rule or lack room by now.
+
+        What is left is gone through wave by wave, as it would happen. A move whose VM is not
+        there is not refused: it may have ended.
+        """
+        where, known = Whereabouts(fleet.running), fleet.by_key()
+        place = {int(host): index for index, host in enumerate(fleet.hosts.tolist())}
+        refused: list[TimedMove] = []
+        wave = [(move, known[move.vm].pop(0)) for move in self.under_way if known.get(move.vm)]
+        by_start = itertools.groupby(list(self.coming), key=lambda move: move.starts_s)
+        for _, begins in by_start:
+            for move, vm in wave:
+                where.leave(vm, place[move.destination])
+                known.setdefault(move.vm._replace(host=move.destination), []).append(vm)
+            wave = []
+            for unit in _units(fleet, list(begins), known):
+                vms, to = [vm for _, vm in unit], place.get(unit[0][0].destination, -1)
+                if to >= 0 and _may(fleet, where, vms, to):
+                    for vm in vms:
+                        where.arrive(vm, to)
+                    wave += unit
+                else:
+                    refused += [move for move, _ in unit]
+        numbers = {id(move) for move in refused}
+        self.coming = deque(move for move in self.coming if id(move) not in numbers)
+        return refused
+
+    def kept(self) -> Kept:
+        """Return the moves, for a checkpoint."""
+        return {name: [_row(move) for move in getattr(self, name)] for name in _LISTS}
+
+    def restore(self, kept: Kept, hosts: int) -> None:
+        """Have the moves that were kept, and no others."""
+        self.under_way = [_move(row, hosts) for row in kept["under_way"]]
+        self.coming = deque(_move(row, hosts) for row in kept["coming"])
+
+
+_LISTS = ("under_way", "coming")
+
+
+def _may(fleet: Fleet, where: Whereabouts, vms: list[int], to: int) -> bool:
+    running = fleet.running
+    host_class = running.snapshot.host_class[to]
+    return (
+        bool(running.receives[to])
+        and all(running.eligible[running.kind[vm], host_class] for vm in vms)
+        and where.fits(vms, to)
+        and where.allows(vms, to)
+    )
+
+
+def _units(
+    fleet: Fleet, begins: Sequence[TimedMove], known: dict[VmKey, list[int]]
+) -> list[list[tuple[TimedMove, int]]]:
+    """Return moves with their VMs; those of VMs that keep together stand together."""
+    together = {vm for g in fleet.running.groups if g.hard and not g.apart for vm in g.vms}
+    units: list[list[tuple[TimedMove, int]]] = []
+    of_hosts: dict[tuple[int, int], list[tuple[TimedMove, int]]] = {}
+    for move in begins:
+        if not known.get(move.vm):
+            continue
+        vm = known[move.vm].pop(0)
+        if vm in together:
+            hosts = move.vm.host, move.destination
+            if hosts not in of_hosts:
+                units.append(of_hosts.setdefault(hosts, []))
+            of_hosts[hosts].append((move, vm))
+        else:
+            units.append([(move, vm)])
+    return units
+
+
+def _row(move: TimedMove) -> list[Any]:
+    # A life without end has no number in JSON.
+    end_s = None if math.isinf(move.vm.end_s) else move.vm.end_s
+    return [
+        [move.vm.request, end_s, move.vm.host],
+        [move.tenant, move.kind, move.wish, move.destination, move.carried_mib],
+        [move.starts_s, move.over_s],
+        move.why.value,
+    ]
+
+
+def _move(row: Sequence[Any], hosts: int) -> TimedMove:
+    (request, end_s, host), (tenant, kind, wish, destination, carried_mib), times, why = row
+    for each in (host, destination):
+        if type(each) is not int or not 0 <= each < hosts:
+            raise MisfitError("a VM moves to or from a host that is not there")
+    return TimedMove(
+        vm=VmKey(int(request), math.inf if end_s is None else float(end_s), host),
+        tenant=int(tenant),
+        kind=int(kind),
+        wish=int(wish),
+        destination=destination,
+        starts_s=float(times[0]),
+        over_s=float(times[1]),
+        why=Why(why),
+        carried_mib=int(carried_mib),
+    )
