@@ -10,7 +10,7 @@ from uuid import UUID
 import numpy as np
 
 from controller.rounds.snapshots import Names, may_use, rows_by_request, to_snapshot
-from placement import BoolArray, IntArray
+from placement import IntArray
 from placement.moving.model import (
     OBSTACLES,
     Mobility,
@@ -21,7 +21,6 @@ from placement.moving.model import (
 )
 from registry.moves import RunningView, RunningVm
 from registry.requests import zone_of
-from registry.rounds import RequestView
 
 _MEMORY = "memory_mib"
 
@@ -42,8 +41,10 @@ def to_running(view: RunningView) -> tuple[Running, RunningNames]:
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
     requests = {request.id: request for request in view.requests}
     vms = [vm for vm in view.vms if vm.host_id in host_index]
-    kinds: dict[tuple[UUID, tuple[int, ...]], int] = {}
-    kind = _ints(kinds.setdefault((vm.request_id, vm.amounts), len(kinds)) for vm in vms)
+    eligible = _eligible(view, snapshot.host_class, vms)
+    # Thousands of requests are a few kinds: what a plan weighs is each kind on each host.
+    kinds: dict[tuple[tuple[int, ...], bytes], int] = {}
+    kind = _ints(kinds.setdefault((vm.amounts, eligible[vm.request_id]), len(kinds)) for vm in vms)
     capacity, committed = (
         np.array(rows, dtype=np.int64).reshape(len(cluster.hosts), len(cluster.resources))
         for rows in (
@@ -68,10 +69,12 @@ def to_running(view: RunningView) -> tuple[Running, RunningNames]:
             -1 if vm.obstacle is None else OBSTACLES.index(Obstacle(vm.obstacle)) for vm in vms
         ),
         rests=np.array([vm.rests for vm in vms], dtype=np.bool_),
-        demand=np.array([amounts for _, amounts in kinds], dtype=np.int64).reshape(
+        demand=np.array([amounts for amounts, _ in kinds], dtype=np.int64).reshape(
             len(kinds), len(cluster.resources)
         ),
-        eligible=_eligible(view, snapshot.host_class, [requests[key] for key, _ in kinds], vms),
+        eligible=np.frombuffer(b"".join(row for _, row in kinds), dtype=np.bool_).reshape(
+            len(kinds), snapshot.eligible.shape[1]
+        ),
         receives=np.array(
             [host.accepts and host.id not in freed for host in cluster.hosts], dtype=np.bool_
         ),
@@ -94,30 +97,34 @@ def _mobility(vm: RunningVm) -> Mobility:
 
 
 def _eligible(
-    view: RunningView,
-    host_class: IntArray,
-    of_kinds: Sequence[RequestView],
-    vms: Sequence[RunningVm],
-) -> BoolArray:
-    """Return which classes each kind of VM may be on.
+    view: RunningView, host_class: IntArray, vms: Sequence[RunningVm]
+) -> dict[UUID, bytes]:
+    """Return which classes the VMs of each request may be on, as the bytes of a row of booleans.
 
     Hosts where builds of a request failed are left out for a while, but not for those of its
     VMs that are there: they break no rule.
     """
     hosts = view.cluster.hosts
-    example = {int(each): index for index, each in reversed(list(enumerate(host_class.tolist())))}
+    classes = int(host_class.max(initial=-1)) + 1
+    first = np.zeros(classes, dtype=np.int64)
+    first[host_class[::-1]] = np.arange(len(hosts))[::-1]
+    examples = [hosts[index] for index in first.tolist()]
     there: defaultdict[UUID, set[UUID]] = defaultdict(set)
     for vm in vms:
         there[vm.request_id].add(vm.host_id)
-    classes = int(host_class.max(initial=-1)) + 1
-    eligible = np.zeros((len(of_kinds), classes), dtype=np.bool_)
-    for row, request in enumerate(of_kinds):
-        failed = set(request.failed_on) - there[request.id]
-        closed = (set(request.avoid) - set(request.failed_on)) | failed
-        for column in range(classes):
-            host = hosts[example[column]]
-            eligible[row, column] = host.id not in closed and may_use(request, host)
-    return eligible
+    known: dict[object, bytes] = {}
+    rows: dict[UUID, bytes] = {}
+    for request in view.requests:
+        closed: frozenset[UUID] = frozenset()
+        if request.avoid:
+            failed = set(request.failed_on) - there[request.id]
+            closed = frozenset((set(request.avoid) - set(request.failed_on)) | failed)
+        wish = (request.requires, request.hosts, request.rules, closed)
+        if wish not in known:
+            able = [host.id not in closed and may_use(request, host) for host in examples]
+            known[wish] = np.array(able, dtype=np.bool_).tobytes()
+        rows[request.id] = known[wish]
+    return rows
 
 
 def _groups(

@@ -9,6 +9,7 @@ import pytest
 
 from controller.plans.carrying import Planning, Plans
 from controller.plans.deciding import decide_plan
+from controller.plans.running import to_running
 from controller.rounds.policy_process import PolicyProcess
 from placement.moving.model import MoveLimits
 from registry import HostAdminEvent, Registry, UnknownNameError
@@ -101,6 +102,15 @@ def test_a_host_is_emptied_and_each_vm_finds_a_place(world: MovingWorld, centre:
     assert world.registry.check() == []
     moves = world.registry.moves.list(limit=500).items
     assert {each.reason for each in moves} == {f"plan {asked.id}: evacuates"}
+
+
+def test_requests_alike_are_one_kind_of_vm(world: MovingWorld) -> None:
+    for _ in range(3):
+        world.running("h1")
+
+    running, _ = to_running(world.registry.plans.view_running(rest_s=0))
+
+    assert (len(running), len(running.demand)) == (3, 1)
 
 
 def test_what_has_no_place_is_named_with_what_is_short(world: MovingWorld, centre: Plans) -> None:
