@@ -53,8 +53,11 @@ def connected(url: str) -> psycopg.Connection[Any]:
     return psycopg.connect(given.render_as_string(hide_password=False))
 
 
-def load(url: str, *, hosts: int, running: int) -> Loaded:
-    """Fill an upgraded database with hosts that are up, and VMs that run on them."""
+def load(url: str, *, hosts: int, running: int, larger: int = 1) -> Loaded:
+    """Fill an upgraded database with hosts that are up, and VMs that run on them.
+
+    ``larger`` is by how much hosts are larger than Google's, which hold about eight VMs each.
+    """
     registry = Registry.connect(url)
     for name, amounts in zip(NAMES, AMOUNTS.tolist(), strict=True):
         add_vm_type(registry, name, **dict(zip(RESOURCES, amounts, strict=True)))
@@ -66,7 +69,7 @@ def load(url: str, *, hosts: int, running: int) -> Loaded:
         types = dict(connection.execute("SELECT name, id FROM vm_types").fetchall())
         tenants = connection.execute("SELECT id, name FROM tenants ORDER BY name").fetchall()
         loaded = Loaded(url, tuple(tenants), tuple(types[name] for name in NAMES))
-        capacity = _capacities(hosts)
+        capacity = larger * _capacities(hosts)
         host_ids = _insert_hosts(connection, capacity)
         type_of, host_of = _spread(capacity, running)
         vms = _insert_requests(connection, loaded, type_of, state="placed")

@@ -78,7 +78,7 @@ def measured(server: PostgresServer, hosts: int) -> dict[str, float]:
 
     with server.database() as url:
         upgrade(url)
-        load(url, hosts=hosts, running=hosts * VMS_PER_HOST)
+        load(url, hosts=hosts, running=hosts * VMS_PER_HOST, larger=3)
         registry = Registry.connect(url)
         view = timed("read", lambda: registry.plans.view_running(rest_s=3600), time.perf_counter)
         registry.close()
