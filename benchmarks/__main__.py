@@ -13,6 +13,8 @@ mechanisms   divisible mechanisms beside DRF on one pool
 psdsf        PS-DSF to a residual of Theorem 1, beside DRFH and the published procedure
 hierarchies  MCH beside H-DRF on binary trees, and a plot
 moves        plans of moves beside a pass over all hosts, and rounds that keep spare
+plans        plans of moves through the register center, from its rows to the moves
+starving     large VMs among small ones: hosts held back beside room made by moves
 registry     the register center on SQLite and on PostgreSQL
 backlog      a commit as ever more VMs wait beside those that it places
 sweeps       a sweep as ever more is due, and what the end of large requests holds up
@@ -62,6 +64,8 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
         ["--jobs", "64,128,256,512,1024"],
     ),
     "moves": ("placement.moves", ["--repeats", "1"], []),
+    "plans": ("whole_plans", ["--sizes", "125,625"], []),
+    "starving": ("starving", ["--seeds", "1"], ["--policies", "best_fit_drfh,fuga"]),
     "registry": ("registry", ["--vms", "3000", "--hosts", "300", "--repeats", "2"], []),
     "sweeps": ("sweeps", ["--due", "100,1000", "--requests", "4"], []),
     "backlog": ("backlog", ["--waiting", "10,1000"], []),

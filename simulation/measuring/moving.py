@@ -106,14 +106,10 @@ class MovesRecorder:
 
     def _held(self, passed: Passed, engine: Engine) -> float:
         """Return the part of the first resource that is free and held for requests that starve."""
-        cluster, movers = engine.cluster, engine.movers
+        cluster = engine.cluster
         offered = float(cluster.offered()[:, 0].sum())
         if not offered:
             return 0.0
-        held = None if movers is None else movers.held_back(passed.start_s)
-        if held is not None:
-            free = np.maximum(cluster.capacity - cluster.committed, 0)
-            return float(np.minimum(held, free)[:, 0].sum() / offered)
         if not len(engine.waiting):
             return 0.0
         if passed.round is None:  # nothing has changed, so the same hosts are held
@@ -221,7 +217,8 @@ def _without_vms(snapshot: Snapshot, engine: Engine) -> Running:
 
 
 def _held_hosts(allocation: Allocation) -> list[int]:
-    return sorted({int(host) for _, host in allocation.details.get("holding", ())})
+    told = allocation.details
+    return sorted({int(host) for name in ("holding", "freed") for _, host in told.get(name, ())})
 
 
 def _mean(values: Any) -> float | None:

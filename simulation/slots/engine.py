@@ -188,7 +188,10 @@ class Engine:
         )
         passed = self._decide(passed)
         if self.movers is not None:
+            freed = self.movers.freed
             self.movers.plan(start_s)
+            if freed is not None and self.movers.freed is None:
+                self.last_idle.seen = None  # others may use these hosts again
             moves, plans = self.movers.taken()
             passed = replace(passed, moves=tuple(moves), plans=tuple(plans))
         return passed
@@ -197,13 +200,11 @@ class Engine:
         """Let a round decide, if anything has changed since one that placed nothing."""
         if not len(self.waiting):
             return passed
-        movers, start_s = self.movers, passed.start_s
         snapshot, tenants = self.snapshot()
-        lets_in = movers is not None and movers.lets_in(start_s)
-        if not lets_in and self.last_idle.would_repeat(snapshot, self.waiting.request):
+        if self.last_idle.would_repeat(snapshot, self.waiting.request):
             return passed
-        around = None if movers is None else lambda policy: movers.around(policy, start_s)
-        allocation, reason = self.decider.decide(snapshot, start_s, around)
+        around = None if self.movers is None else self.movers.around
+        allocation, reason = self.decider.decide(snapshot, passed.start_s, around)
         if allocation is None:
             return replace(passed, skipped=True)
         round_ = self._commit(passed.slot, snapshot, tenants, allocation, reason)
@@ -248,9 +249,9 @@ class Engine:
             apart = np.concatenate([np.zeros(0, dtype=np.int64), *wishes])
         open_ = self.rules.open_to(waiting, self.cluster, book.wishes.values, apart)
         free = self.cluster.free()
-        held = None if self.movers is None else self.movers.held_back(self._start_s)
-        if held is not None:
-            free = np.maximum(free - held[self.cluster.rows], 0)
+        to_come = None if self.movers is None else self.movers.to_come()
+        if to_come is not None:
+            free = np.maximum(free - to_come[self.cluster.rows], 0)
         return Snapshot(
             resources=book.resources,
             capacity=self.cluster.offered(),

@@ -11,15 +11,15 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from placement import Allocation, Budget, IntArray, Policy, Snapshot
+from placement import IntArray, Policy
 from placement.moving.balance import balance
 from placement.moving.check import check_plan
 from placement.moving.evacuate import evacuate
+from placement.moving.freed import KeepingFreed
 from placement.moving.keeping import KeepingSpare
 from placement.moving.model import Plan
 from placement.moving.room import make_room
 from placement.round.reasons import still_needed
-from placement.rules.holding import closed_to_others
 from placement.rules.patience import starving
 from simulation.checkpoint import Kept
 from simulation.slots.book import Book
@@ -54,13 +54,12 @@ class Site(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
-    """What moves free is held for who is owed."""
+class Freed:
+    """Hosts that a plan frees for a request: nobody else may use them until it is in."""
 
     request: int
-    rows: tuple[tuple[int, int], ...]  #: numbers of the cluster's hosts, and VMs to let in
-    kind: int
-    until_s: float  #: when the moves are over: the round from then on lets it in
+    hosts: tuple[int, ...]  #: numbers of the cluster's hosts
+    until_s: float  #: when the moves are over: the round from then on is the last to keep them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +84,7 @@ class Movers:
         self._began_at_s, self._length_s = began_at_s, slot_length_s
         self.timetable = Timetable()
         self.rolling = None if moving.roll is None else Rolling(moving.roll, site.cluster)
-        self.reserved: Reserved | None = None
+        self.freed: Freed | None = None
         self._rests: list[tuple[float, VmKey]] = []
         self._balanced: int | None = None  #: the number of the interval of the last balance
         self._ended: list[Ended] = []
@@ -156,28 +155,23 @@ class Movers:
 
     # --- what a round sees ----------------------------------------------------------------
 
-    def held_back(self, start_s: float) -> IntArray | None:
-        """Return what is held for a request while its moves are carried out, (H, R)."""
-        its = self.reserved
-        if its is None or its.until_s <= start_s:
+    def to_come(self) -> IntArray | None:
+        """Return what moves to come bring to hosts for whom room is made, (H, R)."""
+        if self.freed is None or not self.timetable.coming:
             return None
-        held = np.zeros_like(self._site.cluster.capacity)
-        for host, count in its.rows:
-            held[host] += count * self._site.book.demand[its.kind]
-        return held
+        brought = np.zeros_like(self._site.cluster.capacity)
+        for move in self.timetable.coming:
+            brought[move.destination] += self._site.book.demand[move.kind]
+        return brought
 
-    def lets_in(self, start_s: float) -> bool:
-        """Return whether the round of now is to let in whom room was made for."""
-        return self.reserved is not None and self.reserved.until_s <= start_s
-
-    def around(self, policy: Policy, start_s: float) -> Policy:
-        """Return a policy that keeps what moves made room for, and spare."""
+    def around(self, policy: Policy) -> Policy:
+        """Return a policy that keeps what moves free, and spare."""
         site = self._site
-        if self.lets_in(start_s) and self.reserved is not None:
-            row = np.flatnonzero(site.waiting.request == self.reserved.request)
-            hosts = site.cluster.places([host for host, _ in self.reserved.rows])
+        if self.freed is not None:
+            row = np.flatnonzero(site.waiting.request == self.freed.request)
             if len(row):
-                policy = LettingIn(policy, int(row[0]), hosts)
+                hosts = site.cluster.places(self.freed.hosts)
+                policy = KeepingFreed(policy, [(int(row[0]), host) for host in hosts])
         if self._asked.spare is not None:
             domain = domains_of(self._asked.spare, site.cluster.hosts)
             policy = KeepingSpare(policy, site.fleet().running, domain)
@@ -187,13 +181,15 @@ class Movers:
 
     def plan(self, start_s: float) -> None:
         """Check anew what is left of a plan after a round; without any, make the next."""
-        if self.lets_in(start_s):
-            self.reserved = None
+        if self.freed is not None:
+            waits = (self._site.waiting.request == self.freed.request).any()
+            if not waits or self.freed.until_s <= start_s:
+                self.freed = None
         if self.timetable:
             refused = self.timetable.refuse(self._site.fleet())
             self._ended += [Ended(move, Outcome.REFUSED) for move in refused]
         hosts = self._to_empty(start_s)
-        if self.timetable or self.reserved is not None:
+        if self.timetable or self.freed is not None:
             return
         if hosts:
             self._empty(start_s, hosts)
@@ -243,11 +239,10 @@ class Movers:
             if plan.still_waits or dear or not plan.moves:
                 continue
             over_s = self._take_up(plan, fleet, start_s)
-            self.reserved = Reserved(
-                request=int(waiting.request[request]),
-                rows=tuple((int(fleet.hosts[host]), count) for _, host, count in plan.let_in),
-                kind=int(waiting.kind[request]),
-                until_s=over_s,
+            self.freed = Freed(
+                int(waiting.request[request]),
+                tuple(int(fleet.hosts[host]) for _, host, _ in plan.let_in),
+                over_s,
             )
             return
 
@@ -300,11 +295,11 @@ class Movers:
 
     def kept(self) -> Kept:
         """Return all that has changed since the beginning, for a checkpoint."""
-        its = self.reserved
+        its = self.freed
         return {
             "timetable": self.timetable.kept(),
             "rolling": None if self.rolling is None else self.rolling.kept(),
-            "reserved": None if its is None else [its.request, its.rows, its.kind, its.until_s],
+            "freed": None if its is None else [its.request, its.hosts, its.until_s],
             "rests": [
                 [until_s, key.request, None if math.isinf(key.end_s) else key.end_s, key.host]
                 for until_s, key in self._rests
@@ -317,11 +312,10 @@ class Movers:
         self.timetable.restore(kept["timetable"], len(self._site.cluster.capacity))
         if self.rolling is not None:
             self.rolling.restore(kept["rolling"])
-        self.reserved = None
-        if kept["reserved"] is not None:
-            request, rows, kind, until_s = kept["reserved"]
-            places = tuple((int(host), int(count)) for host, count in rows)
-            self.reserved = Reserved(int(request), places, int(kind), float(until_s))
+        self.freed = None
+        if kept["freed"] is not None:
+            request, hosts, until_s = kept["freed"]
+            self.freed = Freed(int(request), tuple(int(host) for host in hosts), float(until_s))
         self._rests = [
             (float(until_s), VmKey(int(request), math.inf if end_s is None else end_s, int(host)))
             for until_s, request, end_s, host in kept["rests"]
@@ -331,17 +325,3 @@ class Movers:
     def told(self) -> dict[str, Any] | None:
         """Return how a roll stands, in JSON values; None: there is none."""
         return None if self.rolling is None else self.rolling.told()
-
-
-class LettingIn:
-    """A policy in whose rounds hosts take nobody but the request that room was made for."""
-
-    def __init__(self, policy: Policy, request: int, hosts: Sequence[int]) -> None:
-        self._policy, self._request, self._hosts = policy, request, hosts
-
-    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Let the policy decide with these hosts closed to others."""
-        rows = [(self._request, host) for host in self._hosts]
-        if not int(snapshot.count[self._request]):
-            return self._policy.place(snapshot, rng, budget)
-        return self._policy.place(closed_to_others(snapshot, rows), rng, budget)
