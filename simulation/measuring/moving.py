@@ -112,10 +112,13 @@ class MovesRecorder:
             return 0.0
         if not len(engine.waiting):
             return 0.0
-        if passed.round is None:  # nothing has changed, so the same hosts are held
+        freed = None if engine.movers is None else engine.movers.freed
+        if freed is not None:
+            rows = np.unique(np.array(freed.hosts, dtype=np.int64))
+        elif passed.round is None:  # nothing has changed, so the same hosts are held
             return self._held_idle
-        hosts = _held_hosts(passed.round.allocation)
-        rows = cluster.rows[hosts]
+        else:
+            rows = cluster.rows[_held_hosts(passed.round.allocation)]
         free = np.maximum(cluster.capacity[rows, 0] - cluster.committed[rows, 0], 0)
         return float(free.sum() / offered)
 
@@ -217,8 +220,7 @@ def _without_vms(snapshot: Snapshot, engine: Engine) -> Running:
 
 
 def _held_hosts(allocation: Allocation) -> list[int]:
-    told = allocation.details
-    return sorted({int(host) for name in ("holding", "freed") for _, host in told.get(name, ())})
+    return sorted({int(host) for _, host in allocation.details.get("holding", ())})
 
 
 def _mean(values: Any) -> float | None:
