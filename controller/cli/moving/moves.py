@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
 from controller.calling.completion import complete_host, complete_vm
+from controller.calling.implied import ImpliedCommand
 from controller.calling.session import Session, listing, with_session
 from controller.calling.targets import find_target, is_part_of_id
 from controller.calling.waiting_for_moves import how_far, part_done, wait_for_move, way
@@ -18,8 +18,6 @@ from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, age, clock, echo, field, print_json, short_id
 
 if TYPE_CHECKING:
-    from typer._click import Context
-
     from controller.client.http import Client, Json
 
 _SHORTEST_PART: Final = 4
@@ -27,16 +25,10 @@ _SEARCHED: Final = 500
 _NOT_FOUND: Final = 404
 
 
-class _OfVms(TyperGroup):
+class _OfVms(ImpliedCommand):
     """A group whose first word is a command of it or a VM."""
 
-    implied: Final = "vm"  #: the command that may be left out
-
-    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Put the command where it was left out."""
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args = [self.implied, *args]
-        return super().parse_args(ctx, args)
+    implied = "vm"
 
 
 app = typer.Typer(

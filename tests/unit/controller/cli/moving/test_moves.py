@@ -300,3 +300,13 @@ def test_an_explanation_tells_since_when_a_vm_that_moved_is_where_it_is(
 
     assert first.startswith("vm web-1: on host-2 since 2026-01-01 ")
     assert second == explanation["message"]
+
+
+@pytest.mark.parametrize("words", [["-o", "json", "list"], ["list", "-o", "json"]])
+def test_a_command_behind_an_option_is_not_taken_for_a_vm(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+    words: list[str],
+) -> None:
+    assert fuga("move", *words).json == []
+    assert api.calls("POST", "/v1/moves") == []

@@ -1,0 +1,41 @@
+"""Groups of commands whose most frequent one may be left out: `fuga move VM`, `fuga roll`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from typer._click import Context
+
+
+class ImpliedCommand(TyperGroup):
+    """A group whose first word is a command of it, or belongs to the one that is implied."""
+
+    implied: ClassVar[str]  #: the command that may be left out
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Put the command first, where it was left out or stands behind options."""
+        if args and args[0] not in ctx.help_option_names:
+            at = self._first_word(args)
+            if at is not None and args[at] in self.commands:
+                args = [args[at], *args[:at], *args[at + 1 :]]
+            else:
+                args = [self.implied, *args]
+        return super().parse_args(ctx, args)
+
+    def _first_word(self, args: list[str]) -> int | None:
+        """Return where the first word stands that is neither an option nor the value of one."""
+        takes_value = {
+            name
+            for each in self.commands[self.implied].params
+            if each.param_type_name == "option" and not getattr(each, "is_flag", False)
+            for name in each.opts
+        }
+        at = 0
+        while at < len(args):
+            if not args[at].startswith("-"):
+                return at
+            at += 2 if args[at] in takes_value else 1
+        return None
