@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, insert, select, tuple_, update
+from sqlalchemy import insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from registry.catalogue.resources import INVENTORIES, resource_names
@@ -29,7 +29,8 @@ from registry.ground.names import (
     check_name,
 )
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
-from registry.ground.schema import assignments, hosts, inventories, unreleased
+from registry.ground.schema import hosts, inventories
+from registry.hosts.admin import change_admin
 from registry.hosts.fields import (
     MAX_BUILDS,
     Keep,
@@ -46,7 +47,6 @@ from registry.hosts.reports import record_reports
 from registry.hosts.rows import host_id_of, host_of, hosts_of, with_inventories
 from registry.hosts.stored_reports import latest_report, latest_reports
 from registry.hosts.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
-from registry.journal.changes import HOST_ADMIN
 from registry.journal.events import event_row, note, record
 from registry.lifecycle import (
     HostAdmin,
@@ -148,16 +148,7 @@ class Hosts:
         """
         with self._database.write() as connection:
             key = host_id_of(connection, name)
-            lock_hosts(connection, key)
-            row = connection.execute(select(hosts.c.admin).where(hosts.c.id == key)).one()
-            step = HOST_ADMIN.step(row.admin, event)
-            after = step.after
-            if step.moved:
-                if after == HostAdmin.RETIRED:
-                    _check_empty(connection, key, name)
-                connection.execute(update(hosts).where(hosts.c.id == key).values(admin=after.value))
-                now, data = db_now(connection), {"name": name}
-                step.note(connection, now, actor, key, reason=reason, data=data)
+            change_admin(connection, key, event, actor=actor, reason=reason)
             return host_of(connection, key)
 
     @retried
@@ -408,16 +399,3 @@ def _shrunk_rows(now: datetime, actor: str, before: Host, after: Host) -> list[d
         for old, new in zip(before.inventories, after.inventories, strict=True)
         if new.committed > new.capacity and not old.committed > old.capacity
     ]
-
-
-def _check_empty(connection: Connection, key: UUID, name: str) -> None:
-    held = connection.execute(
-        select(func.count())
-        .select_from(assignments)
-        .where(assignments.c.host_id == key, unreleased)
-    ).scalar_one()
-    if held:
-        raise ConflictError(
-            f"host {name} cannot be retired: VMs that hold capacity there: {held};"
-            " drain it and delete them first"
-        )

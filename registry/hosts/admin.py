@@ -1,0 +1,56 @@
+"""What the operator wants of a host: one step of its state machine, in a caller's transaction."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sqlalchemy import Connection, func, select, update
+
+from registry.errors import ConflictError
+from registry.ground.clock import db_now
+from registry.ground.locks import lock_hosts
+from registry.ground.schema import assignments, hosts, unreleased
+from registry.journal.changes import HOST_ADMIN
+from registry.lifecycle import HostAdmin, HostAdminEvent
+
+
+def change_admin(
+    connection: Connection,
+    key: UUID,
+    event: HostAdminEvent,
+    *,
+    actor: str,
+    reason: str | None = None,
+) -> HostAdmin:
+    """Change what the operator wants of a host, and return what it was.
+
+    Raises
+    ------
+    ConflictError
+        If it is to be retired and an assignment holds capacity there.
+    IllegalTransitionError
+        If the host is retired.
+    """
+    lock_hosts(connection, key)
+    row = connection.execute(select(hosts.c.name, hosts.c.admin).where(hosts.c.id == key)).one()
+    step = HOST_ADMIN.step(row.admin, event)
+    if step.moved:
+        if step.after == HostAdmin.RETIRED:
+            _check_empty(connection, key, row.name)
+        connection.execute(update(hosts).where(hosts.c.id == key).values(admin=step.after.value))
+        now, data = db_now(connection), {"name": row.name}
+        step.note(connection, now, actor, key, reason=reason, data=data)
+    return step.before
+
+
+def _check_empty(connection: Connection, key: UUID, name: str) -> None:
+    held = connection.execute(
+        select(func.count())
+        .select_from(assignments)
+        .where(assignments.c.host_id == key, unreleased)
+    ).scalar_one()
+    if held:
+        raise ConflictError(
+            f"host {name} cannot be retired: VMs that hold capacity there: {held};"
+            " drain it and delete them first"
+        )
