@@ -181,6 +181,36 @@ class PlanEvent(StrEnum):
     FAILED = "failed"
 
 
+class RollState(StrEnum):
+    """How far a roll over hosts has come."""
+
+    GOING = "going"  #: some fuga drives it, or its last driver is gone
+    STOPPED = "stopped"  #: at a failure, or by its driver; it can be resumed
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class RollEvent(StrEnum):
+    """What happens to a roll over hosts."""
+
+    STOPPED = "stopped"
+    RESUMED = "resumed"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class RollPhase(StrEnum):
+    """Where a host of a roll is. They follow each other; it fails in one, and goes on there."""
+
+    WAITING = "waiting"  #: for its turn
+    EMPTYING = "emptying"  #: in maintenance, its VMs move away
+    EMPTY = "empty"
+    AT_WORK = "at_work"  #: the command runs, or ran when its driver went away
+    RETURNING = "returning"  #: the command is over; the host is to be seen up
+    DONE = "done"
+    LEFT_OUT = "left_out"  #: by whoever resumed the roll
+
+
 class HostAdmin(StrEnum):
     """What the operator wants of a host."""
 
@@ -483,6 +513,18 @@ PLAN_TRANSITIONS: Final[Mapping[tuple[PlanState, PlanEvent], PlanState]] = Mappi
         (PlanState.PROPOSED, PlanEvent.CANCELLED): PlanState.CANCELLED,
         (PlanState.APPROVED, PlanEvent.DONE): PlanState.DONE,
         (PlanState.APPROVED, PlanEvent.CANCELLED): PlanState.CANCELLED,
+    }
+)
+
+
+ROLL_TRANSITIONS: Final[Mapping[tuple[RollState, RollEvent], RollState]] = MappingProxyType(
+    {
+        (RollState.GOING, RollEvent.STOPPED): RollState.STOPPED,
+        (RollState.GOING, RollEvent.RESUMED): RollState.GOING,  # its last driver is gone
+        (RollState.GOING, RollEvent.DONE): RollState.DONE,
+        (RollState.GOING, RollEvent.CANCELLED): RollState.CANCELLED,
+        (RollState.STOPPED, RollEvent.RESUMED): RollState.GOING,
+        (RollState.STOPPED, RollEvent.CANCELLED): RollState.CANCELLED,
     }
 )
 

@@ -61,7 +61,7 @@ def wait_for_plan(
                 if seen["ended_at"] is not None:
                     show(seen["ended"], seen["moves"], seen["state"])
                     return seen
-                show(seen["ended"], seen["moves"], _going_on(api))
+                show(seen["ended"], seen["moves"], going_on(api))
             except ApiUnreachableError as error:
                 trouble = error
             time.sleep(_LOOK_EVERY_S)
@@ -74,7 +74,7 @@ def wait_for_plan(
     )
 
 
-def _going_on(api: Client) -> str:
+def going_on(api: Client) -> str:
     """Return what moves now, and how much of it is left."""
     lines = []
     for each in api.items("moves", open="true", most=4):

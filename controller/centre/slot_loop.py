@@ -20,6 +20,7 @@ from controller.centre.metrics import SlotMetrics
 from controller.centre.purge import Purger
 from controller.errors import SlotSkippedError
 from controller.plans.carrying import Planning, Plans
+from controller.plans.deciding import move_limits_of
 from controller.policies import check_policies
 from controller.questions.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
@@ -29,7 +30,6 @@ from controller.settings import ControllerSettings, ZonePolicy
 from controller.shadow.metrics import ShadowMetrics
 from controller.shadow.second import NICENESS, SecondPolicy, Shadow
 from placement.catalog.zone_policies import NamedPolicy
-from placement.moving.model import MoveLimits
 from registry import Registry, SlotLoopPausedError, StaleEpochError
 from registry.ground import checkpoint
 from registry.hosts import OnFailure
@@ -173,11 +173,7 @@ def _named(zones: Mapping[str, ZonePolicy]) -> dict[str, NamedPolicy]:
 def planning_of(settings: ControllerSettings) -> Planning:
     """How plans of moves are decided."""
     return Planning(
-        limits=MoveLimits(
-            per_source=settings.moves_per_host,
-            per_destination=settings.moves_per_host,
-            at_once=settings.moves_at_once,
-        ),
+        limits=move_limits_of(settings),
         rest_s=settings.plan_rest_s,
         seed=settings.seed or 0,
         budget_units=settings.plan_budget_units,

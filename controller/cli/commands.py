@@ -67,6 +67,7 @@ PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
         "host": _Place(_MANAGE, "site.hosts:app"),
         "move": _Place(_MANAGE, "moving.moves:app"),
         "plan": _Place(_MANAGE, "moving.plans:app"),
+        "roll": _Place(_MANAGE, "moving.rolls:app"),
         "resource": _Place(_MANAGE, "site.resources:app"),
         "type": _Place(_MANAGE, "site.catalogue:types"),
         "image": _Place(_MANAGE, "site.images:app"),

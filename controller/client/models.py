@@ -52,6 +52,13 @@ class Capacity(TypedDict):
     vm_type: str
 
 
+class CommandEndInput(TypedDict):
+    """How the command ended on a host."""
+
+    error: NotRequired[str | None]
+    host: str
+
+
 class ConsoleRead(TypedDict):
     """The last output of a guest on its serial console."""
 
@@ -894,6 +901,97 @@ class ResumeInput(TypedDict):
     """Resume the slot loop."""
 
     reason: NotRequired[str | None]
+
+
+class Roll(TypedDict):
+    """An operator's command that goes over hosts, some at once."""
+
+    at_once: int
+    began_at: str
+    began_by: str
+    cancelled_by: str | None
+    checked: int
+    command: str
+    done: int
+    driven_until: str | None
+    driver: str
+    empty_within_s: int
+    ended_at: str | None
+    hosts: int
+    id: str
+    last_error: str | None
+    left_out: int
+    run_within_s: int
+    state: RollState
+    up_within_s: int
+
+
+class RollCancelInput(TypedDict):
+    """End a roll."""
+
+
+class RollClaim(TypedDict):
+    """A roll and the token by which its driver is known."""
+
+    roll: Roll
+    token: str
+
+
+class RollDriver(TypedDict):
+    """Who runs the command, and which."""
+
+    command: str
+    driver: str
+    left_out: NotRequired[list[str]]
+
+
+class RollHost(TypedDict):
+    """One host of a roll, and where it is."""
+
+    error: str | None
+    host: str
+    phase: RollPhase
+    plan_id: str | None
+    since: str
+    turn: int
+    was: HostAdmin | None
+
+
+class RollInput(TypedDict):
+    """A command to go over hosts."""
+
+    at_once: NotRequired[int]
+    command: str
+    driver: str
+    empty_within_s: NotRequired[int]
+    hosts: list[str]
+    left_out: NotRequired[list[str]]
+    run_within_s: NotRequired[int]
+    up_within_s: NotRequired[int]
+
+
+RollPhase: TypeAlias = Literal[
+    "waiting", "emptying", "empty", "at_work", "returning", "done", "left_out"
+]
+
+
+RollState: TypeAlias = Literal["going", "stopped", "done", "cancelled"]
+
+
+class RollStepInput(TypedDict):
+    """What the driver of a roll did since its last step."""
+
+    begun: NotRequired[list[str]]
+    ended: NotRequired[list[CommandEndInput]]
+    leave: NotRequired[bool]
+    stop: NotRequired[str | None]
+
+
+class RollTurn(TypedDict):
+    """A roll, and the hosts whose turn it is."""
+
+    hosts: list[RollHost]
+    roll: Roll
 
 
 class RoundDetail(TypedDict):

@@ -113,9 +113,10 @@ class Plans:
     def _inputs(self, plan: Plan) -> PlanInputs:
         view = self._registry.plans.view_running(rest_s=self._planning.rest_s)
         running, names = to_running(view)
+        later = self._registry.rolls.whose_turn_comes(plan.id)
         return PlanInputs(
             kind=plan.kind.value,
-            arguments=plan.arguments,
+            arguments={**plan.arguments, "later": later} if later else plan.arguments,
             running=running,
             names=names,
             limits=self._planning.limits,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from controller.errors import PolicyFailedError
 from controller.plans.running import RunningNames
 from controller.rounds.inputs import RoundInputs, inputs_of, packed
+from controller.settings import ControllerSettings
 from placement.moving.balance import balance
-from placement.moving.evacuate import evacuate
+from placement.moving.in_turns import evacuate_before
 from placement.moving.mend import mend
 from placement.moving.model import MoveLimits, Plan, Running
 from placement.moving.pack import pack
@@ -54,6 +55,15 @@ class PlanInputs:
         return packed(document)
 
 
+def move_limits_of(settings: ControllerSettings) -> MoveLimits:
+    """Return how many moves of a plan may go on at once."""
+    return MoveLimits(
+        per_source=settings.moves_per_host,
+        per_destination=settings.moves_per_host,
+        at_once=settings.moves_at_once,
+    )
+
+
 def decode_plan_inputs(data: bytes) -> PlanInputs:
     """Read back what `PlanInputs.encode` wrote."""
     document = json.loads(zlib.decompress(data))
@@ -84,11 +94,9 @@ def plan_of(inputs: PlanInputs) -> Plan:
     }
     match inputs.kind:
         case "evacuate":
-            wanted = set(inputs.arguments["hosts"])
-            named = enumerate(inputs.names.snapshot.hosts)
-            return evacuate(
-                inputs.running, [at for at, (_, name) in named if name in wanted], **how
-            )
+            hosts = _indices(inputs, inputs.arguments["hosts"])
+            later = _indices(inputs, inputs.arguments.get("later", ()))
+            return evacuate_before(inputs.running, hosts, set(later), **how)
         case "mend":
             return mend(inputs.running, **how)
         case "balance":
@@ -103,3 +111,8 @@ def plan_of(inputs: PlanInputs) -> Plan:
             return make_room(inputs.running, waiting.index(asked), **how)
         case _:
             raise PolicyFailedError(inputs.kind, "is no kind of plan that can be decided")
+
+
+def _indices(inputs: PlanInputs, hosts: Sequence[str]) -> list[int]:
+    wanted = set(hosts)
+    return [at for at, (_, name) in enumerate(inputs.names.snapshot.hosts) if name in wanted]

@@ -55,8 +55,9 @@ from controller.rest.routers import (
     vm_types,
     vms,
 )
-from controller.rest.routers.moving import moves, plans
+from controller.rest.routers.moving import moves, plans, rolls
 from controller.rest.writes.audit import AuditTrail
+from placement.moving.model import MoveLimits
 from registry import Registry
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.images import ImageStore
@@ -83,6 +84,7 @@ def create_app(
     default_quota: Mapping[str, int] = MappingProxyType({}),
     metrics: ProcessMetrics | None = None,
     limits: Limits | None = None,
+    move_limits: MoveLimits | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -118,6 +120,8 @@ def create_app(
         Told at /metrics, with what the calls add to it.
     limits : Limits, optional
         How often callers may call; without them as often as they like.
+    move_limits : MoveLimits, optional
+        How many moves go on at once, for plans that are made here.
     """
     host_names = HostNames.of(registry, host_naming)
     metrics = metrics if metrics is not None else ProcessMetrics("api")
@@ -147,6 +151,7 @@ def create_app(
         queue=queue,
         console_wait_s=console_wait_s,
         metrics=metrics,
+        move_limits=move_limits or MoveLimits(),
     )
     app.state.refusals = Refusals(registry)
     app.router.routes.extend(_routes())
@@ -190,6 +195,7 @@ def _routes() -> Sequence[BaseRoute]:
         label_ratios,
         resources,
         plans,
+        rolls,
         rounds,
         shadow_rounds,
         slot_loop,

@@ -15,6 +15,7 @@ from controller.queue import TaskQueue
 from controller.rest.callers.auth import caller_of
 from controller.rest.schemas.operating import Ready
 from controller.rest.writes.gathering import Gathering
+from placement.moving.model import MoveLimits
 from registry import ImageStoreError, Registry, RegistryError
 from registry.hosts import UriPolicy
 from registry.images import ImageStore
@@ -42,6 +43,7 @@ class Services:
     queue: TaskQueue
     console_wait_s: float
     metrics: ProcessMetrics
+    move_limits: MoveLimits
     images: ImageStore | None = None
     image_urls: Collection[str] = ()
     default_image: str | None = None

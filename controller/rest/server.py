@@ -16,6 +16,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from controller.plans.deciding import move_limits_of
 from controller.policies import check_policies
 from controller.questions.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
@@ -198,6 +199,7 @@ def _application(
         limits=limits_of(settings),
         queue=CeleryQueue(settings),
         metrics=metrics,
+        move_limits=move_limits_of(settings),
     )
 
 

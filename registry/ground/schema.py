@@ -49,6 +49,8 @@ from registry.lifecycle import (
     PlanState,
     PowerState,
     RequestState,
+    RollPhase,
+    RollState,
     SlotLoopState,
     VmDesired,
     VmObserved,
@@ -869,6 +871,48 @@ plan_moves = Table(
     Column("move_id", Uuid, ForeignKey("moves.id")),
     Column("refused", Text),
     Index(None, "move_id"),
+)
+
+# Hosts that an operator's command goes over, some at once.
+rolls = Table(
+    "rolls",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("state", State, nullable=False),
+    Column("at_once", Integer, nullable=False),
+    Column("checked", Integer, nullable=False),  # turns that were planned before it began
+    Column("command", Text, nullable=False),
+    Column("empty_within_s", Integer, nullable=False),
+    Column("run_within_s", Integer, nullable=False),
+    Column("up_within_s", Integer, nullable=False),
+    Column("began_by", Text, nullable=False),
+    Column("began_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime),
+    Column("cancelled_by", Text),
+    Column("last_error", Text),
+    # The fuga that runs the command, until when nobody else may, and what it is known by.
+    Column("driver", Text, nullable=False),
+    Column("driver_token", Uuid, nullable=False),
+    Column("driver_until", UtcDateTime, nullable=False),
+    _one_of("state", RollState),
+    CheckConstraint("at_once >= 1", name="at_once_positive"),
+)
+
+roll_hosts = Table(
+    "roll_hosts",
+    metadata,
+    Column("roll_id", Uuid, ForeignKey("rolls.id"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("host_id", Uuid, ForeignKey("hosts.id"), nullable=False),
+    Column("turn", Integer, nullable=False),  # hosts of one turn go at once
+    Column("phase", State, nullable=False),
+    Column("since", UtcDateTime, nullable=False),  # it is in that phase, or was resumed there
+    Column("was", State),  # what its operator wanted of the host before; none: not its turn yet
+    Column("plan_id", Uuid),  # no foreign key: plans are purged sooner
+    Column("plans", Integer, nullable=False, server_default="0"),  # since it was begun or resumed
+    Column("error", Text),  # it ended in that phase
+    _one_of("phase", RollPhase),
+    Index(None, "host_id"),
 )
 
 

@@ -23,6 +23,7 @@ from registry.lifecycle import (
     PLAN_TRANSITIONS,
     POWER_TRANSITIONS,
     REQUEST_TRANSITIONS,
+    ROLL_TRANSITIONS,
     SLOT_LOOP_TRANSITIONS,
     VM_DESIRED_TRANSITIONS,
     VM_OBSERVED_TRANSITIONS,
@@ -48,6 +49,8 @@ from registry.lifecycle import (
     PowerState,
     RequestEvent,
     RequestState,
+    RollEvent,
+    RollState,
     SlotLoopEvent,
     SlotLoopState,
     VmDesired,
@@ -186,6 +189,9 @@ POWER: Final[Machine[PowerState, PowerEvent]] = Machine(
 REQUEST: Final[Machine[RequestState, RequestEvent]] = Machine(
     "request_state", "request", RequestState, REQUEST_TRANSITIONS
 )
+ROLL: Final[Machine[RollState, RollEvent]] = Machine(
+    "roll_state", "roll", RollState, ROLL_TRANSITIONS
+)
 SLOT_LOOP: Final[Machine[SlotLoopState, SlotLoopEvent]] = Machine(
     "slot_loop", "slot_loop", SlotLoopState, SLOT_LOOP_TRANSITIONS
 )
@@ -207,6 +213,7 @@ MACHINES: Final = (
     PLAN,
     POWER,
     REQUEST,
+    ROLL,
     SLOT_LOOP,
     VM_DESIRED,
     VM_OBSERVED,

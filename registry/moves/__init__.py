@@ -1,6 +1,6 @@
-"""Moves of VMs from host to host, and plans of them."""
+"""Moves of VMs from host to host, plans of them, and rolls over hosts."""
 
-from registry.lifecycle import OPEN_MOVES, MoveState, PlanState
+from registry.lifecycle import OPEN_MOVES, MoveState, PlanState, RollPhase, RollState
 from registry.records.moves import (
     Move,
     MoveClaim,
@@ -15,9 +15,22 @@ from registry.records.moves import (
     RunningView,
     RunningVm,
 )
+from registry.records.rolls import (
+    CommandEnd,
+    Driving,
+    NewRoll,
+    Roll,
+    RollClaim,
+    RollHost,
+    RollLimits,
+    RollTarget,
+    RollTurn,
+)
 
 __all__ = [
     "OPEN_MOVES",
+    "CommandEnd",
+    "Driving",
     "Move",
     "MoveClaim",
     "MoveLimits",
@@ -25,11 +38,20 @@ __all__ = [
     "MoveProgress",
     "MoveState",
     "MoveStep",
+    "NewRoll",
     "Plan",
     "PlanKind",
     "PlanMove",
     "PlanState",
     "PlannedMove",
+    "Roll",
+    "RollClaim",
+    "RollHost",
+    "RollLimits",
+    "RollPhase",
+    "RollState",
+    "RollTarget",
+    "RollTurn",
     "RunningView",
     "RunningVm",
 ]

@@ -76,23 +76,7 @@ class Plans:
             If no VM of the request waits, or another plan makes room for it already.
         """
         with self._database.write() as connection:
-            for name in arguments.get("hosts", ()):
-                _check_host(connection, name)
-            if "request" in arguments:
-                _check_waits(connection, UUID(arguments["request"]))
-            key, now = uuid7(), db_now(connection)
-            connection.execute(
-                insert(plans).values(
-                    id=key,
-                    kind=kind.value,
-                    state=PlanState.ASKED.value,
-                    arguments=dict(arguments),
-                    asked_by=actor,
-                    asked_at=now,
-                    approve=approve,
-                )
-            )
-            return _get(connection, key)
+            return _get(connection, ask(connection, kind, arguments, approve=approve, actor=actor))
 
     @retried
     def approve(self, id: UUID, *, actor: str) -> Plan:  # noqa: A002 - the contract's name
@@ -297,6 +281,34 @@ class Plans:
             row, now = _locked(connection, id), db_now(connection)
             if row.state == PlanState.APPROVED.value:
                 _step(connection, row, PlanEvent.DONE, now=now, actor=actor, ended_at=now)
+
+
+def ask(
+    connection: Connection,
+    kind: PlanKind,
+    arguments: Mapping[str, Any],
+    *,
+    approve: bool,
+    actor: str,
+) -> UUID:
+    """Ask for a plan in a caller's transaction, and return its id; see `Plans.ask`."""
+    for name in arguments.get("hosts", ()):
+        _check_host(connection, name)
+    if "request" in arguments:
+        _check_waits(connection, UUID(arguments["request"]))
+    key = uuid7()
+    connection.execute(
+        insert(plans).values(
+            id=key,
+            kind=kind.value,
+            state=PlanState.ASKED.value,
+            arguments=dict(arguments),
+            asked_by=actor,
+            asked_at=db_now(connection),
+            approve=approve,
+        )
+    )
+    return key
 
 
 def _over(move: PlanMove) -> bool:

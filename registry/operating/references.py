@@ -98,6 +98,7 @@ _LIVING: Final[Mapping[str, Callable[[FromClause], ColumnElement[bool]] | None]]
     "request_networks": _open_requests,
     "moves": lambda row: row.c.state.in_([state.value for state in OPEN_MOVES]),
     "plan_moves": None,
+    "roll_hosts": None,
     "round_inputs": None,
     "shadow_rounds": None,
 }

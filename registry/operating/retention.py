@@ -24,6 +24,8 @@ from registry.ground.schema import (
     moves,
     plan_moves,
     plans,
+    roll_hosts,
+    rolls,
     round_inputs,
     rounds,
     shadow_rounds,
@@ -65,6 +67,7 @@ class Purged:
     events: int = 0
     audit: int = 0
     plans: int = 0
+    rolls: int = 0
     moves: int = 0
 
     def __bool__(self) -> bool:
@@ -167,6 +170,7 @@ def _due(connection: Connection, periods: Periods) -> Mapping[str, Select[Any]]:
             plans.c.state.not_in([PlanState.ASKED.value, PlanState.APPROVED.value]),
         )
         .order_by(plans.c.id),
+        "rolls": select(rolls.c.id).where(rolls.c.ended_at < rounds_end).order_by(rolls.c.id),
         "moves": select(moves.c.id)
         .where(moves.c.ended_at < rounds_end, ~exists().where(plan_moves.c.move_id == moves.c.id))
         .order_by(moves.c.id),
@@ -243,6 +247,7 @@ _KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
     "assignments": (assignment_resources.c.assignment_id, assignments.c.id),
     "rounds": (shadow_rounds.c.round, rounds.c.number),
     "plans": (plan_moves.c.plan_id, plans.c.id),
+    "rolls": (roll_hosts.c.roll_id, rolls.c.id),
     "moves": (moves.c.id,),
     "events": (events.c.id,),
     "audit": (audit.c.id,),

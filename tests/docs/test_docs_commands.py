@@ -65,9 +65,9 @@ def unknown(words: list[str]) -> str | None:
             option = word.split("=")[0]
             if option in {"-h", "--help"}:
                 continue
-            known = {
-                name: each for each in command.params for name in (*each.opts, *each.secondary_opts)
-            }
+            if option not in options_of(command) and names and hasattr(command, "implied"):
+                command = names[command.implied]  # the option is for a command left out
+            known = options_of(command)
             if option not in known:
                 return option
             if option == word and not known[option].is_flag:
@@ -79,6 +79,10 @@ def unknown(words: list[str]) -> str | None:
         elif names and not PLACEHOLDER.match(word):
             return word
     return None
+
+
+def options_of(command: Any) -> dict[str, Any]:
+    return {name: each for each in command.params for name in (*each.opts, *each.secondary_opts)}
 
 
 def readings(text: str) -> Iterator[list[str]]:

@@ -178,6 +178,7 @@ def purge(
         (counts.assignments, f"assignments of VMs deleted {periods.rounds_days} days ago"),
         (counts.rounds, f"rounds older than {periods.rounds_days} days"),
         (counts.plans, f"plans of moves older than {periods.rounds_days} days"),
+        (counts.rolls, f"rolls over hosts older than {periods.rounds_days} days"),
         (counts.moves, f"moves older than {periods.rounds_days} days"),
         (counts.events, f"events older than {periods.events_months} months"),
         (counts.audit, f"audit rows older than {periods.audit_months} months"),

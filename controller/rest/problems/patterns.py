@@ -15,11 +15,13 @@ REFERENCE: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?(:[0-9]{1,9})?$"
 NAME: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
 VM_NAME: Final = r"^[a-z0-9._-]{1,80}$"
 HOST_LABEL: Final = r"^[A-Za-z0-9]([A-Za-z0-9._:/=-]{0,126}[A-Za-z0-9])?$"
+SELECTOR: Final = f"{NAME[:-1]}$|^label={HOST_LABEL[1:]}"
 LIBVIRT_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 URI: Final = r"^[!-~]{1,500}$"
 CURSOR: Final = URI
 ADDRESS: Final = r"^[0-9./-]{1,40}$"
 REASON: Final = r"^[^\x00-\x1f\x7f]+$"
+ONE_LINE: Final = r"^[^\x00-\x1f\x7f]{1,500}$"
 BASE64: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 FENCE_TARGET: Final = r"^[!-,.-~][ -~]{0,254}$"
 FENCE_TARGET_OR_NONE: Final = r"^([!-,.-~][ -~]{0,254})?$"
@@ -49,10 +51,12 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
         NAME: f"1 to 63 of a-z, 0-9, '.', '_', '-', {_ENDS}",
         VM_NAME: "a VM's name, 1 to 80 of a-z, 0-9, '.', '_', '-'",
         HOST_LABEL: f"1 to 128 letters, digits and . _ : / = -, {_ENDS}",
+        SELECTOR: "the name of a host, label=LABEL, or all",
         LIBVIRT_NAME: "1 to 128 letters, digits and . _ -, the first a letter or digit",
         URI: "1 to 500 printable characters without blanks",
         ADDRESS: "IPv4 in digits, such as 10.0.0.9, 10.0.0.0/24 or 10.0.0.2-10.0.0.9",
         REASON: f"1 to {MAX_REASON_LENGTH} characters on one line",
+        ONE_LINE: "1 to 500 characters on one line",
         BASE64: "base64 of at most 65536 bytes",
         FENCE_TARGET: _FENCE_TARGET,
         FENCE_TARGET_OR_NONE: f"{_FENCE_TARGET}, or nothing",

@@ -19,10 +19,13 @@ from registry.journal import AuditedCall
 MAX_PATH: Final = 500
 MAX_SUBJECT: Final = 64
 _REFUSED_FROM: Final = 400
-#: Each key that is pressed at a console. That it was opened is in the audit.
-TYPING: Final = re.compile(r"/v1/vms/[^/]+/console/sessions/[^/]+/input/[^/]+")
-#: How typing ends while a session goes on: typed, or the console does not take more now.
-TYPED: Final = frozenset({200, 409})
+#: Each key that is pressed at a console, and each look of a roll's driver. That the console was
+#: opened and the roll begun is in the audit, what becomes of hosts in the events.
+REPEATED: Final = re.compile(
+    r"/v1/vms/[^/]+/console/sessions/[^/]+/input/[^/]+|/v1/rolls/[^/]+/drivers/[^/]+"
+)
+#: How they end while they go on: typed, or the console does not take more now.
+GOES_ON: Final = frozenset({200, 409})
 
 log = structlog.get_logger(__name__)
 
@@ -43,17 +46,17 @@ class AuditTrail:
         call = AuditedCall(
             method=scope["method"][:16], path=_path(scope), address=address_of(scope)
         )
-        typing = TYPING.fullmatch(scope["path"]) is not None
+        repeated = REPEATED.fullmatch(scope["path"]) is not None
         state = scope.setdefault("state", {})
         state["audited"] = call
-        if not typing:
+        if not repeated:
             state["writing"] = call
         finished = False
 
         async def finish(status: int | None) -> None:
             nonlocal finished
             finished = True
-            if typing and status in TYPED:
+            if repeated and status in GOES_ON:
                 return
             _complete(call, scope)
             if call.row is None and (status is None or status >= _REFUSED_FROM):

@@ -104,6 +104,13 @@ GRIDS = {
     cancelled  -         -         -     -          -
     failed     -         -         -     -          -
     """,
+    "ROLL": """
+               stopped  resumed  done  cancelled
+    going      stopped  going    done  cancelled
+    stopped    -        going    -     cancelled
+    done       -        -        -     -
+    cancelled  -        -        -     -
+    """,
     "CONSOLE": """
               attached  lost     ended
     waiting   attached  waiting  ended
@@ -144,6 +151,7 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     "IMAGE": (lifecycle.ImageState, lifecycle.ImageEvent, lifecycle.ImageState.IMPORTING),
     "MOVE": (lifecycle.MoveState, lifecycle.MoveEvent, lifecycle.MoveState.ASKED),
     "PLAN": (lifecycle.PlanState, lifecycle.PlanEvent, lifecycle.PlanState.ASKED),
+    "ROLL": (lifecycle.RollState, lifecycle.RollEvent, lifecycle.RollState.GOING),
     "CONSOLE": (lifecycle.ConsoleState, lifecycle.ConsoleEvent, lifecycle.ConsoleState.WAITING),
     "COPY": (lifecycle.CopyState, lifecycle.CopyEvent, lifecycle.CopyState.ABSENT),
     "SLOT_LOOP": (
@@ -165,6 +173,7 @@ TERMINAL = {
     "CONSOLE": {"ended"},
     "MOVE": {"moved", "failed", "cancelled"},
     "PLAN": {"done", "cancelled", "failed"},
+    "ROLL": {"done", "cancelled"},
     "COPY": {"removing"},
     "SLOT_LOOP": set(),
 }

@@ -1,0 +1,132 @@
+"""An operator's command, run here for several hosts at once, each for a limited time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+#: What a command that is to end is given before it is killed.
+GRACE_S: Final = 10.0
+#: A line of output is shown in pieces of at most so many bytes.
+_LINE_BYTES: Final = 4096
+#: The last output is waited for so long: something that the command left running may hold it open.
+_OUTPUT_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Running:
+    process: subprocess.Popen[bytes]
+    reader: threading.Thread
+    until: float
+    last: list[str] = field(default_factory=list)  #: the last line that it printed, if any
+    killed_at: float | None = None
+    why: str | None = None  #: why it was told to end
+
+
+class CommandsOnHosts:
+    """Runs ``argv HOST`` and tells how it ended.
+
+    Each runs in a session of its own, so that a Ctrl-C at the terminal reaches only its driver,
+    and reads nothing.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        within_s: float,
+        tell: Callable[[str, str], None],
+        grace_s: float = GRACE_S,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._argv = list(argv)
+        self._within_s = within_s
+        self._tell = tell
+        self._grace_s = grace_s
+        self._now = now
+        self._running: dict[str, _Running] = {}
+        self._not_begun: dict[str, str] = {}
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts for which it runs, or whose end nobody asked for yet."""
+        return (*self._running, *self._not_begun)
+
+    def begin(self, host: str) -> None:
+        """Run the command for a host."""
+        try:
+            process = subprocess.Popen(
+                [*self._argv, host],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._not_begun[host] = f"the command did not start: {error}"
+            return
+        last: list[str] = []
+        reader = threading.Thread(
+            target=self._read, args=(host, process.stdout, last), daemon=True, name=f"of-{host}"
+        )
+        reader.start()
+        self._running[host] = _Running(process, reader, self._now() + self._within_s, last)
+
+    def ended(self) -> dict[str, str | None]:
+        """Return the hosts for which it ended since the last call, each with its error or None."""
+        ended: dict[str, str | None] = {**self._not_begun}
+        self._not_begun.clear()
+        for host, each in list(self._running.items()):
+            if each.process.poll() is None:
+                self._end_in_time(each)
+                continue
+            del self._running[host]
+            each.reader.join(_OUTPUT_S)
+            ended[host] = _error(each)
+        return ended
+
+    def end(self, why: str) -> None:
+        """Tell all that run to end."""
+        for each in self._running.values():
+            self._signal(each, why)
+
+    def _end_in_time(self, each: _Running) -> None:
+        now = self._now()
+        if each.killed_at is None:
+            if now > each.until:
+                self._signal(each, f"it took longer than {self._within_s:g} s")
+        elif now > each.killed_at + self._grace_s:
+            _kill(each.process, signal.SIGKILL)
+
+    def _signal(self, each: _Running, why: str) -> None:
+        if each.killed_at is None:
+            each.killed_at, each.why = self._now(), why
+            _kill(each.process, signal.SIGTERM)
+
+    def _read(self, host: str, stream: IO[bytes], last: list[str]) -> None:
+        while piece := stream.readline(_LINE_BYTES):
+            line = piece.decode(errors="replace").rstrip()
+            if line:
+                last[:] = [line]
+                self._tell(host, line)
+
+
+def _kill(process: subprocess.Popen[bytes], signum: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+        os.killpg(process.pid, signum)
+
+
+def _error(each: _Running) -> str | None:
+    status = each.process.returncode
+    if status == 0 and each.why is None:
+        return None
+    if each.why is None:
+        each.why = f"exit status {status}" if status > 0 else signal.Signals(-status).name
+    return ": ".join([each.why, *each.last])

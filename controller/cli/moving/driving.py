@@ -1,0 +1,235 @@
+"""Drives a roll: runs the command on hosts that are empty, and tells the API how it ended."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from controller.calling.waiting_for_plans import going_on
+from controller.cli.moving.commands_on_hosts import CommandsOnHosts
+from controller.client.errors import ApiUnreachableError, ProblemError
+from controller.terminal.output import echo, text
+
+if TYPE_CHECKING:
+    from controller.client.http import Client, Json
+
+_LOOK_EVERY_S = 1.0
+_MAX_ERROR: Final = 500  #: characters that the API takes
+_SERVERS_FAULT: Final = 500
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PHASES: Final[Mapping[str, str]] = {
+    "emptying": "VMs move away",
+    "empty": "empty",
+    "at_work": "the command runs",
+    "returning": "the command is over; waiting until the host is seen up",
+    "done": "done",
+}
+
+
+class Screen(Protocol):
+    """Shows lines that stay, and below them how far the moves of the present turn are."""
+
+    def line(self, line: str) -> None:
+        """Show a line that stays."""
+        ...
+
+    def moves(self, done: int, total: int, what: str) -> None:
+        """Show how many moves are over; without a text, hide it."""
+        ...
+
+
+class Driver:
+    """Takes one step after the other until the roll goes no further.
+
+    The first Ctrl-C lets nothing more begin and waits for hosts at work; the second ends their
+    commands, as SIGTERM and a terminal that goes away do.
+    """
+
+    def __init__(
+        self, api: Client, claim: Mapping[str, Any], argv: Sequence[str], screen: Screen
+    ) -> None:
+        self._api = api
+        self._path = f"rolls/{claim['roll']['id']}/drivers/{claim['token']}"
+        self._screen = screen
+        self._commands = CommandsOnHosts(
+            argv,
+            within_s=claim["roll"]["run_within_s"],
+            tell=lambda host, line: screen.line(f"{host} | {line}"),
+        )
+        self._wakes = threading.Event()
+        self._signals: list[int] = []
+        self._stop: str | None = None
+        self._leave = False
+        self._said: dict[str, str] = {}
+
+    def run(self) -> Json:
+        """Drive; return the roll as it is then."""
+        begun: list[str] = []
+        ended: dict[str, str | None] = {}
+        with self._signals_kept():
+            while True:
+                self._obey()
+                ended |= self._commands.ended()
+                turn = self._step(begun, ended)
+                if turn is not None:
+                    self._show(turn)
+                    if turn["roll"]["state"] != "going":
+                        return dict(turn["roll"])
+                    ended = self._run_where_begun(turn)
+                    begun = [each["host"] for each in turn["hosts"] if each["phase"] == "empty"]
+                    begun = begun if self._stop is None else []
+                if turn is None or not begun:
+                    self._wakes.wait(_LOOK_EVERY_S)
+                    self._wakes.clear()
+
+    def _step(self, begun: Sequence[str], ended: Mapping[str, str | None]) -> Json | None:
+        """Tell what was done; None if the API does not answer, then it is told again."""
+        told = {
+            "begun": list(begun),
+            "ended": [
+                {"host": host, "error": None if error is None else text(error)[:_MAX_ERROR]}
+                for host, error in ended.items()
+            ],
+            "stop": self._stop,
+            "leave": self._leave and not self._commands.hosts,
+        }
+        try:
+            return self._api.put(self._path, told)
+        except ProblemError as problem:
+            if problem.http_status < _SERVERS_FAULT:
+                self._commands.end("another drives the roll")
+                raise
+        except ApiUnreachableError:
+            if told["leave"]:
+                raise
+        self._say("api", "the API does not answer; asking again")
+        return None
+
+    def _run_where_begun(self, turn: Json) -> dict[str, str | None]:
+        """Begin the command where that is written down; return those for which it is too late.
+
+        It is written first: if this process ends now, whoever resumes knows that it may have run.
+        """
+        too_late: dict[str, str | None] = {}
+        for each in turn["hosts"]:
+            waits = each["phase"] == "at_work" and each["error"] is None
+            if not waits or each["host"] in self._commands.hosts:
+                continue
+            if self._stop is None:
+                self._commands.begin(each["host"])
+            else:
+                too_late[each["host"]] = "the command did not begin"
+        return too_late
+
+    def _show(self, turn: Json) -> None:
+        self._said.pop("api", None)
+        for each in turn["hosts"]:
+            said = _PHASES[each["phase"]] if each["error"] is None else f"FAILED: {each['error']}"
+            self._say(each["host"], f"{each['host']}: {said}")
+        plans = {each["plan_id"] for each in turn["hosts"] if each["phase"] == "emptying"} - {None}
+        if not plans:
+            self._screen.moves(0, 0, "")
+        for plan_id in plans:
+            try:
+                plan = self._api.get(f"plans/{plan_id}")
+                asked = plan["state"] == "asked"
+                what = "the control centre plans the moves" if asked else going_on(self._api)
+            except (ApiUnreachableError, ProblemError):
+                continue  # the next step tells, if that lasts
+            self._screen.moves(plan["ended"], plan["moves"], what)
+
+    def _obey(self) -> None:
+        """Do what signals said, outside of their handlers."""
+        while self._signals:
+            signum = self._signals.pop(0)
+            if self._stop is None and signum == signal.SIGINT:
+                self._stop = "stopped with Ctrl-C"
+                self._screen.line("no other host begins. Ctrl-C again ends commands that run")
+            else:
+                self._stop = self._stop or f"stopped by {signal.Signals(signum).name}"
+                self._leave = True
+                self._commands.end("ended with its driver")
+
+    @contextmanager
+    def _signals_kept(self) -> Iterator[None]:
+        def keep(signum: int, _frame: object) -> None:
+            self._signals.append(signum)
+            self._wakes.set()
+
+        # What was told to be ignored stays so: SIGHUP by nohup, SIGINT by a script's background.
+        heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+        before = {each: signal.signal(each, keep) for each in heard}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    def _say(self, about: str, line: str) -> None:
+        if self._said.get(about) != line:
+            self._said[about] = line
+            self._screen.line(line)
+
+
+@contextmanager
+def screen(*, quiet: bool) -> Iterator[Screen]:
+    """Show lines on standard error, and on a terminal a bar below them.
+
+    Quietly only what commands print, which nothing else keeps.
+    """
+    if sys.stderr.isatty() and not quiet:
+        with _bar() as shown:
+            yield shown
+    else:
+        yield _Lines(only_output=quiet)
+
+
+class _Lines:
+    def __init__(self, *, only_output: bool) -> None:
+        self._only_output = only_output
+        self._last: tuple[int, int] | None = None
+
+    def line(self, line: str) -> None:
+        if not self._only_output or " | " in line:
+            echo(line, err=True)
+
+    def moves(self, done: int, total: int, what: str) -> None:
+        if total and self._last != (done, total) and not self._only_output:
+            echo(f"{done} of {total} moves over  {what}".rstrip(), err=True)
+        self._last = (done, total)
+
+
+@contextmanager
+def _bar() -> Iterator[Screen]:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("", total=None, visible=False)
+
+        class Shown:
+            def line(self, line: str) -> None:
+                shown.console.print(text(line), markup=False, highlight=False, soft_wrap=True)
+
+            def moves(self, done: int, total: int, what: str) -> None:
+                shown.update(
+                    task,
+                    completed=done,
+                    total=total or None,
+                    description=escape(text(what)),
+                    visible=bool(what),
+                )
+
+        yield Shown()
+
+
+def drive(api: Client, claim: Mapping[str, Any], argv: Sequence[str], *, quiet: bool) -> Json:
+    """Drive a roll from this terminal until it goes no further."""
+    with screen(quiet=quiet) as shown:
+        return Driver(api, claim, argv, shown).run()

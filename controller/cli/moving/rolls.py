@@ -1,0 +1,268 @@
+"""`fuga roll`: an operator's command goes over hosts, whose VMs are elsewhere meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from controller.calling.completion import complete_host
+from controller.calling.implied import ImpliedCommand
+from controller.calling.session import Session, listing, with_session
+from controller.calling.targets import is_part_of_id
+from controller.cli.moving.driving import drive
+from controller.terminal.errors import BadInputError, CliError
+from controller.terminal.output import (
+    Column,
+    age,
+    clock,
+    echo,
+    field,
+    print_json,
+    print_table,
+    short_id,
+)
+
+if TYPE_CHECKING:
+    from controller.client.http import Json
+
+_SEARCHED: Final = 500
+
+
+class _OverHosts(ImpliedCommand):
+    """A group whose first word is a command of it, or else a roll begins."""
+
+    implied = "over"
+
+
+app = typer.Typer(
+    name="roll",
+    cls=_OverHosts,
+    no_args_is_help=True,
+    help="Run a command for hosts in turn, their VMs elsewhere meanwhile: `fuga roll --hosts ...`.",
+)
+
+RollArgument = Annotated[
+    str, typer.Argument(metavar="ROLL", help="Id of a roll, its beginning or its end")
+]
+
+
+def _how_far(roll: Mapping[str, Any]) -> str:
+    return f"{roll['done'] + roll['left_out']}/{roll['hosts']}"
+
+
+def _state(roll: Mapping[str, Any]) -> str:
+    gone = roll["state"] == "going" and roll["driven_until"] is None
+    return "going, its driver is gone" if gone else str(roll["state"])
+
+
+COLUMNS: Final = (
+    Column("roll", lambda row: short_id(row["id"])),
+    Column("state", _state),
+    Column("hosts", _how_far, right=True),
+    field("at_once", "at once", right=True, spare=1),
+    field("command", spare=1),
+    Column("age", lambda row: age(row["began_at"]), right=True),
+    field("began_by", "began by", spare=3),
+    field("driver", spare=4),
+    field("last_error", "trouble", spare=2),
+)
+HOST_COLUMNS: Final = (
+    Column("turn", lambda row: row["turn"] + 1, right=True),
+    field("host"),
+    Column("phase", lambda row: str(row["phase"]).replace("_", " ")),
+    Column("since", lambda row: age(row["since"]), right=True),
+    Column("before", lambda row: row["was"], spare=2),
+    field("error", spare=1),
+)
+
+
+@app.command(_OverHosts.implied)
+@with_session
+def over(
+    session: Session,
+    *,
+    run: Annotated[
+        str,
+        typer.Option(
+            "--run", metavar="COMMAND", help="Command to run here; the host's name is added to it"
+        ),
+    ],
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--hosts",
+            metavar="SELECTOR",
+            help="Host, label=LABEL, or all; repeatable",
+            autocompletion=complete_host,
+        ),
+    ] = None,
+    left_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--except",
+            metavar="HOST",
+            help="Host to leave out; repeatable",
+            autocompletion=complete_host,
+        ),
+    ] = None,
+    at_once: Annotated[
+        int, typer.Option("--at-once", metavar="N", help="Hosts that go at once", min=1, max=500)
+    ] = 1,
+    resume: Annotated[
+        str | None, typer.Option(metavar="ROLL", help="Go on with a roll that stopped")
+    ] = None,
+    empty_within: Annotated[
+        int, typer.Option(metavar="S", help="Maximum time until the VMs are elsewhere", min=1)
+    ] = 14_400,
+    run_within: Annotated[
+        int, typer.Option(metavar="S", help="Maximum time of the command for a host", min=1)
+    ] = 3600,
+    up_within: Annotated[
+        int,
+        typer.Option(metavar="S", help="Maximum time until the host is up again", min=1),
+    ] = 900,
+) -> None:
+    """Run a command for hosts in turn: move VMs away, run it, wait for the host, go on.
+
+    The word over may be left out. A roll that stopped goes on with --resume.
+    """
+    argv = _argv(run)
+    if bool(hosts) == (resume is not None):
+        raise BadInputError("give either --hosts, or --resume with the id of a roll")
+    body: dict[str, Any] = {
+        "command": run,
+        "driver": f"fuga on {socket.gethostname()}, process {os.getpid()}",
+        "left_out": left_out or [],
+    }
+    if resume is not None:
+        claim = session.api.post(f"rolls/{find(session, resume)['id']}/resume", body)
+    else:
+        body |= {
+            "hosts": hosts,
+            "at_once": at_once,
+            "empty_within_s": empty_within,
+            "run_within_s": run_within,
+            "up_within_s": up_within,
+        }
+        claim = session.api.post("rolls", body)
+    _tell_begun(session, claim["roll"])
+    roll = drive(session.api, claim, argv, quiet=session.json)
+    if roll["state"] != "done":
+        if session.json:
+            print_json(roll)
+        raise CliError(_what_now(session, roll, run))
+    session.answer(roll, f"roll {roll['id']} is done: {roll['done']} hosts")
+
+
+@app.command("list")
+@listing
+def list_(
+    session: Session,
+    state: Annotated[
+        str | None, typer.Option(help="Show only going, stopped, done or cancelled rolls")
+    ] = None,
+    last: Annotated[int, typer.Option("--last", "-n", help="Number of newest rolls", min=1)] = 100,
+) -> None:
+    """List rolls, newest last."""
+    found = list(session.api.items("rolls", most=last, state=state))[::-1]
+    session.show(found, COLUMNS, empty="no rolls. `fuga roll --hosts ... --run ...` begins one.")
+
+
+@app.command()
+@with_session
+def show(session: Session, roll: RollArgument) -> None:
+    """Show a roll and where each of its hosts is."""
+    found = find(session, roll)
+    hosts = list(session.api.items(f"rolls/{found['id']}/hosts"))
+    if session.json:
+        print_json({**found, "host_list": hosts})
+        return
+    turns = -(-found["hosts"] // found["at_once"])
+    for label, value in (
+        ("roll", found["id"]),
+        ("state", _state(found)),
+        ("command", found["command"]),
+        ("hosts", f"{_how_far(found)} done, {found['at_once']} at once"),
+        ("planned", f"{found['checked']} of {turns} turns before it began"),
+        ("began", f"{clock(found['began_at'])} by {found['began_by']}"),
+        ("driver", found["driver"]),
+        ("ended", found["ended_at"] and clock(found["ended_at"])),
+        ("cancelled by", found["cancelled_by"]),
+        ("trouble", found["last_error"]),
+    ):
+        if value is not None:
+            echo(f"{label:14}{value}")
+    echo("")
+    print_table(HOST_COLUMNS, hosts, empty="no hosts")
+
+
+@app.command()
+@with_session
+def cancel(session: Session, roll: RollArgument) -> None:
+    """End a roll for good. Hosts on which the command runs come back first."""
+    told = session.api.post(f"rolls/{find(session, roll)['id']}/cancel", {})
+    if told["ended_at"] is None:
+        session.answer(told, f"roll {told['id']} ends when its hosts at work are back")
+    else:
+        session.answer(told, "\n".join([f"roll {told['id']} is cancelled", *_left(session, told)]))
+
+
+def find(session: Session, typed: str) -> Json:
+    """Return the roll with an id, or the one whose id begins or ends so."""
+    rolls = session.api.items("rolls", most=_SEARCHED)
+    found = [each for each in rolls if is_part_of_id(typed, each["id"])]
+    if len(found) != 1:
+        several = "several rolls" if found else "no roll"
+        raise BadInputError(f"{several} with an id like {typed!r}; see `fuga roll list`")
+    return found[0]
+
+
+def _argv(command: str) -> Sequence[str]:
+    try:
+        argv = shlex.split(command)
+    except ValueError as error:
+        raise BadInputError(f"--run: {command!r} is no command: {error}") from None
+    if not argv or shutil.which(argv[0]) is None:
+        raise BadInputError(
+            f"--run: {command!r} cannot be run: no program {argv[0] if argv else ''!r} here, or it"
+            " is not executable. It is run as it is, without a shell"
+        )
+    return argv
+
+
+def _tell_begun(session: Session, roll: Mapping[str, Any]) -> None:
+    turns = -(-roll["hosts"] // roll["at_once"])
+    session.say(f"roll {roll['id']}: {roll['hosts']} hosts, {roll['at_once']} at once")
+    if roll["checked"] < turns:
+        session.say(f"room was looked for {roll['checked']} of {turns} turns; there are many VMs")
+
+
+def _what_now(session: Session, roll: Mapping[str, Any], run: str) -> str:
+    """Say what was done, where the others are, and how to go on."""
+    why = f": {roll['last_error']}" if roll["last_error"] else ""
+    lines = [
+        f"roll {roll['id']} is {roll['state']}{why}",
+        f"{_how_far(roll)} hosts are done or left out",
+        *_left(session, roll),
+    ]
+    if roll["state"] == "stopped":
+        lines += [
+            "To go on, without the host that failed with --except HOST:",
+            f"  fuga roll --resume {roll['id']} --run {shlex.quote(run)}",
+            f"To end it for good: fuga roll cancel {roll['id']}",
+        ]
+    return "\n".join(lines)
+
+
+def _left(session: Session, roll: Mapping[str, Any]) -> list[str]:
+    """Name the hosts that the roll leaves in maintenance."""
+    over = ("waiting", "done")
+    hosts = session.api.items(f"rolls/{roll['id']}/hosts")
+    left = [each["host"] for each in hosts if each["was"] and each["phase"] not in over]
+    return [f"in maintenance: {', '.join(left)}"] if left else []

@@ -1,0 +1,179 @@
+"""/v1/rolls: commands that go over hosts, whose VMs are elsewhere meanwhile. For operators.
+
+The command runs where its driver runs, a `fuga roll`. The API keeps where each host is.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Query, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.plans.rehearsing import rehearse
+from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.pages.openapi import problems
+from controller.rest.schemas.rolls import (
+    RollCancelInput,
+    RollDriver,
+    RollHostsQuery,
+    RollInput,
+    RollsQuery,
+    RollStepInput,
+)
+from controller.rest.schemas.values import PageOf
+from controller.rest.writes.idempotency import GivenCreation
+from registry import ConflictError, HostHealth, InvalidError
+from registry.ground import Page
+from registry.moves import (
+    CommandEnd,
+    Driving,
+    NewRoll,
+    Roll,
+    RollClaim,
+    RollHost,
+    RollLimits,
+    RollTarget,
+    RollTurn,
+)
+
+router = APIRouter(
+    prefix="/rolls",
+    tags=["plans"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
+_CLAIM: Final = TypeAdapter(RollClaim)
+_ROLL: Final = TypeAdapter(Roll)
+_CHANGED: Final = problems(403, 404, 409)
+
+
+@router.post("", status_code=201, response_model=RollClaim, responses=problems(403, 409))
+def begin_roll(
+    body: RollInput, caller: Operator, services: GivenServices, creation: GivenCreation
+) -> Response:
+    """Begin a roll, if each turn of hosts can be emptied. Whoever has the token drives it.
+
+    The turns are planned, each after those before it, as far as that takes some seconds;
+    `checked` of the answer says how many. A refusal (`conflict`) names VMs without a place.
+    """
+    registry = services.registry
+
+    def create() -> RollClaim:
+        targets = registry.rolls.targets(body.hosts, body.left_out)
+        _check_up(targets)
+        keys = [each.id for each in targets]
+        turns = [keys[at : at + body.at_once] for at in range(0, len(keys), body.at_once)]
+        view = registry.plans.view_running(rest_s=0)
+        new = NewRoll(
+            turns=turns,
+            at_once=body.at_once,
+            command=body.command,
+            driver=body.driver,
+            checked=rehearse(view, turns, services.move_limits),
+            limits=RollLimits(
+                empty_within_s=body.empty_within_s,
+                run_within_s=body.run_within_s,
+                up_within_s=body.up_within_s,
+            ),
+        )
+        return registry.rolls.begin(new, actor=caller.actor)
+
+    return creation.answer(body, create, status=201, adapter=_CLAIM)
+
+
+@router.get("", response_model=PageOf[Roll], responses=problems(403))
+def list_rolls(
+    query: Annotated[RollsQuery, Query()], caller: Operator, registry: GivenRegistry
+) -> Page[Roll]:
+    """List rolls, newest first."""
+    return registry.rolls.list(state=query.state, limit=query.limit, cursor=query.cursor)
+
+
+@router.get("/{id}", response_model=Roll, responses=problems(403, 404))
+def show_roll(id: UUID, caller: Operator, registry: GivenRegistry) -> Roll:  # noqa: A002
+    """Show a roll: how far it is, who drives it, why it stopped."""
+    return registry.rolls.get(id)
+
+
+@router.get("/{id}/hosts", response_model=PageOf[RollHost], responses=problems(403, 404))
+def list_hosts_of_roll(
+    id: UUID,  # noqa: A002
+    query: Annotated[RollHostsQuery, Query()],
+    caller: Operator,
+    registry: GivenRegistry,
+) -> Page[RollHost]:
+    """List the hosts of a roll in their order, and where each is."""
+    return registry.rolls.hosts(id, limit=query.limit, cursor=query.cursor)
+
+
+@router.post("/{id}/resume", status_code=202, response_model=RollClaim, responses=_CHANGED)
+def resume_roll(
+    id: UUID,  # noqa: A002
+    body: RollDriver,
+    caller: Operator,
+    registry: GivenRegistry,
+    creation: GivenCreation,
+) -> Response:
+    """Take over a roll that stopped, or whose driver is gone. What failed is tried again."""
+
+    def resume() -> RollClaim:
+        return registry.rolls.resume(
+            id,
+            driver=body.driver,
+            command=body.command,
+            left_out=body.left_out,
+            actor=caller.actor,
+        )
+
+    return creation.answer(body, resume, status=202, adapter=_CLAIM)
+
+
+@router.put("/{id}/drivers/{token}", response_model=RollTurn, responses=_CHANGED)
+def drive_roll(
+    id: UUID,  # noqa: A002
+    token: UUID,
+    body: RollStepInput,
+    caller: Operator,
+    registry: GivenRegistry,
+) -> RollTurn:
+    """Take a step of a roll, as its driver; the answer has the hosts of the present turn.
+
+    For hosts that are `empty` the driver says that it begins the command, then runs it.
+    """
+    told = Driving(
+        begun=tuple(body.begun),
+        ended=tuple(CommandEnd(host=each.host, error=each.error) for each in body.ended),
+        stop=body.stop,
+        leave=body.leave,
+    )
+    return registry.rolls.drive(id, token, told, actor=caller.actor)
+
+
+@router.post("/{id}/cancel", status_code=202, response_model=Roll, responses=_CHANGED)
+def cancel_roll(
+    id: UUID,  # noqa: A002
+    body: Annotated[RollCancelInput, Body(default_factory=RollCancelInput)],
+    caller: Operator,
+    registry: GivenRegistry,
+    creation: GivenCreation,
+) -> Response:
+    """End a roll. A driver first waits for hosts at work; the others stay as they are."""
+    return creation.answer(
+        body, lambda: registry.rolls.cancel(id, actor=caller.actor), status=202, adapter=_ROLL
+    )
+
+
+def _check_up(targets: tuple[RollTarget, ...]) -> None:
+    if not targets:
+        raise InvalidError("hosts", "none that is not left out", "one host at least")
+    away = [f"{each.name} is {each.health}" for each in targets if each.health != HostHealth.UP]
+    if away:
+        raise ConflictError(
+            f"only hosts that are up can be emptied and seen back: {', '.join(away[:5])}"
+            f"{' and others' if len(away) > 5 else ''}. Leave them out (`--except`)"
+        )

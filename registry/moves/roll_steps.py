@@ -1,0 +1,260 @@
+"""The steps of a roll's hosts: what follows from what its driver did, and from what hosts report.
+
+A turn begins when the one before it is over. Once something failed, or the driver is to stop,
+nothing more begins; hosts on which the command runs, or ran, still come back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, Select, func, select, update
+
+from registry.errors import IllegalTransitionError
+from registry.ground.schema import (
+    assignments,
+    hosts,
+    moves,
+    plan_moves,
+    plans,
+    roll_hosts,
+    unreleased,
+    vms,
+)
+from registry.hosts.admin import change_admin
+from registry.hosts.stored_reports import latest_report
+from registry.lifecycle import (
+    AssignmentState,
+    HostAdmin,
+    HostAdminEvent,
+    HostHealth,
+    MoveState,
+    PlanState,
+    RollEvent,
+    RollPhase,
+)
+from registry.moves.plans import ask
+from registry.records.moves import PlanKind
+from registry.records.rolls import Driving, RollHost
+
+#: A host whose VMs did not all move is planned again, so often: VMs that are being built or
+#: switched cannot move for a while. The first time after so long, then after twice as long.
+TRIES: Final = 5
+AGAIN_S: Final = 10.0
+_NAMED: Final = 3
+_OVER: Final = (RollPhase.DONE.value, RollPhase.LEFT_OUT.value)
+_NOT_BEGUN: Final = (RollPhase.WAITING.value, RollPhase.LEFT_OUT.value)
+_GOES: Final = (AssignmentState.RELEASING.value, AssignmentState.LEAVING.value)
+_BACK: Final = {
+    HostAdmin.ACTIVE: HostAdminEvent.ACTIVATE,
+    HostAdmin.DRAINING: HostAdminEvent.DRAIN,
+    HostAdmin.MAINTENANCE: HostAdminEvent.MAINTAIN,
+}
+_ROWS: Final[Select[Any]] = (
+    select(roll_hosts, hosts.c.name, hosts.c.admin, hosts.c.health)
+    .join(hosts, hosts.c.id == roll_hosts.c.host_id)
+    .order_by(roll_hosts.c.position)
+)
+
+
+def drive(
+    connection: Connection, roll: Row[Any], told: Driving, *, now: datetime, actor: str
+) -> tuple[RollEvent | None, str | None]:
+    """Take a step of a roll, which is locked; the event that it ends with, and why."""
+    turn = present_turn(connection, roll.id)
+    _note(connection, turn, told, now)
+    turn = present_turn(connection, roll.id)
+    halts = told.stop or roll.cancelled_by or any(each.error for each in turn)
+    if not halts and all(each.phase in _OVER for each in turn):
+        return _begin_next(connection, roll, now=now, actor=actor)
+    if not halts:
+        _empty(connection, roll, turn, now=now, actor=actor)
+    for each in turn:
+        if each.phase == RollPhase.RETURNING.value and each.error is None:
+            _return(connection, roll, each, now=now, actor=actor)
+    turn = present_turn(connection, roll.id)
+    failed = [f"host {each.name}: {each.error}" for each in turn if each.error]
+    going = (RollPhase.AT_WORK.value, RollPhase.RETURNING.value)
+    waits = not told.leave and any(each.phase in going and not each.error for each in turn)
+    if not (halts or failed) or waits:
+        return None, None
+    why = "; ".join([*failed, told.stop] if told.stop else failed)
+    return (RollEvent.CANCELLED if roll.cancelled_by else RollEvent.STOPPED), why or None
+
+
+def present_turn(connection: Connection, roll_id: UUID) -> Sequence[Row[Any]]:
+    """Return the hosts of the turn that began last; none before the first."""
+    begun = select(func.max(roll_hosts.c.turn)).where(
+        roll_hosts.c.roll_id == roll_id, roll_hosts.c.phase.not_in(_NOT_BEGUN)
+    )
+    which = (roll_hosts.c.roll_id == roll_id, roll_hosts.c.turn == begun.scalar_subquery())
+    return connection.execute(_ROWS.where(*which)).all()
+
+
+def rows_of(
+    connection: Connection, roll_id: UUID, *, after: int = -1, limit: int | None = None
+) -> Sequence[Row[Any]]:
+    """Return the hosts of a roll behind a position."""
+    query = _ROWS.where(roll_hosts.c.roll_id == roll_id, roll_hosts.c.position > after)
+    return connection.execute(query.limit(limit)).all()
+
+
+def write_host(connection: Connection, row: Row[Any], **values: Any) -> None:
+    """Write what became of a host of a roll, which is locked."""
+    its = (roll_hosts.c.roll_id == row.roll_id, roll_hosts.c.position == row.position)
+    connection.execute(update(roll_hosts).where(*its).values(**values))
+
+
+def to_roll_host(row: Row[Any]) -> RollHost:
+    """Return a row as its value."""
+    return RollHost(
+        turn=row.turn,
+        host=row.name,
+        phase=RollPhase(row.phase),
+        since=row.since,
+        was=HostAdmin(row.was) if row.was else None,
+        plan_id=row.plan_id,
+        error=row.error,
+    )
+
+
+def _note(connection: Connection, turn: Sequence[Row[Any]], told: Driving, now: datetime) -> None:
+    """Write what the driver did. What it tells twice is written once."""
+    ended = {each.host: each for each in told.ended}
+    for row in turn:
+        if row.name in told.begun and row.phase == RollPhase.EMPTY.value:
+            write_host(connection, row, phase=RollPhase.AT_WORK.value, since=now)
+        elif row.name in ended and row.phase == RollPhase.AT_WORK.value and not row.error:
+            error = ended[row.name].error
+            if error is None:
+                write_host(connection, row, phase=RollPhase.RETURNING.value, since=now)
+            else:
+                write_host(connection, row, error=error)
+
+
+def _begin_next(
+    connection: Connection, roll: Row[Any], *, now: datetime, actor: str
+) -> tuple[RollEvent | None, str | None]:
+    waiting = (
+        roll_hosts.c.roll_id == roll.id,
+        roll_hosts.c.phase == RollPhase.WAITING.value,
+    )
+    turn = connection.scalar(select(func.min(roll_hosts.c.turn)).where(*waiting))
+    if turn is None:
+        return RollEvent.DONE, None
+    for row in connection.execute(_ROWS.where(*waiting, roll_hosts.c.turn == turn)).all():
+        begun = {"phase": RollPhase.EMPTYING.value, "since": now}
+        write_host(connection, row, was=row.admin, **begun)
+        _maintain(connection, row, actor)
+    return None, None
+
+
+def _maintain(connection: Connection, row: Row[Any], actor: str) -> bool:
+    reason = f"roll {row.roll_id}"
+    try:
+        change_admin(connection, row.host_id, HostAdminEvent.MAINTAIN, actor=actor, reason=reason)
+    except IllegalTransitionError:
+        write_host(connection, row, error="it is retired")
+        return False
+    return True
+
+
+def _empty(
+    connection: Connection, roll: Row[Any], turn: Sequence[Row[Any]], *, now: datetime, actor: str
+) -> None:
+    """Have the VMs of hosts moved away, all of a turn by one plan."""
+    rows = [each for each in turn if each.phase == RollPhase.EMPTYING.value]
+    rows = [each for each in rows if _maintain(connection, each, actor)]
+    held = _held(connection, [each.host_id for each in rows])
+    to_plan = []
+    for row in rows:
+        on_host = held.get(row.host_id, ())
+        stay = [each for each in on_host if each.state not in _GOES]
+        if not on_host:
+            write_host(connection, row, phase=RollPhase.EMPTY.value, since=now)
+        elif now - row.since > timedelta(seconds=roll.empty_within_s):
+            told = f"{len(on_host)} VMs are still there after {roll.empty_within_s} s"
+            write_host(connection, row, error=told)
+        elif stay and _may_plan(connection, row, stay, now):
+            to_plan.append(row)
+    if to_plan:
+        names = {"hosts": sorted(row.name for row in to_plan)}
+        plan = ask(connection, PlanKind.EVACUATE, names, approve=True, actor=actor)
+        for row in to_plan:
+            write_host(connection, row, plan_id=plan, plans=row.plans + 1)
+
+
+def _may_plan(
+    connection: Connection, row: Row[Any], stay: Sequence[Row[Any]], now: datetime
+) -> bool:
+    """Whether another plan is to move what stays; where none will, that is the host's error."""
+    if row.plan_id is None:
+        return True
+    told = (plans.c.state, plans.c.stays, plans.c.ended_at, plans.c.last_error)
+    query: Select[Any] = select(*told).where(plans.c.id == row.plan_id)
+    plan = connection.execute(query).one_or_none()
+    if plan is None:
+        return True
+    if plan.ended_at is None:
+        return False
+    if plan.state == PlanState.CANCELLED.value:
+        write_host(connection, row, error=f"plan {row.plan_id} was cancelled")
+        return False
+    if row.plans < TRIES:
+        return bool(now >= plan.ended_at + timedelta(seconds=AGAIN_S * 2 ** (row.plans - 1)))
+    write_host(connection, row, error=plan.last_error or _why(connection, row, plan, stay))
+    return False
+
+
+def _held(connection: Connection, host_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[Row[Any]]]:
+    query: Select[Any] = (
+        select(assignments.c.host_id, assignments.c.state, vms.c.id, vms.c.name)
+        .join(vms, vms.c.id == assignments.c.vm_id)
+        .where(assignments.c.host_id.in_(host_ids), unreleased)
+        .order_by(vms.c.name)
+    )
+    found: defaultdict[UUID, list[Row[Any]]] = defaultdict(list)
+    for row in connection.execute(query):
+        found[row.host_id].append(row)
+    return found
+
+
+def _why(connection: Connection, row: Row[Any], plan: Row[Any], stay: Sequence[Row[Any]]) -> str:
+    """Say which VMs stay, and why the last plan did not move them."""
+    reasons = {
+        UUID(each["vm"]): str(each["obstacle"] or each["why"]).replace("_", " ")
+        for each in plan.stays
+    }
+    query = (
+        select(plan_moves.c.vm_id, func.coalesce(plan_moves.c.refused, moves.c.last_error))
+        .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
+        .where(
+            plan_moves.c.plan_id == row.plan_id,
+            plan_moves.c.refused.is_not(None) | (moves.c.state != MoveState.MOVED.value),
+        )
+    )
+    for vm_id, reason in connection.execute(query):
+        reasons.setdefault(vm_id, reason or "its move was cancelled")
+    told = [f"{each.name} ({reasons.get(each.id, 'came later')})" for each in stay[:_NAMED]]
+    more = f" and {len(stay) - _NAMED} more" if len(stay) > _NAMED else ""
+    return f"VMs stay there: {', '.join(told)}{more}"
+
+
+def _return(
+    connection: Connection, roll: Row[Any], row: Row[Any], *, now: datetime, actor: str
+) -> None:
+    """Let a host take VMs again that was seen up after the command, if it took them before."""
+    report = latest_report(connection, row.host_id)
+    seen = report is not None and report.started_at > row.since
+    if seen and row.health == HostHealth.UP.value:
+        if row.admin == HostAdmin.MAINTENANCE.value:  # else somebody wants something else by now
+            event, reason = _BACK[HostAdmin(row.was)], f"roll {row.roll_id}"
+            change_admin(connection, row.host_id, event, actor=actor, reason=reason)
+        write_host(connection, row, phase=RollPhase.DONE.value, since=now)
+    elif now - row.since > timedelta(seconds=roll.up_within_s):
+        told = f"it is {row.health} {roll.up_within_s} s after the command, and not seen up since"
+        write_host(connection, row, error=told)

@@ -1,0 +1,423 @@
+"""Rolls: an operator's command goes over hosts, some at once, their VMs elsewhere meanwhile.
+
+A roll is a row, and one for each host with the phase where it is. The command runs where its
+driver runs, a `fuga roll`; everything else is written here, so that any other can see it, and
+resume it when the driver is gone. The driver tells with each step what it did and is told what
+there is to do (`registry.moves.roll_steps`); its token is taken from it when another resumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from sqlalchemy import Connection, Row, ScalarSelect, Select, func, insert, select, update
+
+from registry.errors import ConflictError, InvalidError, NotFoundError, UnknownNameError
+from registry.ground.bulk import among, chunks, insert_rows
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.locks import lock_hosts
+from registry.ground.pages import (
+    DEFAULT_LIMIT,
+    Page,
+    check_limit,
+    cursor_uuid,
+    decode_cursor,
+    page_of,
+)
+from registry.ground.schema import hosts, roll_hosts, rolls
+from registry.journal.changes import ROLL
+from registry.lifecycle import (
+    HostAdmin,
+    HostHealth,
+    RollEvent,
+    RollPhase,
+    RollState,
+)
+from registry.moves.roll_steps import drive, present_turn, rows_of, to_roll_host, write_host
+from registry.records.rolls import (
+    Driving,
+    NewRoll,
+    Roll,
+    RollClaim,
+    RollHost,
+    RollTarget,
+    RollTurn,
+)
+
+#: How long a driver may say nothing before another may take the roll over.
+LEASE_S: Final = 60.0
+#: Every host that is not retired; and how a label is told from a name.
+ALL: Final = "all"
+LABEL: Final = "label="
+_OVER: Final = (RollPhase.DONE.value, RollPhase.LEFT_OUT.value)
+_OPEN: Final = (RollState.GOING.value, RollState.STOPPED.value)
+
+
+class Rolls:
+    """What operators and the drivers of rolls do with them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def targets(
+        self, selected: Collection[str], left_out: Collection[str] = ()
+    ) -> tuple[RollTarget, ...]:
+        """Return the hosts that are selected, by name.
+
+        Parameters
+        ----------
+        selected
+            Each a name, ``label=LABEL``, or ``all``.
+        left_out
+            Names of hosts that are not to be among them.
+
+        Raises
+        ------
+        UnknownNameError
+            If a host that is named is not there, or no host has a label.
+        """
+        columns = (hosts.c.id, hosts.c.name, hosts.c.admin, hosts.c.health, hosts.c.labels)
+        query: Select[Any] = select(*columns).where(hosts.c.admin != HostAdmin.RETIRED.value)
+        with self._database.read() as connection:
+            known = {row.name: row for row in connection.execute(query.order_by(hosts.c.name))}
+        for name in left_out:
+            _check_known("left_out", name, known)
+        chosen = {name for each in selected for name in _selected(each, known)} - set(left_out)
+        return tuple(
+            RollTarget(
+                id=row.id,
+                name=name,
+                admin=HostAdmin(row.admin),
+                health=HostHealth(row.health),
+            )
+            for name, row in known.items()
+            if name in chosen
+        )
+
+    @retried
+    def begin(self, new: NewRoll, *, actor: str) -> RollClaim:
+        """Begin a roll. Nothing happens to its hosts before its driver's first step.
+
+        Raises
+        ------
+        ConflictError
+            If a host is in another roll that is not over.
+        """
+        keys = [key for turn in new.turns for key in turn]
+        if not keys:
+            raise InvalidError("hosts", "none", "one host at least")
+        with self._database.write() as connection:
+            lock_hosts(connection, *keys)
+            _check_in_no_other(connection, keys)
+            id, token, now = uuid7(), uuid4(), db_now(connection)  # noqa: A001
+            connection.execute(
+                insert(rolls).values(
+                    id=id,
+                    state=RollState.GOING.value,
+                    at_once=new.at_once,
+                    checked=new.checked,
+                    command=new.command,
+                    empty_within_s=new.limits.empty_within_s,
+                    run_within_s=new.limits.run_within_s,
+                    up_within_s=new.limits.up_within_s,
+                    began_by=actor,
+                    began_at=now,
+                    **_driven(new.driver, token, now),
+                )
+            )
+            insert_rows(
+                connection,
+                roll_hosts,
+                [
+                    {
+                        "roll_id": id,
+                        "position": position,
+                        "host_id": key,
+                        "turn": turn,
+                        "phase": RollPhase.WAITING.value,
+                        "since": now,
+                    }
+                    for position, (turn, key) in enumerate(_numbered(new.turns))
+                ],
+            )
+            return RollClaim(roll=_get(connection, id), token=token)
+
+    @retried
+    def resume(
+        self,
+        id: UUID,  # noqa: A002 - the contract's name
+        *,
+        driver: str,
+        command: str,
+        left_out: Collection[str] = (),
+        actor: str,
+    ) -> RollClaim:
+        """Take a roll over that stopped, or whose driver is gone.
+
+        Hosts go on where they were: what failed is tried again, and a command that may have run
+        runs once more. Those that are left out stay as they are.
+
+        Raises
+        ------
+        ConflictError
+            If the roll is over, or its driver is there.
+        UnknownNameError
+            If a host that is to be left out is not in it, or is done.
+        """
+        with self._database.write() as connection:
+            row, now = _locked(connection, id), db_now(connection)
+            if row.state == RollState.GOING.value and row.driver_until > now:
+                raise ConflictError(
+                    f"{row.driver} drives the roll. If it is gone, the roll can be resumed in"
+                    f" {(row.driver_until - now).total_seconds():.0f} s"
+                )
+            there = {each.name: each for each in rows_of(connection, id)}
+            open_ = [name for name, each in there.items() if each.phase not in _OVER]
+            for name in left_out:
+                if name not in open_:
+                    raise UnknownNameError("left_out", "host", name, known=open_)
+            for name in open_:
+                after = RollPhase.LEFT_OUT if name in left_out else _goes_on_in(there[name].phase)
+                write_host(
+                    connection,
+                    there[name],
+                    phase=after.value,
+                    error=None,
+                    since=now,
+                    plans=0,
+                    plan_id=None,
+                )
+            token = uuid4()
+            values = {"command": command, "last_error": None, **_driven(driver, token, now)}
+            _step(connection, row, RollEvent.RESUMED, now=now, actor=actor, **values)
+            return RollClaim(roll=_get(connection, id), token=token)
+
+    @retried
+    def drive(self, id: UUID, token: UUID, told: Driving, *, actor: str) -> RollTurn:  # noqa: A002
+        """Take one step: write what the driver did, and do what follows from it.
+
+        Raises
+        ------
+        ConflictError
+            If somebody else drives the roll by now, or it is over.
+        """
+        with self._database.write() as connection:
+            row, now = _locked(connection, id), db_now(connection)
+            if row.driver_token != token:
+                raise ConflictError(f"another fuga drives the roll by now: {row.driver}")
+            if row.state == RollState.GOING.value:
+                until = now + timedelta(seconds=LEASE_S)
+                event, error = drive(connection, row, told, now=now, actor=actor)
+                if event is None:
+                    connection.execute(
+                        update(rolls).where(rolls.c.id == id).values(driver_until=until)
+                    )
+                else:
+                    _end(connection, row, event, error, now=now, actor=actor)
+            roll = _get(connection, id)
+            turn = tuple(to_roll_host(each) for each in present_turn(connection, id))
+            return RollTurn(roll=roll, hosts=turn)
+
+    @retried
+    def cancel(self, id: UUID, *, actor: str) -> Roll:  # noqa: A002
+        """End a roll. Its hosts stay as they are; a driver first waits for what goes on.
+
+        Raises
+        ------
+        IllegalTransitionError
+            If it is over.
+        """
+        with self._database.write() as connection:
+            row, now = _locked(connection, id), db_now(connection)
+            ROLL.step(row.state, RollEvent.CANCELLED)
+            connection.execute(update(rolls).where(rolls.c.id == id).values(cancelled_by=actor))
+            if row.state == RollState.STOPPED.value or row.driver_until <= now:
+                _end(connection, row, RollEvent.CANCELLED, None, now=now, actor=actor)
+            return _get(connection, id)
+
+    def whose_turn_comes(self, plan_id: UUID) -> Sequence[str]:
+        """Return the hosts that the roll which asked for a plan empties later, by name."""
+        of_plan = select(roll_hosts.c.roll_id).where(roll_hosts.c.plan_id == plan_id)
+        query = (
+            select(hosts.c.name)
+            .join(roll_hosts, roll_hosts.c.host_id == hosts.c.id)
+            .where(
+                roll_hosts.c.roll_id.in_(of_plan),
+                roll_hosts.c.phase == RollPhase.WAITING.value,
+            )
+            .order_by(hosts.c.name)
+        )
+        with self._database.read() as connection:
+            return connection.scalars(query).all()
+
+    def get(self, id: UUID) -> Roll:  # noqa: A002
+        """Return a roll, or raise `NotFoundError`."""
+        with self._database.read() as connection:
+            return _get(connection, id)
+
+    def hosts(
+        self,
+        id: UUID,  # noqa: A002
+        *,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[RollHost]:
+        """Return a page of the hosts of a roll, in their order."""
+        after = -1 if cursor is None else int(decode_cursor(cursor, int)[0])
+        with self._database.read() as connection:
+            _get(connection, id)
+            rows = rows_of(connection, id, after=after, limit=check_limit(limit) + 1)
+        page = page_of(rows, limit, lambda row: (row.position,))
+        return Page(items=tuple(to_roll_host(row) for row in page.items), next=page.next)
+
+    def list(
+        self,
+        *,
+        state: RollState | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Roll]:
+        """Return a page, the latest first."""
+        query = _ROLLS.order_by(rolls.c.id.desc()).limit(check_limit(limit) + 1)
+        if state is not None:
+            query = query.where(rolls.c.state == state.value)
+        if cursor is not None:
+            query = query.where(rolls.c.id < cursor_uuid(cursor))
+        with self._database.read() as connection:
+            now = db_now(connection)
+            found = [_to_roll(row, now) for row in connection.execute(query)]
+        return page_of(found, limit, lambda roll: (roll.id.hex,))
+
+
+def _selected(selector: str, known: dict[str, Row[Any]]) -> Sequence[str]:
+    if selector == ALL:
+        return list(known)
+    if not selector.startswith(LABEL):
+        _check_known("hosts", selector, known)
+        return [selector]
+    label = selector.removeprefix(LABEL)
+    found = [name for name, row in known.items() if label in row.labels]
+    if not found:
+        hint = "`fuga host list` shows the labels of each"
+        raise UnknownNameError("hosts", "host with the label", label, hint=hint)
+    return found
+
+
+def _check_known(field: str, name: str, known: dict[str, Row[Any]]) -> None:
+    if name not in known:
+        raise UnknownNameError(field, "host", name, hint="`fuga host list` lists them")
+
+
+def _numbered(turns: Sequence[Sequence[UUID]]) -> Iterator[tuple[int, UUID]]:
+    for number, turn in enumerate(turns):
+        for key in turn:
+            yield number, key
+
+
+def _goes_on_in(phase: str) -> RollPhase:
+    """Return where a host goes on: one that was empty may not be so any more."""
+    was = RollPhase(phase)
+    return RollPhase.EMPTYING if was in (RollPhase.EMPTY, RollPhase.AT_WORK) else was
+
+
+def _driven(driver: str, token: UUID, now: datetime) -> dict[str, Any]:
+    until = now + timedelta(seconds=LEASE_S)
+    return {"driver": driver, "driver_token": token, "driver_until": until}
+
+
+def _check_in_no_other(connection: Connection, keys: Sequence[UUID]) -> None:
+    for some in chunks(keys):
+        query = (
+            select(rolls.c.id, hosts.c.name)
+            .join(roll_hosts, roll_hosts.c.roll_id == rolls.c.id)
+            .join(hosts, hosts.c.id == roll_hosts.c.host_id)
+            .where(
+                rolls.c.state.in_(_OPEN),
+                roll_hosts.c.phase.not_in(_OVER),
+                among(connection, roll_hosts.c.host_id, some),
+            )
+            .order_by(hosts.c.name)
+        )
+        first = connection.execute(query.limit(1)).one_or_none()
+        if first is not None:
+            raise ConflictError(
+                f"roll {first.id} goes over host {first.name} and is not over: resume it, or end"
+                f" it with `fuga roll cancel {first.id}`"
+            )
+
+
+def _locked(connection: Connection, key: UUID) -> Row[Any]:
+    row = connection.execute(select(rolls).where(rolls.c.id == key).with_for_update()).one_or_none()
+    if row is None:
+        raise NotFoundError("roll", key)
+    return row
+
+
+def _end(
+    connection: Connection,
+    row: Row[Any],
+    event: RollEvent,
+    error: str | None,
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    ended = None if event is RollEvent.STOPPED else now
+    values = {"last_error": error, "ended_at": ended, "driver_until": now}
+    _step(connection, row, event, now=now, actor=actor, reason=error, **values)
+
+
+def _step(
+    connection: Connection,
+    row: Row[Any],
+    event: RollEvent,
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None = None,
+    **values: Any,
+) -> None:
+    step = ROLL.step(row.state, event)
+    connection.execute(
+        update(rolls).where(rolls.c.id == row.id).values(state=step.after.value, **values)
+    )
+    step.note(connection, now, actor, row.id, reason=reason)
+
+
+def _count(*phases: RollPhase) -> ScalarSelect[int]:
+    query = select(func.count()).where(roll_hosts.c.roll_id == rolls.c.id)
+    return query.where(roll_hosts.c.phase.in_(phases)).scalar_subquery()
+
+
+_ROLLS: Final[Select[Any]] = select(
+    rolls,
+    _count(*RollPhase).label("hosts"),
+    _count(RollPhase.DONE).label("done"),
+    _count(RollPhase.LEFT_OUT).label("left_out"),
+)
+
+
+def _get(connection: Connection, key: UUID) -> Roll:
+    row = connection.execute(_ROLLS.where(rolls.c.id == key)).one_or_none()
+    if row is None:
+        raise NotFoundError("roll", key)
+    return _to_roll(row, db_now(connection))
+
+
+def _to_roll(row: Row[Any], now: datetime) -> Roll:
+    driven = row.state == RollState.GOING.value and row.driver_until > now
+    fields = {
+        name: row._mapping[name]
+        for name in Roll.__dataclass_fields__
+        if name not in {"state", "driven_until"}
+    }
+    return Roll(
+        **fields,
+        state=RollState(row.state),
+        driven_until=row.driver_until if driven else None,
+    )

@@ -1,0 +1,112 @@
+"""Rolls over hosts: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from registry.lifecycle import HostAdmin, HostHealth, RollPhase, RollState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollLimits:
+    """How long a host of a roll may take, each in seconds."""
+
+    empty_within_s: int = 14_400  #: until its VMs are elsewhere
+    run_within_s: int = 3600  #: until the command is over; whoever runs it keeps to it
+    up_within_s: int = 900  #: until it is seen up again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollTarget:
+    """A host that a roll may go over."""
+
+    id: UUID
+    name: str
+    admin: HostAdmin
+    health: HostHealth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRoll:
+    """What an operator asks for."""
+
+    turns: Sequence[Sequence[UUID]]  #: hosts of one turn go at once
+    at_once: int
+    command: str  #: as it was typed; shown, and never run from here
+    driver: str  #: the fuga that runs the command
+    checked: int  #: turns that were planned beforehand
+    limits: RollLimits = RollLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roll:
+    """An operator's command that goes over hosts, some at once."""
+
+    id: UUID
+    state: RollState
+    at_once: int
+    checked: int  #: turns that were planned before it began
+    command: str
+    empty_within_s: int
+    run_within_s: int
+    up_within_s: int
+    began_by: str
+    began_at: datetime
+    ended_at: datetime | None
+    cancelled_by: str | None
+    last_error: str | None
+    driver: str
+    driven_until: datetime | None  #: nobody else may drive it before; None: anybody may
+    hosts: int
+    done: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollHost:
+    """One host of a roll, and where it is."""
+
+    turn: int
+    host: str
+    phase: RollPhase
+    since: datetime
+    was: HostAdmin | None  #: what it was before, and is afterwards; None: not its turn yet
+    plan_id: UUID | None  #: of the moves away from it
+    error: str | None  #: what ended it in that phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollTurn:
+    """A roll, and the hosts whose turn it is."""
+
+    roll: Roll
+    hosts: tuple[RollHost, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollClaim:
+    """A roll and the token by which its driver is known."""
+
+    roll: Roll
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandEnd:
+    """How the command ended on a host; without an error it succeeded."""
+
+    host: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driving:
+    """What the driver of a roll tells with each step."""
+
+    begun: tuple[str, ...] = ()  #: hosts for which it begins the command right after
+    ended: tuple[CommandEnd, ...] = ()
+    stop: str | None = None  #: why nothing more begins
+    leave: bool = False  #: it does not wait for what goes on, either
