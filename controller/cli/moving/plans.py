@@ -70,40 +70,25 @@ def evacuate(
     propose(session, {"kind": "evacuate", "hosts": hosts}, approve, wait=wait, timeout_s=timeout)
 
 
-@app.command()
-@with_session
-def mend(
-    session: Session,
-    approve: ApproveOption = False,
-    wait: WaitOption = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-) -> None:
-    """Plan the moves that keep broken rules again and relieve hosts over their capacity."""
-    propose(session, {"kind": "mend"}, approve, wait=wait, timeout_s=timeout)
+def _of_whole_site(kind: str, about: str) -> None:
+    """Add a command that proposes a plan for which nothing but its kind is said."""
+
+    @app.command(kind, help=about)
+    @with_session
+    def _propose(
+        session: Session,
+        approve: ApproveOption = False,
+        wait: WaitOption = False,
+        timeout: TimeoutOption = TIMEOUT_S,
+    ) -> None:
+        propose(session, {"kind": kind}, approve, wait=wait, timeout_s=timeout)
 
 
-@app.command()
-@with_session
-def balance(
-    session: Session,
-    approve: ApproveOption = False,
-    wait: WaitOption = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-) -> None:
-    """Plan the moves that level the load of hosts."""
-    propose(session, {"kind": "balance"}, approve, wait=wait, timeout_s=timeout)
-
-
-@app.command()
-@with_session
-def pack(
-    session: Session,
-    approve: ApproveOption = False,
-    wait: WaitOption = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-) -> None:
-    """Plan the moves that empty as many hosts as possible."""
-    propose(session, {"kind": "pack"}, approve, wait=wait, timeout_s=timeout)
+_of_whole_site(
+    "mend", "Plan the moves that keep broken rules again and relieve hosts over their capacity."
+)
+_of_whole_site("balance", "Plan the moves that level the load of hosts.")
+_of_whole_site("pack", "Plan the moves that empty as many hosts as possible.")
 
 
 @app.command()
@@ -218,8 +203,10 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
         print_json({**plan, "planned": moves})
         return
     echo(f"plan {plan['id']}: {plan['kind']}, {plan['state']}")
-    if plan["last_error"]:
+    if plan["state"] == "failed":
         raise CliError(str(plan["last_error"]))
+    if plan["last_error"]:
+        echo(str(plan["last_error"]))
     let_in = plan["let_in"]
     if let_in is not None:
         echo(_let_in(let_in))
@@ -242,6 +229,8 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
         echo("")
         columns = (field("measure"), field("before", right=True), field("after", right=True))
         print_table(columns, rows, empty="")
+        if plan["gain"] is not None:
+            echo(f"gain {plan['gain']:.6f}")
     echo("")
     print_table(
         (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -21,6 +23,7 @@ from controller.rest.writes.idempotency import GivenCreation
 from registry import ConflictError
 from registry.ground import Page
 from registry.moves import Plan, PlanKind
+from registry.moves.plans import Plans
 
 router = APIRouter(
     prefix="/plans",
@@ -29,7 +32,6 @@ router = APIRouter(
     route_class=BoundedRoute,
 )
 _ADAPTER: Final = TypeAdapter(Plan)
-_ENDED: Final = problems(403, 404, 409)
 
 
 @router.post("", status_code=202, response_model=Plan, responses=problems(403, 404, 409))
@@ -73,38 +75,33 @@ def list_moves_of_plan(
     return PlanMoves(plan=id, items=list(registry.plans.moves(id)))
 
 
-@router.post("/{id}/approve", status_code=202, response_model=Plan, responses=_ENDED)
-def approve_plan(
-    id: UUID,  # noqa: A002
-    body: Annotated[PlanStep, Body(default_factory=PlanStep)],
-    caller: Operator,
-    registry: GivenRegistry,
-    creation: GivenCreation,
-) -> Response:
-    """Carry out a proposed plan, wave by wave."""
-    return creation.answer(
-        body,
-        lambda: registry.plans.approve(id, actor=caller.actor),
-        status=202,
-        adapter=_ADAPTER,
+def _add_step(step: str, take: Callable[..., Plan], about: str) -> None:
+    """Add the route by which an operator takes a step of a plan's state machine."""
+
+    def answer(
+        id: UUID,  # noqa: A002
+        body: Annotated[PlanStep, Body(default_factory=PlanStep)],
+        caller: Operator,
+        registry: GivenRegistry,
+        creation: GivenCreation,
+    ) -> Response:
+        taken = partial(take, registry.plans, id, actor=caller.actor)
+        return creation.answer(body, taken, status=202, adapter=_ADAPTER)
+
+    router.add_api_route(
+        f"/{{id}}/{step}",
+        answer,
+        methods=["POST"],
+        name=f"{step}_plan",
+        description=about,
+        status_code=202,
+        response_model=Plan,
+        responses=problems(403, 404, 409),
     )
 
 
-@router.post("/{id}/cancel", status_code=202, response_model=Plan, responses=_ENDED)
-def cancel_plan(
-    id: UUID,  # noqa: A002
-    body: Annotated[PlanStep, Body(default_factory=PlanStep)],
-    caller: Operator,
-    registry: GivenRegistry,
-    creation: GivenCreation,
-) -> Response:
-    """End a plan. Moves under way go on; no others begin."""
-    return creation.answer(
-        body,
-        lambda: registry.plans.cancel(id, actor=caller.actor),
-        status=202,
-        adapter=_ADAPTER,
-    )
+_add_step("approve", Plans.approve, "Carry out a proposed plan, wave by wave.")
+_add_step("cancel", Plans.cancel, "End a plan. Moves under way go on; no others begin.")
 
 
 @router.post("/{id}/replay", response_model=PlanReplay, responses=problems(403, 404, 409))
