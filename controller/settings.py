@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from controller.host_names import HostNaming
+from controller.standing_rule import BalanceRule
 from registry.ledger import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from registry.operating import Periods
 from service.settings import SharedSettings
@@ -84,6 +85,11 @@ class ControllerSettings(SharedSettings):
         600,
         description="Time for which rounds keep the room that the moves of a plan freed for a"
         " request.",
+    )
+    balance: BalanceRule | None = Field(
+        None,
+        description="Standing rule: when the control centre balances by itself, and which plans it"
+        " approves. None: nothing is balanced unasked.",
     )
     sweep_interval_s: PositiveFloat = 1
     resend_after_s: PositiveFloat = Field(

@@ -52,6 +52,12 @@ class SlotMetrics:
             "Time since this process last expired requests and sent all due messages.",
             registry=registry,
         )
+        self._standing = Counter(
+            "fuga_standing_plans",
+            "Plans of the standing rule: approved, declined for their gain, or failed.",
+            ["outcome"],
+            registry=registry,
+        )
         self._sent = Counter(
             "fuga_tasks_sent", "Messages sent to workers, including repeats.", ["task"],
             registry=registry,
@@ -78,6 +84,10 @@ class SlotMetrics:
     def follow_sweep(self, age_s: Callable[[], float]) -> None:
         """Report from now on how long ago the last sweep was."""
         self._sweep_age.set_function(age_s)
+
+    def standing_plan(self, outcome: str) -> None:
+        """Count a plan of the standing rule."""
+        self._standing.labels(outcome).inc()
 
     def sent(self, task: str) -> None:
         """Count a message to the workers."""

@@ -179,6 +179,7 @@ def planning_of(settings: ControllerSettings) -> Planning:
         budget_units=settings.plan_budget_units,
         deadline_s=settings.plan_deadline_s,
         room_hold_s=settings.room_hold_s,
+        balance=settings.balance,
     )
 
 
@@ -262,6 +263,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         planning_of(settings),
         interval_s=settings.sweep_interval_s,
         on_asked=dispatcher.nudge,
+        on_standing=slot_metrics.standing_plan,
     )
     shadow = shadow_of(settings, registry, leadership, metrics)
 

@@ -632,6 +632,7 @@ class Plan(TypedDict):
     ended: int
     ended_at: str | None
     failed: int
+    gain: float | None
     id: str
     kind: PlanKind
     last_error: str | None

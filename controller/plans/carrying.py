@@ -8,7 +8,7 @@ is written beside the move, and the others go on.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
@@ -19,12 +19,14 @@ from controller.errors import PolicyFailedError
 from controller.plans.deciding import PlanInputs
 from controller.plans.running import to_running
 from controller.rounds.policy_process import PolicyProcess
+from controller.standing_rule import BalanceRule
 from placement.errors import PlacementError
 from placement.moving.check import check_plan
 from placement.moving.model import MoveLimits
 from placement.moving.model import Plan as DecidedPlan
 from registry import ConflictError, NotFoundError, Registry, RegistryError
-from registry.moves import Plan, PlanKind, PlannedMove, PlanState
+from registry.moves import Plan, PlanKind, PlanMove, PlannedMove, PlanState
+from registry.moves.standing import STANDING_RULE
 from registry.rounds import Lease
 
 log = structlog.get_logger()
@@ -41,6 +43,7 @@ class Planning:
     budget_units: int | None
     deadline_s: float
     room_hold_s: float  #: for which room that moves freed is kept for its request
+    balance: BalanceRule | None = None  #: None: nothing is balanced unasked
 
 
 class Plans:
@@ -55,6 +58,7 @@ class Plans:
         *,
         interval_s: float,
         on_asked: Callable[[], None],
+        on_standing: Callable[[str], None] = lambda _outcome: None,
     ) -> None:
         self._registry = registry
         self._lease = lease
@@ -62,6 +66,7 @@ class Plans:
         self._planning = planning
         self._interval_s = interval_s
         self._on_asked = on_asked
+        self._on_standing = on_standing  #: told what became of a plan of the standing rule
 
     def run(self, stop: threading.Event) -> None:
         """Look until stopped."""
@@ -76,13 +81,42 @@ class Plans:
 
     def look(self) -> None:
         """Do what is to be done for each plan that is asked or approved."""
-        if self._lease() is None:
+        lease = self._lease()
+        if lease is None:
             return
+        self._ask_by_rule(lease)
         for plan in self._registry.plans.open():
             if plan.state is PlanState.ASKED:
                 self._decide(plan)
             else:
                 self._carry_out(plan)
+
+    def _ask_by_rule(self, lease: Lease) -> None:
+        """Ask for a plan if the standing rule wants one now.
+
+        When the last was asked for stands in the register center, and the lease is checked where
+        that is written: a control centre that takes over neither loses nor doubles one.
+        """
+        rule, standing = self._planning.balance, self._registry.standing_plans
+        if rule is None:
+            return
+        now, last = standing.last()
+        due = last is None or (now - last).total_seconds() >= rule.every_s
+        if not due or not rule.is_open(now):
+            return
+        every_s = rule.every_s
+        plan = standing.ask_if_due(lease, PlanKind.BALANCE, rule.arguments, every_s=every_s)
+        if plan is not None:
+            log.info("standing_plan_asked", plan=str(plan.id), kind=plan.kind)
+
+    def _objection(self, plan: Plan, decided: DecidedPlan) -> str | None:
+        """Return why the standing rule declines a plan that it asked for."""
+        if plan.asked_by != STANDING_RULE:
+            return None
+        rule = self._planning.balance
+        if rule is None:
+            return "there is no standing rule any more"
+        return rule.objection(_gain(decided) or 0.0, len(decided.moves))
 
     def _decide(self, plan: Plan) -> None:
         bound = log.bind(plan=str(plan.id), kind=plan.kind)
@@ -95,7 +129,9 @@ class Plans:
         except (PolicyFailedError, PlacementError) as error:
             bound.error("plan_failed", error=str(error), alert=True)
             self._registry.plans.fail(plan.id, str(error), actor=ACTOR)
+            self._tell_standing(plan, "failed")
             return
+        declined = self._objection(plan, decided)
         self._registry.plans.propose(
             plan.id,
             _moves(inputs, decided),
@@ -107,8 +143,15 @@ class Plans:
             document=told,
             actor=ACTOR,
             let_in=_let_in(inputs, decided) if plan.kind is PlanKind.ROOM else None,
+            gain=_gain(decided),
+            declined=declined,
         )
+        self._tell_standing(plan, "declined" if declined else "approved")
         bound.info("plan_proposed", moves=len(decided.moves), stays=len(decided.stays))
+
+    def _tell_standing(self, plan: Plan, outcome: str) -> None:
+        if plan.asked_by == STANDING_RULE:
+            self._on_standing(outcome)
 
     def _inputs(self, plan: Plan) -> PlanInputs:
         view = self._registry.plans.view_running(rest_s=self._planning.rest_s)
@@ -132,6 +175,8 @@ class Plans:
             self._registry.plans.finish(plan.id, actor=ACTOR)
             log.info("plan_done", plan=str(plan.id), moves=plan.moves, failed=plan.failed)
             return
+        if self._ended_by_rule(plan, wave):
+            return
         asked = 0
         for each in wave:
             if each.move_id is not None:
@@ -150,6 +195,19 @@ class Plans:
                 log.warning("planned_move_refused", plan=str(plan.id), error=str(error))
         if asked:
             self._on_asked()
+
+    def _ended_by_rule(self, plan: Plan, wave: Sequence[PlanMove]) -> bool:
+        """End a plan of the standing rule of which a wave would begin when it may not."""
+        begins = any(each.move_id is None for each in wave)
+        if plan.asked_by != STANDING_RULE or not begins:
+            return False
+        rule = self._planning.balance
+        if rule is not None and rule.is_open(self._registry.now()):
+            return False
+        why = "its hours are over" if rule else "there is no standing rule any more"
+        self._registry.plans.cancel(plan.id, actor=STANDING_RULE, reason=why)
+        log.info("standing_plan_ended", plan=str(plan.id), reason=why)
+        return True
 
 
 def _moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
@@ -177,6 +235,12 @@ def _let_in(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
         ],
         "still_waits": left and {"count": left.count, "reason": left.reason.value},
     }
+
+
+def _gain(plan: DecidedPlan) -> float | None:
+    """Return by what a plan that is made for a gain raises the potential; None for the others."""
+    gains = plan.details.get("gains")
+    return None if gains is None else float(sum(gains))
 
 
 def _stays(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:

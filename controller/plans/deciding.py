@@ -12,7 +12,7 @@ from controller.errors import PolicyFailedError
 from controller.plans.running import RunningNames
 from controller.rounds.inputs import RoundInputs, inputs_of, packed
 from controller.settings import ControllerSettings
-from placement.moving.balance import balance
+from placement.moving.balance import BALANCE_WORTH, balance
 from placement.moving.in_turns import evacuate_before
 from placement.moving.mend import mend
 from placement.moving.model import MoveLimits, Plan, Running
@@ -100,7 +100,8 @@ def plan_of(inputs: PlanInputs) -> Plan:
         case "mend":
             return mend(inputs.running, **how)
         case "balance":
-            return balance(inputs.running, **how)
+            bound = {"most_gib": inputs.arguments.get("most_gib")}
+            return balance(inputs.running, BALANCE_WORTH.with_given(bound), **how)
         case "pack":
             return pack(inputs.running, **how)
         case "room":

@@ -852,9 +852,11 @@ plans = Table(
     Column("inputs", LargeBinary),
     Column("packed_plan", LargeBinary),
     Column("last_error", Text),
+    Column("gain", Float(53)),  # of the potential, by balancing or packing
     _one_of("state", PlanState),
     CheckConstraint("kind IN ('evacuate', 'balance', 'pack', 'room', 'mend')", name="kind_known"),
     Index("ix_plans_state_open", "state", **_only("state IN ('asked', 'approved')")),
+    Index(None, "asked_by", "id"),
 )
 
 plan_moves = Table(

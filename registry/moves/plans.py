@@ -76,7 +76,9 @@ class Plans:
             If no VM of the request waits, or another plan makes room for it already.
         """
         with self._database.write() as connection:
-            return _get(connection, ask(connection, kind, arguments, approve=approve, actor=actor))
+            return get_plan(
+                connection, ask(connection, kind, arguments, approve=approve, actor=actor)
+            )
 
     @retried
     def approve(self, id: UUID, *, actor: str) -> Plan:  # noqa: A002 - the contract's name
@@ -87,15 +89,16 @@ class Plans:
             _step(
                 connection, row, PlanEvent.APPROVED, now=now, actor=actor, **_approved(actor, now)
             )
-            return _get(connection, id)
+            return get_plan(connection, id)
 
     @retried
-    def cancel(self, id: UUID, *, actor: str) -> Plan:  # noqa: A002
+    def cancel(self, id: UUID, *, actor: str, reason: str | None = None) -> Plan:  # noqa: A002
         """End a plan. Moves that began go on; no others begin."""
         with self._database.write() as connection:
             row = _locked(connection, id)
             now = db_now(connection)
-            _step(connection, row, PlanEvent.CANCELLED, now=now, actor=actor, ended_at=now)
+            told = {"ended_at": now, "last_error": reason}
+            _step(connection, row, PlanEvent.CANCELLED, now=now, actor=actor, reason=reason, **told)
             connection.execute(
                 update(moves)
                 .where(
@@ -104,12 +107,12 @@ class Plans:
                 )
                 .values(cancelled_by=actor, sent_at=None)
             )
-            return _get(connection, id)
+            return get_plan(connection, id)
 
     def get(self, id: UUID) -> Plan:  # noqa: A002
         """Return a plan, or raise `NotFoundError`."""
         with self._database.read() as connection:
-            return _get(connection, id)
+            return get_plan(connection, id)
 
     def list(
         self,
@@ -135,7 +138,7 @@ class Plans:
     def moves(self, id: UUID) -> tuple[PlanMove, ...]:  # noqa: A002
         """Return the moves of a plan in their order, and what became of each."""
         with self._database.read() as connection:
-            _get(connection, id)
+            get_plan(connection, id)
             return tuple(PlanMove(**row._mapping) for row in connection.execute(_moves_of(id)))
 
     def inputs(self, id: UUID) -> tuple[bytes, Mapping[str, Any]]:  # noqa: A002
@@ -183,8 +186,13 @@ class Plans:
         document: Mapping[str, Any],
         actor: str,
         let_in: Mapping[str, Any] | None = None,
+        gain: float | None = None,
+        declined: str | None = None,
     ) -> Plan:
-        """Write what was decided, with all that a replay needs."""
+        """Write what was decided, with all that a replay needs.
+
+        One that is approved as soon as it is decided is cancelled if it is ``declined``, with why.
+        """
         with self._database.write() as connection:
             row = _locked(connection, id)
             now = db_now(connection)
@@ -193,6 +201,7 @@ class Plans:
                 "after": dict(after),
                 "stays": [dict(each) for each in stays],
                 "cut": cut,
+                "gain": gain,
                 "inputs": inputs,
                 "packed_plan": pack(document),
             }
@@ -215,11 +224,23 @@ class Plans:
                 ]
                 connection.execute(insert(plan_moves), rows)
             _step(connection, row, PlanEvent.PROPOSED, now=now, actor=actor, **values)
-            if row.approve:
+            if row.approve and declined is None:
                 approved = _locked(connection, id)
                 by = _approved(row.asked_by, now)
                 _step(connection, approved, PlanEvent.APPROVED, now=now, actor=row.asked_by, **by)
-            return _get(connection, id)
+            if declined is not None:
+                proposed = _locked(connection, id)
+                _step(
+                    connection,
+                    proposed,
+                    PlanEvent.CANCELLED,
+                    now=now,
+                    actor=row.asked_by,
+                    reason=declined,
+                    last_error=declined,
+                    ended_at=now,
+                )
+            return get_plan(connection, id)
 
     @retried
     def fail(self, id: UUID, error: str, *, actor: str) -> None:  # noqa: A002
@@ -260,7 +281,7 @@ class Plans:
         ``for_s`` since the last of its moves; and not if one of them failed.
         """
         with self._database.read() as connection:
-            plan = _get(connection, id)
+            plan = get_plan(connection, id)
             if plan.let_in is None or plan.failed or plan.approved_at is None:
                 return False
             waits = _waiting(connection, UUID(plan.arguments["request"]))
@@ -400,7 +421,8 @@ def _moves_of(key: UUID) -> Any:
     )
 
 
-def _get(connection: Connection, key: UUID) -> Plan:
+def get_plan(connection: Connection, key: UUID) -> Plan:
+    """Return a plan in a caller's transaction, or raise `NotFoundError`."""
     found = _read(connection, plans.c.id == key)
     if not found:
         raise NotFoundError("plan", key)
@@ -451,5 +473,6 @@ def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
         failed=int(tally.failed) if tally else 0,
         moved_gib=float(tally.carried_mib) / 1024 if tally else 0.0,
         cut=row.cut,
+        gain=row.gain,
         last_error=row.last_error,
     )

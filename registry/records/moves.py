@@ -149,6 +149,7 @@ class Plan:
     ended: int  #: moves that are over, or were refused
     failed: int  #: of these
     moved_gib: float
+    gain: float | None  #: of the potential, by balancing or packing
     cut: bool
     last_error: str | None
 

@@ -1,0 +1,62 @@
+"""The standing rule of balance: plans are asked for and judged without anybody's asking."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, time
+from typing import Annotated, Any, Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat
+
+_HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
+
+
+def _checked_hours(value: str) -> str:
+    found = _HOURS.fullmatch(value)
+    if found is None or found.group(1, 2) == found.group(3, 4):
+        raise ValueError("two different times such as 01:00-05:00")
+    return value
+
+
+def _checked_zone(value: str) -> str:
+    if value not in available_timezones():
+        raise ValueError("UTC, or a time zone that this machine knows such as Europe/Berlin")
+    return value
+
+
+class BalanceRule(BaseModel):
+    """When the control centre balances by itself, and which plans it approves."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every_s: float = Field(ge=60, allow_inf_nan=False)  #: between two plans
+    least_gain: PositiveFloat = Field(allow_inf_nan=False)  #: of a plan that is approved
+    most_gib: PositiveFloat = Field(allow_inf_nan=False)  #: that one plan moves
+    #: In which plans are asked for and waves of them begin; None: at any time.
+    hours: Annotated[str, AfterValidator(_checked_hours)] | None = None
+    zone: Annotated[str, AfterValidator(_checked_zone)] = "UTC"  #: of the hours
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether it is within the hours, which may span midnight; their end is not."""
+        if self.hours is None:
+            return True
+        zone = UTC if self.zone == "UTC" else ZoneInfo(self.zone)
+        first, last = (time.fromisoformat(each) for each in self.hours.split("-"))
+        clock = now.astimezone(zone).time()
+        if first < last:
+            return first <= clock < last
+        return clock >= first or clock < last
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the planner is told."""
+        return {"most_gib": self.most_gib}
+
+    def objection(self, gain: float, moves: int) -> str | None:
+        """Return why a plan that was decided is not approved; None: it is."""
+        if not moves:
+            return "no useful move"
+        if gain < self.least_gain:
+            return f"it gains {gain:.6f}, less than least_gain, {self.least_gain:g}"
+        return None
