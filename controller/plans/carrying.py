@@ -25,8 +25,7 @@ from placement.moving.check import check_plan
 from placement.moving.model import MoveLimits
 from placement.moving.model import Plan as DecidedPlan
 from registry import ConflictError, NotFoundError, Registry, RegistryError
-from registry.moves import Plan, PlanKind, PlanMove, PlannedMove, PlanState
-from registry.moves.standing import STANDING_RULE
+from registry.moves import STANDING_RULE, Plan, PlanKind, PlanMove, PlannedMove, PlanState
 from registry.rounds import Lease
 
 log = structlog.get_logger()

@@ -2,6 +2,7 @@
 
 from registry.lifecycle import OPEN_MOVES, MoveState, PlanState, RollPhase, RollState
 from registry.records.moves import (
+    STANDING_RULE,
     Move,
     MoveClaim,
     MoveLimits,
@@ -29,6 +30,7 @@ from registry.records.rolls import (
 
 __all__ = [
     "OPEN_MOVES",
+    "STANDING_RULE",
     "CommandEnd",
     "Driving",
     "Move",

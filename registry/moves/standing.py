@@ -14,12 +14,10 @@ from registry.ground.locks import take_turns
 from registry.ground.schema import plans, rolls, slot_loop
 from registry.lifecycle import PlanState, RollState, SlotLoopState
 from registry.moves.plans import ask, get_plan
-from registry.records.moves import Plan, PlanKind
+from registry.records.moves import STANDING_RULE, Plan, PlanKind
 from registry.records.rounds import Lease
 from registry.rounds.leases import check_epoch
 
-#: Who asks for these plans, and approves them.
-STANDING_RULE: Final = "standing rule"
 _OPEN: Final = (PlanState.ASKED.value, PlanState.APPROVED.value)
 
 

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from registry.lifecycle import MoveState, PlanState
 from registry.records.hosts import HostAccess
 from registry.records.rounds import ClusterView, RequestView, VmGroupView
 from registry.records.work import Build
+
+#: Who asks for plans that nobody asked for, and approves them.
+STANDING_RULE: Final = "standing rule"
 
 
 class PlanKind(StrEnum):

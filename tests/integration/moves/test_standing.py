@@ -12,8 +12,7 @@ import pytest
 from controller.plans.carrying import Plans
 from controller.standing_rule import BalanceRule
 from registry import Registry, StaleEpochError
-from registry.moves import Plan, PlanKind
-from registry.moves.standing import STANDING_RULE
+from registry.moves import STANDING_RULE, Plan, PlanKind
 from registry.rounds import CONTROL_LEASE
 from tests.integration.moves.test_plans import PLANNING, InThisProcess
 from tests.integration.moves.world import MovingWorld

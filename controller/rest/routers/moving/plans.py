@@ -20,10 +20,9 @@ from controller.rest.pages.openapi import problems
 from controller.rest.schemas.plans import PlanInput, PlanMoves, PlanReplay, PlansQuery, PlanStep
 from controller.rest.schemas.values import PageOf
 from controller.rest.writes.idempotency import GivenCreation
-from registry import ConflictError
+from registry import ConflictError, Registry
 from registry.ground import Page
 from registry.moves import Plan, PlanKind
-from registry.moves.plans import Plans
 
 router = APIRouter(
     prefix="/plans",
@@ -75,7 +74,7 @@ def list_moves_of_plan(
     return PlanMoves(plan=id, items=list(registry.plans.moves(id)))
 
 
-def _add_step(step: str, take: Callable[..., Plan], about: str) -> None:
+def _add_step(step: str, taken_by: Callable[[Registry], Callable[..., Plan]], about: str) -> None:
     """Add the route by which an operator takes a step of a plan's state machine."""
 
     def answer(
@@ -85,8 +84,8 @@ def _add_step(step: str, take: Callable[..., Plan], about: str) -> None:
         registry: GivenRegistry,
         creation: GivenCreation,
     ) -> Response:
-        taken = partial(take, registry.plans, id, actor=caller.actor)
-        return creation.answer(body, taken, status=202, adapter=_ADAPTER)
+        take = partial(taken_by(registry), id, actor=caller.actor)
+        return creation.answer(body, take, status=202, adapter=_ADAPTER)
 
     router.add_api_route(
         f"/{{id}}/{step}",
@@ -100,8 +99,14 @@ def _add_step(step: str, take: Callable[..., Plan], about: str) -> None:
     )
 
 
-_add_step("approve", Plans.approve, "Carry out a proposed plan, wave by wave.")
-_add_step("cancel", Plans.cancel, "End a plan. Moves under way go on; no others begin.")
+_add_step(
+    "approve", lambda registry: registry.plans.approve, "Carry out a proposed plan, wave by wave."
+)
+_add_step(
+    "cancel",
+    lambda registry: registry.plans.cancel,
+    "End a plan. Moves under way go on; no others begin.",
+)
 
 
 @router.post("/{id}/replay", response_model=PlanReplay, responses=problems(403, 404, 409))
