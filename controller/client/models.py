@@ -240,6 +240,7 @@ class Host(TypedDict):
     pool_silent_since: NotRequired[str | None]
     returning_since: NotRequired[str | None]
     security_model: NotRequired[str | None]
+    shared_pool: NotRequired[str | None]
     shares_kept: NotRequired[bool | None]
     ssh_host_keys: list[str]
     uri: str
