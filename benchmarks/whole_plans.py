@@ -27,7 +27,7 @@ from typing import Any, Final
 from benchmarks.placement.rounds import progress
 from benchmarks.registered import load
 from controller.plans.deciding import PlanInputs, decode_plan_inputs
-from controller.plans.running import to_running
+from controller.rounds.running import to_running
 from placement.moving.balance import BALANCE_WORTH, balance
 from placement.moving.check import check_plan
 from placement.moving.evacuate import evacuate

@@ -1,11 +1,12 @@
 """Print how long a whole round takes on PostgreSQL with fsync on, phase by phase.
 
-    python -m benchmarks.whole_rounds [--sizes 1250,5000,12500] [--policy fuga]
+    python -m benchmarks.whole_rounds [--sizes 1250,5000,12500] [--policy fuga] [--spare host]
 
 For each number of hosts eight times as many VMs run, and eight tenths as many
 wait. The first round of a control centre reads everything; then all that it
 placed runs, as many VMs wait again, and the second round decides them (*later*);
-in the third a hundredth of them waits (*small*). PostgreSQL is a server of its
+in the third a hundredth of them waits (*small*). With --spare two more rounds of the first
+size keep spare: the *first* that does, and a later one (*kept*). PostgreSQL is a server of its
 own with the settings of the operations guide.
 
 read      the register center, and its rows as arrays
@@ -53,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     arguments.add_argument("--sizes", default="1250,5000,12500", help="numbers of hosts")
     arguments.add_argument("--policy", default="fuga")
+    arguments.add_argument("--spare", help="what may fail: host, zone or label:KEY")
     given = arguments.parse_args(argv)
     if reason := why_not():
         print(f"PostgreSQL: not here: {reason}")
@@ -63,7 +65,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     before: dict[str, Measured] = {}
     with postgres_server(DURABLE, on_disk=True) as server:
         for hosts in sizes:
-            before = measure_size(server, hosts, given.policy, before, last=hosts == sizes[-1])
+            before = measure_size(
+                server, hosts, given.policy, before, last=hosts == sizes[-1], spare=given.spare
+            )
             say(f"{hosts} hosts measured")
 
 
@@ -87,6 +91,7 @@ def measure_size(
     before: dict[str, Measured],
     *,
     last: bool,
+    spare: str | None = None,
 ) -> dict[str, Measured]:
     """Measure and print the rounds of one size."""
     running, pending = round(hosts * RUNNING_PER_HOST), round(hosts * PENDING_PER_HOST)
@@ -109,6 +114,15 @@ def measure_size(
             if name in before:
                 print_growth(found[name], before[name])
             run_what_was_placed(loaded)
+        if spare is not None:
+            keeping = Rounds(registry, process, rounds.meter, policy, spare)
+            for name in ("spare", "kept"):
+                ask(loaded, pending)
+                kept = keeping.run()
+                print_round(hosts, name, kept)
+                run_what_was_placed(loaded)
+            ratio = kept.taken["whole"].processor / found["later"].taken["whole"].processor
+            print(f"{'':>15}a round that keeps spare takes {ratio:.2f} times a later one's time")
         if last:
             compare_with_one_at_a_time(loaded, rounds, found["later"])
     return found
@@ -118,9 +132,15 @@ class Rounds:
     """The rounds of one control centre."""
 
     def __init__(
-        self, registry: Registry, process: PolicyProcess, meter: Meter, policy: str
+        self,
+        registry: Registry,
+        process: PolicyProcess,
+        meter: Meter,
+        policy: str,
+        spare: str | None = None,
     ) -> None:
         self.meter = meter
+        self._running = registry.plans
         self._store = MeteredStore(registry, meter)
         self._decider = MeteredDecider(process, meter)
         settings = ControllerSettings()
@@ -129,6 +149,7 @@ class Rounds:
             parameters=settings.policy_parameters,
             budget_units=settings.budget_units,
             decision_time_s=settings.decision_time_s,
+            spare=spare,
         )
         lease = registry.leases.acquire(CONTROL_LEASE, "cc-1", 3600)
         assert lease is not None
@@ -138,7 +159,12 @@ class Rounds:
         slot = Slot(start_at=datetime.now(UTC), length_s=5.0)
         with self.meter.measuring("read"):
             report = run_round(
-                slot, self.lease, self._choice, store=self._store, decider=self._decider
+                slot,
+                self.lease,
+                self._choice,
+                store=self._store,
+                decider=self._decider,
+                running=self._running,
             )
         assert report is not None
         return Measured(report, self.meter.taken)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -22,6 +22,9 @@ from controller.standing_rule import BalanceRule
 from registry.ledger import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from registry.operating import Periods
 from service.settings import SharedSettings
+
+#: What fails together: a host, the hosts of a zone, those of one label KEY=value.
+FAILURE_DOMAIN: Final = r"^(host|zone|label:[^\s:=]+)$"
 
 
 class ZonePolicy(BaseModel):
@@ -80,6 +83,20 @@ class ControllerSettings(SharedSettings):
     )
     plan_budget_units: PositiveInt | None = Field(
         None, description="Maximum hosts weighed for VMs per plan; default: as many as it takes."
+    )
+    spare: str | None = Field(
+        None,
+        description="What may fail without its VMs lacking room elsewhere: host, zone or"
+        " label:KEY; rounds keep that much free. None: nothing is kept.",
+        pattern=FAILURE_DOMAIN,
+    )
+    spare_interval_s: PositiveFloat = Field(
+        120, description="Interval at which the control centre looks whether that much is free."
+    )
+    make_room: Literal["off", "propose", "carry_out"] = Field(
+        "off",
+        description="Whether the control centre makes room by moves for requests that starve:"
+        " off; propose, plans for operators to approve; carry_out.",
     )
     room_hold_s: NonNegativeFloat = Field(
         600,

@@ -8,6 +8,7 @@ from typing import Final
 from prometheus_client import Counter, Gauge, Histogram
 
 from controller.centre.leadership import Leadership
+from controller.questions.surviving import Survival
 from controller.rounds.round import RoundReport
 from service import ProcessMetrics
 
@@ -58,6 +59,13 @@ class SlotMetrics:
             ["outcome"],
             registry=registry,
         )
+        self._spare = Gauge(
+            "fuga_spare_domains",
+            "Failure domains, by whether their VMs would all find room elsewhere; of the leader"
+            " alone, and only where FUGA_SPARE is set.",
+            ["holds"],
+            registry=registry,
+        )
         self._sent = Counter(
             "fuga_tasks_sent", "Messages sent to workers, including repeats.", ["task"],
             registry=registry,
@@ -88,6 +96,16 @@ class SlotMetrics:
     def standing_plan(self, outcome: str) -> None:
         """Count a plan of the standing rule."""
         self._standing.labels(outcome).inc()
+
+    def spare(self, found: Survival | None) -> None:
+        """Report which failure domains hold; None: another control centre does."""
+        self._spare.clear()
+        if found is not None:
+            missing = found.domains - found.hold - found.not_known
+            for holds, number in (
+                ("yes", found.hold), ("no", missing), ("not_known", found.not_known),
+            ):  # fmt: skip
+                self._spare.labels(holds).set(number)
 
     def sent(self, task: str) -> None:
         """Count a message to the workers."""

@@ -21,6 +21,8 @@ from controller.centre.purge import Purger
 from controller.errors import SlotSkippedError
 from controller.plans.carrying import Planning, Plans
 from controller.plans.deciding import move_limits_of
+from controller.plans.making_room import RoomRule
+from controller.plans.watching_spare import SpareWatch
 from controller.policies import check_policies
 from controller.questions.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
@@ -30,6 +32,7 @@ from controller.settings import ControllerSettings, ZonePolicy
 from controller.shadow.metrics import ShadowMetrics
 from controller.shadow.second import NICENESS, SecondPolicy, Shadow
 from placement.catalog.zone_policies import NamedPolicy
+from placement.rules.patience import Patience
 from registry import Registry, SlotLoopPausedError, StaleEpochError
 from registry.ground import checkpoint
 from registry.hosts import OnFailure
@@ -88,7 +91,12 @@ class SlotLoop:
         structlog.contextvars.bind_contextvars(slot=slot.start_at.isoformat())
         try:
             report = run_round(
-                slot, lease, self._choice, store=self._registry.rounds, decider=self._decider
+                slot,
+                lease,
+                self._choice,
+                store=self._registry.rounds,
+                decider=self._decider,
+                running=self._registry.plans,
             )
             if report is None:
                 self._metrics.slot("idle")
@@ -160,6 +168,7 @@ def policy_choice(settings: ControllerSettings) -> PolicyChoice:
         decision_time_s=settings.decision_time_s,
         seed=settings.seed,
         zones=_named(settings.zone_policies),
+        spare=settings.spare,
     )
 
 
@@ -180,7 +189,16 @@ def planning_of(settings: ControllerSettings) -> Planning:
         deadline_s=settings.plan_deadline_s,
         room_hold_s=settings.room_hold_s,
         balance=settings.balance,
+        room=_room_rule(settings),
+        spare=settings.spare,
     )
+
+
+def _room_rule(settings: ControllerSettings) -> RoomRule | None:
+    patience = Patience.of(settings.policy_parameters).patience
+    if settings.make_room == "off" or patience == 0:  # then nobody is said to starve
+        return None
+    return RoomRule(how=settings.make_room, patience=patience, rest_s=settings.plan_rest_s)
 
 
 def shadow_of(
@@ -205,6 +223,24 @@ def shadow_of(
         process=PolicyProcess(niceness=NICENESS),
         metrics=ShadowMetrics(metrics),
         interval_s=settings.slot_length_s,
+    )
+
+
+def spare_watch_of(
+    settings: ControllerSettings,
+    registry: Registry,
+    leadership: Leadership,
+    metrics: SlotMetrics,
+) -> SpareWatch | None:
+    """Who looks whether spare is there; None: settings keep none."""
+    if settings.spare is None:
+        return None
+    return SpareWatch(
+        registry,
+        lambda: leadership.lease,
+        settings.spare,
+        interval_s=settings.spare_interval_s,
+        tell=metrics.spare,
     )
 
 
@@ -266,6 +302,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         on_standing=slot_metrics.standing_plan,
     )
     shadow = shadow_of(settings, registry, leadership, metrics)
+    watch = spare_watch_of(settings, registry, leadership, slot_metrics)
 
     def on_committed() -> None:
         dispatcher.nudge()
@@ -287,6 +324,11 @@ def main(settings: ControllerSettings | None = None) -> None:
         threading.Thread(target=purger.run, args=(stop,), name="purge"),
         threading.Thread(target=failed_hosts.run, args=(stop,), name="failed-hosts"),
         threading.Thread(target=plans.run, args=(stop,), name="plans"),
+        *(
+            []
+            if watch is None
+            else [threading.Thread(target=watch.run, args=(stop,), name="spare")]
+        ),
     ]
     for thread in threads:
         thread.start()

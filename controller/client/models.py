@@ -447,6 +447,24 @@ class LabelRatios(TypedDict):
     ratios: dict[str, Any]
 
 
+class LackingDomain(TypedDict):
+    """A failure domain whose VMs do not all find room on other hosts."""
+
+    known: bool
+    name: str
+    vms: list[LackingVm]
+    vms_lacking: int
+
+
+class LackingVm(TypedDict):
+    """A VM that finds no room elsewhere."""
+
+    missing: dict[str, int]
+    nearest_host: str | None
+    vm: str
+    why: str
+
+
 class LateThing(TypedDict):
     """Work that is overdue."""
 
@@ -1210,6 +1228,17 @@ class SubnetInput(TypedDict):
     dns: NotRequired[list[str]]
     excluded: NotRequired[list[str]]
     gateway: NotRequired[str | None]
+
+
+class Survival(TypedDict):
+    """What would become of VMs if one failure domain failed, whichever it is."""
+
+    domain: str
+    domains: int
+    hold: int
+    immovable: int
+    lacking: list[LackingDomain]
+    not_known: int
 
 
 class Tenant(TypedDict):

@@ -17,8 +17,10 @@ import structlog
 
 from controller.errors import PolicyFailedError
 from controller.plans.deciding import PlanInputs
-from controller.plans.running import to_running
+from controller.plans.making_room import MakingRoom, RoomRule
 from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.running import to_running
+from controller.rounds.spare_domains import domains_of
 from controller.standing_rule import BalanceRule
 from placement.errors import PlacementError
 from placement.moving.check import check_plan
@@ -43,6 +45,8 @@ class Planning:
     deadline_s: float
     room_hold_s: float  #: for which room that moves freed is kept for its request
     balance: BalanceRule | None = None  #: None: nothing is balanced unasked
+    room: RoomRule | None = None  #: None: operators alone ask for room
+    spare: str | None = None  #: what may fail: rounds keep that free, and plans make no room of it
 
 
 class Plans:
@@ -66,6 +70,8 @@ class Plans:
         self._interval_s = interval_s
         self._on_asked = on_asked
         self._on_standing = on_standing  #: told what became of a plan of the standing rule
+        room = planning.room
+        self._making_room = None if room is None else MakingRoom(registry, room, actor=ACTOR)
 
     def run(self, stop: threading.Event) -> None:
         """Look until stopped."""
@@ -84,6 +90,8 @@ class Plans:
         if lease is None:
             return
         self._ask_by_rule(lease)
+        if self._making_room is not None:
+            self._making_room.look(lease)
         for plan in self._registry.plans.open():
             if plan.state is PlanState.ASKED:
                 self._decide(plan)
@@ -156,6 +164,7 @@ class Plans:
         view = self._registry.plans.view_running(rest_s=self._planning.rest_s)
         running, names = to_running(view)
         later = self._registry.rolls.whose_turn_comes(plan.id)
+        spare = self._planning.spare if plan.kind is PlanKind.ROOM else None
         return PlanInputs(
             kind=plan.kind.value,
             arguments={**plan.arguments, "later": later} if later else plan.arguments,
@@ -164,6 +173,7 @@ class Plans:
             limits=self._planning.limits,
             seed=self._planning.seed,
             budget_units=self._planning.budget_units,
+            domain=None if spare is None else domains_of(spare, view.cluster.hosts).of_host,
         )
 
     def _carry_out(self, plan: Plan) -> None:

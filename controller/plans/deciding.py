@@ -8,12 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from controller.errors import PolicyFailedError
-from controller.plans.running import RunningNames
 from controller.rounds.inputs import RoundInputs, inputs_of, packed
+from controller.rounds.running import RunningNames
 from controller.settings import ControllerSettings
+from placement import IntArray
 from placement.moving.balance import BALANCE_WORTH, balance
 from placement.moving.in_turns import evacuate_before
+from placement.moving.keeping import without_spare
 from placement.moving.mend import mend
 from placement.moving.model import MoveLimits, Plan, Running
 from placement.moving.pack import pack
@@ -31,6 +35,7 @@ class PlanInputs:
     limits: MoveLimits
     seed: int
     budget_units: int | None = None
+    domain: IntArray | None = None  #: (H,) failure domains that rounds keep spare for
 
     def encode(self) -> bytes:
         """Compressed JSON; equal inputs give equal bytes."""
@@ -52,6 +57,8 @@ class PlanInputs:
                 self.limits.at_once,
             ],
         }
+        if self.domain is not None:
+            document["domain"] = self.domain.tolist()
         return packed(document)
 
 
@@ -77,6 +84,7 @@ def decode_plan_inputs(data: bytes) -> PlanInputs:
         limits=MoveLimits(per_source=per_source, per_destination=per_destination, at_once=at_once),
         seed=inputs.seed,
         budget_units=inputs.budget_units,
+        domain=np.array(document["domain"], dtype=np.int64) if "domain" in document else None,
     )
 
 
@@ -109,7 +117,10 @@ def plan_of(inputs: PlanInputs) -> Plan:
             waiting = [key for key, _, _ in inputs.names.snapshot.requests]
             if asked not in waiting:
                 raise PolicyFailedError("room", f"finds no VM of request {asked} that waits")
-            return make_room(inputs.running, waiting.index(asked), **how)
+            running = inputs.running
+            if inputs.domain is not None:
+                running = without_spare(running, inputs.domain)
+            return make_room(running, waiting.index(asked), **how)
         case _:
             raise PolicyFailedError(inputs.kind, "is no kind of plan that can be decided")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from controller.plans.running import to_running
+from controller.rounds.running import to_running
 from placement.moving.in_turns import evacuate_in_turns
 from placement.moving.model import MoveLimits, Obstacle, Plan, Running
 from registry import ConflictError

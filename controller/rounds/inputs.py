@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.rounds.snapshots import Names
-from placement import Allocation, Allowance, LeftOut, Policy, Reason, Snapshot
+from placement import Allocation, Allowance, IntArray, LeftOut, Policy, Reason, Snapshot
 from placement.catalog.zone_policies import Deciding, ZoneInputs
 from placement.moving.freed import KeepingFreed
+from placement.moving.keeping import KeepingSpare
+from placement.moving.model import Running
 from placement.round.constraints import Constraints
 from placement.round.tenant_tree import TenantTree
 from placement.rules.patience import Patience, waiting_levels
@@ -28,6 +30,26 @@ from placement.rules.patience import Patience, waiting_levels
 #: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
 _OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits")
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SpareInputs:
+    """What a round keeps spare for: what runs on the hosts of its snapshot, and what may fail."""
+
+    running: Running
+    domain: IntArray  #: (H,) the failure domain of each host, -1 for none
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values, from which `of_document` makes the same again."""
+        return {"running": self.running.document(), "domain": self.domain.tolist()}
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> SpareInputs:
+        """Read back what `document` returned."""
+        return cls(
+            running=Running.of_document(document["running"], snapshot),
+            domain=np.array(document["domain"], dtype=np.int64),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -42,11 +64,16 @@ class RoundInputs:
     budget_units: int | None
     zones: tuple[ZoneInputs, ...] = ()  #: none: the policy decides on all hosts
     freed: tuple[tuple[int, int], ...] = ()  #: see `placement.moving.freed`
+    spare: SpareInputs | None = None  #: None: nothing is kept
 
     def policy_of(self, who: Deciding) -> Policy:
         """Return who decides, within all that these inputs ask of any policy."""
         policy = who.made()
-        return KeepingFreed(policy, self.freed) if self.freed else policy
+        if self.freed:
+            policy = KeepingFreed(policy, self.freed)
+        if self.spare is not None:
+            policy = KeepingSpare(policy, self.spare.running, self.spare.domain)
+        return policy
 
     def encode(self) -> bytes:
         """Compressed JSON; equal inputs give equal bytes."""
@@ -99,6 +126,8 @@ class RoundInputs:
             document["zones"] = [dataclasses.asdict(zone) for zone in self.zones]
         if self.freed:  # nor do those for which nothing moves
             document["freed"] = [list(row) for row in self.freed]
+        if self.spare is not None:  # nor do those that keep nothing
+            document["spare"] = self.spare.document()
         return document
 
 
@@ -131,14 +160,17 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
             array: NDArray[Any] = np.array(values, dtype=_DTYPES.get(name, np.int64))
             arrays[name] = array.reshape(shape_of.get(name, (-1,)))
     names, tree, rules = document["names"], stored.get("tree"), stored.get("constraints")
+    snapshot = Snapshot(
+        resources=resources,
+        tree=None if tree is None else TenantTree.of_document(tree),
+        constraints=None if rules is None else Constraints.of_document(rules),
+        allowances=tuple(map(Allowance.of_document, stored.get("allowances", ()))),
+        **arrays,
+    )
+    spare = document.get("spare")
     return RoundInputs(
-        snapshot=Snapshot(
-            resources=resources,
-            tree=None if tree is None else TenantTree.of_document(tree),
-            constraints=None if rules is None else Constraints.of_document(rules),
-            allowances=tuple(map(Allowance.of_document, stored.get("allowances", ()))),
-            **arrays,
-        ),
+        snapshot=snapshot,
+        spare=None if spare is None else SpareInputs.of_document(spare, snapshot),
         names=Names(
             hosts=tuple((a, b) for a, b in names["hosts"]),
             tenants=tuple((a, b) for a, b in names["tenants"]),

@@ -15,9 +15,11 @@ import numpy as np
 import structlog
 
 from controller.errors import PolicyFailedError, SlotSkippedError
-from controller.rounds.inputs import RoundInputs, allocation_of, packed
+from controller.rounds.inputs import RoundInputs, SpareInputs, allocation_of, packed
 from controller.rounds.policy_process import Decision, Ideal
+from controller.rounds.running import to_running
 from controller.rounds.snapshots import Names, freed_rows, to_snapshot
+from controller.rounds.spare_domains import domains_of
 from controller.rounds.waiting import waiting_requests
 from placement import (
     Allocation,
@@ -35,6 +37,7 @@ from placement.catalog.zone_policies import (
     first_feasible,
     zones_of,
 )
+from registry.moves import RunningView
 from registry.requests import zone_of
 from registry.rounds import ClusterView, CommittedRound, LatestRound, Lease, Placement, RoundCommit
 from service.version import engine_version
@@ -63,6 +66,7 @@ class PolicyChoice:
     decision_time_s: float
     seed: int | None = None  #: None: the start of the slot, in whole seconds
     zones: Mapping[str, NamedPolicy] = field(default_factory=dict)  #: policies of their own
+    spare: str | None = None  #: what may fail, as `domains_of` reads it; None: nothing is kept
 
 
 class RoundStore(Protocol):
@@ -74,6 +78,14 @@ class RoundStore(Protocol):
 
     def commit_round(self, commit: RoundCommit) -> CommittedRound:
         """Decision and record in one transaction."""
+        ...
+
+
+class RunningStore(Protocol):
+    """What a round that keeps spare needs besides."""
+
+    def read_running(self, lease: Lease) -> RunningView:
+        """One consistent read of the cluster and of what runs on it."""
         ...
 
 
@@ -123,6 +135,7 @@ class _Seen:
     snapshot: Snapshot
     names: Names
     freed: tuple[tuple[int, int], ...]
+    spare: SpareInputs | None
 
 
 @contextmanager
@@ -144,9 +157,17 @@ def undisturbed() -> Iterator[None]:
 
 @undisturbed()
 def run_round(
-    slot: Slot, lease: Lease, choice: PolicyChoice, *, store: RoundStore, decider: Decider
+    slot: Slot,
+    lease: Lease,
+    choice: PolicyChoice,
+    *,
+    store: RoundStore,
+    decider: Decider,
+    running: RunningStore | None = None,
 ) -> RoundReport | None:
     """Decide everything that waits, once, and commit it.
+
+    ``running`` is needed if the choice keeps spare.
 
     Returns None when nothing waits, or when nothing has changed since a round
     that placed nothing: such slots leave no round.
@@ -162,8 +183,14 @@ def run_round(
     view = store.read_cluster(lease)
     if not view.requests:
         return None
-    snapshot, names = to_snapshot(view)
-    seen = _Seen(snapshot=snapshot, names=names, freed=freed_rows(view))
+    if choice.spare is None or running is None:
+        seen = _seen(view)
+    else:
+        # What runs is read for rounds alone that have something to decide.
+        seen_running = running.read_running(lease)
+        view = seen_running.cluster
+        seen = _with_spare(seen_running, choice.spare)
+    snapshot, names = seen.snapshot, seen.names
     read_s = time.perf_counter() - started
 
     zones = _zones(view, choice) if choice.zones else ()
@@ -240,6 +267,22 @@ def run_round(
     )
 
 
+def _seen(view: ClusterView) -> _Seen:
+    snapshot, names = to_snapshot(view)
+    return _Seen(snapshot=snapshot, names=names, freed=freed_rows(view), spare=None)
+
+
+def _with_spare(view: RunningView, kind: str) -> _Seen:
+    running, names = to_running(view, to_move=False)
+    domain = domains_of(kind, view.cluster.hosts).of_host
+    return _Seen(
+        snapshot=running.snapshot,
+        names=names.snapshot,
+        freed=freed_rows(view.cluster),
+        spare=SpareInputs(running=running, domain=domain),
+    )
+
+
 def _zones(view: ClusterView, choice: PolicyChoice) -> tuple[ZoneInputs, ...]:
     """Return the zones that have policies of their own, with their hosts, and the rest."""
     return zones_of(
@@ -255,6 +298,7 @@ def _inputs(slot: Slot, choice: PolicyChoice, seen: _Seen, who: Deciding) -> Rou
         snapshot=seen.snapshot,
         names=seen.names,
         freed=seen.freed,
+        spare=seen.spare,
         policy=who.policy,
         parameters=who.parameters,
         seed=seed,

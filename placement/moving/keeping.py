@@ -64,8 +64,8 @@ class KeepingSpare:
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Decide the whole batch with what is spare left free.
 
-        ``details`` tell under ``spare`` of how many domains it held before, how many VMs
-        it keeps waiting, and whether some domains could not be asked about (``cut``).
+        ``details`` tell under ``spare`` of how many domains it held before, of how many
+        that is not known as the budget was spent, and how many VMs it keeps waiting.
         """
         before = spare(self._running, self._domain, search=_IN_A_ROUND, budget_units=_UNITS, told=0)
         free = np.maximum(snapshot.free - before.kept, 0)
@@ -77,8 +77,8 @@ class KeepingSpare:
         told = {
             "domains": len(before.holds),
             "held": int(before.holds.sum()),
+            "unknown": int((~before.known).sum()),
             "kept_for": waits,
-            "cut": before.cut,
         }
         return dataclasses.replace(
             allocation,
@@ -130,6 +130,16 @@ class KeepingSpare:
             dropped.update(np.flatnonzero(short).tolist())
             counts[np.isin(placed[:, 0], list(dropped))] = 0
             placed = np.column_stack([placed[:, :2], counts])[counts > 0]
+
+
+def without_spare(running: Running, domain: IntArray) -> Running:
+    """Return what runs with the room of what is kept spare taken, as rounds take it.
+
+    ``domain``, (H,), is the failure domain of each host, -1 for none.
+    """
+    kept = spare(running, domain, search=_IN_A_ROUND, budget_units=_UNITS, told=0).kept
+    free = np.maximum(running.snapshot.free - kept, 0)
+    return dataclasses.replace(running, snapshot=dataclasses.replace(running.snapshot, free=free))
 
 
 def with_placed(running: Running, snapshot: Snapshot, placed: IntArray) -> Running:
@@ -212,7 +222,8 @@ def left_out_but_for(
     )
     fit = how_many_fit_of_each(snapshot, asked, rest.free)
     needed = still_needed_of_each(snapshot, asked, (snapshot.count - given)[asked])
-    room = dict(zip(asked.tolist(), np.where(fit >= needed, fit, 0).tolist(), strict=True))
+    fit = np.where(fit >= needed, fit, 0) - (first - given)[asked]
+    room = dict(zip(asked.tolist(), np.maximum(fit, 0).tolist(), strict=True))
     for left in allocation.left_out:
         back = min(left.count, room.get(left.request, 0)) if left.reason in _FOR_ROOM else 0
         for reason, count in ((kept, back), (left.reason, left.count - back)):

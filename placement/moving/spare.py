@@ -44,12 +44,13 @@ class Spare:
     """Whether the VMs of each of D failure domains find room elsewhere."""
 
     holds: BoolArray  #: (D,)
+    known: BoolArray  #: (D,) False: it does not hold as far as was asked when the budget was spent
     #: of the first domains that do not hold the VMs without a place, and what is missing
     lacking: dict[int, tuple[Stays, ...]]
     #: (H, R) what must stay free so that what holds goes on to hold; at most the room
     kept: IntArray
     work: int  #: hosts weighed for a VM
-    cut: bool  #: the budget was spent: who was not asked about counts as not holding
+    cut: bool  #: the budget was spent
 
 
 def spare(
@@ -84,6 +85,7 @@ def spare(
     asking.ask(np.array(sorted(domains), dtype=np.int64))
     return Spare(
         holds=asking.holds,
+        known=asking.known,
         lacking=asking.lacking,
         kept=asking.kept,
         work=asking.budget.spent,
@@ -111,6 +113,7 @@ class _Asking:
     ) -> None:
         self.number = int(domain.max(initial=-1)) + 1
         self.holds = np.ones(self.number, dtype=np.bool_)
+        self.known = np.ones(self.number, dtype=np.bool_)
         self.lacking: dict[int, tuple[Stays, ...]] = {}
         self.kept = np.zeros_like(running.over)
         self.budget = Budget(budget_units)
@@ -283,17 +286,11 @@ class _Asking:
                 if kind not in left:
                     hosts, counts = slots.hosts[kind], slots.counts[kind]
                     left[kind] = dict(zip(hosts.tolist(), counts.tolist(), strict=True))
-                able = (
-                    host
-                    for host in left[kind]
-                    if self._domain[host] != domain and where.allows(unit.vms, host)
-                )
-                host = next(able, None)
+                host = self._host_among(left[kind], unit, domain)
                 if host is not None:
                     left[kind][host] -= 1
                     if not left[kind][host]:
                         del left[kind][host]
-            self.cut |= not self.budget.spend(1)
             if host is None or self.cut:
                 break
             where.move(unit.vms, host)
@@ -306,6 +303,17 @@ class _Asking:
             self.kept[host] = np.maximum(self.kept[host], slots.taken[host] + amounts)
         return True
 
+    def _host_among(self, hosts: Mapping[int, int], unit: Unit, domain: int) -> int | None:
+        """Return the first host outside a domain that the rules of a unit allow; None: none."""
+        where = self._shared()
+        for host in hosts:
+            if not self.budget.spend(1):
+                self.cut = True
+                return None
+            if self._domain[host] != domain and where.allows(unit.vms, host):
+                return host
+        return None
+
     def _host_beside(
         self, unit: Unit, domain: int, slots: _Slots, beside: Mapping[int, IntArray]
     ) -> int | None:
@@ -313,6 +321,9 @@ class _Asking:
         open_to = self._shared().open_to(unit.eligible)
         asked = unit.demand > 0
         for host in self._emptiest:
+            if not self.budget.spend(1):
+                self.cut = True
+                return None
             room = self._room[host] - slots.taken[host] - beside.get(host, 0)
             if (
                 open_to[host]
@@ -331,12 +342,13 @@ class _Asking:
     def _ask_alone(self, domain: int, search: Search) -> None:
         """Place the VMs of one domain as an evacuation would."""
         if self.cut:
-            self.holds[domain] = False
+            self.holds[domain] = self.known[domain] = False
             return
         _, units, stays, places = self._places(domain, search)
         self.cut |= places.cut
         if stays or len(places.hosts) < len(units):
             self.holds[domain] = False
+            self.known[domain] = bool(stays) or not places.cut
             return
         taken = np.zeros_like(self.kept)
         for number, host in places.hosts.items():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -33,13 +34,21 @@ from registry.lifecycle import (
     MoveState,
     PlanEvent,
     PlanState,
+    RequestState,
     SlotLoopState,
 )
 from registry.moves.running import view_running
 from registry.records.moves import Plan, PlanKind, PlanMove, PlannedMove, RunningView
+from registry.records.rounds import Lease
+from registry.rounds.cluster import read_cluster
+from registry.rounds.known_hosts import KnownHosts
 
 _OPEN: Final = [state.value for state in OPEN_MOVES]
 _FROM, _TO = hosts.alias("from_host"), hosts.alias("to_host")
+_GOES_ON: Final = plans.c.state.in_([PlanState.ASKED.value, PlanState.APPROVED.value])
+_OPEN_REQUESTS: Final = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
+#: Why requests wait that moves might let in.
+_FOR_ROOM: Final = ("no_room", "gang_not_whole", "held_back")
 #: VMs that one request may ask for.
 _MOST_VMS: Final = 10_000
 #: Over: its move is, or it was refused.
@@ -56,6 +65,8 @@ class Plans:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._known = KnownHosts()
+        self._reading = threading.Lock()
 
     # ---- operators ---------------------------------------------------------------
 
@@ -162,14 +173,22 @@ class Plans:
         with self._database.read() as connection:
             return view_running(connection, rest_s=rest_s)
 
+    def read_running(self, lease: Lease) -> RunningView:
+        """Return what a round decides on and what runs, in one consistent read.
+
+        `StaleEpochError` and `SlotLoopPausedError` as for `Rounds.read_cluster`.
+        """
+        with self._reading, self._database.read() as connection:
+            cluster = read_cluster(connection, lease, self._known)
+            return view_running(connection, cluster=cluster)
+
     def open(self) -> tuple[Plan, ...]:
         """Return what is to be decided or carried out; nothing while the slot loop is paused."""
-        states = [PlanState.ASKED.value, PlanState.APPROVED.value]
         with self._database.read() as connection:
             paused = select(slot_loop.c.id).where(slot_loop.c.state == SlotLoopState.PAUSED.value)
             if connection.execute(paused).first() is not None:
                 return ()
-            found = _read(connection, plans.c.state.in_(states))
+            found = _read(connection, _GOES_ON)
         return tuple(sorted(found, key=lambda plan: plan.id))
 
     @retried
@@ -274,6 +293,31 @@ class Plans:
                 .values(refused=reason)
             )
 
+    def making_room(self) -> int:
+        """Return how many plans that make room are asked for or carried out."""
+        with self._database.read() as connection:
+            return connection.execute(
+                select(func.count()).where(plans.c.kind == PlanKind.ROOM.value, _GOES_ON)
+            ).scalar_one()
+
+    def lacking_room(self, *, rounds: int, rest_s: float) -> frozenset[UUID]:
+        """Return requests that lacked room in so many rounds, at least.
+
+        Without those for which a plan was to make room within the last ``rest_s``.
+        """
+        waits = select(requests.c.id).where(
+            requests.c.state.in_(_OPEN_REQUESTS),
+            requests.c.rounds_waited >= rounds,
+            requests.c.waiting["reason"].as_string().in_(_FOR_ROOM),
+        )
+        with self._database.read() as connection:
+            since = db_now(connection) - timedelta(seconds=rest_s)
+            lately = select(plans.c.arguments).where(
+                plans.c.kind == PlanKind.ROOM.value, plans.c.asked_at > since
+            )
+            tried = {UUID(each["request"]) for each in connection.scalars(lately)}
+            return frozenset(connection.scalars(waits)) - tried
+
     def keeps_room(self, id: UUID, *, for_s: float) -> bool:  # noqa: A002
         """Return whether what a plan freed is to be kept for its request still.
 
@@ -356,8 +400,7 @@ def _check_waits(connection: Connection, request: UUID) -> None:
             raise ConflictError(f"no VM of request {request} waits for a place")
         raise UnknownNameError("request", "request", request, hint="`fuga requests` lists them")
     going_on = select(plans.c.id, plans.c.arguments).where(
-        plans.c.kind == PlanKind.ROOM.value,
-        plans.c.state.in_([PlanState.ASKED.value, PlanState.APPROVED.value]),
+        plans.c.kind == PlanKind.ROOM.value, _GOES_ON
     )
     for row in connection.execute(going_on):
         if row.arguments["request"] == str(request):

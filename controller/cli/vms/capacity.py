@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from controller.calling.session import Session, with_session
+from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, echo, field, print_json, print_table, resources
 
 
@@ -14,7 +16,16 @@ from controller.terminal.output import Column, echo, field, print_json, print_ta
 def capacity(
     session: Session,
     *,
-    vm_type: Annotated[str, typer.Argument(metavar="TYPE", help="VM type (see `fuga type list`)")],
+    vm_type: Annotated[
+        str | None, typer.Argument(metavar="TYPE", help="VM type (see `fuga type list`)")
+    ] = None,
+    survive: Annotated[
+        str | None,
+        typer.Option(
+            metavar="host|zone|label:KEY",
+            help="Instead: would the VMs of any one of these find room on other hosts? (operators)",
+        ),
+    ] = None,
     tenant: Annotated[str | None, typer.Option(help="Tenant whose VM groups apply")] = None,
     requires: Annotated[
         list[str] | None,
@@ -38,6 +49,11 @@ def capacity(
     ] = None,
 ) -> None:
     """Show how many more VMs of a type fit now, where, and which resource runs out first."""
+    if (vm_type is None) == (survive is None):
+        raise BadInputError("name a VM type, or what may fail: `fuga capacity --survive host`")
+    if survive is not None:
+        tell_survival(session, session.api.get("capacity/survival", domain=survive))
+        return
     found = session.api.get(
         "capacity",
         vm_type=vm_type,
@@ -75,3 +91,36 @@ def capacity(
             field("runs_out_first", "runs out first"),
         ]
         print_table(columns, found["classes"], empty="")
+
+
+def tell_survival(session: Session, found: Mapping[str, Any]) -> None:
+    """Print whether any one failure domain may fail, and what is missing."""
+    if session.json:
+        print_json(found)
+        return
+    what = f"{found['domains']} failure domains ({found['domain']})"
+    if found["hold"] == found["domains"]:
+        echo(f"each of {what} could fail: its VMs would find room on other hosts")
+    else:
+        echo(f"{found['hold']} of {what} could fail without their VMs lacking room")
+    if found["not_known"]:
+        echo(f"of {found['not_known']} it is not known: the search would have taken too long")
+    if found["immovable"]:
+        echo(f"{found['immovable']} VMs cannot be elsewhere and are not counted")
+    rows = [
+        {"domain": domain["name"], **vm, "number": domain["vms_lacking"]}
+        for domain in found["lacking"]
+        if domain["known"]
+        for vm in domain["vms"][:1]
+    ]
+    if rows:
+        echo("")
+        columns = (
+            field("domain"),
+            field("number", "VMs without room", right=True),
+            Column("for example", lambda row: row["vm"][:8]),
+            Column("why", lambda row: row["why"].replace("_", " ")),
+            field("nearest_host", "nearest host"),
+            Column("lacks", lambda row: resources(row["missing"]) if row["missing"] else "-"),
+        )
+        print_table(columns, rows, empty="")

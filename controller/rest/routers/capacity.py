@@ -7,11 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Security
 
 from controller.questions.capacity import Capacity, capacity_in_steps, capacity_left
-from controller.rest.callers.auth import AnyCaller, bearer
+from controller.questions.surviving import Survival, survival
+from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
-from controller.rest.dependencies import GivenReader, GivenRegistry
+from controller.rest.dependencies import GivenReader, GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas.requests import CapacityQuery
+from controller.rest.schemas.requests import CapacityQuery, SurvivalQuery
+from registry import ConflictError
 
 router = APIRouter(
     prefix="/capacity",
@@ -39,3 +41,16 @@ def show_capacity(
     )
     found = capacity_left(view, query.vm_type, requires=query.requires, named=named, rules=rules)
     return found if reader.is_operator else capacity_in_steps(found, named=named is not None)
+
+
+@router.get("/survival", response_model=Survival, responses=problems(403, 409))
+def show_survival(
+    query: Annotated[SurvivalQuery, Query()], caller: Operator, services: GivenServices
+) -> Survival:
+    """Show whether the VMs of any one host, zone or label would find room on other hosts."""
+    if not services.replays.acquire(blocking=False):
+        raise ConflictError("other replays are running; try again later")
+    try:
+        return survival(services.registry, query.domain)
+    finally:
+        services.replays.release()

@@ -28,6 +28,7 @@ from controller.rest.schemas.values import (
     TtlSeconds,
     UserDataText,
 )
+from controller.settings import FAILURE_DOMAIN
 from registry import RequestState, VmState
 from registry.ledger import MAX_TIMEOUT_S
 from registry.requests import MembershipRule, Rules
@@ -185,6 +186,16 @@ class CapacityQuery(BaseModel):
             affinity=hard(self.affinity),
             spread=self.spread,
         )
+
+
+class SurvivalQuery(BaseModel):
+    """What may fail."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    domain: Annotated[str, Field(pattern=FAILURE_DOMAIN, max_length=80)] = Field(
+        "host", description="host, zone, or label:KEY: all hosts of one label KEY=value together."
+    )
 
 
 class VmsQuery(PageQuery):

@@ -9,8 +9,8 @@ import pytest
 
 from controller.plans.carrying import Planning, Plans
 from controller.plans.deciding import decide_plan
-from controller.plans.running import to_running
 from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.running import to_running
 from placement.moving.model import MoveLimits
 from registry import HostAdminEvent, Registry, UnknownNameError
 from registry.errors import IllegalTransitionError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from controller.centre import policy_child
 from controller.plans.carrying import Plans
 from controller.plans.deciding import decide_plan
+from controller.plans.making_room import RoomRule
 from controller.questions.why_waiting import explain_request
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.policy_process import Decision, Ideal
@@ -57,13 +59,14 @@ def centre_of(world: MovingWorld, process: Any = None, **planning: Any) -> Plans
         world.registry,
         lambda: lease,
         process or InThisProcess(),
-        PLANNING,
+        replace(PLANNING, **planning),
         interval_s=1,
         on_asked=lambda: None,
     )
 
 
-def run(world: MovingWorld, at: int, **choice: Any) -> RoundReport | None:
+def run(registry: Registry, at: int, **choice: Any) -> RoundReport | None:
+    """Run a round in this process."""
     values: dict[str, Any] = {
         "name": "fuga",
         "parameters": {"patience": 2},
@@ -73,10 +76,11 @@ def run(world: MovingWorld, at: int, **choice: Any) -> RoundReport | None:
     slot = Slot(start_at=datetime.fromtimestamp(1_700_000_000 + at, UTC), length_s=5)
     return run_round(
         slot,
-        take_lease(world.registry),
+        take_lease(registry),
         PolicyChoice(**values | choice),
-        store=world.registry.rounds,
+        store=registry.rounds,
         decider=DecidesHere(),
+        running=registry.plans,
     )
 
 
@@ -94,7 +98,7 @@ def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
     world: MovingWorld, centre: Plans
 ) -> None:
     large = add_request(world.registry, tenant="b", vm_type="large")
-    run(world, 0)
+    run(world.registry, 0)
     assert hosts_of(world, large) == [None]
     asked = ask(world, large)
     centre.look()
@@ -109,7 +113,7 @@ def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
 
     world.registry.plans.approve(asked.id, actor=ACTOR)
     many = add_request(world.registry, 40)  # they would refill every gap
-    report = run(world, 5)
+    report = run(world.registry, 5)
     assert report is not None
     assert at["host"] not in hosts_of(world, many)
     assert hosts_of(world, large) == [None]
@@ -132,7 +136,7 @@ def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
     world.sweep()
     centre.look()
     assert world.registry.plans.get(asked.id).state == "approved"  # it keeps the room
-    run(world, 10)
+    run(world.registry, 10)
 
     assert hosts_of(world, large) == [at["host"]]
     centre.look()
@@ -154,7 +158,7 @@ def test_the_room_is_given_up_when_the_plan_is_cancelled(world: MovingWorld, cen
     world.registry.plans.cancel(plan.id, actor=ACTOR)
     many = add_request(world.registry, 40)
 
-    run(world, 0, parameters={"patience": 0})
+    run(world.registry, 0, parameters={"patience": 0})
 
     assert {"h1", "h2", "h3"} <= set(hosts_of(world, many))
 
@@ -198,3 +202,40 @@ def test_room_is_made_once_and_for_who_waits(world: MovingWorld) -> None:
         world.registry.plans.ask(
             PlanKind.ROOM, {"request": str(uuid7())}, approve=False, actor=ACTOR
         )
+
+
+@pytest.mark.parametrize("how", ["propose", "carry_out"])
+def test_a_request_that_starves_gets_in_by_moves(world: MovingWorld, how: Any) -> None:
+    centre = centre_of(world, room=RoomRule(how=how, patience=2, rest_s=3600))
+    large = add_request(world.registry, tenant="b", vm_type="large")
+    add_request(world.registry, 6)  # small ones refill every gap
+    run(world.registry, 0)
+    centre.look()
+    assert world.registry.plans.list().items == ()  # it waits for less than its patience
+    add_request(world.registry, 6)
+    run(world.registry, 5)
+
+    for at in range(10, 40, 5):
+        centre.look()
+        centre.look()  # what was decided is carried out
+        world.sweep()
+        world.sweep()
+        run(world.registry, at)
+    centre.look()
+
+    [plan] = world.registry.plans.list().items
+    assert plan.asked_by == "control"
+    if how == "propose":
+        assert (plan.state, hosts_of(world, large)) == ("proposed", [None])
+        return
+    assert plan.state == "done"
+    assert plan.let_in is not None
+    assert hosts_of(world, large) == [plan.let_in["hosts"][0]["host"]]
+    told = [_details(world, each.number) for each in world.registry.rounds.list().items]
+    while_they_move = [each for each in told if "freed" in each]
+    assert while_they_move
+    assert not any("holding" in each for each in while_they_move)
+
+
+def _details(world: MovingWorld, number: int) -> Any:
+    return world.registry.rounds.get(number).decision().outcome.get("details", {})

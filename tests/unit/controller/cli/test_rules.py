@@ -116,6 +116,30 @@ def test_capacity_says_how_many_fit_and_what_ends_first(api: HttpApi, fuga: Fuga
     assert asked.query == {"vm_type": "small", "forbids": "old", "anti_affinity": "web"}
 
 
+def test_capacity_says_whether_any_one_host_may_fail_and_what_is_missing(
+    api: HttpApi, fuga: Fuga
+) -> None:
+    vm = {
+        "vm": "0190a6b2-0000-7000-8000-000000000001",
+        "why": "no_room",
+        "nearest_host": "kvm-03",
+        "missing": {"memory_mib": 1024},
+    }
+    lacking = {"name": "kvm-07", "known": True, "vms_lacking": 2, "vms": [vm, vm]}
+    unknown = {"name": "kvm-08", "known": False, "vms_lacking": 0, "vms": []}
+    answer = {"domain": "host", "domains": 9, "hold": 7, "not_known": 1, "immovable": 3}
+    api.on("GET", "/v1/capacity/survival", {**answer, "lacking": [lacking, unknown]})
+
+    out = fuga("capacity", "--survive", "host").out
+
+    assert "7 of 9 failure domains (host) could fail without their VMs lacking room" in out
+    assert "of 1 it is not known" in out
+    assert "3 VMs cannot be elsewhere" in out
+    [row] = [line for line in out.splitlines() if line.startswith("kvm-07")]
+    assert row.split()[1:] == ["2", "0190a6b2", "no", "room", "kvm-03", "1024", "memory_mib"]
+    assert "name a VM type, or what may fail" in fuga("capacity").err
+
+
 def test_groups_of_vms_are_a_table(api: HttpApi, fuga: Fuga) -> None:
     group = {
         "name": "web",

@@ -33,8 +33,12 @@ class RunningNames:
     vms: tuple[str, ...]  #: ids on the axis V
 
 
-def to_running(view: RunningView) -> tuple[Running, RunningNames]:
-    """Turn one read of the register center into what a plan is decided on."""
+def to_running(view: RunningView, *, to_move: bool = True) -> tuple[Running, RunningNames]:
+    """Turn one read of the register center into what a plan is decided on.
+
+    Without ``to_move`` into what a round keeps spare for: who moved lately does not matter,
+    and hosts that moves free for a request could take VMs of those that fail.
+    """
     cluster = view.cluster
     snapshot, names = to_snapshot(cluster, told_apart_by=view.requests)
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
@@ -57,7 +61,7 @@ def to_running(view: RunningView) -> tuple[Running, RunningNames]:
     zones = _ints(zone_index.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
     memory = cluster.resources.index(_MEMORY)
     spreads = _spreads(view, vms, host_index, zones, zone_names)
-    freed = {host for plan in cluster.freed for host in plan.hosts}
+    freed = {host for plan in cluster.freed for host in plan.hosts} if to_move else set()
     running = Running(
         snapshot=snapshot,
         kind=kind,
@@ -68,7 +72,7 @@ def to_running(view: RunningView) -> tuple[Running, RunningNames]:
         obstacle=_ints(
             -1 if vm.obstacle is None else OBSTACLES.index(Obstacle(vm.obstacle)) for vm in vms
         ),
-        rests=np.array([vm.rests for vm in vms], dtype=np.bool_),
+        rests=np.array([vm.rests and to_move for vm in vms], dtype=np.bool_),
         demand=np.array([amounts for amounts, _ in kinds], dtype=np.int64).reshape(
             len(kinds), len(cluster.resources)
         ),
@@ -161,11 +165,14 @@ def _spreads(
     zone_names: Sequence[str],
 ) -> tuple[RunningSpread, ...]:
     row_of = {request.id: row for row, request in enumerate(view.cluster.requests)}
+    members: defaultdict[UUID, list[int]] = defaultdict(list)
+    for index, vm in enumerate(vms):
+        members[vm.request_id].append(index)
     spreads = []
     for request in view.requests:
         if request.spread is None:
             continue
-        own = [index for index, vm in enumerate(vms) if vm.request_id == request.id]
+        own = members[request.id]
         counted = Counter(int(zones[host_index[vms[index].host_id]]) for index in own)
         placed = dict(request.spread.placed)
         spreads.append(

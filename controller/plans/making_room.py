@@ -1,0 +1,78 @@
+"""Room for requests that starve: asked for by the control centre itself, where settings say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+import structlog
+
+from controller.rounds.snapshots import to_snapshot
+from placement.rules.patience import starving
+from registry import ConflictError, Registry, SlotLoopPausedError, UnknownNameError
+from registry.moves import PlanKind
+from registry.rounds import Lease
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomRule:
+    """When the control centre asks for a plan of moves that makes room."""
+
+    how: Literal["propose", "carry_out"]
+    patience: int  #: rounds that a request waits before, as policies hold hosts back; at least 1
+    rest_s: float  #: a request is not tried again within so long
+
+
+class MakingRoom:
+    """Asks for one plan at a time: for who waits longest below its fair share."""
+
+    def __init__(self, registry: Registry, rule: RoomRule, *, actor: str) -> None:
+        self._registry = registry
+        self._rule = rule
+        self._actor = actor
+        self._looked_after: tuple[int, int] | None = None
+
+    def look(self, lease: Lease) -> None:
+        """Ask for a plan, if a round was committed or a plan ended since the last look.
+
+        Who starves is judged as policies judge it that hold hosts back.
+        """
+        going_on = self._registry.plans.making_room()
+        last = self._registry.rounds.last()
+        seen = (0 if last is None else last.number, going_on)
+        if seen == self._looked_after:
+            return
+        self._looked_after = seen
+        rule = self._rule
+        if going_on:
+            return
+        lacking = self._registry.plans.lacking_room(rounds=rule.patience, rest_s=rule.rest_s)
+        if not lacking:
+            return
+        try:
+            view = self._registry.rounds.read_cluster(lease)
+        except SlotLoopPausedError:
+            self._looked_after = None
+            return
+        snapshot, _ = to_snapshot(view)
+        owed, _ = starving(snapshot, rule.patience)
+        for row in owed.tolist():
+            request = view.requests[row].id
+            if request in lacking and self._ask(request):
+                return
+
+    def _ask(self, request: UUID) -> bool:
+        try:
+            plan = self._registry.plans.ask(
+                PlanKind.ROOM,
+                {"request": str(request)},
+                approve=self._rule.how == "carry_out",
+                actor=self._actor,
+            )
+        except (ConflictError, UnknownNameError):  # it was placed or deleted meanwhile
+            return False
+        log.info("room_asked", plan=str(plan.id), request_id=str(request))
+        return True

@@ -1,0 +1,62 @@
+"""Whether spare is there, asked at an interval: a host may die while nothing waits for a round."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from controller.questions.surviving import Survival, survival
+from registry import Registry, RegistryError
+from registry.rounds import Lease
+
+log = structlog.get_logger()
+
+
+class SpareWatch:
+    """Asks, while this control centre leads, whether any one failure domain may fail."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        lease: Callable[[], Lease | None],
+        domain: str,
+        *,
+        interval_s: float,
+        tell: Callable[[Survival | None], None],
+    ) -> None:
+        self._registry = registry
+        self._lease = lease
+        self._domain = domain
+        self._interval_s = interval_s
+        self._tell = tell
+
+    def run(self, stop: threading.Event) -> None:
+        """Look until stopped."""
+        while True:
+            try:
+                self.look()
+            except RegistryError as error:
+                log.error("spare_not_read", error=str(error))
+            except Exception:  # the loop outlives a database that is away for a moment
+                log.exception("spare_not_read")
+            if stop.wait(self._interval_s):
+                return
+
+    def look(self) -> None:
+        """Tell once what is spare; None: another control centre leads."""
+        if self._lease() is None:
+            self._tell(None)
+            return
+        found = survival(self._registry, self._domain, told=0)
+        self._tell(found)
+        if found.hold < found.domains:
+            log.warning(
+                "spare_missing",
+                domain=found.domain,
+                domains=found.domains,
+                hold=found.hold,
+                not_known=found.not_known,
+                first=[each.name for each in found.lacking[:5]],
+            )

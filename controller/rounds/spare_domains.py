@@ -1,0 +1,42 @@
+"""Failure domains by name: which hosts fail together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement import IntArray
+from registry.requests import zone_of
+from registry.rounds import HostView
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Domains:
+    """The failure domain of each host."""
+
+    of_host: IntArray  #: (H,) an index of ``names``, -1 for none
+    names: tuple[str, ...]  #: a host's, a zone's or a label's value
+
+
+def domains_of(kind: str, hosts: Sequence[HostView]) -> Domains:
+    """Return the failure domains of hosts; by ``host``, ``zone`` or ``label:KEY``.
+
+    Hosts without a zone, or without the label, are in none: they fail in no domain, and
+    take the VMs of those that do.
+    """
+    if kind == "host":
+        return Domains(np.arange(len(hosts)), tuple(host.name for host in hosts))
+    values = [_value(kind, host.labels) for host in hosts]
+    names = tuple(sorted({each for each in values if each is not None}))
+    index = {name: at for at, name in enumerate(names)}
+    of_host = np.array([-1 if each is None else index[each] for each in values], dtype=np.int64)
+    return Domains(of_host, names)
+
+
+def _value(kind: str, labels: Sequence[str]) -> str | None:
+    if kind == "zone":
+        return zone_of(labels)
+    key = f"{kind.removeprefix('label:')}="
+    return next((label.removeprefix(key) for label in labels if label.startswith(key)), None)
