@@ -14,8 +14,8 @@ from placement.moving.model import Running, Stays
 from placement.moving.spare import Spare, spare
 from registry import Registry
 
-#: Hosts weighed for VMs: some seconds. What was not asked by then is told to be not known.
-BUDGET_UNITS: Final = 20_000_000
+#: Hosts weighed for VMs. What was not asked by then is told to be not known.
+BUDGET_UNITS: Final = 2_000_000
 _DOMAINS_TOLD: Final = 50
 _VMS_TOLD: Final = 20
 

@@ -331,10 +331,12 @@ def _decide(
     decided: list[_Decided] = []
 
     def ask(each: Deciding) -> Allocation:
-        its = choice
+        its, what = choice, seen
         if each is not who:
             its = replace(choice, budget_units=None, decision_time_s=FALLBACK_TIME_S)
-        inputs = _inputs(slot, its, seen, each)
+            # Spare may be what took too long: no slot is skipped for its sake.
+            what = replace(seen, spare=None)
+        inputs = _inputs(slot, its, what, each)
         data = inputs.encode()
         decision = decider.decide(data, policy=each.policy, deadline_s=its.decision_time_s)
         decided.append(

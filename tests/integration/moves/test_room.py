@@ -15,7 +15,7 @@ from controller.plans.making_room import RoomRule
 from controller.questions.why_waiting import explain_request
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.policy_process import Decision, Ideal
-from controller.rounds.round import PolicyChoice, RoundReport, Slot, run_round
+from controller.rounds.round import Decider, PolicyChoice, RoundReport, Slot, run_round
 from registry import ConflictError, Registry, UnknownNameError
 from registry.ground.ids import uuid7
 from registry.moves import Plan, PlanKind
@@ -65,7 +65,9 @@ def centre_of(world: MovingWorld, process: Any = None, **planning: Any) -> Plans
     )
 
 
-def run(registry: Registry, at: int, **choice: Any) -> RoundReport | None:
+def run(
+    registry: Registry, at: int, *, decider: Decider | None = None, **choice: Any
+) -> RoundReport | None:
     """Run a round in this process."""
     values: dict[str, Any] = {
         "name": "fuga",
@@ -79,7 +81,7 @@ def run(registry: Registry, at: int, **choice: Any) -> RoundReport | None:
         take_lease(registry),
         PolicyChoice(**values | choice),
         store=registry.rounds,
-        decider=DecidesHere(),
+        decider=decider or DecidesHere(),
         running=registry.plans,
     )
 

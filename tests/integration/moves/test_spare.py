@@ -7,12 +7,14 @@ from collections import Counter
 import pytest
 
 from controller.centre import policy_child
+from controller.errors import PolicyFailedError
 from controller.plans.watching_spare import SpareWatch
 from controller.questions.surviving import Survival, survival
 from controller.questions.why_waiting import explain_request
+from controller.rounds.policy_process import Decision
 from registry import HostAdminEvent, Registry
 from registry.rounds import Lease
-from tests.integration.moves.test_room import run
+from tests.integration.moves.test_room import DecidesHere, run
 from tests.readers import an_operator
 from tests.register import add_host, add_request, add_tenant, add_vm_type, run_vm, take_lease
 
@@ -57,6 +59,26 @@ def test_rounds_leave_room_for_the_vms_of_any_one_host(site: Registry) -> None:
     assert kept_out.reason == "kept_spare"
     assert "spare for VMs of hosts that may fail" in kept_out.message
     assert Counter(vm.host for vm in site.vms.list(limit=500).items)[None] == 21
+
+
+class TooSlow(DecidesHere):
+    """The policy is killed, the fallback decides."""
+
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+        if policy == "fuga":
+            raise PolicyFailedError(policy, "exceeded its time")
+        return super().decide(data, policy=policy, deadline_s=deadline_s)
+
+
+def test_a_fallback_keeps_no_spare_that_may_be_what_took_too_long(site: Registry) -> None:
+    add_request(site, 40)
+
+    report = run(site, 0, decider=TooSlow(), spare="host")
+
+    assert report is not None
+    assert (report.decided_by, report.placed) == ("best_fit_drfh", 30)
+    stored = site.rounds.get(report.number).decision()
+    assert policy_child.decide(stored.inputs).document == stored.outcome
 
 
 def test_what_is_missing_is_told_by_domain_and_watched(site: Registry) -> None:
