@@ -10,9 +10,11 @@ rounds    one parameter changed at a time. *equal*: the types ask for equally
           all cores, ``unfair``, the mean of |share - fair target| as a part of
           the mean target, and ``time``, processor time as a ratio to the
           defaults'.
-trees     how far sweeps stay behind backward induction, in small games: the mean
-          of the potential that they lack, as a part of it, how often they lack
-          any, and what the exact equilibrium takes, as a ratio to sweeps.
+games     backward induction in small games: leaves of the tree, subgames in the
+          median and at most, what sweeps lack of its potential, in the mean as a
+          part of it, how often they end at another one, processor time of the whole
+          round in the median and at most, and as a ratio to the same with sweeps.
+          *Mixed* hosts are of Google's table.
 patience  small VMs come, last up to 20 rounds and refill every gap; a tenant
           waits for large ones. Rounds until all of them run, and what was idle
           in the meantime, of all capacity.
@@ -22,9 +24,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +35,7 @@ from benchmarks.placement.clusters import fresh_round, half_filled_round
 from benchmarks.placement.rounds import unfairness
 from placement import Budget, Snapshot, allocation_bound, check_allocation, policy_by_name
 from placement.fuga.parameters import LARGEST_TREE
+from tests.builders import a_snapshot
 from tests.servers.stream import Stream
 
 #: One parameter at a time; the first of each is its default.
@@ -45,8 +48,16 @@ CHANGES: Final[Mapping[str, Sequence[Any]]] = {
     "quota": (True, False),
     "fallback": (True, False),
 }
-#: Players of the games whose trees are searched, and strategies of each.
-GAMES: Final = ((2, 5), (3, 5), (4, 5), (5, 5), (6, 5))
+#: Rounds whose games are solved exactly, by seed.
+GAMES: Final[Mapping[str, Callable[[int], Snapshot]]] = {
+    "2 mixed": lambda seed: fresh_round(2, load=0.8, seed=seed),
+    "4 mixed": lambda seed: fresh_round(4, load=0.8, seed=seed),
+    "8 mixed": lambda seed: fresh_round(8, load=0.8, seed=seed),
+    "16 mixed": lambda seed: fresh_round(16, load=0.8, seed=seed),
+    "8 of the paper": lambda seed: the_papers(8, seed),
+    "16 such": lambda seed: the_papers(16, seed),
+    "32 such": lambda seed: the_papers(32, seed),
+}
 #: Clusters of the stream: hosts, units of each, units of a large VM, how many, at least at once.
 STREAMS: Final = ((10, 8, 8, 1, 1), (40, 16, 16, 4, 4), (40, 16, 8, 12, 6))
 PATIENCE: Final = (12, 3, 6, 24, 48, 0)
@@ -74,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = arguments.parse_args(argv)
     hosts, seeds = (5_000, 5) if given.full else (given.hosts, given.seeds)
     print_rounds(hosts, seeds)
-    print_trees(10 * seeds)
+    print_games(10 * seeds)
     print_patience(seeds)
 
 
@@ -131,27 +142,52 @@ def measure(rounds: Sequence[Snapshot], parameters: Mapping[str, Any]) -> Measur
     )
 
 
-def print_trees(seeds: int) -> None:
-    print(f"\ngames of few hosts, {seeds} seeds; auto is exact up to {LARGEST_TREE:,} leaves")
-    print(f"{'players':>7}{'leaves':>9}{'lacking':>10}{'how often':>11}{'exact × sweeps':>16}")
-    for players, eta in GAMES:
-        lacking, seconds = [], {"exact": 0.0, "sweeps": 0.0}
-        for seed in range(seeds if eta**players < LARGEST_TREE / 2 else max(seeds // 4, 2)):
-            snapshot, potential = fresh_round(players, load=0.8, seed=seed), {}
-            for name in seconds:
-                policy = policy_by_name("fuga", {"equilibrium": name, "eta": eta, "quota": False})
+def print_games(seeds: int) -> None:
+    print(f"\nsmall games, {seeds} seeds; auto is exact up to {LARGEST_TREE:,} leaves")
+    print(
+        f"{'hosts':<16}{'leaves':>9}{'subgames':>10}{'at most':>10}{'sweeps lack':>13}"
+        f"{'how often':>11}{'exact, ms':>11}{'at most':>9}{'exact × sweeps':>16}"
+    )
+    for name, game in GAMES.items():
+        lacking, subgames = [], []
+        seconds: dict[str, list[float]] = {"exact": [], "sweeps": []}
+        for seed in range(seeds):
+            snapshot, potential = game(seed), {}
+            for equilibrium, took in seconds.items():
+                policy = policy_by_name("fuga", {"equilibrium": equilibrium, "quota": False})
                 started = time.process_time()
                 allocation = policy.place(snapshot, np.random.default_rng(seed), Budget())
-                seconds[name] += time.process_time() - started
-                potential[name] = allocation.details["potential"][-1]
+                took.append(time.process_time() - started)
+                [played] = allocation.details["games"]
+                potential[equilibrium] = played["potential"][-1]
+                if equilibrium == "exact":
+                    subgames.append(played["subgames"])
             gap = potential["exact"] - potential["sweeps"]
             lacking.append(gap / max(abs(potential["exact"]), 1e-9))
-        often = fmean(gap > 1e-9 for gap in lacking)
-        ratio = seconds["exact"] / seconds["sweeps"]
+        often = fmean(abs(gap) > 1e-9 for gap in lacking)
+        ratio = sum(seconds["exact"]) / sum(seconds["sweeps"])
         print(
-            f"{players:>7}{eta**players:>9}{fmean(lacking):>10.4f}{often:>11.0%}{ratio:>16.1f}",
+            f"{name:<16}{5.0 ** len(snapshot.free):>9.0e}{median(subgames):>10,.0f}"
+            f"{max(subgames):>10,}{fmean(lacking):>13.4f}{often:>11.0%}"
+            f"{1000 * median(seconds['exact']):>11.1f}{1000 * max(seconds['exact']):>9.1f}"
+            f"{ratio:>16.1f}",
             flush=True,
         )
+
+
+def the_papers(hosts: int, seed: int) -> Snapshot:
+    """Return a round on hosts like the eight of the FUGA paper, for two to four tenants.
+
+    Half of the hosts have 8 cores and 16 GiB, half 8 and 32. Each tenant asks for up to
+    two VMs per host, of one of the types Tiny, Small, Medium and Large.
+    """
+    rng = np.random.default_rng([seed, hosts])
+    tenants = int(rng.integers(2, 5))
+    return a_snapshot(
+        capacity=[(8, 16)] * (hosts // 2) + [(8, 32)] * (hosts - hosts // 2),
+        demand=rng.permutation([(1, 1), (1, 3), (2, 6), (4, 12)])[:tenants],
+        count=rng.integers(1, 2 * hosts, tenants, endpoint=True),
+    )
 
 
 @dataclass

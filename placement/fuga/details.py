@@ -99,6 +99,7 @@ def details_of(
         "games": [
             {
                 "equilibrium": each.solution.equilibrium,
+                "subgames": each.solution.subgames,
                 "players": len(each.game.players),
                 "vms": int(each.game.totals.sum()),
                 "handed_out": {

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from operator import add, sub
 from typing import Final
 
-import numpy as np
-
 from placement.errors import ParameterError
+from placement.fuga.backward_induction import TooLarge, Tree, play, tree_of
 from placement.fuga.game import UTILITY_TOLERANCE, Game, Move
 from placement.fuga.panel import Panel
-from placement.fuga.parameters import LARGEST_TREE, Equilibrium
-from placement.fuga.strategies import Counts, Strategies
+from placement.fuga.parameters import LARGEST_GAME, LARGEST_TREE, Equilibrium
+from placement.fuga.strategies import Counts
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
 
@@ -25,6 +24,7 @@ class Solution:
     """How a game was solved; the moves stand in the game."""
 
     equilibrium: Equilibrium  #: never "auto"
+    subgames: int  #: of backward induction, 0 where the game was solved otherwise
     sweeps: int  #: best-response sweeps, the last of which changed nothing unless cut
     potential: tuple[float, float]  #: before and after the sweeps
     cut: str | None = None  #: what stopped it early
@@ -40,7 +40,7 @@ def solve(
     equilibrium : {"auto", "exact", "sequential", "sweeps"}
         ``exact``: subgame-perfect equilibrium by backward induction;
         ``sequential``: the paper's Algorithm 1; ``sweeps``: Algorithm 1, then
-        best-response sweeps; ``auto``: exact where the tree has at most
+        best-response sweeps; ``auto``: exact where the game's tree has at most
         `LARGEST_TREE` leaves, else sweeps.
     budget : Budget
         One unit for each strategy weighed.
@@ -48,7 +48,7 @@ def solve(
     Raises
     ------
     ParameterError
-        If ``exact`` is asked for and the tree is larger.
+        If ``exact`` is asked for and the game has more than `LARGEST_GAME` subgames.
 
     Notes
     -----
@@ -56,86 +56,55 @@ def solve(
     potential v(A) minus the sum of ske: each change of a sweep raises it, and
     sweeps end in a pure Nash equilibrium (derived).
     """
-    # Given strategies may be more than eta.
-    width = max(eta, int(game.hands.counts.max()))
-    leaves = width ** len(game.players)
-    if equilibrium == "exact" and leaves > LARGEST_TREE:
-        raise ParameterError(
-            "equilibrium",
-            equilibrium,
-            f"auto | sequential | sweeps: {width}^{len(game.players)} leaves are more "
-            f"than {LARGEST_TREE}",
-        )
     cut = None
-    if equilibrium == "exact" or (equilibrium == "auto" and leaves <= LARGEST_TREE):
-        if budget.spend(leaves):
-            _play_exactly(game)
+    if equilibrium == "exact" or (equilibrium == "auto" and _leaves(game, eta) <= LARGEST_TREE):
+        tree = tree_of(game, range(len(game.players)), budget, LARGEST_GAME)
+        if isinstance(tree, Tree):
+            game.moves = {move.player: move for move in play(game, tree)}
             potential = game.potential()
-            return Solution(equilibrium="exact", sweeps=0, potential=(potential, potential))
+            return Solution(
+                equilibrium="exact", subgames=tree.subgames, sweeps=0, potential=(potential,) * 2
+            )
+        if tree is TooLarge.SUBGAMES:
+            raise ParameterError(
+                "equilibrium",
+                equilibrium,
+                f"auto | sequential | sweeps: this game of {len(game.players)} hosts has more "
+                f"than {LARGEST_GAME:,} subgames",
+            )
         cut = "budget"
     cut = _play_in_sequence(game, budget) or cut
     before = game.potential()
     if equilibrium == "sequential":
-        return Solution(equilibrium="sequential", sweeps=0, potential=(before, before), cut=cut)
+        return Solution(
+            equilibrium="sequential", subgames=0, sweeps=0, potential=(before, before), cut=cut
+        )
     sweeps, stopped = _sweep(game, most_sweeps, budget)
     return Solution(
         equilibrium="sweeps",
+        subgames=0,
         sweeps=sweeps,
         potential=(before, game.potential()),
         cut=stopped or cut,
     )
 
 
-def _play_exactly(game: Game) -> None:
-    _, moves = _subgame(game, list(range(len(game.players))), (0,) * len(game.demand))
-    game.moves = {move.player: move for move in moves}
-
-
-def _subgame(game: Game, players: list[int], taken: Counts) -> tuple[Counts, list[Move]]:
-    """Return the totals and moves of the equilibrium once ``taken`` has been chosen."""
-    # Who has no choice needs no branch: they may be thousands.
-    bound: list[tuple[int, Strategies]] = []
-    for player in players:
-        strategies = game.clipped(player, _less(game.serving.most, taken))
-        if len(strategies) > 1:
-            break
-        bound.append((player, strategies))
-        taken = _more(taken, strategies.rows[0])
-    else:
-        return taken, _bound_moves(game, bound, taken)
-    followers = players[len(bound) + 1 :]
-    if not followers:
-        move = game.weigh(player, strategies, taken)
-        totals, moves = _more(taken, move.taken), [move]
-    else:
-        ends = [_subgame(game, followers, _more(taken, row)) for row in strategies.rows]
-        # Each strategy is judged by where the followers' answers to it lead.
-        others = [
-            _less(totals, row) for (totals, _), row in zip(ends, strategies.rows, strict=True)
-        ]
-        own = game.weigh(player, strategies, others)
-        totals, moves = ends[own.chosen]
-        moves = [own, *moves]
-    return totals, [*_bound_moves(game, bound, totals), *moves]
-
-
-def _bound_moves(game: Game, bound: list[tuple[int, Strategies]], totals: Counts) -> list[Move]:
-    """Return the moves of players who had no choice, once all totals are known."""
-    return [
-        game.weigh(player, strategies, _less(totals, strategies.rows[0]))
-        for player, strategies in bound
-    ]
+def _leaves(game: Game, eta: int) -> int:
+    """Return how many leaves the game's tree has at most."""
+    # Given strategies may be more than eta.
+    width = max(eta, int(game.hands.counts.max()))
+    return int(width ** len(game.players))
 
 
 def _play_in_sequence(game: Game, budget: Budget) -> str | None:
     """Algorithm 1: the last two in equilibrium, then one at a time backwards."""
     players = list(range(len(game.players)))
     last_two = players[-2:]
-    pairs = int(np.prod([len(game.strategies(player)) for player in last_two]))
-    if not budget.spend(pairs):
+    tree = tree_of(game, last_two, budget)
+    if isinstance(tree, TooLarge):
         return "budget"
-    taken, moves = _subgame(game, last_two, (0,) * len(game.demand))
-    game.moves = {move.player: move for move in moves}
+    game.moves = {move.player: move for move in play(game, tree)}
+    taken: Counts = tuple(game.totals.tolist())
     waiting = players[:-2]
     while waiting:
         left = _less(game.serving.most, taken)

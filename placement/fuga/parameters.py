@@ -20,7 +20,9 @@ from placement.parameters import (
 
 Equilibrium: TypeAlias = Literal["auto", "exact", "sequential", "sweeps"]
 
-#: Largest game tree, in leaves, that is solved exactly.
+#: Largest game, in subgames, that is solved exactly where that is asked for: some hundred MB.
+LARGEST_GAME: Final = 2_000_000
+#: Largest game tree, in leaves, that `auto` solves exactly.
 LARGEST_TREE: Final = 20_000
 
 

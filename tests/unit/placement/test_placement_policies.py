@@ -90,10 +90,24 @@ def test_a_parameter_that_the_snapshot_does_not_know_is_refused(parameters):
 
 
 def test_an_exact_equilibrium_of_a_large_game_is_refused():
-    snapshot = a_snapshot(capacity=[(4, 8192, 100)] * 8, count=100)
+    rng = np.random.default_rng(1)
+    hosts, types = rng.integers(8, 64, (40, 2)), rng.integers(1, 8, (6, 2))
+    snapshot = a_snapshot(capacity=hosts, demand=types, count=200, resources=("cpu", "gib"))
 
-    with pytest.raises(ParameterError, match=r"5\^8"):
+    with pytest.raises(ParameterError, match="of 40 hosts has more than 2,000,000 subgames"):
         place(snapshot, equilibrium="exact")
+
+
+def test_hosts_alike_share_subgames():
+    snapshot = a_snapshot(
+        capacity=[(8, 16)] * 8 + [(8, 32)] * 8, demand=[(1, 1), (1, 3), (2, 6)], count=20
+    )
+
+    [game] = place(snapshot, equilibrium="exact", quota=False).details["games"]
+
+    assert game["equilibrium"] == "exact"
+    assert game["subgames"] < 5_000  # of 5^16 leaves
+    assert place(snapshot, quota=False).details["games"][0]["equilibrium"] == "sweeps"
 
 
 def test_a_thousand_hosts_of_one_strategy_each_are_a_tree_of_one_leaf():

@@ -1,0 +1,176 @@
+"""Backward induction over a game of hosts, each subgame once.
+
+What the players after one do depends on the VMs of each kind that were taken before them, and
+not on who took them. So a subgame is a player and such totals: all plays that lead there share
+it. The subgames of one player are its turn, and looked at together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import numpy as np
+
+from placement.fuga.game import UTILITY_TOLERANCE, Game, Move
+from placement.fuga.strategies import skewness
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.budget import Budget
+
+#: Totals are told apart by one number each, below this.
+_LARGEST_NUMBER: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """The subgames in which one player acts.
+
+    Attributes
+    ----------
+    player : int
+        Its place in `Game.players`.
+    taken : ndarray of int64, shape (S, T)
+        VMs of each kind taken before it, of each subgame.
+    after : ndarray of int64, shape (S, K)
+        Each strategy's subgame in the next turn; -1 where nothing of the strategy is left.
+    skewness : ndarray of float64, shape (S, K) or (1, K)
+        ske(m) of each strategy, clipped to the VMs that are left.
+    """
+
+    player: int
+    taken: IntArray
+    after: IntArray
+    skewness: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """All subgames that play can reach.
+
+    Attributes
+    ----------
+    turns : list of Turn
+        In the order of play.
+    totals : ndarray of int64, shape (E, T)
+        VMs of each kind taken at each end that play can reach.
+    """
+
+    turns: list[Turn]
+    totals: IntArray
+
+    @property
+    def subgames(self) -> int:
+        """How many there are, ends not counted."""
+        return sum(len(turn.taken) for turn in self.turns)
+
+
+class TooLarge(Enum):
+    """Why the subgames of a game are not known."""
+
+    SUBGAMES = auto()  #: they are more than was allowed
+    BUDGET = auto()
+
+
+def tree_of(
+    game: Game, players: Sequence[int], budget: Budget, most: int | None = None
+) -> Tree | TooLarge:
+    """Return the subgames of some players, or why not.
+
+    Parameters
+    ----------
+    players : sequence of int
+        Places in `Game.players`, in the order of play.
+    budget : Budget
+        One unit for each strategy of a subgame.
+    most : int, optional
+        Largest number of subgames; by default as many as the budget carries.
+    """
+    turns: list[Turn] = []
+    taken = np.zeros((1, len(game.demand)), dtype=np.int64)
+    subgames = 0
+    for player in players:
+        subgames += len(taken)
+        if most is not None and subgames > most:
+            return TooLarge.SUBGAMES
+        if not budget.spend(len(taken) * len(game.strategies(player))):
+            return TooLarge.BUDGET
+        turn, taken = _turn(game, player, taken)
+        turns.append(turn)
+    return Tree(turns, taken)
+
+
+def _turn(game: Game, player: int, taken: IntArray) -> tuple[Turn, IntArray]:
+    """Return a player's turn, and what is taken in each subgame of the next, shape (S', T)."""
+    own = game.strategies(player)
+    rows = own.counts
+    left = game.serving.available - taken
+    scarce = np.flatnonzero((left < rows.max(axis=0)).any(axis=1))
+    takes = np.broadcast_to(rows, (len(taken), *rows.shape))
+    skew = np.array([own.skewness])
+    usable = np.ones((len(taken), len(rows)), dtype=np.bool_)
+    if len(scarce):
+        takes = takes.copy()
+        takes[scarce] = np.minimum(rows, left[scarce, None])
+        # To take nothing is a strategy only where nothing else is left.
+        usable[scarce] = takes[scarce].any(axis=2)
+        usable[scarce, 0] |= ~usable[scarce].any(axis=1)
+        skew = np.repeat(skew, len(taken), axis=0)
+        skew[scarce] = _skewness(game, player, takes[scarce])
+    reached, numbers = _told_apart((taken[:, None] + takes)[usable])
+    after = np.full(usable.shape, -1, dtype=np.int64)
+    after[usable] = numbers
+    return Turn(player, taken, after, skew), reached
+
+
+def _skewness(game: Game, player: int, takes: IntArray) -> FloatArray:
+    """Return ske(m) where a player takes so many VMs of each kind, (..., T) to (...)."""
+    capacity = game.players.capacity[player, game.ranking]
+    running = capacity - game.players.free[player, game.ranking]
+    return skewness(running + (takes @ game.demand)[..., game.ranking], capacity)
+
+
+def _told_apart(rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the different rows of some, (X, T), and for each row its place among them, (X,)."""
+    number, below = np.zeros(len(rows), dtype=np.int64), 1
+    for column in rows.T:
+        width = int(column.max()) + 1
+        if below * width >= _LARGEST_NUMBER:
+            known, number = np.unique(number, return_inverse=True)
+            below = len(known)
+        number = number * width + column
+        below *= width
+    _, first, places = np.unique(number, return_index=True, return_inverse=True)
+    return rows[first], places
+
+
+def play(game: Game, tree: Tree) -> list[Move]:
+    """Return the moves of the subgame-perfect equilibrium, in the order of play.
+
+    A strategy is worth v(A) at the end that the followers' best answers lead to, less the
+    player's own skewness; of equals the earliest is taken.
+    """
+    ends = _ends(game, tree)
+    moves, place = [], 0
+    for turn, led_to in zip(tree.turns, ends, strict=True):
+        left = game.serving.available - turn.taken[place]
+        strategies = game.clipped(turn.player, left.tolist())
+        after = turn.after[place][turn.after[place] >= 0]
+        others = tree.totals[led_to[after]] - strategies.counts
+        move = game.weigh(turn.player, strategies, [tuple(row) for row in others.tolist()])
+        place = int(after[move.chosen])
+        moves.append(move)
+    return moves
+
+
+def _ends(game: Game, tree: Tree) -> list[IntArray]:
+    """Return, for each turn, the end to which each subgame of the next one leads, shape (S',)."""
+    fairness = game.serving.fairness(tree.totals)
+    ends = [np.arange(len(tree.totals))]
+    for turn in reversed(tree.turns[1:]):
+        led_to = ends[-1][turn.after]
+        utility = np.where(turn.after >= 0, fairness[led_to] - turn.skewness, -np.inf)
+        good = utility >= utility.max(axis=1, keepdims=True) - UTILITY_TOLERANCE
+        ends.append(np.take_along_axis(led_to, good.argmax(axis=1)[:, None], axis=1)[:, 0])
+    return ends[::-1]
