@@ -27,13 +27,12 @@ from controller.cli.operating.status import late_sentence, well_sentence
 from controller.client.errors import ApiError
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, echo, field, print_json, print_table
-from registry.hosts import OnFailure
 
 if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
 
     from controller.settings import ControllerSettings
-    from registry.hosts import HostCredentials
+    from registry.hosts import HostCredentials, OnFailure
 
 
 #: A certificate that ends sooner is to be replaced.
@@ -79,6 +78,8 @@ def doctor(
     if hosts:
         tell_differences(session, repair=repair, yes=yes)
         return
+    from registry.hosts import OnFailure  # noqa: PLC0415 - slow; `--help` needs none
+
     settings = load_settings()
     rows = list(_settings(settings, os.environ))
     findings = [

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from controller.cli.operating.doctor_register import Finding
-from registry.hosts import OnFailure, shared_pool_of, wanted_of
+
+if TYPE_CHECKING:
+    from registry.hosts import OnFailure
 
 _NAMED: Final = 5
 
@@ -15,6 +17,9 @@ def failure_findings(
     hosts: Sequence[Mapping[str, Any]], by_default: OnFailure
 ) -> Iterator[Finding]:
     """Find hosts whose VMs are to be placed elsewhere, and wait: their disks are there alone."""
+    # Slow; `--help` needs none of it.
+    from registry.hosts import OnFailure, shared_pool_of, wanted_of  # noqa: PLC0415
+
     waits = [
         host["name"]
         for host in hosts
