@@ -65,6 +65,25 @@ def test_the_first_steps_work_as_printed_and_the_guests_really_boot(fuga):
         assert client.get("/v1/vms").json()["items"] == []
 
 
+def test_a_guest_leaves_its_host_while_it_runs(fuga):
+    fuga.cli("request", "small", "--tenant", "a", "--name", "stays", "--wait")
+    with fuga.client() as client:
+        [before] = client.get("/v1/vms").json()["items"]
+    eventually(lambda: before["id"] in booted(fuga.state_dir))
+
+    assert "1 VM moved" in fuga.cli("host", "drain", before["host"], "--move", "--wait").stdout
+
+    with fuga.client() as client:
+        [after] = client.get("/v1/vms").json()["items"]
+    assert (after["id"], after["observed"]) == (before["id"], "running")
+    assert after["host"] != before["host"]
+    # Its console goes on where it is now: had it begun anew, it would say so there.
+    there = fuga.state_dir / "lab" / "hosts" / after["host"].removeprefix("host-")
+    [console] = there.rglob(f"fuga-{after['id']}.serial")
+    assert not READY.findall(console.read_text(errors="replace"))
+    fuga.cli("rm", "stays", "--wait")
+
+
 def booted(state_dir: Path) -> set[str]:
     """UUIDs of the guests that have said on their serial console that they are up."""
     logs = (state_dir / "lab").rglob("*.serial")

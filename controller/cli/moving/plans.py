@@ -178,7 +178,9 @@ def carried_out(session: Session, plan: Mapping[str, Any], *, timeout_s: float) 
     """Wait until a plan is over, with a bar, and say how it ended."""
     done = wait_for_plan(session.api, plan, timeout_s=timeout_s, quiet=session.json)
     moved = done["moves"] - done["failed"]
-    session.answer(done, f"plan {done['id']} is {done['state']}: {moved} VMs moved")
+    session.answer(
+        done, f"plan {done['id']} is {done['state']}: {moved} VM{'s' * (moved != 1)} moved"
+    )
     troubles = _troubles(session, done)
     if troubles:
         raise CliError("\n".join(troubles))
