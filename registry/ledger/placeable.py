@@ -55,12 +55,18 @@ def kept_of_requests(
     connection: Connection, waits: ColumnElement[bool]
 ) -> Mapping[UUID, Mapping[UUID, KeptDisk]]:
     """Return the disks that are kept for VMs for which a condition holds, by request and VM."""
-    found: dict[UUID, dict[UUID, KeptDisk]] = {}
-    query = select(kept_disks, vms.c.request_id).join(vms, vms.c.id == kept_disks.c.vm_id)
-    for row in connection.execute(query.where(waits)):
-        found.setdefault(row.request_id, {})[row.vm_id] = KeptDisk(
+    kept = {
+        row.vm_id: KeptDisk(
             shared_pool=row.shared_pool, disk_of=row.disk_of, generation=row.disk_generation
         )
+        for row in connection.execute(select(kept_disks))
+    }
+    found: dict[UUID, dict[UUID, KeptDisk]] = {}
+    # By key: a join may begin with all VMs that wait, and mostly no disk is kept.
+    for some in chunks(sorted(kept)):
+        query = select(vms.c.id, vms.c.request_id).where(vms.c.id.in_(some), waits)
+        for row in connection.execute(query):
+            found.setdefault(row.request_id, {})[row.id] = kept[row.id]
     return found
 
 

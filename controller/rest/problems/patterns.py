@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from controller.settings import FAILURE_DOMAIN
 from registry.rounds import MAX_REASON_LENGTH
 
 KEY: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$"
@@ -68,6 +69,7 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
         UNIT: "1 to 32 printable characters, the first and last no blank",
         HTTP_REQUEST_ID: "1 to 64 letters, digits and . _ -, as in X-Request-Id",
         IDEMPOTENCY_KEY: "1 to 200 printable characters without blanks",
+        FAILURE_DOMAIN: "host, zone or label:KEY",
         MOMENT: "a time with its zone, such as 2026-01-31T14:00:00Z",
     }
 )

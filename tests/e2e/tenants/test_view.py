@@ -37,6 +37,7 @@ QUERIES: Final[dict[str, list[str]]] = {
     "tenant": ["a", RIVAL],
     "name": ["web", "waits"],
     "format": ["qcow2"],
+    "domain": ["host", "zone"],
 }
 #: Those that narrow a list, and are left out but for one call.
 NARROWING: Final = frozenset(
