@@ -28,7 +28,7 @@ PERIOD_S: Final = 60.0
 #: Callers without a token that have rows of their own in a period; the rest share one.
 MOST_STRANGERS: Final = 100
 #: Kinds of refusals that one row tells apart. Routes and answers are ours: there are few.
-MOST_KINDS: Final = 50
+MOST_KINDS: Final = 100
 _OTHERS: Final = "other"
 
 log = structlog.get_logger(__name__)
