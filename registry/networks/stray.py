@@ -22,7 +22,10 @@ from registry.subnets import shown
 
 def check_addresses(connection: Connection) -> Iterator[str]:
     """Yield what is wrong with addresses, a sentence each."""
-    for stray in connection.execute(_STRAY):
+    given = select(network_addresses.c.vm_id).where(network_addresses.c.vm_id.is_not(None)).limit(1)
+    # Of an empty table SQLite knows no statistics, and would begin with all VMs that ever were.
+    strays = connection.execute(_STRAY) if connection.scalar(given) is not None else ()
+    for stray in strays:
         yield f"{_told(stray)}; `fuga doctor --repair` frees it"
     lacking = (
         select(vms.c.name, vms.c.id, networks.c.name.label("network"))
