@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -269,9 +270,9 @@ def _before_round(
     seen: list[ClusterView] = []
     decide_ = engine.decider.decide
 
-    def spy(snapshot: Snapshot, start_s: float) -> object:
+    def spy(*given: Any, **more: Any) -> object:
         seen.append(the_view(engine, hierarchy))
-        return decide_(snapshot, start_s)
+        return decide_(*given, **more)
 
     engine.decider.decide = spy  # type: ignore[method-assign, assignment]
     try:
