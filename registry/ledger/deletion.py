@@ -55,9 +55,11 @@ def delete_vms(
         .join(tenants, tenants.c.id == vms.c.tenant_id)
         .where(left, ~place.exists())
     ).all()
-    rows = sorted((*held, *nowhere), key=lambda row: row.vm_id)
+    # A VM that moves is held twice, and deleted once.
+    rows = list({row.vm_id: row for row in (*held, *nowhere)}.values())
     if not rows:
         return 0
+    rows.sort(key=lambda row: row.vm_id)
     history: list[dict[str, Any]] = []
     changes: dict[UUID, dict[str, Any]] = {}
     for row in rows:

@@ -69,7 +69,7 @@ def settled(site: Site, lab: LabCluster, vm: Vm, number: int) -> bool:
 
 
 def test_a_guest_moves_there_and_back_and_never_boots_again(site: Site, lab: LabCluster) -> None:
-    site.start("workers")
+    site.start("workers", FUGA_LEASE_S="60")  # whoever takes a move over knows no standstill
     vm = a_running_vm(site, lab)
 
     for number in (2, 1, 2):
