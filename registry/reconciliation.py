@@ -45,6 +45,7 @@ class Difference(StrEnum):
     STRANGER = "stranger"
     UNKNOWN_MARK = "unknown_mark"
     WRONG_HOST = "wrong_host"
+    DISK_ELSEWHERE = "disk_elsewhere"
     OLDER_GENERATION = "older_generation"
     LEFTOVER = "leftover"
     CAPACITY_SHRANK = "capacity_shrank"
@@ -123,7 +124,14 @@ DECIDED: Final[Mapping[Difference, Decision]] = MappingProxyType(
             answer=Answer.ASK,
             action="it is left alone, and what it holds is not offered",
             why="the ledger has this VM on another host: somebody moved or copied it",
-            on_word="a worker removes it and its disk here, if the VM runs where the ledger says",
+            on_word="a worker removes it here, if the VM runs where the ledger says; a disk of that"
+            " VM stays until the VM is gone",
+        ),
+        Difference.DISK_ELSEWHERE: Decision(
+            answer=Answer.NOTE,
+            action="it is left alone, and removed once its VM is gone",
+            why="its VM is on another host, and may have it open there: if the pools of both are"
+            " one, give both hosts the label shared_pool=NAME",
         ),
         Difference.OLDER_GENERATION: Decision(
             answer=Answer.REPAIR,
@@ -157,7 +165,12 @@ DECIDED: Final[Mapping[Difference, Decision]] = MappingProxyType(
     }
 )
 #: What carries a mark and is counted as a stranger's all the same.
-STRANGE: Final = (Difference.STRANGER, Difference.UNKNOWN_MARK, Difference.WRONG_HOST)
+STRANGE: Final = (
+    Difference.STRANGER,
+    Difference.UNKNOWN_MARK,
+    Difference.WRONG_HOST,
+    Difference.DISK_ELSEWHERE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +227,9 @@ def whose_volume(
 ) -> Difference | None:
     """Name what a volume with this mark is, in a pool that other hosts may see, too.
 
-    There it may be the disk of a VM on another host, or of one that waits for a host.
+    There it may be the disk of a VM on another host, or of one that waits for a host. Hosts may
+    see one pool without a label that says so: what bears the mark of a VM elsewhere is never
+    taken for a copy of its disk.
     """
     found = known.get(assignment_id)
     if found is not None:
@@ -222,7 +237,8 @@ def whose_volume(
         there = shared_pool is not None and found.shared_pool == shared_pool
         if found.disk_in_use or (lives and there):
             return None
-    return whose(assignment_id, live, known, look_began_at)
+    difference = whose(assignment_id, live, known, look_began_at)
+    return Difference.DISK_ELSEWHERE if difference == Difference.WRONG_HOST else difference
 
 
 def fate_of(vm: LedgerVm, domain: DomainSeen | None, look_began_at: datetime) -> Difference | None:

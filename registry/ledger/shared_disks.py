@@ -70,23 +70,6 @@ def in_use(connection: Connection, names: Collection[UUID]) -> set[UUID]:
     return found
 
 
-def is_of_pool(connection: Connection, names: Collection[UUID], pool: str | None) -> set[UUID]:
-    """Return which of these assignments are on hosts that see a pool: their volumes are there."""
-    found: set[UUID] = set()
-    if pool is None:
-        return found
-    for some in chunks(sorted(names)):
-        query = (
-            select(assignments.c.id)
-            .join(hosts, hosts.c.id == assignments.c.host_id)
-            .where(
-                among(connection, assignments.c.id, some), unreleased, hosts.c.shared_pool == pool
-            )
-        )
-        found.update(connection.scalars(query))
-    return found
-
-
 def is_needed(connection: Connection, row: Row[Any]) -> bool:
     """Return whether the disk of an assignment, a row of it, is to outlive it."""
     name = disk_name_of(row)

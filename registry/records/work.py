@@ -156,5 +156,5 @@ class Leftover:
     name: str
     assignment_id: UUID | None
     asked: bool = False  #: by an operator, whatever the ledger knows of it
-    disk_stays: bool = False  #: in a shared pool: another attempt of the VM uses it
+    disk_stays: bool = False  #: an attempt of the VM uses it, in a pool that may be this host's
     seed_stays: bool = False  #: the same

@@ -58,7 +58,7 @@ from registry.images.on_hosts import lacks_image
 from registry.journal.events import note
 from registry.ledger.fences import OPEN
 from registry.ledger.placeable import ABSENT
-from registry.ledger.shared_disks import in_use, is_of_pool
+from registry.ledger.shared_disks import in_use
 from registry.lifecycle import (
     OPEN_MOVES,
     OUT_OF_REACH,
@@ -380,7 +380,6 @@ def claim_leftover(
         select(
             leftovers,
             hosts.c.returning_since,
-            hosts.c.shared_pool,
             *(column for column in HOST_COLUMNS if column.key != "host_id"),
         )
         .select_from(leftovers)
@@ -396,7 +395,8 @@ def claim_leftover(
         return None
     LEFTOVERS.take(connection, key, owner, lease_s, now=now)
     its = [row.assignment_id] if row.assignment_id is not None else []
-    lives = is_of_pool(connection, its, row.shared_pool)
+    lives = select(assignments.c.id).where(assignments.c.id.in_(its), unreleased)
+    stays = connection.execute(lives).first() is not None
     return Leftover(
         id=row.id,
         host=to_access(row),
@@ -405,8 +405,8 @@ def claim_leftover(
         name=row.name,
         assignment_id=row.assignment_id,
         asked=row.asked_by is not None,
-        disk_stays=bool(lives or in_use(connection, its)),
-        seed_stays=bool(lives),
+        disk_stays=stays or bool(in_use(connection, its)),
+        seed_stays=stays,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from controller.questions.why_here import explain_vm
 from hypervisor import DomainState
-from registry import AssignmentState, InvalidError, Registry, VmDesiredEvent
+from registry import AssignmentState, ConflictError, InvalidError, Registry, VmDesiredEvent
 from registry.hosts import Host, outlook
 from registry.requests import Vm
 from registry.rounds import Placement
@@ -366,21 +366,45 @@ def test_a_host_has_one_pool(world: MovingWorld) -> None:
         label(world, "h1", "shared_pool=a", "shared_pool=b")
 
 
+@pytest.mark.parametrize("labelled", [True, False])
 def test_a_copy_of_a_domain_is_removed_and_the_disk_that_it_names_stays(
-    world: MovingWorld,
+    world: MovingWorld, *, labelled: bool
 ) -> None:
     """Somebody defines a VM's domain on a second host of its pool; an operator has it removed."""
     vm = world.running()
     here, there = world.hosts["h1"], world.hosts["h2"]
     seen = here.domains[str(vm.id)]
     there.domains[str(vm.id)] = replace(seen, state=DomainState.STOPPED, run=None)
+    if not labelled:
+        label(world, "h2")
     world.report("h1")
     world.report("h2")
 
-    [found] = world.registry.differences.list("h2")
+    listed = world.registry.differences.list("h2")
+    [found] = [each for each in listed if each.on_word is not None]
     world.registry.differences.repair("h2", found.difference, found.subject, actor=ACTOR)
     world.sweep()
 
     assert found.difference == "wrong_host"
     assert str(vm.id) not in there.domains
     assert len(here.volumes) == 3  # the base, the disk and the seed
+
+
+def test_a_label_that_is_taken_off_lets_no_word_remove_a_disk(world: MovingWorld) -> None:
+    """The folder stays mounted: each host goes on to see the volumes of the other."""
+    vm = world.running()
+    for name in ("h1", "h2"):
+        label(world, name)
+        world.report(name)
+
+    listed = world.registry.differences.list("h2")
+    assert {each.difference for each in listed} == {"disk_elsewhere"}
+    for each in listed:
+        with pytest.raises(ConflictError, match="left alone"):
+            world.registry.differences.repair("h2", each.difference, each.subject, actor=ACTOR)
+    world.registry.vms.delete(vm.id, actor=ACTOR)
+    world.sweep()
+    world.report("h2")
+
+    assert world.registry.differences.list("h2") == ()
+    assert len(world.hosts["h1"].volumes) == 1  # the base

@@ -17,6 +17,7 @@ from registry.reconciliation import (
     LedgerVm,
     fate_of,
     whose,
+    whose_volume,
 )
 
 LOOK = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -49,6 +50,28 @@ def test_a_domain_is_what_its_mark_says(
     ledger = {} if known is None else {THERE: known}
 
     assert whose(mark, {HERE}, ledger, LOOK) == expected
+
+
+@pytest.mark.parametrize(
+    ("known", "shared_pool", "expected"),
+    [
+        (Known(released_at=None, placed_anew=False), None, Difference.DISK_ELSEWHERE),
+        (Known(released_at=None, placed_anew=False), "nfs", Difference.DISK_ELSEWHERE),
+        (Known(released_at=None, placed_anew=False, shared_pool="nfs"), "nfs", None),
+        (Known(released_at=BEFORE, placed_anew=True, disk_in_use=True), None, None),
+        (Known(released_at=BEFORE, placed_anew=True), None, Difference.OLDER_GENERATION),
+        (None, None, Difference.UNKNOWN_MARK),
+    ],
+)
+def test_a_volume_of_a_vm_elsewhere_is_never_ours_to_remove(
+    known: Known | None, shared_pool: str | None, expected: Difference | None
+) -> None:
+    """Two hosts may see one folder with or without the label that says so."""
+    ledger = {} if known is None else {THERE: known}
+
+    assert whose_volume(THERE, {HERE}, ledger, LOOK, shared_pool=shared_pool) == expected
+    if expected == Difference.DISK_ELSEWHERE:
+        assert DECIDED[expected].on_word is None
 
 
 RUNS, STOPPED, LOST = VmObserved.RUNNING, VmObserved.STOPPED, VmObserved.LOST
