@@ -32,6 +32,7 @@ from registry.journal.idempotency import Idempotency
 from registry.moves.moves import Moves
 from registry.moves.plans import Plans
 from registry.moves.rolls import Rolls
+from registry.moves.room import RoomPlans
 from registry.moves.standing import StandingPlans
 from registry.networks.networks import Networks
 from registry.operating.connections import ConnectionsKept, connections_kept
@@ -108,6 +109,7 @@ class Registry:
         self.power = PowerSteps(database)
         self.moves = Moves(database)
         self.plans = Plans(database)
+        self.room_plans = RoomPlans(database)
         self.rolls = Rolls(database)
         self.standing_plans = StandingPlans(database)
         self.move_steps = MoveSteps(database)

@@ -179,7 +179,7 @@ class Plans:
     def _carry_out(self, plan: Plan) -> None:
         wave = self._registry.plans.next_wave(plan.id)
         if wave is None:
-            if self._registry.plans.keeps_room(plan.id, for_s=self._planning.room_hold_s):
+            if self._registry.room_plans.keeps(plan.id, for_s=self._planning.room_hold_s):
                 return  # it is over once a round has let the request in
             self._registry.plans.finish(plan.id, actor=ACTOR)
             log.info("plan_done", plan=str(plan.id), moves=plan.moves, failed=plan.failed)

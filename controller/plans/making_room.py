@@ -40,7 +40,7 @@ class MakingRoom:
 
         Who starves is judged as policies judge it that hold hosts back.
         """
-        going_on = self._registry.plans.making_room()
+        going_on = self._registry.room_plans.going_on()
         last = self._registry.rounds.last()
         seen = (0 if last is None else last.number, going_on)
         if seen == self._looked_after:
@@ -49,7 +49,7 @@ class MakingRoom:
         rule = self._rule
         if going_on:
             return
-        lacking = self._registry.plans.lacking_room(rounds=rule.patience, rest_s=rule.rest_s)
+        lacking = self._registry.room_plans.lacking(rounds=rule.patience, rest_s=rule.rest_s)
         if not lacking:
             return
         try:

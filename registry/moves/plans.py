@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from registry.errors import ConflictError, NotFoundError, UnknownNameError
 from registry.ground.clock import db_now
@@ -21,43 +21,23 @@ from registry.ground.schema import (
     moves,
     plan_moves,
     plans,
-    requests,
     slot_loop,
-    tenants,
-    vms,
 )
 from registry.journal.changes import PLAN
-from registry.ledger.placeable import count_waiting
 from registry.lifecycle import (
-    OPEN_MOVES,
     HostAdmin,
     MoveState,
     PlanEvent,
     PlanState,
-    RequestState,
     SlotLoopState,
 )
+from registry.moves.room import check_waits, waiting_of
 from registry.moves.running import view_running
+from registry.moves.stored_plans import GOES_ON, get_plan, is_over, moves_of, read_plans
 from registry.records.moves import Plan, PlanKind, PlanMove, PlannedMove, RunningView
 from registry.records.rounds import Lease
 from registry.rounds.cluster import read_cluster
 from registry.rounds.known_hosts import KnownHosts
-
-_OPEN: Final = [state.value for state in OPEN_MOVES]
-_FROM, _TO = hosts.alias("from_host"), hosts.alias("to_host")
-_GOES_ON: Final = plans.c.state.in_([PlanState.ASKED.value, PlanState.APPROVED.value])
-_OPEN_REQUESTS: Final = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
-#: Why requests wait that moves might let in.
-_FOR_ROOM: Final = ("no_room", "gang_not_whole", "held_back")
-#: VMs that one request may ask for.
-_MOST_VMS: Final = 10_000
-#: Over: its move is, or it was refused.
-_IS_OVER: Final = plan_moves.c.refused.is_not(None) | (
-    moves.c.state.is_not(None) & moves.c.state.not_in(_OPEN)
-)
-_HAS_FAILED: Final = plan_moves.c.refused.is_not(None) | moves.c.state.in_(
-    [MoveState.FAILED.value, MoveState.CANCELLED.value]
-)
 
 
 class Plans:
@@ -142,7 +122,7 @@ class Plans:
             query = query.where(plans.c.id < cursor_uuid(cursor))
         with self._database.read() as connection:
             keys = connection.scalars(query).all()
-            found = _read(connection, plans.c.id.in_(keys))
+            found = read_plans(connection, plans.c.id.in_(keys))
         found.sort(key=lambda plan: plan.id, reverse=True)
         return page_of(found, limit, lambda plan: (plan.id.hex,))
 
@@ -150,7 +130,7 @@ class Plans:
         """Return the moves of a plan in their order, and what became of each."""
         with self._database.read() as connection:
             get_plan(connection, id)
-            return tuple(PlanMove(**row._mapping) for row in connection.execute(_moves_of(id)))
+            return moves_of(connection, id)
 
     def inputs(self, id: UUID) -> tuple[bytes, Mapping[str, Any]]:  # noqa: A002
         """Return what a plan was decided on, and the plan as its planner gave it.
@@ -188,7 +168,7 @@ class Plans:
             paused = select(slot_loop.c.id).where(slot_loop.c.state == SlotLoopState.PAUSED.value)
             if connection.execute(paused).first() is not None:
                 return ()
-            found = _read(connection, _GOES_ON)
+            found = read_plans(connection, GOES_ON)
         return tuple(sorted(found, key=lambda plan: plan.id))
 
     @retried
@@ -225,7 +205,7 @@ class Plans:
                 "packed_plan": pack(document),
             }
             if let_in is not None:
-                waiting = _waiting(connection, UUID(row.arguments["request"]))
+                waiting = waiting_of(connection, UUID(row.arguments["request"]))
                 values["let_in"] = {**let_in, "waiting": waiting}
             if decided:
                 rows = [
@@ -275,9 +255,8 @@ class Plans:
         A wave begins when the one before it is over: it may need the room that this frees.
         """
         with self._database.read() as connection:
-            rows = connection.execute(_moves_of(id)).all()
-        found = [PlanMove(**row._mapping) for row in rows]
-        going = [each for each in found if not _over(each)]
+            found = moves_of(connection, id)
+        going = [each for each in found if not is_over(each)]
         if not going:
             return None
         wave = min(each.wave for each in going)
@@ -292,52 +271,6 @@ class Plans:
                 .where(plan_moves.c.plan_id == id, plan_moves.c.position == position)
                 .values(refused=reason)
             )
-
-    def making_room(self) -> int:
-        """Return how many plans that make room are asked for or carried out."""
-        with self._database.read() as connection:
-            return connection.execute(
-                select(func.count()).where(plans.c.kind == PlanKind.ROOM.value, _GOES_ON)
-            ).scalar_one()
-
-    def lacking_room(self, *, rounds: int, rest_s: float) -> frozenset[UUID]:
-        """Return requests that lacked room in so many rounds, at least.
-
-        Without those for which a plan was to make room within the last ``rest_s``.
-        """
-        waits = select(requests.c.id).where(
-            requests.c.state.in_(_OPEN_REQUESTS),
-            requests.c.rounds_waited >= rounds,
-            requests.c.waiting["reason"].as_string().in_(_FOR_ROOM),
-        )
-        with self._database.read() as connection:
-            since = db_now(connection) - timedelta(seconds=rest_s)
-            lately = select(plans.c.arguments).where(
-                plans.c.kind == PlanKind.ROOM.value, plans.c.asked_at > since
-            )
-            tried = {UUID(each["request"]) for each in connection.scalars(lately)}
-            return frozenset(connection.scalars(waits)) - tried
-
-    def keeps_room(self, id: UUID, *, for_s: float) -> bool:  # noqa: A002
-        """Return whether what a plan freed is to be kept for its request still.
-
-        It is until VMs of the request were placed, as many as are let in; no longer than
-        ``for_s`` since the last of its moves; and not if one of them failed.
-        """
-        with self._database.read() as connection:
-            plan = get_plan(connection, id)
-            if plan.let_in is None or plan.failed or plan.approved_at is None:
-                return False
-            waits = _waiting(connection, UUID(plan.arguments["request"]))
-            let_in = sum(each["count"] for each in plan.let_in["hosts"])
-            last = connection.scalar(
-                select(func.max(moves.c.ended_at))
-                .join(plan_moves, plan_moves.c.move_id == moves.c.id)
-                .where(plan_moves.c.plan_id == id)
-            )
-            since = plan.approved_at if last is None else max(last, plan.approved_at)
-            late = (db_now(connection) - since).total_seconds() > for_s
-            return not late and waits > plan.let_in["waiting"] - let_in
 
     @retried
     def finish(self, id: UUID, *, actor: str) -> None:  # noqa: A002
@@ -360,7 +293,7 @@ def ask(
     for name in arguments.get("hosts", ()):
         _check_host(connection, name)
     if "request" in arguments:
-        _check_waits(connection, UUID(arguments["request"]))
+        check_waits(connection, UUID(arguments["request"]))
     key = uuid7()
     connection.execute(
         insert(plans).values(
@@ -376,10 +309,6 @@ def ask(
     return key
 
 
-def _over(move: PlanMove) -> bool:
-    return move.refused is not None or (move.state is not None and move.state not in OPEN_MOVES)
-
-
 def _approved(actor: str, now: datetime) -> dict[str, Any]:
     return {"approved_by": actor, "approved_at": now}
 
@@ -388,25 +317,6 @@ def _check_host(connection: Connection, name: str) -> None:
     there = select(hosts.c.id).where(hosts.c.name == name, hosts.c.admin != HostAdmin.RETIRED.value)
     if connection.execute(there).first() is None:
         raise UnknownNameError("hosts", "host", name, hint="`fuga host list` lists them")
-
-
-def _waiting(connection: Connection, request: UUID) -> int:
-    return count_waiting(connection, {request: _MOST_VMS}).get(request, 0)
-
-
-def _check_waits(connection: Connection, request: UUID) -> None:
-    if not _waiting(connection, request):
-        if connection.execute(select(requests.c.id).where(requests.c.id == request)).first():
-            raise ConflictError(f"no VM of request {request} waits for a place")
-        raise UnknownNameError("request", "request", request, hint="`fuga requests` lists them")
-    going_on = select(plans.c.id, plans.c.arguments).where(
-        plans.c.kind == PlanKind.ROOM.value, _GOES_ON
-    )
-    for row in connection.execute(going_on):
-        if row.arguments["request"] == str(request):
-            raise ConflictError(
-                f"plan {row.id} makes room for this request already; `fuga plan cancel` ends it"
-            )
 
 
 def _locked(connection: Connection, key: UUID) -> Row[Any]:
@@ -435,87 +345,3 @@ def _step(
         update(plans).where(plans.c.id == row.id).values(state=step.after.value, **values)
     )
     step.note(connection, now, actor, row.id, reason=reason, data={"kind": row.kind})
-
-
-def _moves_of(key: UUID) -> Any:
-    return (
-        select(
-            plan_moves.c.position,
-            plan_moves.c.wave,
-            plan_moves.c.vm_id,
-            vms.c.name.label("vm_name"),
-            tenants.c.name.label("tenant"),
-            _FROM.c.name.label("from_host"),
-            _TO.c.name.label("to_host"),
-            plan_moves.c.why,
-            plan_moves.c.carried_mib,
-            plan_moves.c.move_id,
-            moves.c.state,
-            plan_moves.c.refused,
-        )
-        .select_from(plan_moves)
-        .join(vms, vms.c.id == plan_moves.c.vm_id)
-        .join(tenants, tenants.c.id == vms.c.tenant_id)
-        .join(_FROM, _FROM.c.id == plan_moves.c.from_host_id)
-        .join(_TO, _TO.c.id == plan_moves.c.to_host_id)
-        .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
-        .where(plan_moves.c.plan_id == key)
-        .order_by(plan_moves.c.position)
-    )
-
-
-def get_plan(connection: Connection, key: UUID) -> Plan:
-    """Return a plan in a caller's transaction, or raise `NotFoundError`."""
-    found = _read(connection, plans.c.id == key)
-    if not found:
-        raise NotFoundError("plan", key)
-    return found[0]
-
-
-def _read(connection: Connection, which: ColumnElement[bool]) -> list[Plan]:
-    counted = (
-        select(
-            plan_moves.c.plan_id,
-            func.count().label("moves"),
-            (func.max(plan_moves.c.wave) + 1).label("waves"),
-            func.sum(case((_IS_OVER, 1), else_=0)).label("ended"),
-            func.sum(case((_HAS_FAILED, 1), else_=0)).label("failed"),
-            func.sum(plan_moves.c.carried_mib).label("carried_mib"),
-        )
-        .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
-        .join(plans, plans.c.id == plan_moves.c.plan_id)
-        .where(which)
-        .group_by(plan_moves.c.plan_id)
-    )
-    tallies = {row.plan_id: row for row in connection.execute(counted)}
-    columns = [column for column in plans.c if column.key not in {"inputs", "packed_plan"}]
-    return [
-        _to_plan(row, tallies.get(row.id))
-        for row in connection.execute(select(*columns).where(which))
-    ]
-
-
-def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
-    return Plan(
-        id=row.id,
-        kind=PlanKind(row.kind),
-        state=PlanState(row.state),
-        arguments=row.arguments,
-        asked_by=row.asked_by,
-        asked_at=row.asked_at,
-        approved_by=row.approved_by,
-        approved_at=row.approved_at,
-        ended_at=row.ended_at,
-        before=row.before,
-        after=row.after,
-        stays=tuple(row.stays),
-        let_in=row.let_in,
-        moves=tally.moves if tally else 0,
-        waves=tally.waves if tally else 0,
-        ended=int(tally.ended) if tally else 0,
-        failed=int(tally.failed) if tally else 0,
-        moved_gib=float(tally.carried_mib) / 1024 if tally else 0.0,
-        cut=row.cut,
-        gain=row.gain,
-        last_error=row.last_error,
-    )

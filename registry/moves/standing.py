@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
@@ -12,13 +12,12 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import take_turns
 from registry.ground.schema import plans, rolls, slot_loop
-from registry.lifecycle import PlanState, RollState, SlotLoopState
-from registry.moves.plans import ask, get_plan
+from registry.lifecycle import RollState, SlotLoopState
+from registry.moves.plans import ask
+from registry.moves.stored_plans import GOES_ON, get_plan
 from registry.records.moves import STANDING_RULE, Plan, PlanKind
 from registry.records.rounds import Lease
 from registry.rounds.leases import check_epoch
-
-_OPEN: Final = (PlanState.ASKED.value, PlanState.APPROVED.value)
 
 
 class StandingPlans:
@@ -69,7 +68,7 @@ def _hindered(connection: Connection, now: datetime) -> bool:
     driven = (rolls.c.state == RollState.GOING.value, rolls.c.driver_until > now)
     counts = (
         select(func.count()).select_from(slot_loop).where(paused),
-        select(func.count()).select_from(plans).where(plans.c.state.in_(_OPEN)),
+        select(func.count()).select_from(plans).where(GOES_ON),
         select(func.count()).select_from(rolls).where(*driven),
     )
     return any(connection.scalar(each) for each in counts)

@@ -172,9 +172,9 @@ def test_room_that_nobody_takes_is_given_up_in_time(world: MovingWorld) -> None:
     for _ in range(3):
         centre.look()
         world.sweep()
-    assert world.registry.plans.keeps_room(plan.id, for_s=60)
+    assert world.registry.room_plans.keeps(plan.id, for_s=60)
 
-    assert not world.registry.plans.keeps_room(plan.id, for_s=-1)
+    assert not world.registry.room_plans.keeps(plan.id, for_s=-1)
 
 
 def test_what_no_moves_let_in_is_told_and_keeps_nothing(world: MovingWorld, centre: Plans) -> None:

@@ -1,0 +1,111 @@
+"""Room for requests that wait: which lack it, which plans make it, how long it is kept."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, func, select
+
+from registry.errors import ConflictError, UnknownNameError
+from registry.ground.clock import db_now
+from registry.ground.engine import Database
+from registry.ground.ids import first_at
+from registry.ground.schema import moves, plan_moves, plans, requests
+from registry.ledger.placeable import count_waiting
+from registry.lifecycle import RequestState
+from registry.moves.stored_plans import GOES_ON, get_plan
+from registry.records.moves import PlanKind
+
+_OPEN_REQUESTS: Final = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
+#: Why requests wait that moves might let in.
+_FOR_ROOM: Final = ("no_room", "gang_not_whole", "held_back")
+#: VMs that one request may ask for.
+_MOST_VMS: Final = 10_000
+#: Ids carry the time of the process that made them, which may be a little off the register's.
+_CLOCKS_APART: Final = timedelta(hours=1)
+
+
+class RoomPlans:
+    """What the control centre asks of plans that make room for a request."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def going_on(self) -> int:
+        """Return how many plans that make room are asked for or carried out."""
+        with self._database.read() as connection:
+            return connection.execute(
+                select(func.count()).where(plans.c.kind == PlanKind.ROOM.value, GOES_ON)
+            ).scalar_one()
+
+    def lacking(self, *, rounds: int, rest_s: float) -> frozenset[UUID]:
+        """Return requests that lacked room in so many rounds, at least.
+
+        Without those for which a plan was to make room within the last ``rest_s``.
+        """
+        waits = select(requests.c.id).where(
+            requests.c.state.in_(_OPEN_REQUESTS),
+            requests.c.rounds_waited >= rounds,
+            requests.c.waiting["reason"].as_string().in_(_FOR_ROOM),
+        )
+        with self._database.read() as connection:
+            since = db_now(connection) - timedelta(seconds=rest_s)
+            lately = select(plans.c.arguments).where(
+                plans.c.id > first_at(since - _CLOCKS_APART),  # by the key: there are years of them
+                plans.c.kind == PlanKind.ROOM.value,
+                plans.c.asked_at > since,
+            )
+            tried = {UUID(each["request"]) for each in connection.scalars(lately)}
+            return frozenset(connection.scalars(waits)) - tried
+
+    def keeps(self, id: UUID, *, for_s: float) -> bool:  # noqa: A002
+        """Return whether what a plan freed is to be kept for its request still.
+
+        It is until VMs of the request were placed, as many as are let in; no longer than
+        ``for_s`` since the last of its moves; and not if one of them failed.
+        """
+        with self._database.read() as connection:
+            plan = get_plan(connection, id)
+            if plan.let_in is None or plan.failed or plan.approved_at is None:
+                return False
+            waits = waiting_of(connection, UUID(plan.arguments["request"]))
+            let_in = sum(each["count"] for each in plan.let_in["hosts"])
+            last = connection.scalar(
+                select(func.max(moves.c.ended_at))
+                .join(plan_moves, plan_moves.c.move_id == moves.c.id)
+                .where(plan_moves.c.plan_id == id)
+            )
+            since = plan.approved_at if last is None else max(last, plan.approved_at)
+            late = (db_now(connection) - since).total_seconds() > for_s
+            return not late and waits > plan.let_in["waiting"] - let_in
+
+
+def waiting_of(connection: Connection, request: UUID) -> int:
+    """Return how many VMs of a request wait for a place."""
+    return count_waiting(connection, {request: _MOST_VMS}).get(request, 0)
+
+
+def check_waits(connection: Connection, request: UUID) -> None:
+    """Refuse a plan for a request of which nothing waits, or for which another makes room.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such request.
+    ConflictError
+        If no VM of it waits, or a plan makes room for it already.
+    """
+    if not waiting_of(connection, request):
+        if connection.execute(select(requests.c.id).where(requests.c.id == request)).first():
+            raise ConflictError(f"no VM of request {request} waits for a place")
+        raise UnknownNameError("request", "request", request, hint="`fuga requests` lists them")
+    going_on = select(plans.c.id, plans.c.arguments).where(
+        plans.c.kind == PlanKind.ROOM.value, GOES_ON
+    )
+    for row in connection.execute(going_on):
+        if row.arguments["request"] == str(request):
+            raise ConflictError(
+                f"plan {row.id} makes room for this request already; `fuga plan cancel` ends it"
+            )

@@ -1,0 +1,117 @@
+"""Plans and their moves as they are stored: what every reader of them shares."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, case, func, select
+
+from registry.errors import NotFoundError
+from registry.ground.schema import hosts, moves, plan_moves, plans, tenants, vms
+from registry.lifecycle import OPEN_MOVES, MoveState, PlanState
+from registry.records.moves import Plan, PlanKind, PlanMove
+
+#: Of a plan: it is to be decided, or carried out.
+GOES_ON: Final = plans.c.state.in_([PlanState.ASKED.value, PlanState.APPROVED.value])
+_FROM, _TO = hosts.alias("from_host"), hosts.alias("to_host")
+_OPEN: Final = [state.value for state in OPEN_MOVES]
+#: Over: its move is, or it was refused.
+_IS_OVER: Final = plan_moves.c.refused.is_not(None) | (
+    moves.c.state.is_not(None) & moves.c.state.not_in(_OPEN)
+)
+_HAS_FAILED: Final = plan_moves.c.refused.is_not(None) | moves.c.state.in_(
+    [MoveState.FAILED.value, MoveState.CANCELLED.value]
+)
+
+
+def get_plan(connection: Connection, key: UUID) -> Plan:
+    """Return a plan in a caller's transaction, or raise `NotFoundError`."""
+    found = read_plans(connection, plans.c.id == key)
+    if not found:
+        raise NotFoundError("plan", key)
+    return found[0]
+
+
+def read_plans(connection: Connection, which: ColumnElement[bool]) -> list[Plan]:
+    """Return the plans for which a condition holds, in no order."""
+    counted = (
+        select(
+            plan_moves.c.plan_id,
+            func.count().label("moves"),
+            (func.max(plan_moves.c.wave) + 1).label("waves"),
+            func.sum(case((_IS_OVER, 1), else_=0)).label("ended"),
+            func.sum(case((_HAS_FAILED, 1), else_=0)).label("failed"),
+            func.sum(plan_moves.c.carried_mib).label("carried_mib"),
+        )
+        .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
+        .join(plans, plans.c.id == plan_moves.c.plan_id)
+        .where(which)
+        .group_by(plan_moves.c.plan_id)
+    )
+    tallies = {row.plan_id: row for row in connection.execute(counted)}
+    columns = [column for column in plans.c if column.key not in {"inputs", "packed_plan"}]
+    return [
+        _to_plan(row, tallies.get(row.id))
+        for row in connection.execute(select(*columns).where(which))
+    ]
+
+
+def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
+    """Return the moves of a plan in their order, and what became of each."""
+    query = (
+        select(
+            plan_moves.c.position,
+            plan_moves.c.wave,
+            plan_moves.c.vm_id,
+            vms.c.name.label("vm_name"),
+            tenants.c.name.label("tenant"),
+            _FROM.c.name.label("from_host"),
+            _TO.c.name.label("to_host"),
+            plan_moves.c.why,
+            plan_moves.c.carried_mib,
+            plan_moves.c.move_id,
+            moves.c.state,
+            plan_moves.c.refused,
+        )
+        .select_from(plan_moves)
+        .join(vms, vms.c.id == plan_moves.c.vm_id)
+        .join(tenants, tenants.c.id == vms.c.tenant_id)
+        .join(_FROM, _FROM.c.id == plan_moves.c.from_host_id)
+        .join(_TO, _TO.c.id == plan_moves.c.to_host_id)
+        .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
+        .where(plan_moves.c.plan_id == key)
+        .order_by(plan_moves.c.position)
+    )
+    return tuple(PlanMove(**row._mapping) for row in connection.execute(query))
+
+
+def is_over(move: PlanMove) -> bool:
+    """Return whether nothing more becomes of a move of a plan."""
+    return move.refused is not None or (move.state is not None and move.state not in OPEN_MOVES)
+
+
+def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
+    return Plan(
+        id=row.id,
+        kind=PlanKind(row.kind),
+        state=PlanState(row.state),
+        arguments=row.arguments,
+        asked_by=row.asked_by,
+        asked_at=row.asked_at,
+        approved_by=row.approved_by,
+        approved_at=row.approved_at,
+        ended_at=row.ended_at,
+        before=row.before,
+        after=row.after,
+        stays=tuple(row.stays),
+        let_in=row.let_in,
+        moves=tally.moves if tally else 0,
+        waves=tally.waves if tally else 0,
+        ended=int(tally.ended) if tally else 0,
+        failed=int(tally.failed) if tally else 0,
+        moved_gib=float(tally.carried_mib) / 1024 if tally else 0.0,
+        cut=row.cut,
+        gain=row.gain,
+        last_error=row.last_error,
+    )
