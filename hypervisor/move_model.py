@@ -36,9 +36,6 @@ class MoveSpec:
     bandwidth_mib_s: int | None = None  #: of memory, and of each disk; None: what the network gives
     downtime_ms: int | None = None  #: how long the guest may stand still; None: QEMU's default
     auto_converge: bool = False  #: slow a guest down that writes faster than memory is copied
-    #: Then it goes on there, and its memory follows. Not safe where a mover may be killed: it was
-    #: seen to run on both hosts then (ADR 0055).
-    post_copy_after_s: float | None = None
     encrypt: bool = False  #: memory and disk; both hosts have certificates for it
     address: str | None = None  #: at which the destination receives; None: what its libvirt says
 

@@ -59,12 +59,10 @@ class Fault:
     action: str = ""
     until: str = ""  #: the action that ends it; empty: the hosts are started again
     slow: bool = False  #: in the middle of a slow move, not towards the end of a fast one
-    post_copy: bool = False
 
 
 FAULTS: Final = (
     Fault(name="mover killed", end="mover"),
-    Fault(name="mover killed, post-copy", end="mover", post_copy=True),
     Fault(
         name="destination's libvirtd killed",
         end="destination",
@@ -154,8 +152,6 @@ class Experiment:
         wanted = self._arriving()
         if fault.slow:
             wanted = replace(wanted, bandwidth_mib_s=_SLOW_MIB_S)
-        if fault.post_copy:
-            wanted = replace(wanted, bandwidth_mib_s=_SLOW_MIB_S, post_copy_after_s=0.0)
         before = move_children()
         mover = self._mover()
         moving = threading.Thread(target=self._move, args=(mover, wanted, trial))
@@ -193,7 +189,6 @@ class Experiment:
             mark=mark,
             volume=volume_name(assignment_id),
             bandwidth_mib_s=None,
-            post_copy_after_s=None,
         )
         self._overlay(1 - self._at, wanted.volume)
         return wanted

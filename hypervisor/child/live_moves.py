@@ -29,8 +29,6 @@ _NOTICED_S: Final = 0.05  #: until a move's end is noticed
 _MIGRATABLE: Final = libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE
 _DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
-_Intervention = Callable[[libvirt.virDomain], object]
-
 
 def move(
     ends: Ends, spec: MoveSpec, stop: threading.Event, tell: Callable[[MoveProgress], object]
@@ -90,7 +88,7 @@ class _LiveMove:
         self._tell = tell
         self._started = time.monotonic()
         self._last: MoveProgress | None = None
-        self._pending: list[tuple[float, _Intervention]] = []
+        self._downtime_ms: int | None = None  #: to be set once it is under way
 
     def attempt(self, *, shares: bool) -> MoveDone:
         """Move it, to a host that shares processors out or to one that does not."""
@@ -99,7 +97,7 @@ class _LiveMove:
             shared_pools.prove(self._ends, self._spec, domain)
         parameters = _parameters(self._ends, domain, self._spec, shares=shares)
         beside = self._ends.source.beside.lookupByUUIDString(self._spec.vm_id)
-        self._started, self._pending = time.monotonic(), _interventions(self._spec)
+        self._started, self._downtime_ms = time.monotonic(), self._spec.downtime_ms
         if self._stop.is_set():
             raise OperationFailedError(_OPERATION, "it was called off before it was begun")
         call = _Call(domain, self._ends.destination.moving, parameters, _flags(self._spec))
@@ -146,10 +144,9 @@ class _LiveMove:
             return
         self._last = _progress(found)
         self._tell(self._last)
-        for due_s, intervene in list(self._pending):
-            if time.monotonic() - self._started >= due_s:
-                intervene(beside)
-                self._pending.remove((due_s, intervene))
+        if self._downtime_ms is not None:
+            beside.migrateSetMaxDowntime(self._downtime_ms, 0)
+            self._downtime_ms = None
 
     def _wait(self, call: _Call) -> None:
         """Wait until it is time to tell again, the move is over, or it is called off."""
@@ -163,34 +160,21 @@ class _LiveMove:
         return OperationFailedError(_OPERATION, f"{why}: {error}", error.get_error_code())
 
 
-def _interventions(spec: MoveSpec) -> list[tuple[float, _Intervention]]:
-    """Return what is done to a move that is under way, and after how many seconds."""
-    found: list[tuple[float, _Intervention]] = []
-    if spec.downtime_ms is not None:
-        downtime_ms = spec.downtime_ms
-        found.append((0.0, lambda domain: domain.migrateSetMaxDowntime(downtime_ms, 0)))
-    if spec.post_copy_after_s is not None:
-        found.append((spec.post_copy_after_s, lambda domain: domain.migrateStartPostCopy(0)))
-    return found
-
-
 def _flags(spec: MoveSpec) -> int:
     flags: int = (
         libvirt.VIR_MIGRATE_LIVE
         | libvirt.VIR_MIGRATE_PERSIST_DEST
         | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
         | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
+        # Where the destination's answer to the last call is lost, libvirt lets the guest run on
+        # at the source, though the destination may have let it run, too: so it must not.
+        | libvirt.VIR_MIGRATE_PAUSED
     )
     for wanted, flag in (
         (spec.copy_disk, libvirt.VIR_MIGRATE_NON_SHARED_INC),
         # libvirt cannot always tell that a folder is the other host's, too; it was proven.
         (not spec.copy_disk, libvirt.VIR_MIGRATE_UNSAFE),
         (spec.auto_converge, libvirt.VIR_MIGRATE_AUTO_CONVERGE),
-        (spec.post_copy_after_s is not None, libvirt.VIR_MIGRATE_POSTCOPY),
-        # Where the destination's answer to the last call is lost, libvirt lets the guest run on
-        # at the source, though the destination may have let it run, too: so it must not.
-        # Only post-copy needs a guest that runs there at once.
-        (spec.post_copy_after_s is None, libvirt.VIR_MIGRATE_PAUSED),
         (spec.encrypt, libvirt.VIR_MIGRATE_TLS),
     ):
         flags |= flag if wanted else 0

@@ -78,6 +78,15 @@ _PLAN = _steps("""
     approved  cancelled  cancelled
 """)
 
+_ROLL = _steps("""
+    going    stopped    stopped
+    going    resumed    going
+    going    done       done
+    going    cancelled  cancelled
+    stopped  resumed    going
+    stopped  cancelled  cancelled
+""")
+
 _REQUEST = (
     _steps("""
     -            -            pending
@@ -179,6 +188,7 @@ MACHINES: Mapping[str, Machine] = {
     ),
     "move": Machine(frozenset({"move_state"}), "SELECT id, state FROM moves", frozenset(_MOVE)),
     "plan": Machine(frozenset({"plan_state"}), "SELECT id, state FROM plans", frozenset(_PLAN)),
+    "roll": Machine(frozenset({"roll_state"}), "SELECT id, state FROM rolls", frozenset(_ROLL)),
     "observed": Machine(
         frozenset({"vm_observed", "vm_missing"}),
         "SELECT id, observed FROM vms",
@@ -213,6 +223,7 @@ FIRST: Mapping[str, str | None] = {
     "request": None,
     "move": None,
     "plan": "asked",
+    "roll": "going",
     "observed": "absent",
     "desired": "running",
     "power": "idle",

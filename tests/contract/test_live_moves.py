@@ -312,19 +312,6 @@ def test_a_move_is_cancelled_with_the_process_that_asked_for_it(real: Grounds) -
 
 
 @pytest.mark.qemu
-def test_a_guest_goes_on_at_the_destination_before_its_memory_is_there(real: Grounds) -> None:
-    spec = real.running()
-    real.begin_beating(spec)
-    wanted = real.arriving(spec, bandwidth_mib_s=4, post_copy_after_s=1.0)
-
-    done = real.live(wanted)
-
-    assert done.total_ms < 12_000  # at 4 MiB a second its memory alone takes 20 seconds
-    assert real.states(spec) == (None, RUNNING)
-    eventually(lambda: len(real.beats(real.destination, spec)) > 3)
-
-
-@pytest.mark.qemu
 def test_an_address_that_leads_nowhere_leaves_the_guest_alone(real: Grounds) -> None:
     spec = real.running()
     wanted = real.arriving(spec, address="192.0.2.1")
