@@ -34,7 +34,7 @@ import numpy as np
 from benchmarks.placement.clusters import fresh_round, half_filled_round
 from benchmarks.placement.rounds import unfairness
 from placement import Budget, Snapshot, allocation_bound, check_allocation, policy_by_name
-from placement.fuga.parameters import LARGEST_TREE
+from placement.fuga.parameters import MOST_PLAYERS, FugaParameters
 from tests.builders import a_snapshot
 from tests.servers.stream import Stream
 
@@ -143,7 +143,10 @@ def measure(rounds: Sequence[Snapshot], parameters: Mapping[str, Any]) -> Measur
 
 
 def print_games(seeds: int) -> None:
-    print(f"\nsmall games, {seeds} seeds; auto is exact up to {LARGEST_TREE:,} leaves")
+    print(
+        f"\nsmall games, {seeds} seeds; auto is exact up to {MOST_PLAYERS} hosts and"
+        f" {FugaParameters().subgames:,} subgames"
+    )
     print(
         f"{'hosts':<16}{'leaves':>9}{'subgames':>10}{'at most':>10}{'sweeps lack':>13}"
         f"{'how often':>11}{'exact, ms':>11}{'at most':>9}{'exact × sweeps':>16}"

@@ -12,6 +12,7 @@ from controller.questions.surviving import Survival
 from controller.rounds.round import RoundReport
 from service import ProcessMetrics
 
+_CERTIFIED: Final = {True: "yes", False: "no", None: "not_checked"}
 _BUCKETS_S: Final = (0.01, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -37,6 +38,13 @@ class SlotMetrics:
             "fuga_rounds",
             "Rounds committed, by who decided: the policy, or the fallback after it failed.",
             ["decided_by"],
+            registry=registry,
+        )
+        self._games = Counter(
+            "fuga_games",
+            "Games between hosts in committed rounds, by how they were solved, and whether a second"
+            " computation found that no host gains by deviating.",
+            ["solved", "certified"],
             registry=registry,
         )
         self._placed = Counter("fuga_vms_placed", "VMs placed.", registry=registry)
@@ -82,6 +90,8 @@ class SlotMetrics:
         for phase, seconds in report.phases_s.items():
             self._seconds.labels(phase).observe(seconds)
         self._seconds.labels("whole").observe(report.duration_s)
+        for game in report.games:
+            self._games.labels(str(game["equilibrium"]), _CERTIFIED[game.get("certified")]).inc()
         self._placed.inc(report.placed)
         self._dropped.inc(report.dropped)
 

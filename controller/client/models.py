@@ -125,6 +125,7 @@ Difference: TypeAlias = Literal[
     "stranger",
     "unknown_mark",
     "wrong_host",
+    "disk_elsewhere",
     "older_generation",
     "leftover",
     "capacity_shrank",
@@ -208,6 +209,18 @@ class FenceInput(TypedDict):
 
 
 FenceState: TypeAlias = Literal["idle", "asked", "running", "failed", "fenced"]
+
+
+class GameView(TypedDict):
+    """One game between hosts, and how it was solved."""
+
+    certified: bool | None
+    game: int
+    players: int
+    solved: str
+    subgames: int
+    sweeps: int
+    vms: int
 
 
 class Host(TypedDict):
@@ -1026,6 +1039,7 @@ class RoundDetail(TypedDict):
     engine_version: str
     fair_distance: float | None
     fallback_reason: str | None
+    games: NotRequired[list[GameView]]
     group_shares: list[dict[str, Any]]
     inputs_digest: str
     left_out: int | None

@@ -10,6 +10,7 @@ from uuid import UUID
 from controller.host_names import Reader
 from controller.questions.explanations import VmExplanation, WeighedCombination
 from controller.questions.moved import story_of, told_move
+from controller.rounds.games import in_words, solved_games
 from controller.rounds.inputs import RoundInputs, decode_inputs
 from registry import CopyState, Registry
 from registry.hosts import outlook
@@ -132,6 +133,8 @@ def _placed(vm: Vm, record: RoundRecord, reader: Reader) -> VmExplanation:
             f"combination{several} and took {_taken(chosen.combination)}, "
             f"the one with the highest utility ({chosen.utility:.4f})"
         )
+        game = details["weighed"][str(host)][0]["game"]
+        why += "".join(f"; {in_words(each)}" for each in solved_games(details) if each.game == game)
     return replace(told, phase=phase, utilities=utilities, message=why)
 
 

@@ -128,7 +128,8 @@ def told_detail(detail: RoundDetail, reader: Reader) -> RoundDetail:
     """Leave out the same, and the outcome, which names everybody's requests."""
     if reader.is_operator:
         return detail
-    return detail.model_copy(update={**_without_others(detail, reader), "outcome": None})
+    hidden: dict[str, Any] = {"outcome": None, "games": []}
+    return detail.model_copy(update={**_without_others(detail, reader), **hidden})
 
 
 def _without_others(told: RoundSummary | RoundDetail, reader: Reader) -> dict[str, Any]:

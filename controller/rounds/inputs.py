@@ -10,9 +10,9 @@ import dataclasses
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ from placement.rules.patience import Patience, waiting_levels
 
 #: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
 _OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits")
+#: What those who read of a game between hosts rely on.
+_TOLD_OF_GAMES: Final = {"players", "vms", "equilibrium", "sweeps"}
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
 
 
@@ -219,6 +221,18 @@ def allocation_of(document: Mapping[str, Any]) -> Allocation:
         work=document["work"],
         cut=document["cut"],
         details=document["details"],
+    )
+
+
+def games_of(details: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return what an allocation's details tell of games between hosts.
+
+    Policies from elsewhere may call something else by that name, which is passed over.
+    """
+    told = details.get("games", ())
+    listed = told if isinstance(told, Sequence) else ()
+    return tuple(
+        each for each in listed if isinstance(each, Mapping) and each.keys() >= _TOLD_OF_GAMES
     )
 
 

@@ -15,7 +15,13 @@ import numpy as np
 import structlog
 
 from controller.errors import PolicyFailedError, SlotSkippedError
-from controller.rounds.inputs import RoundInputs, SpareInputs, allocation_of, packed
+from controller.rounds.inputs import (
+    RoundInputs,
+    SpareInputs,
+    allocation_of,
+    games_of,
+    packed,
+)
 from controller.rounds.policy_process import Decision, Ideal
 from controller.rounds.running import to_running
 from controller.rounds.snapshots import Names, freed_rows, to_snapshot
@@ -111,6 +117,7 @@ class RoundReport:
     left_out: int
     dropped: int
     fallback_reason: str | None
+    games: tuple[Mapping[str, Any], ...]  #: between hosts, as the policy tells of each
     phases_s: Mapping[str, float]  #: read, policy, bound and commit
     duration_s: float
     assignments: Mapping[UUID, tuple[UUID, ...]]  #: by request
@@ -253,6 +260,7 @@ def run_round(
         number=committed.number,
         decided_by=decided.inputs.policy,
         fallback_reason=decided.fallback_reason,
+        games=games_of(decided.allocation.details),
         phases_s={
             "read": read_s,
             "policy": decided.seconds,

@@ -145,15 +145,46 @@ def _told_apart(rows: IntArray) -> tuple[IntArray, IntArray]:
     return rows[first], places
 
 
-def play(game: Game, tree: Tree) -> list[Move]:
-    """Return the moves of the subgame-perfect equilibrium, in the order of play.
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What players choose in every subgame, and where that leads.
+
+    Attributes
+    ----------
+    chosen : list of ndarray of int64, shape (S,)
+        Of each turn: the strategy that its player chooses in each subgame.
+    ends : list of ndarray of int64, shape (S,)
+        Of each turn, and of the ends themselves: the end that play reaches from each subgame,
+        a row of `Tree.totals`.
+    """
+
+    chosen: list[IntArray]
+    ends: list[IntArray]
+
+
+def answers_of(game: Game, tree: Tree) -> Answers:
+    """Return the best answers of all players to all that may have been taken before them.
 
     A strategy is worth v(A) at the end that the followers' best answers lead to, less the
     player's own skewness; of equals the earliest is taken.
     """
-    ends = _ends(game, tree)
+    fairness = game.serving.fairness(tree.totals)
+    chosen: list[IntArray] = []
+    ends = [np.arange(len(tree.totals))]
+    for turn in reversed(tree.turns):
+        led_to = ends[-1][turn.after]
+        utility = np.where(turn.after >= 0, fairness[led_to] - turn.skewness, -np.inf)
+        good = utility >= utility.max(axis=1, keepdims=True) - UTILITY_TOLERANCE
+        best = good.argmax(axis=1)
+        chosen.append(best)
+        ends.append(np.take_along_axis(led_to, best[:, None], axis=1)[:, 0])
+    return Answers(chosen[::-1], ends[::-1])
+
+
+def play(game: Game, tree: Tree, answers: Answers) -> list[Move]:
+    """Return the moves of the subgame-perfect equilibrium, in the order of play."""
     moves, place = [], 0
-    for turn, led_to in zip(tree.turns, ends, strict=True):
+    for turn, led_to in zip(tree.turns, answers.ends[1:], strict=True):
         left = game.serving.available - turn.taken[place]
         strategies = game.clipped(turn.player, left.tolist())
         after = turn.after[place][turn.after[place] >= 0]
@@ -162,15 +193,3 @@ def play(game: Game, tree: Tree) -> list[Move]:
         place = int(after[move.chosen])
         moves.append(move)
     return moves
-
-
-def _ends(game: Game, tree: Tree) -> list[IntArray]:
-    """Return, for each turn, the end to which each subgame of the next one leads, shape (S',)."""
-    fairness = game.serving.fairness(tree.totals)
-    ends = [np.arange(len(tree.totals))]
-    for turn in reversed(tree.turns[1:]):
-        led_to = ends[-1][turn.after]
-        utility = np.where(turn.after >= 0, fairness[led_to] - turn.skewness, -np.inf)
-        good = utility >= utility.max(axis=1, keepdims=True) - UTILITY_TOLERANCE
-        ends.append(np.take_along_axis(led_to, good.argmax(axis=1)[:, None], axis=1)[:, 0])
-    return ends[::-1]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from placement.fuga.certificate import Certificate
 from placement.fuga.equilibrium import Solution
 from placement.fuga.game import Game, Move
 from placement.fuga.serving import fairness_of
@@ -76,8 +78,9 @@ def details_of(
         ``targets``
             fair target of each request in VMs;
         ``games``
-            of each game how it was solved, with ``potential`` before and after
-            sweeps, and ``handed_out``, VMs by request;
+            of each game how it was solved, whether that is ``certified`` (nobody gains by
+            deviating) and the ``largest_gain`` if somebody does, ``potential`` before and
+            after sweeps, and ``handed_out``, VMs by request;
         ``potential``, ``sweeps``
             of the last game, and of all together;
         ``exchanges``
@@ -100,6 +103,7 @@ def details_of(
             {
                 "equilibrium": each.solution.equilibrium,
                 "subgames": each.solution.subgames,
+                **_certified(each.solution.certificate),
                 "players": len(each.game.players),
                 "vms": int(each.game.totals.sum()),
                 "handed_out": {
@@ -122,6 +126,15 @@ def details_of(
         taken[gangs[:, 0], gangs[:, 1]] -= gangs[:, 2]
         details["strategies"] = {str(host): taken[:, host].tolist() for host in order}
     return details
+
+
+def _certified(certificate: Certificate | None) -> dict[str, Any]:
+    """Tell what the check found; None where the budget was spent and nobody looked."""
+    if certificate is None:
+        return {"certified": None}
+    gain = certificate.largest_gain
+    told = {} if certificate.holds or not math.isfinite(gain) else {"largest_gain": gain}
+    return {"certified": certificate.holds, **told}
 
 
 def _phases(

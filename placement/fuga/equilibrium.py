@@ -7,10 +7,11 @@ from operator import add, sub
 from typing import Final
 
 from placement.errors import ParameterError
-from placement.fuga.backward_induction import TooLarge, Tree, play, tree_of
+from placement.fuga.backward_induction import TooLarge, Tree, answers_of, play, tree_of
+from placement.fuga.certificate import Certificate, check_nash, check_subgames
 from placement.fuga.game import UTILITY_TOLERANCE, Game, Move
 from placement.fuga.panel import Panel
-from placement.fuga.parameters import LARGEST_GAME, LARGEST_TREE, Equilibrium
+from placement.fuga.parameters import LARGEST_GAME, MOST_PLAYERS, Equilibrium
 from placement.fuga.strategies import Counts
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
@@ -27,11 +28,17 @@ class Solution:
     subgames: int  #: of backward induction, 0 where the game was solved otherwise
     sweeps: int  #: best-response sweeps, the last of which changed nothing unless cut
     potential: tuple[float, float]  #: before and after the sweeps
+    certificate: Certificate | None  #: None: the budget was spent, and nobody looked
     cut: str | None = None  #: what stopped it early
 
 
 def solve(
-    game: Game, *, equilibrium: Equilibrium, eta: int, most_sweeps: int, budget: Budget
+    game: Game,
+    *,
+    equilibrium: Equilibrium,
+    most_subgames: int,
+    most_sweeps: int,
+    budget: Budget,
 ) -> Solution:
     """Let every player move.
 
@@ -40,8 +47,8 @@ def solve(
     equilibrium : {"auto", "exact", "sequential", "sweeps"}
         ``exact``: subgame-perfect equilibrium by backward induction;
         ``sequential``: the paper's Algorithm 1; ``sweeps``: Algorithm 1, then
-        best-response sweeps; ``auto``: exact where the game's tree has at most
-        `LARGEST_TREE` leaves, else sweeps.
+        best-response sweeps; ``auto``: exact where the game has at most
+        ``most_subgames`` and `MOST_PLAYERS`, else sweeps.
     budget : Budget
         One unit for each strategy weighed.
 
@@ -57,43 +64,44 @@ def solve(
     sweeps end in a pure Nash equilibrium (derived).
     """
     cut = None
-    if equilibrium == "exact" or (equilibrium == "auto" and _leaves(game, eta) <= LARGEST_TREE):
-        tree = tree_of(game, range(len(game.players)), budget, LARGEST_GAME)
+    if equilibrium == "exact" or (equilibrium == "auto" and len(game.players) <= MOST_PLAYERS):
+        most = LARGEST_GAME if equilibrium == "exact" else most_subgames
+        tree = tree_of(game, range(len(game.players)), budget, most)
         if isinstance(tree, Tree):
-            game.moves = {move.player: move for move in play(game, tree)}
+            answers = answers_of(game, tree)
+            game.moves = {move.player: move for move in play(game, tree, answers)}
             potential = game.potential()
             return Solution(
-                equilibrium="exact", subgames=tree.subgames, sweeps=0, potential=(potential,) * 2
+                equilibrium="exact",
+                subgames=tree.subgames,
+                sweeps=0,
+                potential=(potential, potential),
+                certificate=check_subgames(game, tree, answers),
             )
-        if tree is TooLarge.SUBGAMES:
+        if tree is TooLarge.SUBGAMES and equilibrium == "exact":
             raise ParameterError(
                 "equilibrium",
                 equilibrium,
                 f"auto | sequential | sweeps: this game of {len(game.players)} hosts has more "
                 f"than {LARGEST_GAME:,} subgames",
             )
-        cut = "budget"
+        if tree is TooLarge.BUDGET:
+            cut = "budget"
     cut = _play_in_sequence(game, budget) or cut
     before = game.potential()
     if equilibrium == "sequential":
-        return Solution(
-            equilibrium="sequential", subgames=0, sweeps=0, potential=(before, before), cut=cut
-        )
-    sweeps, stopped = _sweep(game, most_sweeps, budget)
+        sweeps, stopped = 0, None
+    else:
+        sweeps, stopped = _sweep(game, most_sweeps, budget)
+    cut = stopped or cut
     return Solution(
-        equilibrium="sweeps",
+        equilibrium="sequential" if equilibrium == "sequential" else "sweeps",
         subgames=0,
         sweeps=sweeps,
         potential=(before, game.potential()),
-        cut=stopped or cut,
+        certificate=None if cut == "budget" else check_nash(game),
+        cut=cut,
     )
-
-
-def _leaves(game: Game, eta: int) -> int:
-    """Return how many leaves the game's tree has at most."""
-    # Given strategies may be more than eta.
-    width = max(eta, int(game.hands.counts.max()))
-    return int(width ** len(game.players))
 
 
 def _play_in_sequence(game: Game, budget: Budget) -> str | None:
@@ -103,7 +111,7 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
     tree = tree_of(game, last_two, budget)
     if isinstance(tree, TooLarge):
         return "budget"
-    game.moves = {move.player: move for move in play(game, tree)}
+    game.moves = {move.player: move for move in play(game, tree, answers_of(game, tree))}
     taken: Counts = tuple(game.totals.tolist())
     waiting = players[:-2]
     while waiting:

@@ -22,8 +22,8 @@ Equilibrium: TypeAlias = Literal["auto", "exact", "sequential", "sweeps"]
 
 #: Largest game, in subgames, that is solved exactly where that is asked for: some hundred MB.
 LARGEST_GAME: Final = 2_000_000
-#: Largest game tree, in leaves, that `auto` solves exactly.
-LARGEST_TREE: Final = 20_000
+#: Of games of more players nobody counts the subgames.
+MOST_PLAYERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,7 @@ class FugaParameters:
     overload: float = 1.0  #: no host is filled above this part of its capacity
     ranking: tuple[str, ...] | None = None  #: resources that rank; None: the first two
     equilibrium: Equilibrium = "auto"
+    subgames: int = 100_000  #: most of a game that `auto` solves exactly
     quota: bool = True  #: first offer each request its fair target only
     fallback: bool = True  #: place the remainder by Best-Fit DRFH
     sweeps: int = 20  #: most best-response sweeps
@@ -88,6 +89,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "overload": part,
     "ranking": or_null(_ranking),
     "equilibrium": one_of(get_args(Equilibrium)),
+    "subgames": whole_number(0, LARGEST_GAME),
     "quota": switch,
     "fallback": switch,
     "sweeps": whole_number(0, 10_000),

@@ -182,7 +182,7 @@ class _Round:
             solution = solve(
                 game,
                 equilibrium=self._parameters.equilibrium,
-                eta=self._parameters.eta,
+                most_subgames=self._parameters.subgames,
                 most_sweeps=self._parameters.sweeps,
                 budget=self._budget,
             )

@@ -28,6 +28,7 @@ class Details:
     gangs: tuple[tuple[int, ...], ...] = ()  #: request, host, VMs placed to begin gangs
     holding: tuple[tuple[int, ...], ...] = ()  #: request, host held back for it
     cuts: tuple[str, ...] = ()  #: what the budget or a limit cut
+    games: tuple[Mapping[str, Any], ...] = ()  #: how each game was solved
 
     @classmethod
     def of(cls, allocation: Allocation) -> Details:
@@ -39,6 +40,7 @@ class Details:
             gangs=tuple(tuple(row) for row in told.get("gangs", ())),
             holding=tuple(tuple(row) for row in told.get("holding", ())),
             cuts=tuple(told.get("cuts", ())),
+            games=tuple(told.get("games", ())),
         )
 
     def renamed(self, origin: IntArray) -> Details:
@@ -53,6 +55,10 @@ class Details:
             gangs=tuple((of[q], *rest) for q, *rest in self.gangs),
             holding=tuple((of[q], *rest) for q, *rest in self.holding),
             cuts=self.cuts,
+            games=tuple(
+                {**game, "handed_out": _by_origin(game.get("handed_out", {}), of)}
+                for game in self.games
+            ),
         )
 
     def document(self) -> dict[str, Any]:
@@ -63,6 +69,7 @@ class Details:
             "gangs": [list(row) for row in self.gangs],
             "holding": [list(row) for row in self.holding],
             "cuts": list(self.cuts),
+            "games": [dict(game) for game in self.games],
         }
         return {name: value for name, value in told.items() if value}
 
@@ -71,14 +78,22 @@ def merged(parts: Sequence[Details]) -> Details:
     """Return what the parts of one decision tell together.
 
     A host that weighed combinations in several parts is told of as the first part has
-    it; VMs of one request on one host are summed.
+    it; VMs of one request on one host are summed. Games are numbered through all parts.
     """
+    weighed: dict[str, Sequence[Mapping[str, Any]]] = {}
+    played = 0
+    for part in parts:
+        for host, listed in part.weighed.items():
+            if host not in weighed:
+                weighed[host] = [{**each, "game": played + each["game"]} for each in listed]
+        played += len(part.games)
     return Details(
-        weighed={host: each for part in reversed(parts) for host, each in part.weighed.items()},
+        weighed=weighed,
         phase=_summed(item for part in parts for item in part.phase.items()),
         gangs=tuple(row for part in parts for row in part.gangs),
         holding=tuple(sorted({row for part in parts for row in part.holding})),
         cuts=tuple(cut for part in parts for cut in part.cuts),
+        games=tuple(game for part in parts for game in part.games),
     )
 
 
@@ -92,9 +107,13 @@ def _summed(items: Iterable[tuple[tuple[int, int], _Vms]]) -> dict[tuple[int, in
 
 def _renamed(combination: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
     """Rename the requests of a combination; what others would take is the game's own: left out."""
-    counts: dict[str, int] = {}
-    for request, count in combination["counts"].items():
-        name = str(origin[int(request)])
-        counts[name] = counts.get(name, 0) + count
     told = {key: value for key, value in combination.items() if key != "others"}
-    return told | {"counts": counts}
+    return told | {"counts": _by_origin(combination["counts"], origin)}
+
+
+def _by_origin(counts: Mapping[str, int], origin: Sequence[int]) -> dict[str, int]:
+    renamed: dict[str, int] = {}
+    for request, count in counts.items():
+        name = str(origin[int(request)])
+        renamed[name] = renamed.get(name, 0) + count
+    return renamed

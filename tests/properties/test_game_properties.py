@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 
 from placement import Budget, policy_by_name
 from placement.fairness.targets import fair_targets, most_that_fit
+from placement.fuga.backward_induction import answers_of, play, tree_of
+from placement.fuga.certificate import NO_GAIN, check_subgames
 from placement.fuga.combinations import search
 from placement.fuga.combinations.top import top_combinations
 from placement.fuga.equilibrium import solve
 from placement.fuga.game import UTILITY_TOLERANCE, Game
-from placement.fuga.parameters import FugaParameters
+from placement.fuga.parameters import LARGEST_GAME, FugaParameters
 from placement.fuga.players import players_of
 from placement.fuga.serving import Serving, fairness_of
 from placement.fuga.strategies import TopCombinations
@@ -249,9 +252,13 @@ def test_backward_induction_is_what_brute_force_finds(snapshot, seed):
     assume(len(game.players))
     _, expected = brute_force(game, 0, np.zeros(len(game.demand), dtype=np.int64))
 
-    solution = solve(game, equilibrium="exact", eta=3, most_sweeps=0, budget=Budget())
+    solution = solve(
+        game, equilibrium="exact", most_subgames=LARGEST_GAME, most_sweeps=0, budget=Budget()
+    )
 
     assert solution.equilibrium == "exact"
+    assert solution.certificate.of == "subgame_perfect"
+    assert solution.certificate.holds
     assert [game.moves[player].counts.tolist() for player in sorted(game.moves)] == expected
 
 
@@ -280,7 +287,9 @@ def test_algorithm_1_plays_backwards_from_the_last_two(snapshot, seed):
     assume(len(game.players))
     totals, expected = plain_algorithm_1(again)
 
-    solve(game, equilibrium="sequential", eta=3, most_sweeps=0, budget=Budget())
+    solve(
+        game, equilibrium="sequential", most_subgames=LARGEST_GAME, most_sweeps=0, budget=Budget()
+    )
 
     assert [game.moves[player].counts.tolist() for player in sorted(game.moves)] == expected
     assert game.totals.tolist() == totals.tolist()
@@ -296,11 +305,21 @@ def test_after_the_sweeps_no_host_gains_by_another_strategy(snapshot, seed, alph
     game = a_game(snapshot, seed, alpha=alpha)
     assume(len(game.players))
 
-    solution = solve(game, equilibrium="sweeps", eta=3, most_sweeps=1000, budget=Budget())
+    solution = solve(
+        game, equilibrium="sweeps", most_subgames=LARGEST_GAME, most_sweeps=1000, budget=Budget()
+    )
 
     contains(solution.potential[1] > solution.potential[0] + UTILITY_TOLERANCE)
     assert solution.cut is None
     assert solution.potential[1] >= solution.potential[0] - 1e-9
+    assert plain_largest_gain(game) <= 2 * UTILITY_TOLERANCE
+    assert solution.certificate.holds
+    assert (game.totals <= game.serving.available).all()
+
+
+def plain_largest_gain(game):
+    """One player after another: the most that another of its strategies would gain it."""
+    gains = [0.0]
     for player in range(len(game.players)):
         move = game.move(player, tuple(game.totals.tolist()))
         others = game.totals - move.counts
@@ -310,8 +329,53 @@ def test_after_the_sweeps_no_host_gains_by_another_strategy(snapshot, seed, alph
             - move.strategies.skewness[move.chosen]
         )
         utilities = game.serving.fairness(others + options.counts) - options.skewness
-        assert utilities.max() <= own + 2 * UTILITY_TOLERANCE
-    assert (game.totals <= game.serving.available).all()
+        gains.append(float(utilities.max()) - own)
+    return max(gains)
+
+
+@about("a player who gains by deviating")
+@given(snapshot=contended_snapshots(min_hosts=4, max_hosts=24), seed=st.integers(0, 100))
+def test_a_certificate_names_the_largest_gain(snapshot, seed):
+    game = a_game(snapshot, seed)
+    assume(len(game.players))
+
+    solution = solve(
+        game, equilibrium="sequential", most_subgames=0, most_sweeps=0, budget=Budget()
+    )
+
+    contains(not solution.certificate.holds)
+    assert solution.certificate.largest_gain == pytest.approx(plain_largest_gain(game), abs=1e-9)
+
+
+@about("a strategy that is worse than the best")
+@given(
+    snapshot=contended_snapshots(min_hosts=2, max_hosts=6),
+    seed=st.integers(0, 100),
+    data=st.data(),
+)
+def test_a_solver_that_errs_about_one_strategy_is_found_out(snapshot, seed, data):
+    game = a_game(snapshot, seed)
+    assume(len(game.players))
+    tree = tree_of(game, range(len(game.players)), Budget())
+    number = data.draw(st.integers(0, len(tree.turns) - 1))
+    turn = tree.turns[number]
+    place = data.draw(st.integers(0, len(turn.taken) - 1))
+    strategy = data.draw(st.sampled_from(np.flatnonzero(turn.after[place] >= 0).tolist()))
+    right = answers_of(game, tree)
+    skewness = np.array(np.broadcast_to(turn.skewness, turn.after.shape))
+    led_to = right.ends[number + 1][turn.after[place]]
+    utility = game.serving.fairness(tree.totals[led_to]) - skewness[place]
+    lost = float(utility[right.chosen[number][place]] - utility[strategy])
+    skewness[place, strategy] -= 10
+    tree.turns[number] = dataclasses.replace(turn, skewness=skewness)
+
+    answers = answers_of(game, tree)
+    game.moves = {move.player: move for move in play(game, tree, answers)}
+
+    contains(lost > NO_GAIN)
+    assert answers.chosen[number][place] == strategy
+    if lost > NO_GAIN:
+        assert check_subgames(game, tree, answers).largest_gain >= lost - UTILITY_TOLERANCE
 
 
 @given(snapshot=snapshots(max_hosts=5, min_requests=1), seed=st.integers(0, 100))

@@ -47,6 +47,20 @@ COLUMNS = (
 )
 
 
+_CERTIFIED = {True: "yes", False: "no", None: "not checked"}
+_OF_GAMES = (
+    field("game", right=True),
+    field("players", "hosts", right=True),
+    field("vms", "VMs", right=True),
+    field("solved"),
+    Column("subgames", lambda row: str(row["subgames"] or "-"), right=True),
+    Column(
+        "sweeps", lambda row: "-" if row["solved"] == "exact" else str(row["sweeps"]), right=True
+    ),
+    Column("certified", lambda row: _CERTIFIED[row["certified"]]),
+)
+
+
 @app.callback()
 @listing
 def rounds(
@@ -98,6 +112,10 @@ def show(session: Session, number: NumberArgument) -> None:
         echo(f"{step.removesuffix('_seconds') + ' took':18}{seconds:.4f} s")
     echo("")
     _print_shares(found.get("shares") or (), empty="no shares recorded")
+    if games := found.get("games"):
+        echo()
+        echo("games between hosts:")
+        print_table(_OF_GAMES, games, empty="")
     if groups := found.get("group_shares"):
         echo()
         echo("groups of tenants:")

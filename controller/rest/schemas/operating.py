@@ -23,6 +23,7 @@ from controller.rest.schemas.values import (
     ReasonText,
     _moment,
 )
+from controller.rounds.games import solved_games
 from registry import QuotaExcess, SlotLoopState
 from registry.journal import Event
 from registry.moves import MoveObstacle
@@ -122,6 +123,25 @@ class RoundSummary(BaseModel):
     group_shares: list[Mapping[str, Any]] = Field(description="Operators only.")
 
 
+class GameView(BaseModel):
+    """One game between hosts, and how it was solved."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    game: int
+    players: int = Field(description="Hosts that took part.")
+    vms: int = Field(description="VMs that they took.")
+    solved: str = Field(
+        description="`exact`: by backward induction; `sweeps`: Algorithm 1 of the paper, then"
+        " best-response sweeps; `sequential`: Algorithm 1 alone."
+    )
+    subgames: int = Field(description="Looked at by backward induction; 0: solved otherwise.")
+    sweeps: int
+    certified: bool | None = Field(
+        description="Whether a second computation found that no host gains by deviating."
+    )
+
+
 class RoundDetail(BaseModel):
     """A round with its parameters and outcome; its inputs stay in the register center."""
 
@@ -152,6 +172,9 @@ class RoundDetail(BaseModel):
     parameters: Mapping[str, Any]
     budget_units: int | None
     outcome: Mapping[str, Any] | None = Field(None, description="Operators only, while it is kept.")
+    games: list[GameView] = Field(
+        [], description="How each game was solved. Operators only, while it is kept."
+    )
     replayable: bool = Field(False, description="Whether its inputs are still kept for a replay.")
     shadow: ShadowRound | None = Field(
         None,
@@ -164,6 +187,11 @@ class RoundDetail(BaseModel):
         stored = record.stored
         told = {
             "outcome": None if stored is None else stored.outcome,
+            "games": []
+            if stored is None
+            else [
+                GameView.model_validate(each) for each in solved_games(stored.outcome["details"])
+            ],
             "replayable": stored is not None,
             "shadow": shadow,
         }

@@ -138,6 +138,7 @@ def test_explanations_tell_what_the_round_wrote_down(cluster, decider):
     assert here.host == placed.host
     if here.phase == "game":
         chosen = [each for each in here.utilities if each.chosen]
+        assert here.message.endswith("equilibrium, as a second computation confirmed")
         assert len(chosen) == 1
         assert chosen[0].utility == max(each.utility for each in here.utilities)
         assert set(chosen[0].combination) <= {"small", "medium"}

@@ -103,19 +103,20 @@ def test_hosts_alike_share_subgames():
         capacity=[(8, 16)] * 8 + [(8, 32)] * 8, demand=[(1, 1), (1, 3), (2, 6)], count=20
     )
 
-    [game] = place(snapshot, equilibrium="exact", quota=False).details["games"]
+    [game] = place(snapshot, quota=False).details["games"]
 
-    assert game["equilibrium"] == "exact"
+    assert (game["equilibrium"], game["certified"]) == ("exact", True)
     assert game["subgames"] < 5_000  # of 5^16 leaves
-    assert place(snapshot, quota=False).details["games"][0]["equilibrium"] == "sweeps"
+    [within] = place(snapshot, quota=False, subgames=100).details["games"]
+    assert (within["equilibrium"], within["certified"]) == ("sweeps", True)
 
 
-def test_a_thousand_hosts_of_one_strategy_each_are_a_tree_of_one_leaf():
+def test_where_nobody_has_a_choice_the_game_is_certified():
     snapshot = a_snapshot(capacity=[[4, 4]] * 1_200, demand=[[1, 1]], count=4_800)
 
     allocation = place(snapshot, eta=1)
 
-    assert allocation.details["games"][0]["equilibrium"] == "exact"
+    assert [game["certified"] for game in allocation.details["games"]] == [True]
     assert allocation.placed[:, 2].sum() == 4_800
 
 

@@ -516,13 +516,22 @@ def test_rounds_show_policy_shares_bound_and_time_the_newest_below(
 
 
 def test_a_round_is_shown_by_number(api: HttpApi, fuga: Fuga) -> None:
-    api.on("GET", "/v1/rounds/7", a_round(7, budget_units=100, work=20, parameters={}))
+    games = [
+        {"game": 1, "players": 8, "vms": 9, "solved": "exact", "subgames": 94, "sweeps": 0,
+         "certified": True},
+        {"game": 2, "players": 90, "vms": 7, "solved": "sweeps", "subgames": 0, "sweeps": 3,
+         "certified": None},
+    ]  # fmt: skip
+    api.on("GET", "/v1/rounds/7", a_round(7, budget_units=100, work=20, parameters={}, games=games))
     api.on_list("/v1/vms", a_vm(round=7), a_vm(name="web-2", round=8))
 
     ended = fuga("rounds", "show", "7")
 
     assert ended.status == 0
     assert "20 of 100 units" in ended.out
+    rows = [line.split() for line in ended.out.splitlines()]
+    assert ["1", "8", "9", "exact", "94", "-", "yes"] in rows
+    assert ["2", "90", "7", "sweeps", "-", "3", "not", "checked"] in rows
     assert "web-1" in ended.out
     assert "web-2" not in ended.out
 

@@ -1,0 +1,146 @@
+"""Does nobody gain by deviating? Asked of a solved game by other code than what solved it.
+
+What a player could take, where that leads and how skewed it leaves its host are found anew
+here, from the definitions; the solver's tables are what is checked. Only v(A) is shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from placement.fuga.backward_induction import Answers, Tree
+from placement.fuga.game import Game
+from placement.round.arrays import BoolArray, FloatArray, IntArray
+
+#: A gain below this is none: twice what solvers take for equal, since both ends are rounded.
+NO_GAIN: Final = 2e-9
+#: Rows of (player or subgame, strategy) that are looked at together.
+_BLOCK: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What the check of a game found."""
+
+    of: str  #: "subgame_perfect" or "nash"
+    largest_gain: float  #: that a player would have by deviating, in utility; infinite: no play
+
+    @property
+    def holds(self) -> bool:
+        """Whether the moves are an equilibrium of that kind."""
+        return self.largest_gain <= NO_GAIN
+
+
+def check_nash(game: Game) -> Certificate:
+    """Find the most that a player would gain by another strategy, the others' choices given.
+
+    Strategies are clipped to the VMs that the others leave; to take nothing is one where nothing
+    else is left.
+    """
+    taken = game.taken
+    left = game.serving.available - taken.sum(axis=0)
+    if (left < 0).any():
+        return Certificate(of="nash", largest_gain=np.inf)
+    totals = taken.sum(axis=0)
+    now = game.serving.fairness(totals[None])[0] - _skewness(
+        game, np.arange(len(taken)), taken[:, None]
+    )
+    largest = 0.0
+    for players, rows in _by_width(game):
+        offered = np.minimum(rows, taken[players][:, None] + left)
+        others = totals - taken[players]
+        utility = game.serving.fairness(others[:, None] + offered) - _skewness(
+            game, players, offered
+        )
+        gains = np.where(_usable(offered), utility - now[players], 0.0)
+        largest = max(largest, float(gains.max(initial=0.0)))
+    return Certificate(of="nash", largest_gain=largest)
+
+
+def check_subgames(game: Game, tree: Tree, answers: Answers) -> Certificate:
+    """Find the most that a player would gain by deviating once, in any subgame.
+
+    That nobody gains by one deviation shows that nobody gains by several: the game is finite
+    (the one-deviation principle). The moves have to be those that the answers lead to.
+    """
+    fairness = game.serving.fairness(tree.totals)
+    wrong = Certificate(of="subgame_perfect", largest_gain=np.inf)
+    reached = [*(turn.taken for turn in tree.turns[1:]), tree.totals]
+    if len(tree.turns[0].taken) != 1 or tree.turns[0].taken.any():
+        return wrong
+    place, largest = 0, 0.0
+    for number, turn in enumerate(tree.turns):
+        rows = game.strategies(turn.player).counts
+        chosen, ends, then = answers.chosen[number], answers.ends[number], answers.ends[number + 1]
+        if game.moves[turn.player].taken != _clipped_to(
+            game, rows, turn.taken[place], chosen[place]
+        ):
+            return wrong
+        for start in range(0, len(turn.taken), max(1, _BLOCK // len(rows))):
+            some = slice(start, start + max(1, _BLOCK // len(rows)))
+            left = game.serving.available - turn.taken[some]
+            offered = np.minimum(rows, left[:, None])
+            usable, after = _usable(offered), turn.after[some]
+            leads = reached[number][after]
+            if (left < 0).any() or (usable != (after >= 0)).any():
+                return wrong
+            if (leads != turn.taken[some][:, None] + offered)[usable].any():
+                return wrong
+            players = np.full(len(left), turn.player)
+            utility = fairness[then[after]] - _skewness(game, players, offered)
+            own = np.take_along_axis(utility, chosen[some][:, None], axis=1)
+            follows = np.take_along_axis(then[after], chosen[some][:, None], axis=1)[:, 0]
+            if (follows != ends[some]).any():
+                return wrong
+            gains = np.where(usable, utility - own, 0.0)
+            largest = max(largest, float(gains.max(initial=0.0)))
+        place = int(turn.after[place, chosen[place]])
+    return Certificate(of="subgame_perfect", largest_gain=largest)
+
+
+def _clipped_to(game: Game, rows: IntArray, before: IntArray, which: int) -> tuple[int, ...]:
+    return tuple(np.minimum(rows[which], game.serving.available - before).tolist())
+
+
+def _usable(offered: IntArray) -> BoolArray:
+    """Return which strategies, (..., K, T), may be chosen: those that take something.
+
+    Where none does, the first: to take nothing.
+    """
+    usable: BoolArray = np.any(offered != 0, axis=-1)
+    usable[..., 0] |= ~np.any(usable, axis=-1)
+    return usable
+
+
+def _by_width(game: Game) -> list[tuple[IntArray, IntArray]]:
+    """Return players (X,) and their strategies (X, K, T), those with as many together."""
+    of_each = [game.anew.get(player) for player in range(len(game.players))]
+    combinations = [row for pool in game.hands.pools for row in pool.rows]
+    numbered, counts = game.hands.numbered(), game.hands.counts
+    known = np.array(combinations, dtype=np.int64).reshape(-1, len(game.demand))
+    found: list[tuple[IntArray, IntArray]] = []
+    usual = np.array([own is None for own in of_each], dtype=np.bool_)
+    for width in np.unique(counts[usual]).tolist():
+        players = np.flatnonzero(usual & (counts == width))
+        parts = np.array_split(players, -(-len(players) * width // _BLOCK))
+        found.extend((some, known[numbered[some, :width]]) for some in parts)
+    found.extend((np.array([player]), own.counts[None]) for player, own in game.anew.items())
+    return found
+
+
+def _skewness(game: Game, players: IntArray, offered: IntArray) -> FloatArray:
+    """Return ske(m), (X, K), of players (X,) that take so many VMs of each kind, (X, K, T).
+
+    ``sqrt(sum_j (u_j / mean(u) - 1)^2)``; 0 for a host that is not used.
+    """
+    ranking = game.ranking
+    capacity = game.players.capacity[players][:, None, ranking]
+    running = capacity - game.players.free[players][:, None, ranking]
+    parts = (running + offered @ game.demand[:, ranking]) / capacity
+    mean = parts.sum(axis=-1) / len(ranking)
+    squares = ((parts - mean[..., None]) ** 2).sum(axis=-1)
+    skew: FloatArray = np.sqrt(squares) / np.where(mean > 0, mean, 1.0)
+    return skew
