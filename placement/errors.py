@@ -123,6 +123,16 @@ class PluginFailedError(PlacementError):
         self.origin = origin
 
 
+class ProgramTooLargeError(PlacementError):
+    """A linear program has more unknowns than its time allows."""
+
+    def __init__(self, what: str, found: int, limit: int) -> None:
+        super().__init__(f"{what}: the linear program has {found} unknowns, at most {limit}")
+        self.what = what
+        self.found = found
+        self.limit = limit
+
+
 class SolverError(PlacementError):
     """A linear program did not end in an optimum."""
 

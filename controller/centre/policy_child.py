@@ -21,12 +21,16 @@ from controller.rounds.policy_process import HEADER, Decision, Failure, Ideal, f
 from controller.rounds.stray_output import take_stdout
 from controller.shadow.child import decide_beside
 from placement import (
+    FloatArray,
+    PlacementError,
     Snapshot,
     allocation_bound,
     shares_in_tree,
     target_holdings,
 )
 from placement.catalog.zone_policies import Deciding
+from placement.judging.fair_holdings import fair_vms
+from placement.judging.prices import Prices, prices
 
 #: What is decided on is measured right after.
 _inputs = functools.lru_cache(maxsize=1)(decode_inputs)
@@ -47,13 +51,23 @@ def decide(data: bytes) -> Decision:
 
 def ideal(snapshot: Snapshot, resource: int) -> Ideal:
     """Return what a decision on the snapshot is measured by."""
-    holdings = target_holdings(snapshot)
+    targets = fair_vms(snapshot)
+    holdings = target_holdings(snapshot, targets)
     nodes = () if snapshot.tree is None else shares_in_tree(snapshot.tree, holdings).tolist()
     return Ideal(
         bound=allocation_bound(snapshot, resource),
         target_shares=tuple(holdings.max(axis=1, initial=0.0).tolist()),
         node_targets=tuple(nodes),
+        prices=_prices(snapshot, targets, resource),
     )
+
+
+def _prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices | str:
+    """No round waits for prices, nor loses its bound for them."""
+    try:
+        return prices(snapshot, targets, resource)
+    except PlacementError as error:
+        return str(error)
 
 
 def _ideal_of(argument: tuple[bytes, int]) -> Ideal:

@@ -40,16 +40,27 @@ class AuditEntry(TypedDict):
 
 
 class Capacity(TypedDict):
-    """How many more VMs of a type fit now. Requests that wait are not counted in."""
+    """How many more VMs of a type fit now, and how many beside those that wait."""
 
     at_least: NotRequired[bool]
     classes: list[HostClass]
     demand: dict[str, int]
     fits: int
     hosts: int
+    in_turn: NotRequired[int | None]
     open: int
     runs_out_first: str | None
     vm_type: str
+
+
+class ClassPrices(TypedDict):
+    """What one more unit of each resource would have brought on a class of hosts."""
+
+    capacity: dict[str, int]
+    hosts: int
+    labels: list[str]
+    price: dict[str, float]
+    room: dict[str, int]
 
 
 class CommandEndInput(TypedDict):
@@ -1048,6 +1059,7 @@ class RoundDetail(TypedDict):
     parameters: dict[str, Any]
     placed: int | None
     policy: str
+    prices: RoundPrices | None
     replayable: NotRequired[bool]
     seed: int
     shadow: NotRequired[ShadowRound | None]
@@ -1056,6 +1068,18 @@ class RoundDetail(TypedDict):
     slot_start_at: str
     timings: dict[str, float]
     work: int | None
+
+
+class RoundPrices(TypedDict):
+    """What a round was short of, in units of one resource."""
+
+    classes: list[ClassPrices]
+    classes_left_out: int
+    error: str | None
+    fair: float | None
+    most: float | None
+    of_fairness: float | None
+    resource: str
 
 
 class RoundSummary(TypedDict):
@@ -1075,6 +1099,7 @@ class RoundSummary(TypedDict):
     number: int
     placed: int | None
     policy: str
+    prices: RoundPrices | None
     seed: int
     shares: list[dict[str, Any]]
     slot_length_s: float

@@ -16,7 +16,7 @@ from registry.requests import Rules, allows, zone_of
 from registry.rounds import CapacityView, HostView
 
 #: VMs that one request may ask for.
-_MOST_VMS: Final = 10_000
+MOST_VMS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +33,18 @@ class HostClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How many more VMs of a type fit now. Requests that wait are not counted in."""
+    """How many more VMs of a type fit now, and how many beside those that wait."""
 
     vm_type: str
     demand: Mapping[str, int]  #: of one VM
-    fits: int
+    fits: int  #: as if nobody waited
     runs_out_first: str | None
     hosts: int
     open: int
     classes: tuple[HostClass, ...]  #: those that hold most first; told to operators only
     at_least: bool = False  #: the numbers are steps: it may be more, up to the next one
+    #: once those that wait and are owed before are served; None: not reckoned
+    in_turn: int | None = None
 
 
 def capacity_left(
@@ -102,9 +104,14 @@ def capacity_in_steps(found: Capacity, *, named: bool) -> Capacity:
 
     Of hosts that the question names, only whether there is room at all.
     """
+
+    def step(number: int) -> int:
+        return min(number, 1) if named else step_below(number)
+
     return replace(
         found,
-        fits=min(found.fits, 1) if named else step_below(found.fits),
+        fits=step(found.fits),
+        in_turn=None if found.in_turn is None else step(found.in_turn),
         hosts=step_below(found.hosts),
         open=step_below(found.open),
         runs_out_first=None if named else found.runs_out_first,
@@ -146,7 +153,7 @@ def _spread(
         if zone is not None and allows(rules, requires, named, host=host.name, labels=host.labels):
             in_zone[zone] += count
     most = 0
-    for part in range(1, min(max(in_zone.values(), default=0), _MOST_VMS) + 1):
+    for part in range(1, min(max(in_zone.values(), default=0), MOST_VMS) + 1):
         found = min(sum(min(count, part) for count in in_zone.values()), part * len(in_zone))
         if found <= (part - 1) * len(in_zone):
             break  # so few VMs would be divided into smaller parts

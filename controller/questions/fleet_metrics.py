@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import structlog
 from prometheus_client.core import GaugeMetricFamily
@@ -98,6 +98,12 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "last_round_placed": ("VMs placed by it.", ()),
     "last_round_left_out": ("VMs left out by it.", ()),
     "last_round_fair_distance": ("Distance of tenants from their fair targets.", ()),
+    "last_round_price_of_fairness": ("Part of what it could place that fairness kept out.", ()),
+    "last_round_price": (
+        "Amount of the first ranking resource that one more unit would have let it place; of the "
+        "class of hosts where that is most.",
+        ("resource",),
+    ),
 }
 
 
@@ -255,3 +261,17 @@ def _tell_rounds(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:
         found["last_round_left_out"].add_metric((), last.left_out)
         if last.fair_distance is not None:
             found["last_round_fair_distance"].add_metric((), last.fair_distance)
+        _tell_prices(found, last.prices)
+
+
+def _tell_prices(found: Mapping[str, GaugeMetricFamily], prices: Mapping[str, Any] | None) -> None:
+    if prices is None or prices["error"] is not None:
+        return
+    of_fairness = prices["of_fairness"] / prices["most"] if prices["most"] else 0.0
+    found["last_round_price_of_fairness"].add_metric((), of_fairness)
+    highest: dict[str, float] = {}
+    for each in prices["classes"]:
+        for resource, price in each["price"].items():
+            highest[resource] = max(price, highest.get(resource, 0.0))
+    for resource, price in highest.items():
+        found["last_round_price"].add_metric((resource,), price)

@@ -52,6 +52,8 @@ class Services:
     default_quota: Mapping[str, int] = field(default_factory=dict)
     #: a replay may take as long as its round did, in a process of its own
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
+    #: who asks what fits beside those that wait is told less while another is reckoned for
+    turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(1))
     #: each waits for a worker, in a thread that other calls want too
     console_reads: FairPlaces = field(default_factory=lambda: FairPlaces(MAX_CONSOLE_READS))
     #: the same of those who type; beyond it they are answered at once, and ask again

@@ -136,6 +136,7 @@ def _without_others(told: RoundSummary | RoundDetail, reader: Reader) -> dict[st
     return {
         "shares": [share for share in told.shares if share["tenant"] == reader.tenant],
         "group_shares": [],
+        "prices": None,
         "placed": None,
         "left_out": None,
         "dropped": None,

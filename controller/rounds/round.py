@@ -23,6 +23,7 @@ from controller.rounds.inputs import (
     packed,
 )
 from controller.rounds.policy_process import Decision, Ideal
+from controller.rounds.priced import prices_document
 from controller.rounds.running import to_running
 from controller.rounds.snapshots import Names, freed_rows, to_snapshot
 from controller.rounds.spare_domains import domains_of
@@ -253,6 +254,7 @@ def run_round(
             if decided.allocation.left_out or any(each.short is not None for each in view.requests)
             else {},
             group_shares=_group_shares(snapshot, decided.allocation, names, ideal),
+            prices=prices_document(view, ideal, ranking),
         )
     )
     ended = time.perf_counter()

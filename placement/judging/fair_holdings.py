@@ -13,14 +13,22 @@ from placement.rules.allowances import within_all
 from placement.rules.in_tree import without_tree
 
 
-def target_holdings(snapshot: Snapshot) -> FloatArray:
-    """Return what it would be fair to hold after this round, in parts of the pool, (N, R).
+def fair_vms(snapshot: Snapshot) -> FloatArray:
+    """Return how many VMs of each request would be fair (`fair_targets`), shape (Q,).
 
-    What a tenant holds and its requests' fair targets (`fair_targets`) together.
     Of a tree of tenants the weights count that stand for it; nobody's target is
     beyond an allowance.
     """
-    targets = fair_targets(without_tree(within_all(snapshot)))
+    return fair_targets(without_tree(within_all(snapshot)))
+
+
+def target_holdings(snapshot: Snapshot, targets: FloatArray | None = None) -> FloatArray:
+    """Return what it would be fair to hold after this round, in parts of the pool, (N, R).
+
+    What a tenant holds and its requests' fair targets together. ``targets`` spares
+    reckoning `fair_vms` again.
+    """
+    targets = fair_vms(snapshot) if targets is None else targets
     holdings = fractions_of_pool(snapshot.held, snapshot.pool)
     demand = fractions_of_pool(snapshot.demand, snapshot.pool)
     np.add.at(holdings, snapshot.tenant, demand * targets[:, None])

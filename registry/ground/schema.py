@@ -597,6 +597,7 @@ rounds = Table(
     Column("left_out", Integer, nullable=False),
     Column("dropped", Integer, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    Column("prices", Json),  # NULL: of a round from before, or not known
     CheckConstraint("decided_by IN ('policy', 'fallback')", name="decided_by_known"),
     sqlite_autoincrement=True,
 )

@@ -84,6 +84,7 @@ class FleetRound:
     placed: int
     left_out: int
     fair_distance: float | None
+    prices: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

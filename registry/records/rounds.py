@@ -180,6 +180,7 @@ class CapacityView:
     hosts: tuple[HostView, ...]  #: by name; all that are not retired
     apart_from: tuple[UUID, ...]  #: hosts that hold VMs of the group that keeps apart
     together_with: tuple[UUID, ...]  #: hosts that hold VMs of the group that keeps together
+    cluster: ClusterView | None = None  #: of the same read, as a round would see it, if asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +222,7 @@ class RoundCommit:
     host_versions: Mapping[UUID, int]
     waiting: Mapping[UUID, Waiting]
     group_shares: Sequence[Mapping[str, Any]] = ()  #: of the groups of tenants
+    prices: Mapping[str, Any] | None = None  #: None: nothing is known of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +266,7 @@ class RoundSummary:
     inputs_digest: str
     created_at: datetime
     group_shares: tuple[Mapping[str, Any], ...] = ()  #: of the groups of tenants
+    prices: Mapping[str, Any] | None = None  #: None: of a round from before, or not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

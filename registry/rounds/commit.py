@@ -319,6 +319,7 @@ def _insert_round(
             bound=commit.bound,
             fair_distance=commit.fair_distance,
             group_shares=[dict(share) for share in commit.group_shares],
+            prices=None if commit.prices is None else dict(commit.prices),
             timings=dict(commit.timings),
             placed=placed,
             left_out=sum(waiting.count for waiting in commit.waiting.values()),

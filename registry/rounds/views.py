@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from sqlalchemy import Connection
@@ -30,8 +31,12 @@ class Views:
         with self._database.read() as connection:
             return read_accounts(connection)
 
-    def capacity(self, vm_type: str, *, tenant: str | None, rules: Rules) -> CapacityView:
+    def capacity(
+        self, vm_type: str, *, tenant: str | None, rules: Rules, with_waiting: bool = False
+    ) -> CapacityView:
         """Return the hosts as they are, and where VMs of the groups in the rules of a tenant are.
+
+        If asked for, with all that waits for a place.
 
         Raises
         ------
@@ -42,7 +47,8 @@ class Views:
         with self._database.read() as connection:
             wanted = get_vm_type(connection, vm_type)
             demand = demands(connection, [wanted.id])[wanted.id]
-            return capacity_view(connection, demand, tenant, rules)
+            view = capacity_view(connection, demand, tenant, rules)
+            return replace(view, cluster=view_cluster(connection)) if with_waiting else view
 
     def rehearse_update(
         self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str

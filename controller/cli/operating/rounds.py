@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +29,13 @@ def _bound(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
+def _fairness(prices: Mapping[str, Any] | None) -> float | None:
+    """The price of fairness as a part of the most that could be placed."""
+    if not prices or prices["of_fairness"] is None:
+        return None
+    return prices["of_fairness"] / prices["most"] if prices["most"] else 0.0
+
+
 def _took(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f} s"
 
@@ -43,6 +51,7 @@ COLUMNS = (
     Column("shares", shares, spare=3),
     Column("bound", lambda row: _bound(row.get("bound")), right=True),
     Column("off fair", lambda row: percent(row.get("fair_distance")), right=True),
+    Column("fair costs", lambda row: percent(_fairness(row.get("prices"))), right=True),
     Column("took", lambda row: _took(duration_s(row)), right=True),
 )
 
@@ -120,6 +129,8 @@ def show(session: Session, number: NumberArgument) -> None:
         echo()
         echo("groups of tenants:")
         _print_shares(groups, empty="")
+    if prices := found.get("prices"):
+        _print_prices(prices)
     if beside := found.get("shadow"):
         tell(beside)
     echo()
@@ -133,6 +144,35 @@ def _print_shares(rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
     names = list(dict.fromkeys(key for row in rows for key in row))
     columns = [field(name, right=name not in ("tenant", "group", "parent")) for name in names]
     print_table(columns, rows, empty=empty)
+
+
+def _print_prices(prices: Mapping[str, Any]) -> None:
+    echo()
+    if prices["error"] is not None:
+        echo(f"no prices: {plain(prices['error'])}")
+        return
+    resource = prices["resource"]
+    echo(f"could be placed   {prices['most']:g} {resource}")
+    echo(f"within fair share {prices['fair']:g} {resource}")
+    cost = f"{prices['of_fairness']:g} {resource}, {percent(_fairness(prices))}"
+    echo(f"price of fairness {cost}")
+    if not prices["classes"]:
+        echo("no resource had a price: what waited had room")
+        return
+    echo(f"{resource} that one more unit would have let in, by class of hosts:")
+    names = list(prices["classes"][0]["price"])
+    columns = (
+        Column("labels", lambda row: ", ".join(row["labels"]) or "-"),
+        field("hosts", right=True),
+        *(Column(name, partial(_price, name), right=True) for name in names),
+    )
+    print_table(columns, prices["classes"], empty="none")
+    if left := prices["classes_left_out"]:
+        echo(f"and {left} classes more")
+
+
+def _price(resource: str, row: Mapping[str, Any]) -> str:
+    return f"{row['price'][resource]:.3g}"
 
 
 @with_session

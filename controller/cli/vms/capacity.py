@@ -79,6 +79,7 @@ def capacity(
         echo(f"at least {found['fits']} {what} fit now")
     else:
         echo(f"no {what} fits now")
+    _tell_in_turn(found)
     if found["runs_out_first"]:
         echo(f"{found['runs_out_first']} runs out first")
     if found["classes"]:
@@ -91,6 +92,16 @@ def capacity(
             field("runs_out_first", "runs out first"),
         ]
         print_table(columns, found["classes"], empty="")
+
+
+def _tell_in_turn(found: Mapping[str, Any]) -> None:
+    in_turn = found["in_turn"]
+    if in_turn is None:
+        echo("beside those that wait: not reckoned, as others ask too; ask again")
+    elif found["fits"]:
+        least = "at least " if found.get("at_least") and in_turn else ""
+        after = "once those that wait and are owed before are served"
+        echo(f"{least}{in_turn or 'none'} of them {after}")
 
 
 def tell_survival(session: Session, found: Mapping[str, Any]) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Security
 
 from controller.questions.capacity import Capacity, capacity_in_steps, capacity_left
+from controller.questions.in_turn import capacity_in_turn
 from controller.questions.surviving import Survival, survival
 from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
-from controller.rest.dependencies import GivenReader, GivenRegistry, GivenServices
+from controller.rest.dependencies import GivenReader, GivenServices
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.requests import CapacityQuery, SurvivalQuery
 from registry import ConflictError
@@ -28,18 +29,30 @@ def show_capacity(
     query: Annotated[CapacityQuery, Query()],
     caller: AnyCaller,
     reader: GivenReader,
-    registry: GivenRegistry,
+    services: GivenServices,
 ) -> Capacity:
     """Show how many more VMs of a type fit, by class of hosts, and what runs out first.
 
-    Tenants see the number rounded down to a step: 0, 1, 2, 5, 10, 20, 50 and so on.
+    Tenants see the numbers rounded down to a step: 0, 1, 2, 5, 10, 20, 50 and so on.
+    `in_turn` is null while it is reckoned for another caller.
     """
     rules = query.as_rules()
     named = [reader.meant("hosts", name) for name in query.hosts] or None
-    view = registry.views.capacity(
-        query.vm_type, tenant=caller.tenant_to_list(query.tenant), rules=rules
-    )
-    found = capacity_left(view, query.vm_type, requires=query.requires, named=named, rules=rules)
+    tenant = caller.tenant_to_list(query.tenant)
+    reckon = services.turns.acquire(blocking=False)
+    try:
+        view = services.registry.views.capacity(
+            query.vm_type, tenant=tenant, rules=rules, with_waiting=reckon
+        )
+        found = capacity_left(
+            view, query.vm_type, requires=query.requires, named=named, rules=rules
+        )
+        found = capacity_in_turn(
+            view, found, tenant=tenant, requires=query.requires, named=named, rules=rules
+        )
+    finally:
+        if reckon:
+            services.turns.release()
     return found if reader.is_operator else capacity_in_steps(found, named=named is not None)
 
 

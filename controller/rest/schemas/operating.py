@@ -96,6 +96,28 @@ class EventsPage(BaseModel):
     next: int = Field(description="`after` of the next call.")
 
 
+class ClassPrices(BaseModel):
+    """What one more unit of each resource would have brought on a class of hosts."""
+
+    labels: list[str]
+    hosts: int
+    capacity: Mapping[str, int] = Field(description="Of one host.")
+    room: Mapping[str, int] = Field(description="Free when the round began, and not in pieces.")
+    price: Mapping[str, float]
+
+
+class RoundPrices(BaseModel):
+    """What a round was short of, in units of one resource."""
+
+    resource: str = Field(description="The first ranking resource; all of it is in its units.")
+    most: float | None = Field(description="Most that could be placed if shares did not count.")
+    fair: float | None = Field(description="Most of that within everybody's fair target.")
+    of_fairness: float | None = Field(description="The price of fairness: most less fair.")
+    classes: list[ClassPrices] = Field(description="The dearest that have a price above 0.")
+    classes_left_out: int
+    error: str | None = Field(description="Why there are none.")
+
+
 class RoundSummary(BaseModel):
     """A round in a list."""
 
@@ -121,6 +143,9 @@ class RoundSummary(BaseModel):
     inputs_digest: str
     created_at: datetime
     group_shares: list[Mapping[str, Any]] = Field(description="Operators only.")
+    prices: RoundPrices | None = Field(
+        description="Operators only. Null in rounds that were decided before there were prices."
+    )
 
 
 class GameView(BaseModel):
@@ -160,6 +185,9 @@ class RoundDetail(BaseModel):
     work: int | None = Field(description="Operators only.")
     shares: list[Mapping[str, Any]]
     group_shares: list[Mapping[str, Any]] = Field(description="Operators only.")
+    prices: RoundPrices | None = Field(
+        description="Operators only. Null in rounds that were decided before there were prices."
+    )
     bound: float | None
     fair_distance: float | None = Field(
         description="Mean of |share - fair target| over tenants, divided by the mean target."

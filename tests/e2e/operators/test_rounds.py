@@ -83,7 +83,48 @@ def test_a_tenant_sees_its_own_share_and_not_the_outcome(api: Api, decider: Poli
     assert detail["outcome"] is None
     for told in (summary, detail):  # all of that is of everybody's VMs
         assert (told["placed"], told["left_out"], told["dropped"], told["work"]) == (None,) * 4
-        assert (told["timings"], told["group_shares"]) == ({}, [])
+        assert (told["timings"], told["group_shares"], told["prices"]) == ({}, [], None)
+
+
+def test_a_round_is_told_with_what_one_more_unit_would_have_brought(
+    api: Api, decider: PolicyProcess, raw: RawSql
+):
+    add_host(api.registry, "h1", vcpus=4, memory_mib=16384, disk_gib=200, labels=("zone=east",))
+    ask(api, "a", 3)
+    ask(api, "b", 3)
+    run_slot(api.registry, decider)
+
+    [summary] = api.operator.get("/v1/rounds").json()["items"]
+
+    prices = summary["prices"]
+    assert (prices["resource"], prices["most"], prices["fair"]) == ("vcpus", 4, 4)
+    assert (prices["of_fairness"], prices["error"], prices["classes_left_out"]) == (0, None, 0)
+    [of_class] = prices["classes"]
+    assert (of_class["labels"], of_class["hosts"]) == (["zone=east"], 1)
+    assert of_class["room"] == {"vcpus": 4, "memory_mib": 16384, "disk_gib": 200}
+    assert of_class["price"] == {"vcpus": 1, "memory_mib": 0, "disk_gib": 0}
+    assert api.operator.get("/v1/rounds/1").json()["prices"] == prices
+
+    raw.run("UPDATE rounds SET prices = NULL")  # as one from before
+
+    assert api.operator.get("/v1/rounds/1").json()["prices"] is None
+
+
+def test_capacity_is_told_beside_those_that_wait_and_are_owed_before(api: Api):
+    add_host(api.registry, "h1", vcpus=4, memory_mib=16384, disk_gib=200)
+
+    def told(client, **params) -> tuple[int, int]:
+        found = client.get("/v1/capacity", params={"vm_type": "small", **params}).json()
+        return found["fits"], found["in_turn"]
+
+    assert told(api.operator) == (4, 4)
+
+    ask(api, "a", 3)
+
+    assert told(api.operator) == (4, 1)  # after all that wait
+    assert told(api.operator, tenant="a") == (4, 1)  # after its own
+    assert told(api.operator, tenant="b") == (4, 2)  # in turns with the other tenant
+    assert told(api.tenant_b) == (2, 2)  # in steps
 
 
 def test_what_a_second_policy_would_have_done_is_for_operators(api: Api, decider: PolicyProcess):

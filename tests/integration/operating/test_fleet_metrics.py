@@ -82,6 +82,25 @@ def test_work_shares_ledger_and_leader_are_told(register: Registry, raw: RawSql)
     assert (found["last_round",], found["last_round_left_out",]) == (number, 3)
 
 
+def test_prices_of_the_last_round_are_told_by_the_class_where_they_are_highest(
+    register: Registry,
+) -> None:
+    a_cluster(register)
+    lease = take_lease(register)
+    classes = [{"price": {"vcpus": 1.0, "disk_gib": 0.0}}, {"price": {"vcpus": 0.5}}]
+    prices = {"most": 8.0, "of_fairness": 2.0, "classes": classes, "error": None}
+    register.rounds.commit_round(a_commit(lease, prices=prices))
+
+    found = told(collector(register))
+
+    assert found["last_round_price_of_fairness",] == 0.25
+    assert (found["last_round_price", "vcpus"], found["last_round_price", "disk_gib"]) == (1, 0)
+
+    register.rounds.commit_round(a_commit(lease, prices={**prices, "error": "too large"}))
+
+    assert not [name for name in told(collector(register)) if "price" in name[0]]
+
+
 def test_ages_are_those_of_the_states_and_not_of_the_rows(register: Registry, raw: RawSql) -> None:
     [host] = a_cluster(register)
     request = add_request(register, 2)

@@ -515,6 +515,35 @@ def test_rounds_show_policy_shares_bound_and_time_the_newest_below(
     assert "a 0.250" in lines[-1]
 
 
+def test_a_round_is_shown_with_its_prices_or_why_it_has_none(api: HttpApi, fuga: Fuga) -> None:
+    of_class = {"labels": ["ssd"], "hosts": 2, "price": {"vcpus": 1.0, "disk_gib": 0.25}}
+    prices = {
+        "resource": "vcpus",
+        "most": 8.0,
+        "fair": 6.0,
+        "of_fairness": 2.0,
+        "classes": [of_class],
+        "classes_left_out": 3,
+        "error": None,
+    }
+    api.on("GET", "/v1/rounds/7", a_round(7, prices=prices))
+    api.on("GET", "/v1/rounds/8", a_round(8, prices={**prices, "error": "too large"}))
+    api.on_list("/v1/rounds", a_round(9, prices=None), a_round(7, prices=prices))
+    api.on_list("/v1/vms")
+
+    told, without, listed = (
+        fuga("rounds", *more).out for more in (("show", "7"), ("show", "8"), ())
+    )
+
+    assert "price of fairness 2 vcpus, 25.0%" in told
+    assert ["ssd", "2", "1", "0.25"] in [line.split() for line in told.splitlines()]
+    assert "and 3 classes more" in told
+    assert "no prices: too large" in without
+    rows = [line.split() for line in listed.splitlines() if line.strip()]
+    costs = ["25.0%" in row for row in rows if row[0].isdigit()]
+    assert costs == [True, False]
+
+
 def test_a_round_is_shown_by_number(api: HttpApi, fuga: Fuga) -> None:
     games = [
         {"game": 1, "players": 8, "vms": 9, "solved": "exact", "subgames": 94, "sweeps": 0,
