@@ -81,6 +81,13 @@ class WorkerContext:
         for due in self.registry.assignments.due(limit=2, resend_after_s=0, host_id=host_id):
             self.send(due)
 
+    def pass_on_moves(self) -> None:
+        """Send the moves that have room now that one has ended, wherever their hosts are."""
+        if self.send is None or self.stopping.is_set():
+            return
+        for due in self.registry.move_steps.send_next(self.moves.limits):
+            self.send(due)
+
     def keep(self, claim: Claim) -> None:
         """Extend the claim before the next step.
 

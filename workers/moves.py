@@ -79,6 +79,7 @@ def move(move_id: UUID, context: WorkerContext) -> Outcome:
         except (HostBusyError, StoppingError):
             outcome = _put_off(step, context, None)
         log.info("move_ended", outcome=outcome, kind=step.kind)
+    context.pass_on_moves()
     return outcome
 
 

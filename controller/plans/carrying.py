@@ -95,7 +95,8 @@ class Plans:
         for plan in self._registry.plans.open():
             if plan.state is PlanState.ASKED:
                 self._decide(plan)
-            else:
+                plan = self._registry.plans.get(plan.id)  # noqa: PLW2901 - as it is now
+            if plan.state is PlanState.APPROVED:
                 self._carry_out(plan)
 
     def _ask_by_rule(self, lease: Lease) -> None:

@@ -36,8 +36,10 @@ from registry.lifecycle import (
 from registry.moves.asking import MOVES_LABEL
 from registry.moves.ending import arrived, close, lock_move, not_arrived
 from registry.records.moves import MoveClaim, MoveLimits, MoveProgress, MoveStep
-from registry.records.work import Claim
+from registry.records.work import Claim, Due
 from registry.work.assignments import SELECT, to_build
+from registry.work.next_moves import send_next
+from registry.work.queues import MOVE_VM
 
 _OPEN: Final = [state.value for state in OPEN_MOVES]
 _DELETED: Final = "its VM was deleted"
@@ -89,6 +91,13 @@ class MoveSteps:
             told = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
             record(connection, [step.row(now, owner, move.id, tenant=move.tenant, data=told)])
             return _to_step(connection, move, vm, token, kind=kind, begun=begun)
+
+    @retried
+    def send_next(self, limits: MoveLimits) -> tuple[Due, ...]:
+        """Return the moves that have room now, and mark them as sent: another has ended."""
+        with self._database.write() as connection:
+            found = send_next(connection, limits, now=db_now(connection))
+            return tuple(Due(task=MOVE_VM, id=key) for key in found)
 
     @retried
     def keep(

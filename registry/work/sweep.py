@@ -46,10 +46,8 @@ from registry.ground.schema import (
     images,
     is_moving,
     leftovers,
-    moves,
     place_of,
     power_actions,
-    slot_loop,
     unreleased,
     vms,
 )
@@ -67,11 +65,9 @@ from registry.lifecycle import (
     HostAdmin,
     HostHealth,
     ImageState,
-    MoveState,
-    SlotLoopState,
-    VmDesired,
 )
 from registry.records.work import Due, Leftover
+from registry.work.next_moves import waiting_moves
 from registry.work.power_steps import SEEN
 from registry.work.queues import (
     CREATE,
@@ -270,34 +266,7 @@ def _busy(look: _Look) -> Subquery:
 
 
 def _moves(look: _Look) -> Select[Any]:
-    """Moves that may begin, and those whose worker died: these wherever their hosts are.
-
-    One begins when both hosts are within reach, its image is there, and nothing is asked of
-    the VM's power; none while the slot loop is paused.
-    """
-    # Looked up for each move: a join may begin with all VMs that ever were.
-    end = hosts.alias()
-    out_of_reach = select(end.c.id).where(
-        end.c.id.in_([moves.c.from_host_id, moves.c.to_host_id]), end.c.health.in_(OUT_OF_REACH)
-    )
-    its_vm = select(vms.c.id).where(vms.c.id == moves.c.vm_id)
-    lacks = its_vm.where(lacks_image(moves.c.to_host_id, vms.c.request_id))
-    powered = select(power_actions.c.vm_id).where(power_actions.c.vm_id == moves.c.vm_id)
-    paused = select(slot_loop.c.id).where(slot_loop.c.state == SlotLoopState.PAUSED.value)
-    held_up = (out_of_reach, lacks, powered, paused)
-    is_open = moves.c.state.in_([literal_column(f"'{state}'") for state in OPEN_MOVES])
-    return (
-        select(moves)
-        .where(
-            is_open,
-            or_(
-                and_(*(~each.correlate(moves).exists() for each in held_up)),
-                moves.c.state == MoveState.MOVING.value,
-                its_vm.where(vms.c.desired == VmDesired.DELETED.value).correlate(moves).exists(),
-            ),
-        )
-        .order_by(moves.c.state == MoveState.ASKED.value)
-    )
+    return waiting_moves()
 
 
 def _imports(look: _Look) -> Select[Any]:

@@ -9,6 +9,7 @@ from registry import HostAdminEvent, Registry, VmDesired, VmDesiredEvent
 from registry.errors import ConflictError, MoveRefusedError
 from registry.moves import MoveLimits
 from registry.requests import MembershipRule, Rules
+from registry.work import Due
 from tests.fakes.movers import Breaks
 from tests.integration.moves.world import MovingWorld
 from tests.integration.workers.world import eventually
@@ -550,3 +551,18 @@ def test_no_more_moves_begin_than_a_host_may_have(world: MovingWorld) -> None:
 
     assert also == [Outcome.NOT_OURS]
     assert world.move(asked[1], "w2", moves=one) == Outcome.DONE
+
+
+def test_the_end_of_a_move_sends_what_has_room_then_and_nothing_else(world: MovingWorld) -> None:
+    asked = [world.ask(world.running(), host) for host in ("h2", "h2", "h3")]
+    world.registry.assignments.due()  # all are sent, so the sweep gives them time
+    limits = MoveLimits(per_host=1, everywhere=8)
+    meanwhile: list[Due] = []
+    world.movers.during = lambda: meanwhile.extend(world.registry.move_steps.send_next(limits))
+    sent: list[Due] = []
+
+    world.move(asked[0], moves=MoveOptions(limits=limits), send=sent.append)
+
+    assert meanwhile == []
+    assert [each.id for each in sent if each.task == "workers.move_vm"] == [asked[1].id]
+    assert len(world.registry.move_steps.send_next(MoveLimits(per_host=2, everywhere=1))) == 1
