@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 0.5
 #: A plan is decided within a minute, or given up; longer, and no control centre is there.
 _DECIDED_S = 180.0
+#: What VMs that moved away leave behind is removed within seconds.
+_EMPTY_S = 300.0
 
 
 class Bar(Protocol):
@@ -72,6 +74,19 @@ def wait_for_plan(
         f" {timeout_s:g} s. It goes on: `fuga plan show {seen['id']}` shows it,"
         f" `fuga plan cancel {seen['id']}` ends it."
     )
+
+
+def wait_until_empty(api: Client, host: str) -> None:
+    """Wait until a host whose VMs moved away holds nothing: their disks there are removed last."""
+    end = time.monotonic() + _EMPTY_S
+    while any(each["committed"] for each in api.get(f"hosts/{host}")["inventories"]):
+        if time.monotonic() > end:
+            raise WaitExpiredError(
+                f"its VMs are elsewhere, but host {host} still holds what they had there after"
+                f" {_EMPTY_S:g} s; `fuga host show {host}` says how much, `fuga status` whether"
+                " workers are late"
+            )
+        time.sleep(_LOOK_EVERY_S)
 
 
 def going_on(api: Client) -> str:

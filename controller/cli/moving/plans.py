@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from controller.calling.completion import complete_host
 from controller.calling.session import Session, listing, with_session
-from controller.calling.targets import find_request
+from controller.calling.targets import find_request, is_part_of_id
 from controller.calling.waiting_for_plans import wait_for_plan, wait_until_decided
-from controller.terminal.errors import CliError
-from controller.terminal.output import Column, age, echo, field, print_json, print_table
+from controller.terminal.errors import BadInputError, CliError
+from controller.terminal.output import (
+    Column,
+    age,
+    echo,
+    field,
+    print_json,
+    print_table,
+    short_id,
+)
 
 app = typer.Typer(
     name="plan", no_args_is_help=True, help="Plans of moves: propose, approve, cancel (operators)."
@@ -23,7 +31,7 @@ HostsArgument = Annotated[
     typer.Argument(metavar="HOST...", help="Hosts to empty", autocompletion=complete_host),
 ]
 IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="Id of a plan, or its first characters")
+    str, typer.Argument(metavar="ID", help="Id of a plan, its beginning or its end")
 ]
 ApproveOption = Annotated[
     bool, typer.Option("--approve", help="Carry the plan out as soon as it is decided")
@@ -34,9 +42,11 @@ TimeoutOption = Annotated[
 ]
 #: Plans end long before; a wait without end would hide a control centre that is away.
 TIMEOUT_S = 86_400.0
+_SEARCHED: Final = 500
+_WHOLE: Final = 36  #: characters of an id
 
 COLUMNS = (
-    Column("plan", lambda row: row["id"][:8] if len(row["id"]) > 8 else row["id"]),
+    Column("plan", lambda row: short_id(row["id"])),
     field("kind"),
     field("state"),
     Column("moves", lambda row: f"{row['ended']}/{row['moves']}", right=True),
@@ -284,11 +294,12 @@ def _stays(session: Session, stays: Mapping[str, Any]) -> str:
 
 
 def find(session: Session, typed: str) -> Mapping[str, Any]:
-    """Return the plan with an id, or with one that begins so."""
-    if len(typed) == 36:
+    """Return the plan with an id, or the one whose id begins or ends so."""
+    if len(typed) == _WHOLE:
         return dict(session.api.get(f"plans/{typed}"))
-    found = [each for each in session.api.items("plans", most=500) if each["id"].startswith(typed)]
+    plans = session.api.items("plans", most=_SEARCHED)
+    found = [each for each in plans if is_part_of_id(typed, each["id"])]
     if len(found) != 1:
         several = "several plans" if found else "no plan"
-        raise CliError(f"{several} with an id that begins {typed!r}; see `fuga plan list`")
+        raise BadInputError(f"{several} with an id like {typed!r}; see `fuga plan list`")
     return dict(found[0])
