@@ -41,6 +41,7 @@ class Difference(StrEnum):
     VM_CRASHES = "vm_crashes"
     VM_STOPPED = "vm_stopped"
     VM_RUNS = "vm_runs"
+    VM_PAUSED = "vm_paused"
     VM_UNFILTERED = "vm_unfiltered"
     STRANGER = "stranger"
     UNKNOWN_MARK = "unknown_mark"
@@ -103,6 +104,13 @@ DECIDED: Final[Mapping[Difference, Decision]] = MappingProxyType(
             answer=Answer.REPAIR,
             action="a worker stops it",
             why="its tenant stopped it, and somebody started it on its host",
+        ),
+        Difference.VM_PAUSED: Decision(
+            answer=Answer.NOTE,
+            action="it stays paused: when the cause is gone, `virsh resume` it there, or let its"
+            " tenant stop and start it",
+            why="its QEMU could not write to its disk, as where the pool is full, or somebody"
+            " suspended it on its host",
         ),
         Difference.VM_UNFILTERED: Decision(
             answer=Answer.NOTE,
@@ -248,7 +256,8 @@ def fate_of(vm: LedgerVm, domain: DomainSeen | None, look_began_at: datetime) ->
     if domain.state == "running":
         return Difference.VM_RUNS if vm.desired == VmDesired.STOPPED else None
     if domain.state != "stopped" or vm.desired != VmDesired.RUNNING:
-        return None
+        is_held = domain.state == "paused" and vm.observed == VmObserved.RUNNING
+        return Difference.VM_PAUSED if is_held else None
     if vm.observed == VmObserved.STOPPED and not vm.being_started:
         return Difference.VM_STOPPED  # it was off before, whatever its host says of it now
     if domain.off_reason == "crash":

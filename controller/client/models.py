@@ -132,6 +132,7 @@ Difference: TypeAlias = Literal[
     "vm_crashes",
     "vm_stopped",
     "vm_runs",
+    "vm_paused",
     "vm_unfiltered",
     "stranger",
     "unknown_mark",

@@ -52,5 +52,5 @@ def _check_empty(connection: Connection, key: UUID, name: str) -> None:
     if held:
         raise ConflictError(
             f"host {name} cannot be retired: VMs that hold capacity there: {held};"
-            " drain it and delete them first"
+            f" `fuga host drain {name} --move --wait` moves them away first"
         )

@@ -113,7 +113,7 @@ def change_host(name: Name, body: HostChange, caller: Operator, registry: GivenR
 
 @router.delete("/{name}", response_model=Host, responses=problems(403, 404, 409))
 def retire_host(name: Name, caller: Operator, registry: GivenRegistry) -> Host:
-    """Retire a host. Refused while VMs hold a part of it: drain it and delete them first."""
+    """Retire a host. Refused while VMs hold a part of it: have them moved away first."""
     return registry.hosts.apply(name, HostAdminEvent.RETIRE, actor=caller.actor)
 
 

@@ -249,6 +249,16 @@ def test_a_host_that_holds_nothing_may_be_built_anew(register: Registry, host: H
     assert look(register, machine="two").machine_uuid == "two"
 
 
+def test_a_guest_that_its_qemu_paused_is_noted(register: Registry, build: Build) -> None:
+    look(register, a_domain(build))
+    look(register, replace(a_domain(build), state="paused"))
+
+    assert found(register) == [("vm_paused", "note")]
+    assert register.vms.get(build.vm_id).observed == "running"
+    look(register, a_domain(build))
+    assert found(register) == []
+
+
 @pytest.mark.parametrize(("seen", "noted"), [(False, True), (True, False), (None, False)])
 def test_a_vm_that_runs_unfiltered_is_noted(
     register: Registry, host: Host, build: Build, seen: bool | None, noted: bool
