@@ -467,12 +467,15 @@ def _take_out(
     if not move:
         _set_admin(session, name, admin, message)
         return
+    from controller.calling.waiting_for_plans import wait_until_empty  # noqa: PLC0415
     from controller.cli.moving.plans import TIMEOUT_S, propose  # noqa: PLC0415
 
     session.api.hosts.change(name, {"admin": admin})
     session.say(f"host {name} {message}")
     body = {"kind": "evacuate", "hosts": [name]}
     propose(session, body, True, wait=wait, timeout_s=TIMEOUT_S)
+    if wait:
+        wait_until_empty(session.api, name)
 
 
 def _set_admin(session: Session, name: str, admin: str, message: str) -> None:
