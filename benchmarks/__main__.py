@@ -24,6 +24,7 @@ aged         what is done daily on a register a year old, beside a young one
 monitor      how late hosts are looked at beside one that is frozen, and for what
 monitors     the same of many hosts on two monitors, one host in a hundred frozen
 guests       real guests through fuga's workers, beside a bare script of two processes
+evacuation   real guests moved away from a host, beside a bare script
 whole        rounds from read to record on PostgreSQL, beside one VM at a time
 simulate     events per second of the simulator, beside a plain event loop
 azure        the same on 410,000 VMs in 5.7 days drawn from Azure's trace, and on a quarter
@@ -77,10 +78,11 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
         ["--hosts", "2000,12500", "--interval", "60", "--seconds", "60"],
     ),
     "guests": (
-        "guests",
+        "lab.guests",
         ["--guests", "15", "--repeats", "1"],
         ["--guests", "15,30,45", "--repeats", "3"],
     ),
+    "evacuation": ("lab.evacuation", ["--guests", "6", "--repeats", "1"], []),
     "api": ("api", [], ["--before", "0,5000,50000", "--connections", "8,32,128"]),
     "floods": ("floods", ["--seconds", "5"], ["--seconds", "20"]),
     "whole": ("whole_rounds", ["--sizes", "500,2500"], []),

@@ -1,12 +1,12 @@
 """Print how long real guests take until they run, through fuga and by a bare script.
 
-    python -m benchmarks.guests [--guests 15,30,45] [--repeats 2]
+    python -m benchmarks.lab.guests [--guests 15,30,45] [--repeats 2]
 
 Three lab hosts (libvirtd and QEMU, emulated), and a small site: PostgreSQL with fsync on,
 Redis, one `fuga control`, one `fuga monitor` and two `fuga worker` with their defaults. The
 VMs of one request, as many on each host, are timed from the first round's commit, and from
 the request, until the ledger says that all of them run. ``bare`` is two processes of
-`benchmarks.bare_guests`, which build the same guests on the same hosts by plain libvirt
+`benchmarks.lab.bare_guests`, which build the same guests on the same hosts by plain libvirt
 calls, one after the other, over connections that are open already. Both go first in turn;
 a few guests before them are not counted. ``ratio`` is fuga from the commit to bare, of the
 medians. ``ms/guest`` is processor time for a guest: of fuga's processes, of its database and
@@ -32,7 +32,7 @@ from typing import Any, Final
 
 import psycopg
 
-from benchmarks.bare_guests import DISK_GIB, MEMORY_MIB
+from benchmarks.lab.bare_guests import DISK_GIB, MEMORY_MIB
 from benchmarks.processor import descendants_cpu_s, family_cpu_s
 from lab import cluster
 from lab.cluster import LabHost
@@ -89,20 +89,24 @@ class Site:
 
     def __init__(self, lab: Lab, registry: Registry, url: str) -> None:
         self._lab = lab
-        self._registry = registry
+        self.registry = registry
         self._looking = psycopg.connect(url.replace("+psycopg", ""), autocommit=True)
         self.processes: dict[str, list[int]] = {"fuga": [], "servers": []}
 
     def close(self) -> None:
         self._looking.close()
 
+    def ask(self, query: str, *parameters: object) -> list[Any]:
+        """Return the one column of a query, past all of our code."""
+        return [row[0] for row in self._looking.execute(query, parameters).fetchall()]
+
     def build(self, count: int) -> Measured:
         """Ask for so many VMs and wait until they run; then remove them."""
         for host in self._lab.hosts:
             overrides = {"vcpus": count // HOSTS}  # so that they are spread evenly
-            self._registry.hosts.update(host.name, overrides=overrides, actor=ACTOR)
-        before, started = self._cpu_s(), time.time()
-        request = add_request(self._registry, count, vm_type="tiny").id
+            self.registry.hosts.update(host.name, overrides=overrides, actor=ACTOR)
+        before, started = self.cpu_s(), time.time()
+        request = add_request(self.registry, count, vm_type="tiny").id
 
         def all_run() -> tuple[Any, ...] | None:
             seen = self._looking.execute(_RUNNING, (request,)).fetchone()
@@ -111,23 +115,23 @@ class Site:
         seen = eventually(all_run, within_s=WAIT_S, every_s=LOOK_S)
         ended = time.time()
         assert seen is not None
-        after = self._cpu_s()
-        self._registry.requests.delete(request, actor=ACTOR)
-        eventually(lambda: self._looking.execute(_HELD).fetchone() == (0,), within_s=WAIT_S)
+        after = self.cpu_s()
+        self.registry.requests.delete(request, actor=ACTOR)
+        eventually(lambda: self.ask(_HELD) == [0], within_s=WAIT_S)
         cpu_s = {name: after[name] - before[name] for name in before}
         return Measured(ended - started, ended - float(seen[1]), cpu_s)
 
-    def _cpu_s(self) -> dict[str, float]:
+    def cpu_s(self) -> dict[str, float]:
+        """Return the processor time that all of it used, by what used it."""
         used = {name: sum(map(family_cpu_s, pids)) for name, pids in self.processes.items()}
         return used | {"hosts": self._lab.cpu_s()}
 
 
-class Bare:
-    """Two processes of the bare script."""
+class Scripts:
+    """Processes of a bare script, which obey lines."""
 
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
-        command = [sys.executable, "-m", "benchmarks.bare_guests", *(h.uri for h in lab.hosts)]
+    def __init__(self, module: str, lab: Lab) -> None:
+        command = [sys.executable, "-m", module, *(host.uri for host in lab.hosts)]
         self._processes = [
             subprocess.Popen(
                 command,
@@ -139,39 +143,59 @@ class Bare:
             for _ in range(WORKERS)
         ]
 
-    def wait_until_ready(self) -> None:
-        self._answers("ready")
+    @classmethod
+    @contextmanager
+    def running(cls, module: str, lab: Lab) -> Iterator[Scripts]:
+        """Start them, and end them."""
+        scripts = cls(module, lab)
+        try:
+            scripts._answers("ready")
+            yield scripts
+        finally:
+            for process in scripts._processes:
+                process.kill()
+                process.wait()
 
-    def build(self, count: int) -> Measured:
-        """Have so many guests built, each the other's next; then remove them."""
-        before, hosts_before = self._cpu_s(), self._lab.cpu_s()
-        started = time.time()
-        self._tell([f"build {first} {count} {WORKERS}" for first in range(WORKERS)])
-        took = time.time() - started
-        cpu_s = {"bare": self._cpu_s() - before, "hosts": self._lab.cpu_s() - hosts_before}
-        self._tell(["remove"] * WORKERS)
-        return Measured(took, took, cpu_s)
-
-    def close(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
-
-    def _tell(self, lines: Sequence[str]) -> None:
+    def tell(self, lines: Sequence[str]) -> list[list[str]]:
+        """Tell each process a line, and return what they answer once all have done it."""
         for process, line in zip(self._processes, lines, strict=True):
             assert process.stdin is not None
             process.stdin.write(f"{line}\n")
             process.stdin.flush()
-        self._answers("done")
+        return self._answers("done")
 
-    def _answers(self, word: str) -> None:
+    def cpu_s(self) -> float:
+        """Return the processor time that they used."""
+        return sum(family_cpu_s(process.pid) for process in self._processes)
+
+    def _answers(self, word: str) -> list[list[str]]:
+        answers = []
         for process in self._processes:
             assert process.stdout is not None
-            answer = process.stdout.readline()
-            assert answer == f"{word}\n", f"a bare script said {answer!r}"
+            said, *answer = process.stdout.readline().split() or [""]
+            assert said == word, f"a bare script said {said!r}"
+            answers.append(answer)
+        return answers
 
-    def _cpu_s(self) -> float:
-        return sum(family_cpu_s(process.pid) for process in self._processes)
+
+class Bare:
+    """Guests built by two processes of the bare script."""
+
+    def __init__(self, lab: Lab, scripts: Scripts) -> None:
+        self._lab, self._scripts = lab, scripts
+
+    def build(self, count: int) -> Measured:
+        """Have so many guests built, each the other's next; then remove them."""
+        before, hosts_before = self._scripts.cpu_s(), self._lab.cpu_s()
+        started = time.time()
+        self._scripts.tell([f"build {first} {count} {WORKERS}" for first in range(WORKERS)])
+        took = time.time() - started
+        cpu_s = {
+            "bare": self._scripts.cpu_s() - before,
+            "hosts": self._lab.cpu_s() - hosts_before,
+        }
+        self._scripts.tell(["remove"] * WORKERS)
+        return Measured(took, took, cpu_s)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -186,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     counts = [int(number) for number in given.guests.split(",")]
     if any(count < HOSTS or count % HOSTS for count in counts):
         arguments.error(f"--guests {given.guests}: multiples of {HOSTS}, one for each host")
-    if reason := cluster.why_not_real() or why_not() or _no_broker():
+    if reason := cluster.why_not_real() or why_not() or no_broker():
         print(f"not here: {reason}")
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and everything ends with us
@@ -195,7 +219,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"{'guests':>6}{'fuga s: request':>17}{'commit':>8}{'bare s':>8}{'ratio':>7}"
         f"{'ms/guest: fuga':>16}{'servers':>9}{'hosts':>7}{'bare':>7}{'hosts':>7}"
     )
-    with _running_lab() as lab, _running_site(lab) as site, _running_bare(lab) as bare:
+    with (
+        running_lab() as lab,
+        running_site(lab) as site,
+        Scripts.running("benchmarks.lab.bare_guests", lab) as scripts,
+    ):
+        bare = Bare(lab, scripts)
         site.build(WARM_UP)
         bare.build(WARM_UP)
         for count in counts:
@@ -224,7 +253,8 @@ def show(count: int, fuga: Sequence[Measured], bare: Sequence[Measured]) -> None
 
 
 @contextmanager
-def _running_lab() -> Iterator[Lab]:
+def running_lab() -> Iterator[Lab]:
+    """Start the hosts, and end them."""
     with tempfile.TemporaryDirectory(prefix="fuga-bench-lab-") as name:
         folder = Path(name)
         guest_dir().mkdir(parents=True, exist_ok=True)
@@ -235,7 +265,8 @@ def _running_lab() -> Iterator[Lab]:
 
 
 @contextmanager
-def _running_site(lab: Lab) -> Iterator[Site]:
+def running_site(lab: Lab) -> Iterator[Site]:
+    """Start a small site over the hosts of a lab, and end it."""
     with ExitStack() as undo:
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="fuga-bench-")))
         server = undo.enter_context(postgres_server(DURABLE, on_disk=True))
@@ -262,16 +293,6 @@ def _running_site(lab: Lab) -> Iterator[Site]:
             within_s=WAIT_S,
         )
         yield site
-
-
-@contextmanager
-def _running_bare(lab: Lab) -> Iterator[Bare]:
-    bare = Bare(lab)
-    try:
-        bare.wait_until_ready()
-        yield bare
-    finally:
-        bare.close()
 
 
 def _fill_register(registry: Registry, lab: Lab) -> None:
@@ -316,7 +337,8 @@ def _processes(folder: Path, url: str, broker_url: str) -> list[Managed]:
     ]
 
 
-def _no_broker() -> str | None:
+def no_broker() -> str | None:
+    """Return why there is no broker here; None: there is one."""
     return None if shutil.which("redis-server") else "redis-server is not installed"
 
 

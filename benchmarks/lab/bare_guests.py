@@ -1,6 +1,6 @@
 """Guests by plain libvirt calls, one after the other: what building through fuga is compared with.
 
-    python -m benchmarks.bare_guests URI...
+    python -m benchmarks.lab.bare_guests URI...
 
 Connects to the hosts and obeys lines on standard input: ``build FIRST COUNT STEP`` starts
 the guests of ``range(FIRST, COUNT, STEP)``, on the hosts in turn, and answers when they run;
@@ -35,6 +35,15 @@ _SEED: Final = {
 }
 
 
+@dataclass(frozen=True)
+class Built:
+    """A guest, and its disk and seed."""
+
+    vm_id: str
+    domain: libvirt.virDomain
+    volumes: Sequence[libvirt.virStorageVol]
+
+
 @dataclass
 class BareHost:
     """A host, and what is built there."""
@@ -42,20 +51,26 @@ class BareHost:
     connection: libvirt.virConnect
     pool: libvirt.virStoragePool
     base_path: str
-    built: list[tuple[libvirt.virDomain, list[libvirt.virStorageVol]]] = field(default_factory=list)
+    built: list[Built] = field(default_factory=list)
 
     def build(self) -> None:
         """Start a guest, and return when it runs."""
         spec = _spec()
-        overlay = domain_xml.overlay(spec.volume, DISK_GIB, self.base_path, "qcow2")
-        volumes = [self.pool.createXML(overlay, 0), self._seed(spec)]
-        domain = self.connection.defineXML(domain_xml.build(spec, self._files(volumes)))
-        self.built.append((domain, volumes))
+        assert spec.seed_volume is not None
+        volumes = self.make_volumes(spec.mark.vm_id, spec.volume, spec.seed_volume)
+        domain = self.connection.defineXML(domain_xml.build(spec, self.files(volumes)))
+        self.built.append(Built(spec.mark.vm_id, domain, volumes))
         domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
         domain.resume()
         assert domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
 
-    def _files(self, volumes: Sequence[libvirt.virStorageVol]) -> DiskFiles:
+    def make_volumes(self, vm_id: str, disk: str, seed: str) -> list[libvirt.virStorageVol]:
+        """Make a guest's disk, which is empty, and its seed."""
+        overlay = domain_xml.overlay(disk, DISK_GIB, self.base_path, "qcow2")
+        return [self.pool.createXML(overlay, 0), self._seed(vm_id, seed)]
+
+    def files(self, volumes: Sequence[libvirt.virStorageVol]) -> DiskFiles:
+        """Return the files of both."""
         root, seed = (volume.path() for volume in volumes)
         base = DiskFile(path=self.base_path, format="qcow2")
         return DiskFiles(
@@ -64,18 +79,18 @@ class BareHost:
         )
 
     def remove(self) -> None:
-        for domain, volumes in self.built:
-            domain.destroy()
-            domain.undefine()
-            for volume in volumes:
+        """Remove all that is built there."""
+        for guest in self.built:
+            guest.domain.destroy()
+            guest.domain.undefine()
+            for volume in guest.volumes:
                 volume.delete(0)
         self.built.clear()
 
-    def _seed(self, spec: DomainSpec) -> libvirt.virStorageVol:
-        assert spec.seed_volume is not None
-        meta_data = f'{{"instance-id": "{spec.mark.vm_id}", "local-hostname": "bare"}}\n'
+    def _seed(self, vm_id: str, name: str) -> libvirt.virStorageVol:
+        meta_data = f'{{"instance-id": "{vm_id}", "local-hostname": "bare"}}\n'
         content = vfat.volume("cidata", {"meta-data": meta_data.encode(), **_SEED})
-        volume = self.pool.createXML(domain_xml.plain_volume(spec.seed_volume, len(content)), 0)
+        volume = self.pool.createXML(domain_xml.plain_volume(name, len(content)), 0)
         stream = self.connection.newStream(0)
         volume.upload(stream, 0, len(content), 0)
         sent = 0
@@ -86,7 +101,7 @@ class BareHost:
 
 
 def main(uris: Sequence[str]) -> None:
-    hosts = [_opened(uri) for uri in uris]
+    hosts = [opened(uri) for uri in uris]
     print("ready", flush=True)
     try:
         for line in sys.stdin:  # its end is ours
@@ -101,7 +116,8 @@ def main(uris: Sequence[str]) -> None:
         _remove(hosts)
 
 
-def _opened(uri: str) -> BareHost:
+def opened(uri: str) -> BareHost:
+    """Connect to a host."""
     connection = libvirt.open(uri)
     pool = connection.storagePoolLookupByName(POOL)
     return BareHost(connection, pool, pool.storageVolLookupByName(BASE_VOLUME).path())

@@ -1,0 +1,1 @@
+"""What real guests on lab hosts take, beside bare scripts."""
