@@ -50,6 +50,7 @@ from registry.requests.requests import Requests
 from registry.requests.vm_groups import VmGroups
 from registry.requests.vms import Vms
 from registry.rounds.leases import Leases
+from registry.rounds.links import RoundProofs
 from registry.rounds.rounds import Rounds
 from registry.rounds.shadows import Shadows
 from registry.rounds.slot_loop import SlotLoopSwitch
@@ -117,6 +118,7 @@ class Registry:
         self.console_sessions = ConsoleSessions(database)
         self.console_holds = ConsoleHolds(database)
         self.rounds = Rounds(database)
+        self.round_proofs = RoundProofs(database)
         self.views = Views(database)
         self.shadows = Shadows(database)
         self.retention = Retention(database)

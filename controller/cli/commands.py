@@ -43,6 +43,7 @@ PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
         "capacity": _Place(_ASK, "vms.capacity:capacity"),
         "console": _Place(_ASK, "vms.consoles:console"),
         "replay": _Place(_LOOK, "operating.rounds:replay"),
+        "verify": _Place(_LOOK, "operating.verify:verify"),
         "shadow": _Place(_LOOK, "operating.shadow:shadow"),
         "events": _Place(_LOOK, "operating.events:events"),
         "status": _Place(_LOOK, "operating.status:status"),

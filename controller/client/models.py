@@ -767,6 +767,33 @@ class ProcessHeard(TypedDict):
     trouble: str | None
 
 
+class ProofHeader(TypedDict):
+    """What everybody may know of a round."""
+
+    bound: float | None
+    cut: bool
+    decided_by: str
+    engine_version: str
+    fair_distance: float | None
+    inputs_digest: str
+    policy: str
+    round: int
+    seed: int
+    slot_start_at: str
+
+
+class ProofRow(TypedDict):
+    """What a round told one tenant of itself."""
+
+    after: float
+    asked: int
+    before: float
+    given: int
+    target: float | None
+    tenant: str
+    weight: float
+
+
 class Quota(TypedDict):
     """What a tenant or group may have at most, by its own limits and those of groups above."""
 
@@ -1081,6 +1108,20 @@ class RoundPrices(TypedDict):
     most: float | None
     of_fairness: float | None
     resource: str
+
+
+class RoundProof(TypedDict):
+    """How a round hangs on the chain, and what of it is one tenant's; digests in hexadecimal."""
+
+    content: str
+    header: NotRequired[ProofHeader | None]
+    link: str
+    path: NotRequired[list[list[Any]]]
+    previous: str
+    root: NotRequired[str | None]
+    round: int
+    row: NotRequired[ProofRow | None]
+    salt: NotRequired[str | None]
 
 
 class RoundSummary(TypedDict):

@@ -613,6 +613,19 @@ round_inputs = Table(
     CheckConstraint("(outcome IS NULL) <> (packed_outcome IS NULL)", name="outcome_once"),
 )
 
+# What rounds told, settled; no key refers to rounds, which may go before or after.
+round_links = Table(
+    "round_links",
+    metadata,
+    Column("round", Serial, primary_key=True, autoincrement=False),
+    Column("previous", String(64), nullable=False),
+    Column("content", String(64), nullable=False),
+    Column("link", String(64), nullable=False),
+    Column("record", String(64), nullable=False),  # the leaf of what no tenant is told
+    Column("salt", LargeBinary, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
 # What a second policy would have decided on the inputs of a round.
 shadow_rounds = Table(
     "shadow_rounds",

@@ -27,6 +27,7 @@ from registry.ground.schema import (
     roll_hosts,
     rolls,
     round_inputs,
+    round_links,
     rounds,
     shadow_rounds,
     vms,
@@ -69,6 +70,7 @@ class Purged:
     plans: int = 0
     rolls: int = 0
     moves: int = 0
+    links: int = 0
 
     def __bool__(self) -> bool:
         return any(getattr(self, each.name) for each in fields(self))
@@ -164,6 +166,19 @@ def _due(connection: Connection, periods: Periods) -> Mapping[str, Select[Any]]:
             ~exists().where(round_inputs.c.round == rounds.c.number),
         )
         .order_by(rounds.c.number),
+        # From the old end on, so what is left is one chain; the newest stays, whatever its age:
+        # the next round is chained to it.
+        "links": select(round_links.c.round)
+        .where(
+            round_links.c.round
+            < func.coalesce(
+                select(func.min(round_links.c.round))
+                .where(round_links.c.created_at >= rounds_end)
+                .scalar_subquery(),
+                select(func.max(round_links.c.round)).scalar_subquery(),
+            )
+        )
+        .order_by(round_links.c.round),
         "plans": select(plans.c.id)
         .where(
             func.coalesce(plans.c.ended_at, plans.c.asked_at) < rounds_end,
@@ -246,6 +261,7 @@ _KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
     "inputs": (round_inputs.c.round,),
     "assignments": (assignment_resources.c.assignment_id, assignments.c.id),
     "rounds": (shadow_rounds.c.round, rounds.c.number),
+    "links": (round_links.c.round,),
     "plans": (plan_moves.c.plan_id, plans.c.id),
     "rolls": (roll_hosts.c.roll_id, rolls.c.id),
     "moves": (moves.c.id,),

@@ -270,6 +270,52 @@ class RoundSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProofHeader:
+    """What everybody may know of a round."""
+
+    round: int
+    slot_start_at: str  #: ISO 8601, UTC, to the microsecond
+    policy: str
+    decided_by: str
+    cut: bool
+    seed: int
+    engine_version: str
+    inputs_digest: str
+    bound: float | None
+    fair_distance: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofRow:
+    """What a round told one tenant of itself."""
+
+    tenant: str
+    weight: float
+    before: float  #: its dominant share when the round began
+    after: float  #: and with what the round decided
+    target: float | None  #: the fair one
+    asked: int  #: VMs that waited
+    given: int  #: VMs that the round placed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundProof:
+    """How a round hangs on the chain, and what of it is one tenant's; digests in hexadecimal."""
+
+    round: int
+    previous: str  #: the link before
+    content: str  #: digest of the header and the root
+    link: str  #: digest of the link before and the content
+    header: ProofHeader | None = None  #: None: purged, the link alone is kept
+    root: str | None = None  #: of the tree of all rows
+    row: ProofRow | None = None  #: None: the round has none of this tenant
+    salt: str | None = None  #: of the row's leaf
+    path: tuple[
+        tuple[Literal["left", "right"], str], ...
+    ] = ()  #: from leaf to root: what is beside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LatestRound:
     """What the next round has to know of the one before."""
 

@@ -69,6 +69,7 @@ from registry.rounds.dropped import (
     write_waiting,
 )
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
+from registry.rounds.links import add_link
 from registry.tenancy.quota_use import lock_limited, within_quotas
 
 ACTOR: Final = "control"
@@ -98,7 +99,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         free_addresses(connection, placed - {vm.id for vm, _ in chosen})
     if any(vm.image_id is not None for vm, _ in chosen):
         want_copies(connection, chosen, now=now, actor=ACTOR)
-    number = _insert_round(connection, commit, now, len(chosen), dropped)
+    number = _insert_round(connection, commit, now, Counter(vm.tenant for vm, _ in chosen), dropped)
     with behind(connection) as later:
         disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}
         keys = _insert_assignments(connection, chosen, number, now, later, names=names, disks=disks)
@@ -295,40 +296,42 @@ def _insert_round(
     connection: Connection,
     commit: RoundCommit,
     now: datetime,
-    placed: int,
+    given: Mapping[str, int],
     dropped: Sequence[Placement],
 ) -> int:
+    """Insert the record, with VMs ``given`` by tenant, and its link in the chain of rounds."""
     check_int("seed", commit.seed, -(2**63), 2**63 - 1)
-    result = connection.execute(
-        insert(rounds).values(
-            holder=commit.holder,
-            epoch=commit.epoch,
-            slot_start_at=commit.slot_start_at,
-            slot_length_s=commit.slot_length_s,
-            policy=commit.policy,
-            decided_by=commit.decided_by,
-            fallback_reason=commit.fallback_reason,
-            parameters=dict(commit.parameters),
-            seed=commit.seed,
-            engine_version=commit.engine_version,
-            budget_units=commit.budget_units,
-            work=commit.work,
-            cut=commit.cut,
-            inputs_digest=commit.inputs_digest,
-            shares=[dict(share) for share in commit.shares],
-            bound=commit.bound,
-            fair_distance=commit.fair_distance,
-            group_shares=[dict(share) for share in commit.group_shares],
-            prices=None if commit.prices is None else dict(commit.prices),
-            timings=dict(commit.timings),
-            placed=placed,
-            left_out=sum(waiting.count for waiting in commit.waiting.values()),
-            dropped=sum(part.count for part in dropped),
-            created_at=now,
-        )
-    )
+    shares = [{**share, "given": given.get(share["tenant"], 0)} for share in commit.shares]
+    told = {
+        "holder": commit.holder,
+        "epoch": commit.epoch,
+        "slot_start_at": commit.slot_start_at,
+        "slot_length_s": commit.slot_length_s,
+        "policy": commit.policy,
+        "decided_by": commit.decided_by,
+        "fallback_reason": commit.fallback_reason,
+        "parameters": dict(commit.parameters),
+        "seed": commit.seed,
+        "engine_version": commit.engine_version,
+        "budget_units": commit.budget_units,
+        "work": commit.work,
+        "cut": commit.cut,
+        "inputs_digest": commit.inputs_digest,
+        "shares": shares,
+        "bound": commit.bound,
+        "fair_distance": commit.fair_distance,
+        "group_shares": [dict(share) for share in commit.group_shares],
+        "prices": None if commit.prices is None else dict(commit.prices),
+        "timings": dict(commit.timings),
+        "placed": sum(given.values()),
+        "left_out": sum(waiting.count for waiting in commit.waiting.values()),
+        "dropped": sum(part.count for part in dropped),
+        "created_at": now,
+    }
+    result = connection.execute(insert(rounds).values(**told))
     assert result.inserted_primary_key is not None  # noqa: S101 - an insert of one row has one
     number: int = result.inserted_primary_key[0]
+    add_link(connection, number, commit, told, now)
     return number
 
 

@@ -177,6 +177,7 @@ def purge(
         (counts.inputs, f"inputs and outcomes of rounds older than {periods.inputs_days} days"),
         (counts.assignments, f"assignments of VMs deleted {periods.rounds_days} days ago"),
         (counts.rounds, f"rounds older than {periods.rounds_days} days"),
+        (counts.links, f"links of rounds older than {periods.rounds_days} days"),
         (counts.plans, f"plans of moves older than {periods.rounds_days} days"),
         (counts.rolls, f"rolls over hosts older than {periods.rounds_days} days"),
         (counts.moves, f"moves older than {periods.rounds_days} days"),

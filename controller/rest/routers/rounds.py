@@ -6,16 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Security
 
-from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas.operating import RoundDetail, RoundSummary
+from controller.rest.schemas.operating import ProofsQuery, RoundDetail, RoundSummary
 from controller.rest.schemas.values import MAX_BIGINT, PageOf, PageQuery
 from controller.rest.telling import told_detail, told_page, told_round
 from controller.rounds.replay import ReplayResult, replay_round
 from registry import ConflictError
 from registry.ground import Page
+from registry.rounds import RoundProof
 
 router = APIRouter(
     prefix="/rounds",
@@ -33,6 +34,18 @@ def list_rounds(
     """List rounds, newest first. A tenant sees only its own dominant share in them."""
     page = registry.rounds.list(limit=query.limit, cursor=query.cursor)
     return told_page(page, told_round, reader)
+
+
+@router.get("/proofs", response_model=PageOf[RoundProof], responses=problems(403, 404))
+def list_proofs(
+    query: Annotated[ProofsQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+) -> Page[RoundProof]:
+    """List rounds as links of their chain, newest first, with one tenant's row and its proof.
+
+    `fuga verify` checks them. Tenants see their own rows. A page has 50 rounds at most.
+    """
+    caller.tenant_to_list(query.tenant)  # refuses what is another's
+    return registry.round_proofs.list(query.tenant, limit=query.limit, cursor=query.cursor)
 
 
 @router.get("/{number}", response_model=RoundDetail, responses=problems(404))

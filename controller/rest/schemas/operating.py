@@ -20,6 +20,7 @@ from controller.rest.schemas.values import (
     MomentsQuery,
     MomentText,
     Name,
+    PageQuery,
     ReasonText,
     _moment,
 )
@@ -94,6 +95,12 @@ class EventsPage(BaseModel):
 
     items: list[Event]
     next: int = Field(description="`after` of the next call.")
+
+
+class ProofsQuery(PageQuery):
+    """Selects a tenant's rows."""
+
+    tenant: Name = Field(description="Whose rows.")
 
 
 class ClassPrices(BaseModel):

@@ -30,6 +30,7 @@ def age(raw: RawSql, days: int) -> None:
     """Let all that happened so far be so many days older."""
     for table, column in (
         ("rounds", "created_at"),
+        ("round_links", "created_at"),
         ("vms", "deleted_at"),
         ("assignments", "released_at"),
         ("events", "at"),
@@ -168,6 +169,38 @@ def test_the_leader_purges_at_its_interval(lived: Registry, raw: RawSql) -> None
 
     assert rows(raw, "round_inputs") == 0
     assert not running.is_alive()
+
+
+def test_what_is_left_of_the_chain_follows_what_went(lived: Registry, raw: RawSql) -> None:
+    lease = take_lease(lived)
+    shares = [{"tenant": "a", "weight": 1.0, "before": 0.0, "after": 0.1, "asked": 1}]
+    for _ in range(3):
+        lived.rounds.commit_round(a_commit(lease, shares=shares))
+    whole = [proof.link for proof in lived.round_proofs.list("a").items]
+    age(raw, 500)
+    lived.rounds.commit_round(a_commit(lease, shares=shares))
+    raw.run(
+        "UPDATE round_links SET created_at ="
+        " (SELECT created_at FROM round_links WHERE round = 6) WHERE round = 2"
+    )
+
+    purge_all(lived, Periods())
+
+    left = lived.round_proofs.list("a").items
+    assert [proof.round for proof in left] == [6, 5, 4, 3, 2]  # a clock that was set leaves no gap
+    assert [proof.link for proof in left[1:]] == whole[:4]
+    assert left[-1].previous == whole[4]
+    assert [proof.header is None for proof in left] == [False, True, True, True, False]
+
+    age(raw, 500)
+    purge_all(lived, Periods())
+
+    assert [proof.round for proof in lived.round_proofs.list("a").items] == [6]
+    lived.rounds.commit_round(a_commit(lease, shares=shares))
+    assert [proof.previous for proof in lived.round_proofs.list("a").items] == [
+        left[0].link,
+        left[0].previous,
+    ]
 
 
 def test_a_reader_that_tails_goes_on_over_what_was_purged(lived: Registry, raw: RawSql) -> None:

@@ -120,7 +120,7 @@ def test_a_commit_places_the_oldest_vms_and_records_the_round(register: Registry
     assert record.decision().inputs == b"inputs"
     assert record.parameters == {"eta": 5}
     assert record.budget_units == 1000
-    assert record.shares == ({"tenant": "a", "share": 0.1},)
+    assert record.shares == ({"tenant": "a", "share": 0.1, "given": 2},)
     last = register.rounds.last()
     assert last is not None
     assert (last.number, last.placed, last.inputs_digest) == (done.number, 2, record.inputs_digest)
