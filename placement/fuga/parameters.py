@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from placement.errors import ParameterError
+from placement.fuga.ranking import Ranking
 from placement.parameters import (
     Reader,
     allowing,
@@ -23,7 +24,7 @@ Equilibrium: TypeAlias = Literal["auto", "exact", "sequential", "sweeps"]
 #: Largest game, in subgames, that is solved exactly where that is asked for: some hundred MB.
 LARGEST_GAME: Final = 2_000_000
 #: Of games of more players nobody counts the subgames.
-MOST_PLAYERS: Final = 64
+MOST_PLAYERS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +34,10 @@ class FugaParameters:
     alpha: float = 2.0  #: of the fairness v(A), above 1
     eta: int = 5  #: strategies that a host weighs
     overload: float = 1.0  #: no host is filled above this part of its capacity
-    ranking: tuple[str, ...] | None = None  #: resources that rank; None: the first two
+    #: resources that rank; "auto": those that run short; None: the first two
+    ranking: Ranking = "auto"
     equilibrium: Equilibrium = "auto"
-    subgames: int = 100_000  #: most of a game that `auto` solves exactly
+    subgames: int = 20_000  #: most of a game that `auto` solves exactly
     quota: bool = True  #: first offer each request its fair target only
     fallback: bool = True  #: place the remainder by Best-Fit DRFH
     sweeps: int = 20  #: most best-response sweeps
@@ -53,8 +55,12 @@ def _are_names(value: Any) -> bool:
     )
 
 
-def _ranking(name: str, value: Any) -> tuple[str, ...]:
-    return tuple(allowing("a list of different names of resources", _are_names)(name, value))
+def _ranking(name: str, value: Any) -> Ranking:
+    if value == "auto":
+        return "auto"
+    return tuple(
+        allowing("auto, or a list of different names of resources", _are_names)(name, value)
+    )
 
 
 def _strategies(name: str, value: Any) -> Mapping[int, tuple[tuple[int, ...], ...]]:

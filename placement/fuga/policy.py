@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 
-from placement.errors import ParameterError
 from placement.fairness.targets import fair_targets, most_that_fit, quotas
 from placement.filling.draft import Draft
 from placement.filling.gangs import begin_covered, begin_next
@@ -25,6 +24,7 @@ from placement.fuga.exchange import exchange_unfair
 from placement.fuga.game import Game
 from placement.fuga.parameters import FugaParameters
 from placement.fuga.players import players_of
+from placement.fuga.ranking import ranking_resources
 from placement.fuga.serving import Serving
 from placement.fuga.strategies import (
     GivenStrategies,
@@ -37,8 +37,6 @@ from placement.round.budget import Budget
 from placement.round.model import Allocation, Snapshot
 from placement.round.vm_kinds import vm_kinds
 
-#: Resources that rank unless the parameters name others: CPU and memory.
-_RANKED_BY_DEFAULT: Final = 2
 #: How often, on average, a player can weigh its strategies before a budget that is
 #: nearly spent on searching is spent.
 _LOOKS: Final = 4
@@ -215,22 +213,6 @@ class _Round:
                 self.cuts.append("exchange: budget")
             if not made:
                 return exchanged
-
-
-def ranking_resources(snapshot: Snapshot, names: tuple[str, ...] | None) -> IntArray:
-    """Return the indices of the resources that rank, shape (J,).
-
-    Raises
-    ------
-    ParameterError
-        For a name that the snapshot does not have.
-    """
-    if names is None:
-        return np.arange(min(_RANKED_BY_DEFAULT, snapshot.counted))
-    for name in names:
-        if name not in snapshot.resources:
-            raise ParameterError("ranking", name, f"one of {', '.join(snapshot.resources)}")
-    return np.array([snapshot.resources.index(name) for name in names], dtype=np.int64)
 
 
 def hand_out(game: Game, draft: Draft) -> None:

@@ -220,7 +220,7 @@ def test_a_host_without_a_ranking_resource_does_not_play_but_takes_the_rest():
         capacity=[(4, 8, 0), (4, 8, 0)], free=[(4, 0, 0), (4, 8, 0)], demand=[(1, 0, 0)], count=8
     )
 
-    allocation = place(snapshot)
+    allocation = place(snapshot, ranking=None)
 
     assert 0 not in allocation.details["order"]
     assert allocation.left_out == ()
