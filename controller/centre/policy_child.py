@@ -16,6 +16,7 @@ import scipy.optimize  # noqa: F401 the bound needs it: imported before a round 
 import placement
 from controller import debug
 from controller.plans.deciding import decide_plan
+from controller.questions.ahead import estimates
 from controller.rounds.inputs import allocation_document, decode_inputs
 from controller.rounds.policy_process import HEADER, Decision, Failure, Ideal, frame
 from controller.rounds.stray_output import take_stdout
@@ -82,6 +83,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "ideal": _ideal_of,
         "plan": decide_plan,
         "beside": decide_beside,
+        "estimates": estimates,
     }
 )
 

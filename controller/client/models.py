@@ -908,6 +908,7 @@ class RequestChange(TypedDict):
 class RequestExplanation(TypedDict):
     """The explanation of a request."""
 
+    estimate: NotRequired[WaitingTime | None]
     name: str | None
     order: int | None
     placed: int
@@ -1532,6 +1533,31 @@ class WaitingExplanation(TypedDict):
     slot_start_at: str | None
     undecided: NotRequired[UndecidedExplanation | None]
     would_help: NotRequired[list[str]]
+
+
+class WaitingTime(TypedDict):
+    """How long a request may wait, from ``made_at`` on, for the last of its VMs."""
+
+    from_s: NotRequired[float | None]
+    half_s: NotRequired[float | None]
+    horizon_s: NotRequired[float | None]
+    made_at: NotRequired[str | None]
+    message: str
+    nine_in_ten_s: NotRequired[float | None]
+    samples: NotRequired[int | None]
+    to_s: NotRequired[float | None]
+    why_none: (
+        Literal[
+            "being_made",
+            "too_little_known",
+            "too_large",
+            "not_decided",
+            "new",
+            "failed",
+            "not_deciding",
+        ]
+        | None
+    )
 
 
 class WeighedCombination(TypedDict):

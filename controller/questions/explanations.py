@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from controller.questions.when import WaitingTime
 from registry.moves import Move
 from registry.requests import ImageWait
 
@@ -127,6 +128,7 @@ class RequestExplanation:
     order: int | None  #: its place among the tenant's (for operators: among all) waiting requests
     vms: tuple[PlacedVm, ...]
     unknown: int = 0  #: VMs on hosts that do not answer any more
+    estimate: WaitingTime | None = None  #: how long it may wait yet; None: nothing of it waits
     unbuilt: str | None = None  #: why what is placed is not built; None: nothing is in the way
 
 

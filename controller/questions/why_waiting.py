@@ -25,6 +25,7 @@ from controller.questions.explanations import (
 )
 from controller.questions.lateness import nobody_does, what_is_late
 from controller.questions.steps import step_above, step_below
+from controller.questions.when import WaitingTime, WaitingTimes, no_estimate
 from controller.rounds.obstacles import OF_ITS_OWN, what_would_help
 from placement import is_poorer
 from registry import Registry, RequestState, SlotLoopState
@@ -61,8 +62,10 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-def explain_request(registry: Registry, request_id: UUID, reader: Reader) -> RequestExplanation:
-    """Explain to a reader the state of a request and why the rest of it waits.
+def explain_request(
+    registry: Registry, request_id: UUID, reader: Reader, times: WaitingTimes | None = None
+) -> RequestExplanation:
+    """Explain to a reader the state of a request and why the rest of it waits, and how long.
 
     A tenant is told no host by name but those of its VMs, and numbers of hosts in steps.
 
@@ -89,6 +92,7 @@ def explain_request(registry: Registry, request_id: UUID, reader: Reader) -> Req
         unknown=request.vms_unknown,
         waiting=waiting,
         order=_place_in_line(registry, request, reader) if waiting else None,
+        estimate=_estimate(waiting, request, times),
         vms=tuple(
             PlacedVm(
                 vm=vm.id,
@@ -103,6 +107,16 @@ def explain_request(registry: Registry, request_id: UUID, reader: Reader) -> Req
         ),
         unbuilt=_unbuilt(liveness) if request.vms_placed > known else None,
     )
+
+
+def _estimate(
+    waiting: WaitingExplanation | None, request: Request, times: WaitingTimes | None
+) -> WaitingTime | None:
+    if waiting is None or times is None:
+        return None
+    if waiting.paused is not None or waiting.undecided is not None:
+        return no_estimate("not_deciding")
+    return times.of(request.id)
 
 
 def _waiting(request: Request, reader: Reader) -> WaitingExplanation:

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute
 
 from controller.host_names import HostNames, HostNaming
 from controller.questions.consoles import WAIT_S
+from controller.questions.when import WaitingTimes
 from controller.queue import NO_WORKERS, TaskQueue
 from controller.rest import health
 from controller.rest.callers.auth import PROTECTED_PREFIX
@@ -152,6 +153,7 @@ def create_app(
         console_wait_s=console_wait_s,
         metrics=metrics,
         move_limits=move_limits or MoveLimits(),
+        waiting_times=WaitingTimes(registry),
     )
     app.state.refusals = Refusals(registry)
     app.router.routes.extend(_routes())

@@ -11,6 +11,7 @@ from fastapi import Depends
 from starlette.requests import Request as HttpRequest
 
 from controller.host_names import HostNames, Reader
+from controller.questions.when import WaitingTimes
 from controller.queue import TaskQueue
 from controller.rest.callers.auth import caller_of
 from controller.rest.schemas.operating import Ready
@@ -44,6 +45,7 @@ class Services:
     console_wait_s: float
     metrics: ProcessMetrics
     move_limits: MoveLimits
+    waiting_times: WaitingTimes
     images: ImageStore | None = None
     image_urls: Collection[str] = ()
     default_image: str | None = None

@@ -125,6 +125,15 @@ class PolicyProcess:
         told: dict[str, Any] = self._ask("plan", data, deadline_s, policy=kind)
         return told
 
+    def estimates(self, question: object, *, deadline_s: float) -> Any:
+        """Return how long what waits may wait; see `controller.questions.ahead.estimates`.
+
+        `PolicyFailedError` as for `decide`.
+        """
+        if self._child is None or self._child.poll() is not None:
+            self.warm_up()
+        return self._ask("estimates", question, deadline_s, policy="estimates")
+
     def kill(self) -> None:
         """End the child at once, from another thread than the one that asks it."""
         child = self._child

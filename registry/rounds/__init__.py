@@ -1,5 +1,6 @@
 """What a round reads, commits and leaves on record, and whose turn it is to decide."""
 
+from registry.records.ahead import AheadView, LateRequest, LivingVms, PastLife
 from registry.records.rounds import (
     Accounts,
     CapacityView,
@@ -33,6 +34,7 @@ __all__ = [
     "CONTROL_LEASE",
     "MAX_REASON_LENGTH",
     "Accounts",
+    "AheadView",
     "CapacityView",
     "ClusterView",
     "CommittedRound",
@@ -41,9 +43,12 @@ __all__ = [
     "DueRound",
     "GroupView",
     "HostView",
+    "LateRequest",
     "LatestRound",
     "Lease",
+    "LivingVms",
     "NewShadowRound",
+    "PastLife",
     "Placement",
     "ProofHeader",
     "ProofRow",

@@ -11,10 +11,12 @@ from sqlalchemy import Connection
 from registry.catalogue.resources import demands
 from registry.catalogue.vm_types import get_vm_type
 from registry.ground.engine import Database, retried
+from registry.records.ahead import AheadView
 from registry.records.requests import Rules
 from registry.records.rounds import Accounts, CapacityView, ClusterView
 from registry.records.tenancy import MoveTo
 from registry.requests.rules import check_rules
+from registry.rounds.ahead import view_ahead
 from registry.rounds.cluster import capacity_view, read_accounts, view_cluster
 from registry.tenancy.tenants import add_tenant, update_tenant
 from registry.tenancy.tree import lock_tree
@@ -30,6 +32,11 @@ class Views:
         """Return what every tenant holds now, and the tree that they form."""
         with self._database.read() as connection:
             return read_accounts(connection)
+
+    def ahead(self) -> AheadView:
+        """Return what estimates of waiting times are made from: a bounded part of the history."""
+        with self._database.read() as connection:
+            return view_ahead(connection)
 
     def capacity(
         self, vm_type: str, *, tenant: str | None, rules: Rules, with_waiting: bool = False

@@ -54,6 +54,8 @@ def _request(explanation: Mapping[str, Any]) -> None:
         echo(f"{waiting['count']} wait: {waiting['reason']}{decided}")
         if waiting.get("message"):
             echo(waiting["message"])
+        if explanation.get("estimate"):
+            echo(_estimate(explanation["estimate"]))
         if explanation.get("order") is not None:
             echo(f"order: {explanation['order']}")
         if waiting.get("shortages"):
@@ -94,6 +96,13 @@ def _request(explanation: Mapping[str, Any]) -> None:
         if any(vm["waits_for_image"] for vm in explanation["vms"]):
             columns.append(Column("waits for", _image_wait))
         print_table(columns, explanation["vms"], empty="")
+
+
+def _estimate(estimate: Mapping[str, Any]) -> str:
+    message = str(estimate["message"])
+    if estimate["why_none"] is not None:
+        return message
+    return f"{message} (as of {clock(estimate['made_at'])})"
 
 
 def _obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:

@@ -170,11 +170,15 @@ def delete_request(
 
 @router.get("/{request_id}/explanation", response_model=RequestExplanation, responses=problems(404))
 def explain_a_request(
-    request_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry
+    request_id: UUID, caller: AnyCaller, reader: GivenReader, services: GivenServices
 ) -> RequestExplanation:
-    """Explain why VMs of a request wait, resource by resource."""
-    own_request(registry, request_id, caller)
-    return explain_request(registry, request_id, reader)
+    """Explain why VMs of a request wait, resource by resource, and how long they may.
+
+    The estimate is made when somebody asks, in a few seconds; until then `estimate.why_none` is
+    `being_made`.
+    """
+    own_request(services.registry, request_id, caller)
+    return explain_request(services.registry, request_id, reader, services.waiting_times)
 
 
 def gathering_of(registry: Registry) -> Gathering[Asking, Request | RegistryError | None]:

@@ -1,0 +1,1 @@
+"""How long requests will wait: lifetimes learned from VMs, and rounds played ahead on them."""

@@ -1,0 +1,314 @@
+"""Rounds played ahead, from now on, on a sample of what may happen.
+
+In each sample VMs end when lifetimes let them, requests come as they came lately, and the policy
+decides slot after slot, as the control centre would. When a request has its place in the
+samples is how long it may wait.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from placement.forecast.lifetimes import Lifetimes
+from placement.forecast.lines import Lines, lines_of
+from placement.forecast.narrowed import narrowed
+from placement.forecast.present import Present
+from placement.round.arrays import FloatArray, IntArray
+from placement.round.constraints import Constraints
+from placement.round.decision import decide
+from placement.round.model import Allocation, Allowance, Policy, Snapshot
+
+#: Slots that are decided one by one; later ones are decided together, each step this much longer.
+_SLOT_BY_SLOT: Final = 10
+_LONGER: Final = 1.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """How rounds are played ahead.
+
+    Parameters
+    ----------
+    policy : callable
+        Returns who decides on some hosts, given their indices of H, shape (H',).
+    """
+
+    policy: Callable[[IntArray], Policy]
+    slot_length_s: float
+    budget_units: int | None
+    horizon_s: float = 7 * 86_400.0
+    samples: int = 40
+    seed: int = 0
+    whole: bool = False  #: see `narrowed`
+
+
+def steps_of(slot_length_s: float, horizon_s: float) -> FloatArray:
+    """Return when decisions are played, (steps,): seconds from now, in whole slots.
+
+    Every slot at first, and then fewer and fewer: what is far away is known less exactly.
+    """
+    last = max(1, math.floor(horizon_s / slot_length_s))
+    slots = list(range(1, min(_SLOT_BY_SLOT, last) + 1))
+    while slots[-1] < last:
+        slots.append(min(last, max(slots[-1] + 1, math.floor(slots[-1] * _LONGER))))
+    return np.array(slots, dtype=np.float64) * slot_length_s
+
+
+def played(
+    present: Present,
+    lifetimes: Lifetimes,
+    ahead: Ahead,
+    is_over: Callable[[], bool] = lambda: False,
+) -> FloatArray:
+    """Return after how many seconds each row had its place, sample by sample.
+
+    Parameters
+    ----------
+    is_over : callable
+        Whether time is up; a sample that is not finished then does not count.
+
+    Returns
+    -------
+    ndarray of float64, shape (S, Q)
+        inf where it had none by the horizon; nan of rows that do not wait.
+    """
+    lines = lines_of(present)
+    known = _Known.of(lines.present, lifetimes)
+    found = []
+    for number in range(ahead.samples):
+        waits = _Sample(lines, known, lifetimes, ahead, number).play(is_over)
+        if waits is None:
+            break
+        found.append(waits)
+    return np.array(found, dtype=np.float64).reshape(len(found), len(present.snapshot.count))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """What is the same in every sample."""
+
+    room: IntArray  #: (H, R)
+    curve: IntArray  #: (V,) of the VMs that run
+    together: IntArray  #: (V,) which of them end together, numbered from 0
+    new_curve: IntArray  #: (Q,) of new VMs of each row
+
+    @classmethod
+    def of(cls, present: Present, lifetimes: Lifetimes) -> _Known:
+        running = present.running
+        _, together = np.unique(running.request, return_inverse=True)
+        return cls(
+            room=present.room(),
+            curve=lifetimes.curves_of(running.groups, running.age_s),
+            together=together.ravel().astype(np.int64),
+            new_curve=lifetimes.curves_of(present.groups, np.zeros(len(present.groups))),
+        )
+
+
+@dataclass(slots=True)
+class _Ends:
+    """VMs that end in one step of a sample: where, whose, how many, and of what size."""
+
+    host: list[IntArray] = field(default_factory=list)
+    tenant: list[IntArray] = field(default_factory=list)
+    count: list[IntArray] = field(default_factory=list)
+    demand: list[IntArray] = field(default_factory=list)
+
+    def add(self, host: IntArray, tenant: IntArray, count: IntArray, demand: IntArray) -> None:
+        self.host.append(host)
+        self.tenant.append(tenant)
+        self.count.append(count)
+        self.demand.append(demand)
+
+
+class _Sample:
+    """One course that things may take."""
+
+    def __init__(
+        self,
+        lines: Lines,
+        known: _Known,
+        lifetimes: Lifetimes,
+        ahead: Ahead,
+        number: int,
+    ) -> None:
+        steps = steps_of(ahead.slot_length_s, ahead.horizon_s)
+        rng = np.random.default_rng([ahead.seed, number])
+        lives = lifetimes.drawn(rng)
+        present = lines.present
+        snapshot, running = present.snapshot, present.running
+        self._lines, self._present, self._known, self._lives = lines, present, known, lives
+        self._asked = lines.asked
+        self._steps, self._ahead, self._rng = steps, ahead, rng
+        self._room, self._held = known.room.copy(), snapshot.held.copy()
+        self._count, self._least = snapshot.count.copy(), snapshot.min_count.copy()
+        self._allowed = np.array(
+            [allowance.room for allowance in snapshot.allowances], dtype=np.int64
+        )
+        self._constraints = snapshot.constraints
+        self._ends: dict[int, _Ends] = {}
+        level = rng.random(int(known.together.max(initial=-1)) + 1)[known.together]
+        left_s = lives.left_s(known.curve, running.age_s, level)
+        self._end(left_s, running.host, running.tenant, running.count, running.demand)
+        self._began_s = float(rng.random()) * present.came.span_s
+
+    def play(self, is_over: Callable[[], bool]) -> FloatArray | None:
+        """Return when each row had its place; None: time was up before."""
+        waits = np.where(self._asked, np.inf, np.nan)
+        waiting = np.flatnonzero(self._asked)
+        passed = np.zeros_like(self._count)  # VMs of each line that were placed
+        may_place, before_s = True, 0.0
+        for step, at_s in enumerate(self._steps.tolist()):
+            changed = self._pass(step, before_s)
+            if (changed or may_place) and self._count.any():
+                if is_over():
+                    return None
+                placed, cut = self._decide(step, at_s)
+                may_place = cut or bool(len(placed))
+                np.add.at(passed, placed[:, 0], placed[:, 2])
+                done = passed[self._lines.line[waiting]] >= self._lines.place[waiting]
+                waits[waiting[done]] = self._between(before_s, at_s)
+                waiting = waiting[~done]
+                if not len(waiting):
+                    break
+            before_s = at_s
+        return waits
+
+    def _between(self, before_s: float, at_s: float) -> float:
+        """Return a slot of a step: slots that are decided together are any of them."""
+        slot_s = self._ahead.slot_length_s
+        first, last = round(before_s / slot_s) + 1, round(at_s / slot_s)
+        return float(self._rng.integers(first, last + 1)) * slot_s
+
+    def _end(
+        self,
+        after_s: FloatArray,
+        host: IntArray,
+        tenant: IntArray,
+        count: IntArray,
+        demand: IntArray,
+    ) -> None:
+        """Let VMs end after some time from now."""
+        step = np.searchsorted(self._steps, after_s, side="left")
+        order = np.argsort(step, kind="stable")
+        order = order[step[order] < len(self._steps)]
+        if not len(order):
+            return
+        numbers, starts = np.unique(step[order], return_index=True)
+        for number, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+            ends = self._ends.setdefault(number, _Ends())
+            ends.add(host[rows], tenant[rows], count[rows], demand[rows])
+
+    def _comes(self, before_s: float, at_s: float) -> IntArray:
+        """Return how many VMs of each row come in a step, (Q,): as in a part of the recent past."""
+        came, rows = self._present.came, len(self._count)
+        if not len(came.at_s) or came.span_s <= 0:
+            return np.zeros(rows, dtype=np.int64)
+
+        def until(time_s: float) -> IntArray:
+            laps, rest_s = divmod(self._began_s + time_s, came.span_s)
+            stop = int(np.searchsorted(came.at_s, rest_s, side="right"))
+            all_, some = (
+                np.bincount(came.row[:end], weights=came.count[:end], minlength=rows)
+                for end in (len(came.row), stop)
+            )
+            return np.asarray(laps * all_ + some, dtype=np.int64)
+
+        return until(at_s) - until(before_s)
+
+    def _pass(self, step: int, before_s: float) -> bool:
+        """Let end and come what does before a decision; return whether anything changed."""
+        ends = self._ends.pop(step, None)
+        if ends is not None:
+            host, tenant = np.concatenate(ends.host), np.concatenate(ends.tenant)
+            count = np.concatenate(ends.count)
+            self._hold(host, tenant, -count, np.concatenate(ends.demand))
+        came = self._comes(before_s, float(self._steps[step]))
+        self._count += came
+        return ends is not None or bool(came.any())
+
+    def _hold(self, host: IntArray, tenant: IntArray, count: IntArray, demand: IntArray) -> None:
+        """Take room for VMs; counts below 0 give it back."""
+        amounts = count[:, None] * demand
+        np.subtract.at(self._room, host, amounts)
+        np.add.at(self._held, tenant, amounts)
+        for place, allowance in enumerate(self._present.snapshot.allowances):
+            rows = np.isin(tenant, allowance.tenants)
+            given = count if allowance.resource is None else amounts[:, allowance.resource]
+            self._allowed[place] -= int(given[rows].sum())
+
+    def _decide(self, step: int, at_s: float) -> tuple[IntArray, bool]:
+        """Play a decision; return rows of (row, host, count), and whether it was cut."""
+        ahead = self._ahead
+        part = narrowed(self._snapshot(at_s), whole=ahead.whole)
+        # Below 2**63, and apart from the seeds of other samples and steps.
+        seed = int(self._rng.integers(2**62)) + step
+        allocation: Allocation = decide(
+            part.snapshot, ahead.policy(part.hosts), seed=seed, budget_units=ahead.budget_units
+        )
+        placed = allocation.placed.copy()
+        placed[:, 0], placed[:, 1] = part.rows[placed[:, 0]], part.hosts[placed[:, 1]]
+        if len(placed):
+            self._place(placed, at_s)
+        return placed, allocation.cut
+
+    def _snapshot(self, at_s: float) -> Snapshot:
+        first, slot_s = self._present.snapshot, self._ahead.slot_length_s
+        return dataclasses.replace(
+            first,
+            free=np.maximum(self._room, 0),
+            count=self._count.copy(),
+            min_count=np.clip(self._least, 1, np.maximum(self._count, 1)),
+            age=np.where(first.count > 0, first.age + round(at_s / slot_s) - 1, 0),
+            held=self._held.copy(),
+            constraints=self._constraints,
+            allowances=tuple(
+                Allowance(tenants=each.tenants, resource=each.resource, room=max(0, room))
+                for each, room in zip(first.allowances, self._allowed.tolist(), strict=True)
+            ),
+        )
+
+    def _place(self, placed: IntArray, at_s: float) -> None:
+        rows, hosts, counts = placed.T
+        first = self._present.snapshot
+        self._hold(hosts, first.tenant[rows], counts, first.demand[rows])
+        np.subtract.at(self._count, rows, counts)
+        self._least[rows] = 1
+        # VMs of one row that are placed at once end together, as those of a request do.
+        asked, of_row = np.unique(rows, return_inverse=True)
+        level = self._rng.random(len(asked))[of_row.ravel()]
+        left_s = self._lives.left_s(
+            self._known.new_curve[rows], np.zeros(len(rows), dtype=np.float64), level
+        )
+        self._end(at_s + left_s, hosts, first.tenant[rows], counts, first.demand[rows])
+        if self._constraints is not None:
+            self._constraints = _after(self._constraints, placed)
+
+
+def _after(constraints: Constraints, placed: IntArray) -> Constraints:
+    """Return constraints once rows of (request, host, count) are placed."""
+    hosts_of: dict[int, set[int]] = {}
+    for row, host, _ in placed.tolist():
+        hosts_of.setdefault(row, set()).add(host)
+    groups = tuple(
+        dataclasses.replace(
+            group,
+            hosts=tuple(
+                sorted({*group.hosts}.union(*(hosts_of.get(row, set()) for row in group.requests)))
+            ),
+        )
+        for group in constraints.groups
+    )
+    spreads = []
+    for spread in constraints.spreads:
+        counts = list(spread.placed)
+        for row, host, count in placed.tolist():
+            if row == spread.request and constraints.zones[host] >= 0:
+                counts[constraints.zones[host]] += count
+        spreads.append(dataclasses.replace(spread, placed=tuple(counts)))
+    return dataclasses.replace(constraints, groups=groups, spreads=tuple(spreads))

@@ -1,0 +1,58 @@
+"""What estimates of waiting times are made from: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from registry.records.rounds import ClusterView, RequestView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivingVms:
+    """VMs of one request that hold room on one host, and were first placed at one time."""
+
+    host_id: UUID
+    tenant_id: UUID
+    request_id: UUID
+    vm_type_id: UUID
+    placed_at: datetime
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastLife:
+    """VMs of one request that were placed and ended together, or still live."""
+
+    tenant_id: UUID
+    vm_type_id: UUID
+    lived_s: float  #: until now, where they still live
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateRequest:
+    """VMs that were asked for together, lately."""
+
+    kind: int  #: an index of `AheadView.kinds`
+    asked_at: datetime
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AheadView:
+    """The cluster, what runs on it and for how long, and what happened to VMs before."""
+
+    cluster: ClusterView
+    living: tuple[LivingVms, ...]
+    lives: tuple[PastLife, ...]
+    kinds: tuple[RequestView, ...]  #: of requests that came lately, each of one VM
+    came: tuple[LateRequest, ...]  #: by time
+    came_since: datetime  #: the beginning of that time
+    demand: Mapping[UUID, tuple[int, ...]]  #: of one VM, by type
+    #: by names of types, which may have several revisions
+    vm_types: Mapping[UUID, str]
+    slot_length_s: float | None  #: None: nothing was decided yet
+    inputs: bytes | None  #: of the latest round, whose policy decides; None: not kept
