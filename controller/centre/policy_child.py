@@ -19,6 +19,7 @@ from controller.plans.deciding import decide_plan
 from controller.questions.ahead import estimates
 from controller.rounds.inputs import allocation_document, decode_inputs
 from controller.rounds.policy_process import HEADER, Decision, Failure, Ideal, frame
+from controller.rounds.priced import prices_document
 from controller.rounds.stray_output import take_stdout
 from controller.shadow.child import decide_beside
 from placement import (
@@ -59,7 +60,7 @@ def ideal(snapshot: Snapshot, resource: int) -> Ideal:
         bound=allocation_bound(snapshot, resource),
         target_shares=tuple(holdings.max(axis=1, initial=0.0).tolist()),
         node_targets=tuple(nodes),
-        prices=_prices(snapshot, targets, resource),
+        prices=prices_document(snapshot, _prices(snapshot, targets, resource), resource),
     )
 
 

@@ -22,7 +22,6 @@ from typing import IO, Any
 from controller import debug
 from controller.errors import PolicyFailedError
 from placement.catalog.zone_policies import NamedPolicy
-from placement.judging.prices import Prices
 from registry.ground.child_environ import child_environ
 
 HEADER = struct.Struct("!Q")
@@ -49,7 +48,7 @@ class Ideal:
     bound: float  #: most that could have been placed of one resource
     target_shares: tuple[float, ...]  #: dominant share of each tenant that would be fair
     node_targets: tuple[float, ...] = ()  #: that of each node of the tree, if there is one
-    prices: Prices | str = "not asked"  #: a text: why there are none
+    prices: Mapping[str, Any] | None = None  #: as `controller.rounds.priced` tells them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

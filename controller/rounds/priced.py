@@ -1,26 +1,23 @@
-"""The prices of a round as its record tells them."""
+"""The prices of a round as its record tells them, but for the labels of its hosts."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
-from controller.rounds.policy_process import Ideal
-from placement.judging.prices import ClassPrices
-from registry.rounds import ClusterView
+from placement import Snapshot
+from placement.judging.prices import ClassPrices, Prices
 
 #: Classes whose prices a round keeps: the dearest. Requests that name hosts may make thousands.
 MOST_CLASSES: Final = 20
 
 
-def prices_document(view: ClusterView, ideal: Ideal | None, resource: int) -> dict[str, Any] | None:
-    """Return the prices as JSON values, with names; None: nothing is known of them."""
-    if ideal is None:
-        return None
-    found = ideal.prices
+def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> dict[str, Any]:
+    """Return the prices, or why there are none, as JSON values.
+
+    A class is told by the index of its first host, ``host``.
+    """
     told: dict[str, Any] = {
-        "resource": view.resources[resource],
+        "resource": snapshot.resources[resource],
         "most": None,
         "fair": None,
         "of_fairness": None,
@@ -32,33 +29,33 @@ def prices_document(view: ClusterView, ideal: Ideal | None, resource: int) -> di
         return told | {"error": found}
     priced = sorted(
         (each for each in found.classes if each.price.any()),
-        key=lambda each: -_of_a_host(view, each),
+        key=lambda each: -_of_a_host(snapshot, each),
     )
     return told | {
         "most": found.most,
         "fair": found.fair,
         "of_fairness": found.of_fairness,
-        "classes": [_class_document(view, each) for each in priced[:MOST_CLASSES]],
+        "classes": [_class_document(snapshot, each) for each in priced[:MOST_CLASSES]],
         "classes_left_out": max(0, len(priced) - MOST_CLASSES),
     }
 
 
-def _of_a_host(view: ClusterView, of_class: ClassPrices) -> float:
+def _of_a_host(snapshot: Snapshot, of_class: ClassPrices) -> float:
     """All that one host offers, at its prices: what classes are compared by."""
-    capacity = np.array(view.hosts[of_class.host].capacity, dtype=np.float64)
+    capacity = snapshot.capacity[of_class.host, : snapshot.counted]
     return float(capacity @ of_class.price)
 
 
-def _class_document(view: ClusterView, of_class: ClassPrices) -> dict[str, Any]:
-    host = view.hosts[of_class.host]
+def _class_document(snapshot: Snapshot, of_class: ClassPrices) -> dict[str, Any]:
+    counted = snapshot.counted
 
-    def named(values: list[Any] | tuple[Any, ...]) -> dict[str, Any]:
-        return dict(zip(view.resources, values, strict=True))
+    def named(values: list[Any]) -> dict[str, Any]:
+        return dict(zip(snapshot.resources[:counted], values, strict=True))
 
     return {
-        "labels": list(host.labels),
+        "host": of_class.host,
         "hosts": of_class.hosts,
-        "capacity": named(host.capacity),
+        "capacity": named(snapshot.capacity[of_class.host, :counted].tolist()),
         "room": named(of_class.room.tolist()),
         "price": named(of_class.price.tolist()),
     }

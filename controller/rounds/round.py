@@ -23,7 +23,6 @@ from controller.rounds.inputs import (
     packed,
 )
 from controller.rounds.policy_process import Decision, Ideal
-from controller.rounds.priced import prices_document
 from controller.rounds.running import to_running
 from controller.rounds.snapshots import Names, freed_rows, to_snapshot
 from controller.rounds.spare_domains import domains_of
@@ -254,7 +253,7 @@ def run_round(
             if decided.allocation.left_out or any(each.short is not None for each in view.requests)
             else {},
             group_shares=_group_shares(snapshot, decided.allocation, names, ideal),
-            prices=prices_document(view, ideal, ranking),
+            prices=_labelled(view, None if ideal is None else ideal.prices),
         )
     )
     ended = time.perf_counter()
@@ -275,6 +274,18 @@ def run_round(
         duration_s=ended - started,
         assignments=committed.assignments,
     )
+
+
+def _labelled(view: ClusterView, prices: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Tell classes of hosts by the labels that they carry."""
+    if prices is None:
+        return None
+    classes = [
+        {"labels": list(view.hosts[each["host"]].labels)}
+        | {name: value for name, value in each.items() if name != "host"}
+        for each in prices["classes"]
+    ]
+    return {**prices, "classes": classes}
 
 
 def _seen(view: ClusterView) -> _Seen:

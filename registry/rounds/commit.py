@@ -20,7 +20,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, and_, insert, select, update
 
 from registry.catalogue.resources import demands
-from registry.errors import SlotLoopPausedError
+from registry.errors import InvalidError, SlotLoopPausedError
 from registry.ground.bulk import (
     Later,
     among,
@@ -33,7 +33,6 @@ from registry.ground.clock import db_now
 from registry.ground.faults import checkpoint
 from registry.ground.ids import uuid7
 from registry.ground.locks import lock_vms
-from registry.ground.names import check_int
 from registry.ground.schema import (
     assignment_resources,
     assignments,
@@ -75,6 +74,8 @@ from registry.tenancy.quota_use import lock_limited, within_quotas
 ACTOR: Final = "control"
 #: for VMs of a request, before what is still missing is left to the next round
 _LOOKS: Final = 3
+#: Above the VMs of a part and the numbers of a column: what the database would refuse.
+_MOST, _LARGEST_SEED = 2**31, 2**63
 
 
 def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
@@ -185,7 +186,8 @@ def _standing(
     standing: list[Placement] = []
     dropped: list[Placement] = []
     for part in commit.placements:
-        check_int("placements.count", part.count, 1, 2**31)
+        if not 1 <= part.count < _MOST:
+            raise InvalidError("placements.count", part.count, f"1 to {_MOST - 1}")
         seen = commit.host_versions.get(part.host_id)
         moved = seen is None or versions.get(part.host_id) != seen
         (dropped if moved else standing).append(part)
@@ -300,7 +302,8 @@ def _insert_round(
     dropped: Sequence[Placement],
 ) -> int:
     """Insert the record, with VMs ``given`` by tenant, and its link in the chain of rounds."""
-    check_int("seed", commit.seed, -(2**63), 2**63 - 1)
+    if not -_LARGEST_SEED <= commit.seed < _LARGEST_SEED:
+        raise InvalidError("seed", commit.seed, "a whole number of 64 bits")
     shares = [{**share, "given": given.get(share["tenant"], 0)} for share in commit.shares]
     told = {
         "holder": commit.holder,
