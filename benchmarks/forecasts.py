@@ -268,15 +268,16 @@ def factors_of(told: Sequence[Told]) -> tuple[float, ...]:
     """
     factors = []
     for place, part in enumerate(QUANTILES):
-        ratios = np.array(
-            [
-                each.took_s / each.quantiles[place]
-                for each in told
-                if math.isfinite(each.quantiles[place])
-            ]
-        )
-        factor = quantile(ratios, part) if len(ratios) else 1.0
-        factors.append(min(1.0, factor) if part < 0.5 else max(1.0, factor))
+        upper = part >= 0.5
+        ratios = [
+            each.took_s / each.quantiles[place]
+            if math.isfinite(each.quantiles[place])
+            # Beyond the horizon: what is told of it holds for whatever comes, or comes later.
+            else float(not upper and math.isinf(each.took_s))
+            for each in told
+        ]
+        factor = quantile(np.array(ratios), part) if ratios else 1.0
+        factors.append(max(1.0, factor) if upper else min(1.0, factor))
     return tuple(factors)
 
 
