@@ -8,9 +8,10 @@ is written beside the move, and the others go on.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
@@ -32,6 +33,9 @@ from registry.rounds import Lease
 
 log = structlog.get_logger()
 ACTOR = "control"
+#: Between two looks while a plan is carried out.
+_SOON_S: Final = 0.2
+_IDLE_PART: Final = 4  #: times as long as a look lasts, if that is longer: plans may be large
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,30 +78,37 @@ class Plans:
         self._making_room = None if room is None else MakingRoom(registry, room, actor=ACTOR)
 
     def run(self, stop: threading.Event) -> None:
-        """Look until stopped."""
-        while not stop.wait(self._interval_s):
+        """Look until stopped; soon again while a plan goes on, so that no host waits for a wave."""
+        pause_s = self._interval_s
+        while not stop.wait(pause_s):
+            began, goes_on = time.monotonic(), False
             try:
-                self.look()
+                goes_on = self.look()
             except RegistryError as error:
                 log.error("plans_not_read", error=str(error))
             except Exception:  # the loop outlives a database that is away for a moment
                 log.exception("plans_not_read")
+            soon_s = max(_SOON_S, _IDLE_PART * (time.monotonic() - began))
+            pause_s = min(soon_s, self._interval_s) if goes_on else self._interval_s
         self._process.close()
 
-    def look(self) -> None:
-        """Do what is to be done for each plan that is asked or approved."""
+    def look(self) -> bool:
+        """Do what is to be done for each plan that is asked or approved; return if one goes on."""
         lease = self._lease()
         if lease is None:
-            return
+            return False
         self._ask_by_rule(lease)
         if self._making_room is not None:
             self._making_room.look(lease)
+        goes_on = False
         for plan in self._registry.plans.open():
             if plan.state is PlanState.ASKED:
                 self._decide(plan)
                 plan = self._registry.plans.get(plan.id)  # noqa: PLW2901 - as it is now
             if plan.state is PlanState.APPROVED:
                 self._carry_out(plan)
+                goes_on = True
+        return goes_on
 
     def _ask_by_rule(self, lease: Lease) -> None:
         """Ask for a plan if the standing rule wants one now.

@@ -187,25 +187,34 @@ def propose(
 def carried_out(session: Session, plan: Mapping[str, Any], *, timeout_s: float) -> None:
     """Wait until a plan is over, with a bar, and say how it ended."""
     done = wait_for_plan(session.api, plan, timeout_s=timeout_s, quiet=session.json)
-    moved = done["moves"] - done["failed"]
+    moved = done["ended"] - done["failed"]
     session.answer(
         done, f"plan {done['id']} is {done['state']}: {moved} VM{'s' * (moved != 1)} moved"
     )
+    if done["state"] == "cancelled":
+        left = done["moves"] - done["ended"]
+        raise CliError(f"{left} of its moves were not over: those under way go on, no others begin")
     troubles = _troubles(session, done)
     if troubles:
         raise CliError("\n".join(troubles))
 
 
 def _troubles(session: Session, plan: Mapping[str, Any]) -> list[str]:
-    """Return what did not move, and why, a line each."""
+    """Return what did not move, and why, a line each; a VM that its tenant deleted is gone."""
     lines = []
     if plan["failed"]:
         for each in session.api.get(f"plans/{plan['id']}/moves")["items"]:
-            if each["refused"] or each["state"] in ("failed", "cancelled"):
-                why = each["refused"] or session.api.get(f"moves/{each['move_id']}")["last_error"]
-                lines.append(f"  {each['vm_name']} stays on {each['from_host']}: {why}")
+            if not (each["refused"] or each["state"] in ("failed", "cancelled")):
+                continue
+            if session.api.get(f"vms/{each['vm_id']}")["desired"] == "deleted":
+                continue
+            why = each["refused"] or session.api.get(f"moves/{each['move_id']}")["last_error"]
+            lines.append(f"  {each['vm_name']} stays on {each['from_host']}: {why}")
     lines += [f"  {_stays(session, each)}" for each in plan["stays"]]
-    return [f"{len(lines)} VMs stay where they are:", *lines] if lines else []
+    several = (
+        "1 VM stays where it is" if len(lines) == 1 else f"{len(lines)} VMs stay where they are"
+    )
+    return [f"{several}:", *lines] if lines else []
 
 
 def tell(session: Session, plan: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ class PlanInput(Input):
     hosts: Annotated[list[Name], Field(max_length=500)] = Field(
         default_factory=list, description="Hosts to evacuate; only with `evacuate`."
     )
-    request: UUID | None = Field(
+    request: Annotated[UUID, Field(strict=False)] | None = Field(
         None, description="Request that is to be let in; only with `room`."
     )
     approve: bool = Field(False, description="Carry it out as soon as it is decided.")

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from registry.ground.ids import uuid7
 from tests.e2e.conftest import Api
-from tests.register import add_host
+from tests.register import add_host, add_request
 
 
 def ask(api: Api, **body: Any) -> Any:
@@ -63,6 +63,14 @@ def test_an_approval_may_be_repeated_with_its_key(api: Api):
 
     assert (first.status_code, first.json()["state"]) == (202, "approved")
     assert (again.status_code, again.json()) == (202, first.json())
+
+
+def test_room_is_asked_for_a_request_that_waits(api: Api):
+    request = str(add_request(api.registry).id)
+
+    asked = ask(api, kind="room", request=request)
+
+    assert (asked.status_code, asked.json()["arguments"]) == (202, {"request": request})
 
 
 def test_what_no_plan_can_be_is_refused_with_its_place(api: Api):

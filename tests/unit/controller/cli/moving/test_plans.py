@@ -1,0 +1,47 @@
+"""`fuga plan` as a person types it, and what it prints."""
+
+from __future__ import annotations
+
+from tests.fakes.http_api import HttpApi
+from tests.unit.controller.cli.test_commands import Fuga, api, fuga  # noqa: F401 - fixtures
+
+PLAN_ID = "0193a333-0000-7000-8000-00000000beef"
+
+
+def test_a_plan_cancelled_while_it_is_waited_for_counts_what_moved(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+) -> None:
+    plan = {"id": PLAN_ID, "moves": 9, "ended": 2, "failed": 0, "stays": [], "ended_at": "now"}
+    api.on(
+        "GET", f"/v1/plans/{PLAN_ID}", {**plan, "state": "proposed"}, {**plan, "state": "cancelled"}
+    )
+    api.on("POST", f"/v1/plans/{PLAN_ID}/approve", {**plan, "state": "approved"}, status=202)
+
+    ended = fuga("plan", "approve", PLAN_ID, "--wait")
+
+    assert ended.status == 1
+    assert ended.out == f"plan {PLAN_ID} is cancelled: 2 VMs moved\n"
+    assert "7 of its moves were not over: those under way go on, no others begin" in ended.err
+
+
+def test_a_vm_deleted_before_it_moved_does_not_stay(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+) -> None:
+    plan = {"id": PLAN_ID, "moves": 3, "ended": 3, "failed": 2, "stays": [], "ended_at": "now"}
+    api.on("GET", f"/v1/plans/{PLAN_ID}", {**plan, "state": "done"})
+    api.on("POST", f"/v1/plans/{PLAN_ID}/approve", {**plan, "state": "approved"}, status=202)
+    moves = [
+        {"vm_id": name, "vm_name": name, "from_host": "h1", "move_id": None, "state": None}
+        for name in ("gone", "full")
+    ]
+    refused = [{**each, "refused": "no room"} for each in moves]
+    api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": refused})
+    api.on("GET", "/v1/vms/gone", {"desired": "deleted"})
+    api.on("GET", "/v1/vms/full", {"desired": "running"}, {"desired": "deleted"})
+
+    assert fuga("plan", "approve", PLAN_ID, "--wait").err.endswith(
+        "1 VM stays where it is:\n  full stays on h1: no room\n"
+    )
+    assert fuga("plan", "approve", PLAN_ID, "--wait").status == 0
