@@ -209,7 +209,7 @@ def a_commit(
         "cut": False,
         "inputs": b"inputs",
         "inputs_digest": "sha256:0",
-        "outcome": pack({"placed": []}),
+        "outcome": pack({"placed": [], "details": {}}),
         "shares": [{"tenant": "a", "share": 0.1}],
         "bound": 4.0,
         "fair_distance": 0.05,

@@ -130,14 +130,18 @@ def last_round(connection: Connection) -> LatestRound | None:
 
 
 def capacity_view(
-    connection: Connection, demand: Mapping[str, int], tenant: str | None, rules: Rules
+    connection: Connection,
+    demand: Mapping[str, int],
+    tenant: str | None,
+    rules: Rules,
+    known: KnownHosts,
 ) -> CapacityView:
     """Return the hosts as a round would see them, for VMs of one demand."""
     axis = resource_names(connection)
     return CapacityView(
         resources=axis,
         demand=_vector(demand, axis),
-        hosts=KnownHosts().read(connection, axis, db_now(connection)),
+        hosts=known.read(connection, axis, db_now(connection)),
         apart_from=hosts_of_group(connection, tenant, rules.anti_affinity),
         together_with=hosts_of_group(connection, tenant, rules.affinity),
     )

@@ -18,6 +18,7 @@ from registry.records.tenancy import MoveTo
 from registry.requests.rules import check_rules
 from registry.rounds.ahead import view_ahead
 from registry.rounds.cluster import capacity_view, read_accounts, view_cluster
+from registry.rounds.known_hosts import KnownHosts
 from registry.tenancy.tenants import add_tenant, update_tenant
 from registry.tenancy.tree import lock_tree
 
@@ -54,8 +55,11 @@ class Views:
         with self._database.read() as connection:
             wanted = get_vm_type(connection, vm_type)
             demand = demands(connection, [wanted.id])[wanted.id]
-            view = capacity_view(connection, demand, tenant, rules)
-            return replace(view, cluster=view_cluster(connection)) if with_waiting else view
+            known = KnownHosts()  # of both views, the second of which reads no host again
+            view = capacity_view(connection, demand, tenant, rules, known)
+            if not with_waiting:
+                return view
+            return replace(view, cluster=view_cluster(connection, known=known))
 
     def rehearse_update(
         self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str
