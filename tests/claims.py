@@ -233,10 +233,7 @@ def wrong_utilities(stored: StoredRound) -> list[str]:
     """
     details, parameters = stored.outcome["details"], stored.inputs["parameters"]
     alpha = parameters.get("alpha", 2.0)
-    ranking = [
-        stored.snapshot["resources"].index(name)
-        for name in parameters.get("ranking", stored.snapshot["resources"][:2])
-    ]
+    ranking = [stored.snapshot["resources"].index(name) for name in details["ranking"]]
     wrong = []
     for host, combinations in details.get("weighed", {}).items():
         chosen = [each for each in combinations if each["chosen"]]

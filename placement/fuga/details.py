@@ -56,6 +56,8 @@ def details_of(
     Returns
     -------
     dict
+        ``ranking``
+            names of the resources that ranked combinations;
         ``order``
             hosts in the order in which they act, first game first;
         ``strategies``
@@ -91,6 +93,7 @@ def details_of(
     order = list(dict.fromkeys(host for each in games for host in each.game.players.host.tolist()))
     last = games[-1].solution if games else None
     details: dict[str, Any] = {
+        "ranking": [snapshot.resources[index] for index in ranking.tolist()],
         "order": order,
         "utilities": _utilities(
             snapshot, order=order, taken=after_games, targets=targets, alpha=alpha, ranking=ranking

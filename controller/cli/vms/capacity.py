@@ -95,6 +95,8 @@ def capacity(
 
 
 def _tell_in_turn(found: Mapping[str, Any]) -> None:
+    if "in_turn" not in found:  # an older API
+        return
     in_turn = found["in_turn"]
     if in_turn is None:
         echo("beside those that wait: not reckoned, as others ask too; ask again")
