@@ -216,13 +216,28 @@ class Site:
         ) == [("fenced",)]
 
     def is_fenced_or_empty(self, host: SiteHost) -> bool:
-        """Tell whether a failed host was fenced, or holds nothing for which it would be."""
+        """Tell whether a failed host was fenced, or is no VM's place, for which it would be.
+
+        What arrives there or leaves it runs elsewhere: its hold waits until the host answers.
+        """
         held = self.tried_sql(
-            "SELECT count(*) FROM assignments a JOIN hosts h ON h.id = a.host_id"
-            " WHERE h.name = %s AND a.state <> 'released'",
+            "SELECT count(*) FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE h.name = %s"
+            " AND a.state NOT IN ('released', 'reserved', 'arriving', 'leaving')",
             host.name,
         )
         return held == [(0,)] or self.is_fenced(host)
+
+    def why_not_fenced(self, host: SiteHost) -> str:
+        """Say what the register center has of the host, its fencing, and what stands there."""
+        return str(
+            self.tried_sql(
+                "SELECT h.name, h.admin, h.health, h.returning_since, to_json(f.*)::text,"
+                " (SELECT string_agg(a.state, ' ') FROM assignments a"
+                " WHERE a.host_id = h.id AND a.state <> 'released')"
+                " FROM hosts h LEFT JOIN host_fences f ON f.host_id = h.id ORDER BY h.name = %s DESC",
+                host.name,
+            )
+        )
 
     def fill_pool(self, host: SiteHost) -> None:
         """Leave no byte in the pool of a host."""

@@ -29,7 +29,11 @@ class OnHost(Fault):
         self.site.eventually(lambda: self.seen(until))
         told |= {"host": self.host.name, "until": until}
         if self.host.is_replaced and until == "down":
-            self.site.eventually(lambda: self.site.is_fenced_or_empty(self.host))
+            try:
+                self.site.eventually(lambda: self.site.is_fenced_or_empty(self.host))
+            except TimedOutError as error:
+                error.add_note(self.site.why_not_fenced(self.host))
+                raise
             told["fenced"] = self.site.is_fenced(self.host)
         return told
 
