@@ -234,7 +234,8 @@ class Site:
                 "SELECT h.name, h.admin, h.health, h.returning_since, to_json(f.*)::text,"
                 " (SELECT string_agg(a.state, ' ') FROM assignments a"
                 " WHERE a.host_id = h.id AND a.state <> 'released')"
-                " FROM hosts h LEFT JOIN host_fences f ON f.host_id = h.id ORDER BY h.name = %s DESC",
+                " FROM hosts h LEFT JOIN host_fences f ON f.host_id = h.id"
+                " ORDER BY h.name = %s DESC",
                 host.name,
             )
         )
