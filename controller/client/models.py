@@ -882,6 +882,7 @@ class Request(TypedDict):
     min_count: int
     name: str
     network: NotRequired[str | None]
+    priority: NotRequired[int]
     requires: list[str]
     rules: NotRequired[Rules]
     ssh_keys: NotRequired[list[str]]
@@ -934,6 +935,7 @@ class RequestInput(TypedDict):
     min_count: NotRequired[int]
     name: NotRequired[str | None]
     network: NotRequired[str | None]
+    priority: NotRequired[int]
     requires: NotRequired[list[str]]
     rules: NotRequired[RulesInput]
     ssh_keys: NotRequired[list[str]]
@@ -1515,6 +1517,7 @@ class WaitingExplanation(TypedDict):
     count: int
     fit: NotRequired[int | None]
     freed_host_names: NotRequired[list[str] | None]
+    gave_way_to: NotRequired[list[str]]
     held_back: NotRequired[int]
     held_host_names: NotRequired[list[str] | None]
     held_hosts: NotRequired[int]

@@ -92,6 +92,7 @@ class WaitingExplanation:
     freed_host_names: tuple[str, ...] | None = None
     moves_make_room: bool = False
     network: str | None = None  #: that has no address left, or that hosts do not have
+    gave_way_to: tuple[str, ...] = ()  #: requests of its tenant with a higher priority
     obstacles: tuple[ObstacleExplanation, ...] = ()
     would_help: tuple[str, ...] = ()  #: what would have to change for one more VM
     share: ShareExplanation | None = None
@@ -153,7 +154,7 @@ class VmExplanation:
     slot_start_at: str | None
     policy: str | None
     decided_by: str | None
-    phase: str | None  #: game, remainder, gang, held, fallback or the policy's name
+    phase: str | None  #: game, remainder, gang, held, priority, fallback or the policy's name
     utilities: tuple[WeighedCombination, ...]
     message: str
     waits_for_image: ImageWait | None = None  #: None: its image is on its host, or it has none

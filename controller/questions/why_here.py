@@ -176,6 +176,8 @@ def _phase(
 ) -> str:
     if record.decided_by == "fallback":
         return "fallback"
+    if any([request, host] == [q, h] for q, h, _ in details.get("took", ())):
+        return "priority"
     if any([request, host] in details.get(rows, ()) for rows in ("holding", "freed")):
         return "held"
     if [request, host] in [[q, h] for q, h, _ in details.get("gangs", ())]:
@@ -206,6 +208,11 @@ def _why_here(host: str, record: RoundRecord, phase: str, reader: Reader) -> str
         return (
             f"round {record.number} placed it on {host}, which was reserved for its "
             "request: it had waited long below its fair share"
+        )
+    if phase == "priority":
+        return (
+            f"round {record.number} placed it on {host} in place of VMs of its tenant with a "
+            "lower priority"
         )
     if phase == "gang":
         return (

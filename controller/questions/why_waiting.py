@@ -44,6 +44,7 @@ _REASONS: Mapping[str, str] = {
     "above_overload": "room is left only above the overload threshold",
     "no_slots": "room is left, but not in whole slots",
     "gang_not_whole": "fewer of these VMs fit at once than its min_count needs",
+    "lower_priority": "a request of its tenant with a higher priority took its place",
     "quota": "a quota is exceeded",
     "held_back": "room is reserved for a request that has waited longer",
     "kept_spare": "the room that is left is spare for VMs of hosts that may fail",
@@ -164,6 +165,7 @@ def _waiting(request: Request, reader: Reader) -> WaitingExplanation:
         else None,
         moves_make_room=bool(freed),
         network=detail.get("network"),
+        gave_way_to=tuple(detail.get("gave_way_to", ())),
         obstacles=tuple(
             ObstacleExplanation(
                 kind=each["kind"],
@@ -268,6 +270,8 @@ def _share(share: Mapping[str, float] | None) -> ShareExplanation | None:
 def _message(waiting: WaitingExplanation, *, exact: bool) -> str:
     about = "" if exact else "at least "
     message = _REASONS.get(waiting.reason, waiting.reason)
+    if waiting.gave_way_to:
+        message = f"{message} ({', '.join(waiting.gave_way_to)})"
     if waiting.shortages:
         short = ", ".join(_short(each, exact=exact) for each in waiting.shortages)
         message = f"{message}: {short}"
@@ -324,25 +328,12 @@ def _short(shortage: ShortageExplanation, *, exact: bool) -> str:
 
 
 def _place_in_line(registry: Registry, request: Request, reader: Reader) -> int:
-    """Requests are decided in order of creation; count those before this one.
+    """Return its place among its tenant's requests that wait, for operators among all.
 
-    What is over is not looked at: of that a tenant may have made any number.
+    Those of a tenant go by priority and creation, those of several by creation alone.
     """
     tenant = None if reader.is_operator else request.tenant
-    return 1 + sum(_waiting_before(registry, request, tenant, state) for state in _WAITS)
-
-
-def _waiting_before(
-    registry: Registry, request: Request, tenant: str | None, state: RequestState
-) -> int:
-    number, cursor = 0, None
-    while True:
-        page = registry.requests.list(tenant=tenant, state=state, limit=_PAGE, cursor=cursor)
-        before = [each for each in page.items if each.id < request.id]
-        number += sum(each.vms_placed < each.count for each in before)
-        if page.next is None or len(before) < len(page.items):
-            return number
-        cursor = page.next
+    return 1 + registry.requests.waiting_before(request, tenant)
 
 
 def _vms(registry: Registry, request_id: UUID) -> list[Vm]:

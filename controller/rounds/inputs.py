@@ -28,7 +28,7 @@ from placement.round.tenant_tree import TenantTree
 from placement.rules.patience import Patience, waiting_levels
 
 #: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
-_OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits")
+_OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits", "priority")
 #: What those who read of a game between hosts rely on.
 _TOLD_OF_GAMES: Final = {"players", "vms", "equilibrium", "sweeps"}
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
@@ -115,6 +115,8 @@ class RoundInputs:
             snapshot["constraints"] = self.snapshot.constraints.document()
         if self.snapshot.allowances:  # nor do those without quotas
             snapshot["allowances"] = [dataclasses.asdict(each) for each in self.snapshot.allowances]
+        if self.snapshot.priority is not None:  # nor do those without priorities
+            snapshot["priority"] = _plain(self.snapshot.priority)
         document = {
             "snapshot": snapshot,
             "classes": int(self.snapshot.eligible.shape[1]),
@@ -162,11 +164,13 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
             array: NDArray[Any] = np.array(values, dtype=_DTYPES.get(name, np.int64))
             arrays[name] = array.reshape(shape_of.get(name, (-1,)))
     names, tree, rules = document["names"], stored.get("tree"), stored.get("constraints")
+    priority = stored.get("priority")
     snapshot = Snapshot(
         resources=resources,
         tree=None if tree is None else TenantTree.of_document(tree),
         constraints=None if rules is None else Constraints.of_document(rules),
         allowances=tuple(map(Allowance.of_document, stored.get("allowances", ()))),
+        priority=None if priority is None else np.array(priority, dtype=np.int64),
         **arrays,
     )
     spare = document.get("spare")

@@ -66,6 +66,9 @@ def to_snapshot(
         tree=tree,
         constraints=_constraints(view, preferred),
         allowances=allowances,
+        priority=_of(view.requests, lambda request: request.priority)
+        if any(request.priority for request in view.requests)
+        else None,
     )
     names = Names(
         hosts=tuple((str(host.id), host.name) for host in view.hosts),

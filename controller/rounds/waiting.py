@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -48,9 +49,7 @@ def waiting_requests(
     obstacles = Obstacles(view, snapshot, allocation, names, rooms)
     freed = {str(each.request_id): each for each in view.freed}
     host_names = {host.id: host.name for host in view.hosts}
-    held: dict[int, list[str]] = {}
-    for request, host in allocation.details.get("holding", ()):
-        held.setdefault(request, []).append(names.hosts[host][1])
+    told_by_policy = _told_by_policy(allocation, names)
 
     def in_short(request: int) -> dict[str, Any]:
         detail: dict[str, Any] = {
@@ -80,13 +79,10 @@ def waiting_requests(
             detail["gang"] = {"fit": fit, "needed": needed}
         if Reason.QUOTA in reasons:
             detail["quota"] = _quota_documents(snapshot, rooms, request, (needed, count), names)
-        if request in held:
-            detail["holding"] = [{"host": name} for name in held[request]]
+        detail |= told_by_policy.get(request, {})
         if plan := freed.get(names.requests[request][0]):
-            detail["freed"] = {
-                "plan": str(plan.plan_id),
-                "hosts": [{"host": host_names[host]} for host in plan.hosts if host in host_names],
-            }
+            hosts = [{"host": host_names[host]} for host in plan.hosts if host in host_names]
+            detail["freed"] = {"plan": str(plan.plan_id), "hosts": hosts}
         if held_back := sum(part.count for part in parts if part.reason is Reason.HELD_BACK):
             detail["held_back"] = held_back
         reason = parts[0].reason.value
@@ -104,6 +100,18 @@ def waiting_requests(
             left = waiting[asked.id]
             waiting[asked.id] = replace(left, count=left.count + short_of.count)
     return waiting
+
+
+def _told_by_policy(allocation: Allocation, names: Names) -> Mapping[int, dict[str, Any]]:
+    """Return what the policy's details tell of each request that waits."""
+    found: defaultdict[int, dict[str, Any]] = defaultdict(dict)
+    for request, host in allocation.details.get("holding", ()):
+        found[request].setdefault("holding", []).append({"host": names.hosts[host][1]})
+    for request, _, _, taker in allocation.details.get("gave_way", ()):
+        takers = found[request].setdefault("gave_way_to", [])
+        if (name := names.requests[taker][1]) not in takers:
+            takers.append(name)
+    return found
 
 
 def _of_both(one: Waiting, other: Waiting) -> Waiting:

@@ -32,8 +32,8 @@ class Lines:
 def lines_of(present: Present) -> Lines:
     """Return a present with rows in lines, if there are many.
 
-    Rows are alike in tenant, demand, eligibility and lifetimes, place VMs one by one, and no
-    constraint names them.
+    Rows are alike in tenant, demand, eligibility, priority and lifetimes, place VMs one by one,
+    and no constraint names them.
     """
     snapshot = present.snapshot
     rows, asked = len(snapshot.count), snapshot.count > 0
@@ -42,8 +42,9 @@ def lines_of(present: Present) -> Lines:
     alone = np.flatnonzero((snapshot.min_count > 1) | _named(present))
     apart = np.zeros(rows, dtype=np.int64)
     apart[alone] = 1 + alone
+    priority = np.zeros(rows, dtype=np.int64) if snapshot.priority is None else snapshot.priority
     kinds = np.column_stack(
-        [snapshot.tenant, snapshot.demand, snapshot.eligible, present.groups, apart]
+        [snapshot.tenant, snapshot.demand, snapshot.eligible, present.groups, apart, priority]
     )
     _, first, inverse = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
     # Lines are in order of their first rows.
@@ -85,6 +86,7 @@ def lines_of(present: Present) -> Lines:
                 min_count=snapshot.min_count[first],
                 tenant=snapshot.tenant[first],
                 age=age,
+                priority=None if snapshot.priority is None else priority[first],
                 constraints=constraints,
             ),
             groups=present.groups[first],

@@ -58,6 +58,7 @@ def narrowed(snapshot: Snapshot, *, whole: bool = False) -> Narrowed:
         min_count=snapshot.min_count[rows],
         tenant=snapshot.tenant[rows],
         age=snapshot.age[rows],
+        priority=None if snapshot.priority is None else snapshot.priority[rows],
         constraints=constraints,
     )
     return Narrowed(shown, rows, hosts)

@@ -9,6 +9,7 @@ import numpy as np
 
 from placement.round.budget import Budget
 from placement.round.model import Allocation, LeftOut, Policy, Snapshot
+from placement.round.priorities import in_order_of_priority
 from placement.round.reasons import never_fit
 
 
@@ -42,7 +43,7 @@ def decide(
     budget_units: int | None,
     after: Callable[[str], object] = lambda _: None,
 ) -> Allocation:
-    """Set aside what can never fit, then run the policy.
+    """Set aside what can never fit, run the policy, then let tenants' priorities count.
 
     Parameters
     ----------
@@ -62,7 +63,10 @@ def decide(
     """
     possible, impossible = set_aside(snapshot)
     after("set_aside")
-    allocation = policy.place(possible, np.random.default_rng(seed), Budget(budget_units))
+    alike = possible if possible.priority is None else dataclasses.replace(possible, priority=None)
+    allocation = policy.place(alike, np.random.default_rng(seed), Budget(budget_units))
+    if possible.priority is not None:
+        allocation = in_order_of_priority(possible, possible.priority, allocation)
     after("policy")
     left_out = sorted(
         [*allocation.left_out, *impossible],

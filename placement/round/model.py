@@ -68,6 +68,8 @@ class Snapshot:
     constraints: Constraints | None = None  #: see `placement.rules.constrained`; policies see None
     #: see `placement.rules.within_allowances`; policies see none
     allowances: tuple[Allowance, ...] = ()
+    #: (Q,) among requests of one tenant; see `placement.round.priorities`; policies see None
+    priority: IntArray | None = None
     #: so many at the end of R are no resources but limits: they bound VMs and are in no share
     limits: int = 0
     #: (R,) capacity of all hosts together: shares are taken of it; 0 of a limit
@@ -92,6 +94,8 @@ class Snapshot:
             "age": (requests,),
             "held": (tenants, resources),
         }
+        if self.priority is not None:
+            expected["priority"] = (requests,)
         for name, shape in expected.items():
             found = getattr(self, name).shape
             if found != shape:
@@ -152,6 +156,7 @@ class Reason(StrEnum):
     ANTI_AFFINITY = "anti_affinity"  #: hosts with room hold a VM of its group already
     AFFINITY = "affinity"  #: the host of its group is full, or no host holds enough of it
     ZONE_FULL = "zone_full"  #: zones with room have their part of its VMs already
+    LOWER_PRIORITY = "lower_priority"  #: a request of its tenant with a higher priority took it
     QUOTA = "quota"  #: its tenant, or a group above it, may have no more
     NOTHING_ASKED = "nothing_asked"  #: it demands nothing, so it gets nothing
 

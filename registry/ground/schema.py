@@ -327,6 +327,7 @@ requests = Table(
     Column("prefers", Json, nullable=False, server_default="[]"),
     Column("zone", String(128)),
     Column("spread", State),
+    Column("priority", Integer, nullable=False, server_default="0"),
     Column("state", State, nullable=False),
     Column("waiting", Json),
     Column("rounds_waited", Integer, nullable=False, server_default="0"),

@@ -92,6 +92,7 @@ class Request:
     user_data: UserData | None = None
     hostname: str | None = None  #: of its only VM, or numbered; None: its VMs' names
     rules: Rules = Rules()
+    priority: int = 0  #: among the requests of its tenant: the highest goes first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,6 +141,7 @@ class RequestView:
     shut_out: bool = False  #: its network lets none of its VMs be placed
     #: its VMs have disks there: a part of a request, of which another row may have the rest
     shared_pool: str | None = None
+    priority: int = 0  #: among requests of its tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,12 @@ from registry.records.requests import (
     VmGroup,
     Waiting,
 )
-from registry.requests.new import Asking, check_asked
+from registry.requests.new import MAX_PRIORITY, Asking, check_asked
 from registry.requests.rules import NO_RULES, ZONE_LABEL, allows, check_rules, zone_of
 from registry.requests.together import goes_together
 
 __all__ = [
+    "MAX_PRIORITY",
     "NO_RULES",
     "ZONE_LABEL",
     "Asking",

@@ -28,6 +28,7 @@ from registry.requests.rules import NO_RULES, check_rules
 
 MAX_COUNT: Final = 10_000
 MAX_HOSTS: Final = 1_000
+MAX_PRIORITY: Final = 100  #: and as far below 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class Asked:
     access: GuestAccess
     hostname: str | None
     rules: Rules
+    priority: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,10 +94,11 @@ def check_asked(
     user_data: bytes | None = None,
     hostname: str | None = None,
     rules: Rules | None = None,
+    priority: int = 0,
 ) -> Asked:
     """Return what is asked, or raise `InvalidError`.
 
-    After ``ttl_s`` the request ends by itself.
+    After ``ttl_s`` the request ends by itself. Requests of one tenant go by ``priority``.
     """
     return Asked(
         tenant=tenant,
@@ -110,6 +113,7 @@ def check_asked(
         network=network,
         access=check_access(ssh_keys, user_data) if ssh_keys or user_data else NO_ACCESS,
         rules=check_rules(rules, count) if rules is not None else NO_RULES,
+        priority=check_int("priority", priority, -MAX_PRIORITY, MAX_PRIORITY),
         hostname=check_hostname("hostname", hostname) if hostname is not None else None,
         name=check_name("name", name) if name is not None else None,
     )
@@ -131,6 +135,7 @@ def new_request(
         requires=asked.requires,
         hosts=hosts,
         rules=asked.rules,
+        priority=asked.priority,
         state=RequestState.PENDING,
         waiting=None,
         vms_placed=0,
@@ -162,6 +167,7 @@ def request_row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
         "prefers": list(made.rules.prefers),
         "zone": made.rules.zone,
         "spread": made.rules.spread,
+        "priority": made.priority,
         "state": made.state.value,
         "labels": made.labels,
         "expires_at": made.expires_at,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, and_, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from registry.errors import (
@@ -25,6 +25,7 @@ from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid,
 from registry.ground.schema import images, request_images, requests, tenants, vm_types, vms
 from registry.journal.idempotency import claim_key, keep_answers
 from registry.ledger.deletion import delete_vms
+from registry.ledger.placeable import waiting_vms
 from registry.ledger.power import SHUTDOWN_TIMEOUT_S, ask_all
 from registry.ledger.progress import counts_told
 from registry.ledger.waiting import from_json
@@ -57,6 +58,8 @@ _SELECT = (
     .outerjoin(request_images, request_images.c.request_id == requests.c.id)
     .outerjoin(images, images.c.id == request_images.c.image_id)
 )
+#: States of requests that may have VMs to place.
+OPEN = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 
 
 class Requests:
@@ -179,6 +182,26 @@ class Requests:
         with self._database.read() as connection:
             found = _with_tallies(connection, connection.execute(query).all())
         return page_of(found, limit, lambda request: (request.id.hex,))
+
+    def waiting_before(self, request: Request, tenant: str | None) -> int:
+        """Return how many requests with VMs to place go before one, of a tenant or of all.
+
+        Those of its own tenant by priority, then by creation, as all others.
+        """
+        priority, its = requests.c.priority, requests.c.tenant_id == key_of(request.tenant)
+        earlier = requests.c.id < request.id
+        query = select(func.count()).where(
+            requests.c.state.in_(OPEN),
+            or_(
+                and_(its, priority > request.priority),
+                and_(or_(~its, priority == request.priority), earlier),
+            ),
+            select(vms.c.id).where(vms.c.request_id == requests.c.id, waiting_vms()).exists(),
+        )
+        if tenant is not None:
+            query = query.where(requests.c.tenant_id == key_of(tenant))
+        with self._database.read() as connection:
+            return connection.scalars(query).one()
 
     @retried
     def delete(self, id: UUID, *, actor: str) -> Request:  # noqa: A002
@@ -318,6 +341,7 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
             requires=tuple(row.requires),
             hosts=tuple(row.hosts) if row.hosts is not None else None,
             rules=rules_of(row, groups.get(row.id, {})),
+            priority=row.priority,
             state=RequestState(row.state),
             waiting=from_json(row.waiting),
             vms_placed=tallies[row.id].held,

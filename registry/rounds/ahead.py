@@ -212,7 +212,8 @@ def _came(
         for row in connection.execute(_asking(among(connection, requests.c.id, some))):
             rules = Rules(forbids=tuple(row.forbids), zone=row.zone)
             named = None if row.hosts is None else tuple(row.hosts)
-            key = (row.tenant_id, row.vm_type_id, tuple(row.requires), named, rules)
+            asks = (tuple(row.requires), named, rules, row.priority)
+            key = (row.tenant_id, row.vm_type_id, *asks)
             view = RequestView(
                 id=row.id,
                 name=row.name,
@@ -227,6 +228,7 @@ def _came(
                 age=0,
                 created_at=row.created_at,
                 rules=rules,
+                priority=row.priority,
             )
             kind_of[row.id] = kinds.setdefault(key, (len(kinds), view))[0]
     return (
@@ -252,6 +254,7 @@ def _asking(which: ColumnElement[bool]) -> Any:
             requests.c.hosts,
             requests.c.forbids,
             requests.c.zone,
+            requests.c.priority,
             requests.c.created_at,
         )
         .join(tenants, tenants.c.id == requests.c.tenant_id)

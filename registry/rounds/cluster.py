@@ -362,6 +362,7 @@ def _views(
             created_at=row.created_at,
             rules=rules_of(row, groups.get(row.id, {})) if _has_rules(row) else NO_RULES,
             spread=spreads.get(row.id),
+            priority=row.priority,
         )
         for row in rows
     ]

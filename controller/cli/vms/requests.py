@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -30,6 +31,10 @@ LabelOption = Annotated[
 WithLabelOption = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="Show only items with this label")
 ]
+
+
+#: Numbers with names; those between them are for finer orders.
+PRIORITIES: Final[Mapping[str, int]] = MappingProxyType({"low": -10, "normal": 0, "high": 10})
 
 
 def waiting_for(request: Mapping[str, Any]) -> str:
@@ -112,6 +117,18 @@ def _membership(option: str, given: str | None) -> dict[str, Any] | None:
     if colon and mode != "soft":
         raise BadInputError(f"{option} {given!r}: wanted GROUP or GROUP:soft")
     return {"group": group, "soft": True} if colon else {"group": group}
+
+
+def _priority(given: str) -> int:
+    if given in PRIORITIES:
+        return PRIORITIES[given]
+    try:
+        return int(given)
+    except ValueError:
+        names = ", ".join(PRIORITIES)
+        raise BadInputError(
+            f"--priority {given!r}: wanted {names}, or a whole number; the highest goes first"
+        ) from None
 
 
 REQUEST_COLUMNS = (
@@ -224,6 +241,13 @@ def request(
     spread: Annotated[
         str | None, typer.Option(metavar="zone", help="Spread evenly over zones")
     ] = None,
+    priority: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|N",
+            help="Place among the tenant's own requests: low, normal, high, or -100 to 100",
+        ),
+    ] = None,
     label: LabelOption = None,
     ttl: TtlOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all VMs run")] = False,
@@ -231,21 +255,18 @@ def request(
 ) -> None:
     """Request VMs of one type. The next slot decides where they run."""
     body: dict[str, Any] = {"vm_type": vm_type, "count": count, "requires": requires or []}
-    if min_count is not None:
-        body["min_count"] = min_count
-    if name is not None:
-        body["name"] = name
-    if tenant is not None:
-        body["tenant"] = tenant
-    if image is not None:
-        body["image"] = image
-    if host:
-        body["hosts"] = host
-    if network is not None:
-        body["network"] = network
+    given = {
+        "min_count": min_count,
+        "name": name,
+        "tenant": tenant,
+        "image": image,
+        "hosts": host or None,
+        "network": network,
+        "hostname": hostname,
+        "priority": None if priority is None else _priority(priority),
+    }
+    body |= {key: value for key, value in given.items() if value is not None}
     body |= labels_and_end(label, ttl)
-    if hostname is not None:
-        body["hostname"] = hostname
     if ssh_key:
         body["ssh_keys"] = [key for file in ssh_key for key in read_public_keys(file)]
     if user_data is not None:

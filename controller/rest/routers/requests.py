@@ -80,6 +80,7 @@ async def ask_for_vms(
         hostname=body.hostname,
         image=body.image or services.default_image,
         rules=body.rules.as_rules() if "rules" in body.model_fields_set else None,
+        priority=body.priority,
     )
 
     async def create(

@@ -31,7 +31,7 @@ from controller.rest.schemas.values import (
 from controller.settings import FAILURE_DOMAIN
 from registry import RequestState, VmState
 from registry.ledger import MAX_TIMEOUT_S
-from registry.requests import MembershipRule, Rules
+from registry.requests import MAX_PRIORITY, MembershipRule, Rules
 
 
 class MembershipInput(Input):
@@ -111,6 +111,11 @@ class RequestInput(Input):
         "after the first part: web-1.example.org. Null: the name of the VM.",
     )
     rules: RulesInput = RulesInput()
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = Field(
+        0,
+        description="Among the tenant's own requests the highest goes first. It does not count "
+        "between tenants.",
+    )
 
 
 class RequestChange(Input):
