@@ -7,6 +7,7 @@
 # make lint    ruff, mypy, import contracts
 # make house   draw the packages and rooms of docs/architecture.md from the imports of the code
 # make api-docs  write docs/openapi.json, docs/api-problems.md and the types of the client
+# make screenshots  pictures of the web console in docs/images, from a running `make up`
 # make bench   speed and fairness, each beside a baseline (ARGS="--only scan,slot --full")
 # make chaos   FAULTS=60 SEED=1,2,3: kill, pause and cut a production site, look what is left
 # make mutants  change the meaning of placement/ in one place at a time: does a test notice?
@@ -14,7 +15,7 @@
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install install-tests up test test-fast distribution audit lint house api-docs bench chaos mutants fuzz lab lock clean help
+.PHONY: install install-tests up test test-fast distribution audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -63,6 +64,9 @@ api-docs: install
 	@$(PY) -m controller.client.generate docs/openapi.json controller/client/models.py
 	@.venv/bin/ruff format -q controller/client/models.py
 
+screenshots: install-tests
+	@$(PY) -m scripts.screenshots $(ARGS)
+
 bench: install
 	@$(PY) -m benchmarks $(ARGS)
 
@@ -90,4 +94,5 @@ clean:
 	elif [ -d .fuga ]; then \
 	  find .fuga -name tag -execdir bash "$(CURDIR)/lab/scripts/stop-hosts" . --purge ';'; fi
 	@rm -rf .venv .fuga build dist *.egg-info .*_cache .hypothesis
+	@rm -rf web/node_modules web/.built web/src/api/generated.ts controller/rest/pages/web_files
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -26,6 +26,7 @@ from controller.rest.metrics import router as metrics_router
 from controller.rest.pages.docs import docs_pages
 from controller.rest.pages.made_once import Page
 from controller.rest.pages.openapi import DESCRIPTION, describe
+from controller.rest.pages.web import WEB_PATH, to_web, web_pages
 from controller.rest.problems.documents import problem_handler
 from controller.rest.problems.pages import PROBLEMS_PATH, meanings, problem_page
 from controller.rest.problems.refusals import Refusals
@@ -157,8 +158,12 @@ def create_app(
     )
     app.state.refusals = Refusals(registry)
     app.router.routes.extend(_routes())
-    for path, page in _pages(app).items():
+    pages = _pages(app)
+    for path, page in pages.items():
         app.add_route(path, page.answer, methods=["GET"], include_in_schema=False)
+    if WEB_PATH in pages:
+        for path in ("/", WEB_PATH.rstrip("/")):
+            app.add_route(path, to_web, methods=["GET"], include_in_schema=False)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way
     app.add_exception_handler(HTTPException, problem_handler)
     app.add_exception_handler(RequestValidationError, problem_handler)
@@ -219,6 +224,7 @@ def _pages(app: FastAPI) -> Mapping[str, Page]:
     return {
         "/openapi.json": Page(lambda: json.dumps(app.openapi()), "application/json"),
         **docs_pages(),
+        **web_pages(),
         **{
             f"{PROBLEMS_PATH}/{each.kind.code}": Page(
                 partial(problem_page, each), "text/html", nothing_else

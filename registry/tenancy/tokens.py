@@ -155,6 +155,14 @@ class Tokens:
                 update(tokens).where(tokens.c.id == id, stale).values(last_used_at=at)
             )
 
+    def get(self, id: UUID) -> Token:  # noqa: A002 - the contract's name
+        """Return a token; raises `NotFoundError`."""
+        with self._database.read() as connection:
+            row = connection.execute(_SELECT.where(tokens.c.id == id)).one_or_none()
+        if row is None:
+            raise NotFoundError("token", id)
+        return _to_token(row)
+
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Token]:
         """Return a page, oldest first, revoked ones included."""
         query = _SELECT.order_by(tokens.c.id).limit(check_limit(limit) + 1)

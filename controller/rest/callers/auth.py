@@ -48,14 +48,14 @@ class Caller:
 
     token: str  #: its name, never its secret
     tenant: str | None  #: None for operators
+    token_id: UUID
     read_only: bool = False
-    token_id: UUID | None = None
 
     @classmethod
     def of(cls, token: Token) -> Caller:
         """Return the caller that a token stands for."""
         tenant = token.tenant if token.role == "tenant" else None
-        return cls(token.name, tenant, token.read_only, token.id)
+        return cls(token.name, tenant, token.id, token.read_only)
 
     @property
     def is_operator(self) -> bool:

@@ -73,10 +73,10 @@ class Page:
             made = await run_in_threadpool(self._once)
         headers = Headers(scope=request.scope)
         told = {
+            "Cache-Control": "no-cache",  # keep it, and ask whether it still is the same
             **self._headers,
             "ETag": made.tag,
             "Vary": "Accept-Encoding",
-            "Cache-Control": "no-cache",  # keep it, and ask whether it still is the same
         }
         if made.tag in headers.get("if-none-match", ""):
             return Response(status_code=304, headers=told)

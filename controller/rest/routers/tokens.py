@@ -1,4 +1,4 @@
-"""/v1/tokens: access tokens. For operators."""
+"""/v1/tokens: access tokens. For operators, but for the caller's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
@@ -68,6 +68,12 @@ def list_tokens(
 ) -> Page[Token]:
     """List tokens, including revoked ones, without their secrets."""
     return registry.tokens.list(limit=query.limit, cursor=query.cursor)
+
+
+@router.get("/current", response_model=Token)
+def show_own_token(caller: AnyCaller, registry: GivenRegistry) -> Token:
+    """Show the token of this call: whom it stands for, whether it only reads, when it ends."""
+    return registry.tokens.get(caller.token_id)
 
 
 @router.delete("/{token_id}", response_model=Token, responses=problems(403, 404))

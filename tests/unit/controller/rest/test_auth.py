@@ -16,7 +16,7 @@ from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
 from registry import Registry
 from registry.tenancy import Token
 
-OPERATOR = Caller("ops", None)
+OPERATOR = Caller("ops", None, token_id=uuid.UUID(int=0))
 TENANT_A = Caller("laptop", "a", token_id=uuid.UUID(int=1))
 
 

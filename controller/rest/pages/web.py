@@ -1,0 +1,72 @@
+"""/web: the web console, the files that `scripts/build-web` made of `web/`.
+
+They are the same for everybody and hold no secret; what the page shows it asks of the API, with
+the token of whoever uses it. A copy without the files serves none of these paths.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import RedirectResponse, Response
+
+from controller.rest.pages.made_once import Page
+
+WEB_PATH: Final = "/web/"
+BUILT: Final = Path(__file__).with_name("web_files")
+
+#: All that runs in the page is one of its files, and it speaks with the API alone. Nothing may
+#: become markup or script from a string (`trusted-types 'none'`), whoever wrote it.
+CONTENT_SECURITY_POLICY: Final = "; ".join(
+    (
+        *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'"),
+        *("connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
+        *("require-trusted-types-for 'script'", "trusted-types 'none'"),
+    )
+)
+_HEADERS: Final = MappingProxyType(
+    {
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    }
+)
+#: Of files whose name has the hash of their content.
+_FOR_EVER: Final = MappingProxyType({"Cache-Control": "public, max-age=31536000, immutable"})
+
+
+def is_built(folder: Path = BUILT) -> bool:
+    """Return whether this copy of fuga has the web console."""
+    return (folder / "index.html").is_file()
+
+
+def web_pages(folder: Path = BUILT) -> Mapping[str, Page]:
+    """Return the page and what it loads, by path; nothing where it was not built."""
+    if not is_built(folder):
+        return {}
+    pages = {}
+    for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+        name = file.relative_to(folder).as_posix()
+        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        headers = {**_HEADERS, **(_FOR_EVER if name.startswith("assets/") else {})}
+        pages[WEB_PATH + name] = Page(partial(file.read_text, "utf-8"), media_type, headers)
+    pages[WEB_PATH] = pages.pop(f"{WEB_PATH}index.html")
+    return pages
+
+
+async def to_web(request: HttpRequest) -> Response:
+    """Send browsers at the API's address to the page; there is nothing for programs."""
+    if request.url.path == "/" and "text/html" not in request.headers.get("accept", ""):
+        raise HTTPException(404)
+    # Relative, because a proxy may have put the API below a path of its own.
+    there = "web/" if request.url.path == "/" else "./web/"
+    return RedirectResponse(there, 307, {"Vary": "Accept", "Cache-Control": "no-cache"})

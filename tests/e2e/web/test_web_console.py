@@ -1,0 +1,208 @@
+"""The web console as a person uses it: in Chromium, before a real API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from controller.rest.pages.web import BUILT
+from registry import Registry
+from tests.docs.markdown import ROOT
+from tests.e2e.conftest import a_token
+from tests.e2e.web.conftest import PATIENCE_MS, Tab, a_tab
+from tests.register import ON_ANY_DATABASE
+
+pytestmark = ON_ANY_DATABASE
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+TENANTS_VIEWS = (
+    ("#/", "Tenant a"),
+    ("#/vms", "VMs"),
+    ("#/requests", "Requests"),
+    ("#/ask", "Request VMs"),
+    ("#/rounds", "Rounds"),
+    ("#/rounds/1", "Round 1"),
+)
+OPERATORS_VIEWS = (("#/", "The whole site"), ("#/hosts", "Hosts"))
+MARKUP = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
+
+
+def test_a_token_shows_what_is_the_tenants_and_is_kept_in_the_tab_alone(
+    tab: Tab, token_of_a: str
+) -> None:
+    tab.log_in(token_of_a)
+    tab.go("#/vms", "VMs")
+    tab.page.get_by_role("link", name="web-1").click()
+    tab.page.get_by_role("heading", level=1, name="web-1").wait_for()
+    tab.page.get_by_text("in the game of round 1").wait_for()
+
+    assert tab.page.url.startswith(f"{tab.url}/web/#/vms/")
+    assert tab.faults == []
+    assert {each for each in tab.asked if not each.startswith(tab.url + "/")} == set()
+    assert not any(token_of_a in each for each in [*tab.asked, tab.page.url])
+    outlives = "[document.cookie, JSON.stringify(localStorage), name]"
+    assert not any(token_of_a in each for each in tab.page.evaluate(outlives))
+    assert tab.context.new_page().goto(tab.url + "/web/") is not None
+    other = tab.context.pages[-1]
+    other.get_by_role("heading", name="Log in to fuga").wait_for()
+    assert other.evaluate("sessionStorage.length") == 0
+
+
+def test_a_request_is_made_while_the_api_goes_away_and_nothing_typed_is_lost(
+    tab: Tab, token_of_a: str, register: Registry
+) -> None:
+    tab.log_in(token_of_a)
+    tab.go("#/ask", "Request VMs")
+    tab.page.get_by_label("How many").fill("2")
+    tab.page.get_by_label("Name").fill("late")
+    tab.page.get_by_text("fit now").or_(tab.page.get_by_text("fit; the others")).first.wait_for()
+    tab.page.route("**/v1/requests", lambda route: route.abort())
+    tab.page.get_by_role("button", name="Request", exact=True).click()
+    tab.page.get_by_role("alert").get_by_text("The API does not answer").wait_for()
+
+    tab.page.unroute("**/v1/requests")
+    assert tab.page.get_by_label("Name").input_value() == "late"
+    tab.page.get_by_role("button", name="Send again").click()
+
+    tab.page.get_by_role("heading", level=1, name="late").wait_for()
+    (made,) = register.requests.list(name="late").items
+    assert (made.count, made.tenant) == (2, "a")
+
+
+def test_a_token_that_ends_is_asked_for_over_the_form_that_waits(
+    tab: Tab, token_of_a: str, register: Registry
+) -> None:
+    tab.log_in(token_of_a)
+    tab.go("#/ask", "Request VMs")
+    tab.page.get_by_label("Name").fill("kept")
+    (token,) = (each for each in register.tokens.list().items if each.tenant == "a")
+    register.tokens.revoke(token.id, actor="test")
+
+    tab.page.get_by_text("Your token is no longer valid").wait_for()
+    assert tab.page.evaluate("sessionStorage.length") == 0
+    tab.page.get_by_label("Token").fill(a_token(register, "a", "next"))
+    tab.page.get_by_role("button", name="Log in").click()
+
+    tab.page.get_by_text("Your token is no longer valid").wait_for(state="hidden")
+    assert tab.page.get_by_label("Name").input_value() == "kept"
+
+
+def test_vms_are_chosen_and_deleted_by_keyboard_after_a_question(
+    tab: Tab, token_of_a: str, register: Registry
+) -> None:
+    tab.log_in(token_of_a)
+    tab.go("#/vms", "VMs")
+    tab.page.get_by_role("searchbox").fill("web-1")
+    tab.page.get_by_role("checkbox", name="Choose web-1").press("Space")
+    tab.page.get_by_role("button", name="Delete").press("Enter")
+    dialog = tab.page.get_by_role("dialog", name="Delete 1 VM?")
+    dialog.wait_for()
+    tab.page.keyboard.press("Escape")
+    dialog.wait_for(state="hidden")
+    assert register.vms.list(name="web-1").items[0].desired == "running"
+
+    tab.page.get_by_role("button", name="Delete").press("Enter")
+    dialog.get_by_role("button", name="Delete").press("Enter")
+
+    tab.page.get_by_text("deleting").wait_for()
+    assert register.vms.list(name="web-1").items[0].desired == "deleted"
+
+
+def test_a_read_only_token_sees_and_is_offered_nothing_to_change(
+    tab: Tab, register: Registry
+) -> None:
+    _, secret = register.tokens.create("tenant", "a", "eyes", actor="test", read_only=True)
+    tab.log_in(secret)
+    tab.go("#/vms", "VMs")
+    tab.page.get_by_role("link", name="web-1").click()
+    tab.page.get_by_role("heading", level=1, name="web-1").wait_for()
+
+    assert tab.page.get_by_text("a, read-only").count() == 1
+    for name in ("Delete", "Stop", "Reboot", "Request VMs"):
+        assert tab.page.get_by_role("button", name=name).count() == 0
+
+
+def test_no_string_becomes_markup(tab: Tab, token_of_a: str) -> None:
+    def poisoned(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: poisoned(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [poisoned(each) for each in value]
+        kept = ("running", "placed", "active", "pending", "partly_placed", "tenant")
+        return value + MARKUP if isinstance(value, str) and value not in kept else value
+
+    def poison(route: Route) -> None:
+        answer = route.fetch()
+        body = answer.json()
+        changed = poisoned(body)
+        for row, sound in zip(
+            changed.get("items", [changed]), body.get("items", [body]), strict=True
+        ):
+            row |= {
+                key: sound[key] for key in sound if key in ("id", "number") or key.endswith("_at")
+            }
+        route.fulfill(response=answer, json=changed)
+
+    tab.log_in(token_of_a)
+    tab.page.route("**/v1/**", poison)
+    for where, _ in reversed(TENANTS_VIEWS):  # the first is open already
+        tab.page.evaluate("where => { location.hash = where; }", where)
+        tab.page.get_by_text(MARKUP).first.wait_for(state="attached")
+
+    assert tab.page.evaluate("window.ran") is None
+    assert tab.page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (390, "dark")])
+def test_views_fit_and_axe_finds_nothing_serious(
+    browser: Browser, url: str, register: Registry, token_of_a: str, width: int, theme: Any
+) -> None:
+    found = []
+    of_tenants = (token_of_a, TENANTS_VIEWS)
+    of_operators = (a_token(register, None), OPERATORS_VIEWS)
+    for token, views in (of_tenants, of_operators):
+        size = {"width": width, "height": 900}
+        with a_tab(browser, url, viewport=size, color_scheme=theme) as tab:
+            tab.log_in(token)
+            tab.page.evaluate(AXE.read_text())
+            for where, heading in views:
+                tab.go(where, heading)
+                expect(tab.page.locator(".loading")).to_have_count(0, timeout=PATIENCE_MS)
+                told = tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+                found += [
+                    (where, each["id"], [node["html"] for node in each["nodes"]])
+                    for each in told["violations"]
+                    if each["impact"] in ("serious", "critical")
+                ]
+                assert tab.page.evaluate("document.documentElement.scrollWidth") <= width, where
+            assert tab.faults == []
+
+    assert found == []
+
+
+def test_browsers_are_sent_to_the_page_and_programs_get_their_problem(url: str) -> None:
+    seen = httpx.get(f"{url}/", headers={"Accept": "text/html,*/*;q=0.8"}, follow_redirects=True)
+    refused = httpx.get(f"{url}/", headers={"Accept": "application/json"})
+
+    assert (str(seen.url), seen.status_code) == (f"{url}/web/", 200)
+    assert (refused.status_code, refused.json()["code"]) == (404, "no_such_path")
+
+
+def test_the_page_runs_its_own_files_alone_and_only_named_ones_are_kept(url: str) -> None:
+    page = httpx.get(f"{url}/web/")
+    (script,) = (each.name for each in (BUILT / "assets").glob("*.js"))
+    asset = httpx.get(f"{url}/web/assets/{script}")
+
+    policy = dict(
+        each.strip().split(" ", 1) for each in page.headers["content-security-policy"].split(";")
+    )
+    assert policy["default-src"] == policy["frame-ancestors"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["cache-control"] == "no-cache"
+    assert "immutable" in asset.headers["cache-control"]
+    assert "<script>" not in page.text
+    assert "style=" not in page.text

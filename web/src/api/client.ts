@@ -1,0 +1,111 @@
+/** Calls of the API, and what the page knows of the connection. */
+import { Store } from "../store";
+import { session } from "./session";
+import type { ProblemDocument } from "./types";
+
+export type Query = Record<string, string | number | boolean | null | undefined | string[]>;
+
+/** Why a call was not answered as asked, in the API's words or, without an answer, in ours. */
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    readonly document: ProblemDocument | null,
+    readonly retryAfterS: number | null,
+    message: string,
+  ) {
+    super(message);
+  }
+
+  /** Whether the same call may succeed later without any change. */
+  get passes(): boolean {
+    return [0, 429, 502, 503, 504].includes(this.status);
+  }
+}
+
+/** What keeps the page from being up to date; null: nothing. */
+export const trouble = new Store<string | null>(null);
+
+const TIMEOUT_MS = 30_000;
+/** `..` is the API's root: the page stands at `web/` below it, wherever a proxy puts both. */
+const ROOT = "../v1/";
+
+export async function get<T>(path: string, query: Query = {}): Promise<T> {
+  try {
+    const found = await call<T>("GET", path, { query });
+    trouble.set(null);
+    return found;
+  } catch (problem) {
+    if (problem instanceof Problem && problem.passes) trouble.set(problem.message);
+    throw problem;
+  }
+}
+
+/** A change. `key` makes it safe to send again: use one for each intention. */
+export async function send<T>(
+  method: "POST" | "PATCH" | "DELETE",
+  path: string,
+  { body, key, token }: { body?: unknown; key?: string; token?: string } = {},
+): Promise<T> {
+  return call<T>(method, path, { body, ...(key ? { key } : {}), ...(token ? { token } : {}) });
+}
+
+async function call<T>(
+  method: string,
+  path: string,
+  given: { query?: Query; body?: unknown; key?: string; token?: string },
+): Promise<T> {
+  const token = given.token ?? session.token;
+  const headers: Record<string, string> = { Accept: "application/json" };
+  if (token) headers["Authorization"] = `Bearer ${token}`;
+  if (given.body !== undefined) headers["Content-Type"] = "application/json";
+  if (given.key) headers["Idempotency-Key"] = given.key;
+  let answer: Response;
+  try {
+    answer = await fetch(ROOT + path + queryText(given.query ?? {}), {
+      method,
+      headers,
+      credentials: "omit",
+      cache: "no-store",
+      redirect: "error",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+      ...(given.body !== undefined ? { body: JSON.stringify(given.body) } : {}),
+    });
+  } catch {
+    throw new Problem(0, null, null, "The API does not answer. Trying again.");
+  }
+  if (answer.status === 204) return undefined as T;
+  const content: unknown = await answer.json().catch(() => null);
+  if (answer.ok) return content as T;
+  if (answer.status === 401 && token === session.token) session.end();
+  throw problemOf(answer, content);
+}
+
+function problemOf(answer: Response, content: unknown): Problem {
+  const told = content as ProblemDocument | null;
+  const waits = Number(answer.headers.get("Retry-After")) || null;
+  const after = waits ? ` Trying again in ${waits} s.` : "";
+  if (answer.status === 429) {
+    return new Problem(429, told, waits, `Too many calls at once.${after}`);
+  }
+  if ([502, 503].includes(answer.status)) {
+    const why = told?.detail ?? "the API is not ready";
+    return new Problem(answer.status, told, waits, `fuga is away: ${why}.${after}`);
+  }
+  const why = told?.detail ?? `The API answered ${answer.status}.`;
+  return new Problem(answer.status, told, waits, why);
+}
+
+export function queryText(query: Query): string {
+  const words = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value === null || value === undefined || value === "") continue;
+    for (const each of Array.isArray(value) ? value : [value]) words.append(name, String(each));
+  }
+  return words.size ? `?${words}` : "";
+}
+
+/** A key for one intention: 128 random bits. */
+export function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return `web-${[...bytes].map((each) => each.toString(16).padStart(2, "0")).join("")}`;
+}

@@ -1,0 +1,120 @@
+/** Small parts of every view. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Problem } from "../api/client";
+
+/** The command that does the same, ready to copy. */
+export function Command({ line }: { line: string }) {
+  const [copied, setCopied] = useState(false);
+  const copy = (): void => {
+    void navigator.clipboard?.writeText(line).then(() => {
+      setCopied(true);
+      setTimeout(() => setCopied(false), 2_000);
+    });
+  };
+  return (
+    <p class="command">
+      <span>By command:</span>
+      <code>{line}</code>
+      {"clipboard" in navigator && (
+        <button type="button" class="quiet" onClick={copy}>
+          {copied ? "Copied" : "Copy"}
+        </button>
+      )}
+    </p>
+  );
+}
+
+export function Told({ problem }: { problem: Problem | null }) {
+  if (problem === null) return null;
+  const places = problem.document?.errors ?? [];
+  return (
+    <div class="told bad" role="alert">
+      <p>{problem.message}</p>
+      {places.length > 0 && (
+        <ul>
+          {places.map((each) => (
+            <li key={each.pointer ?? each.parameter ?? each.detail}>
+              {[each.pointer ?? each.parameter, each.detail].filter(Boolean).join(": ")}
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+const GOOD = new Set(["running", "placed", "up", "active"]);
+const BAD = new Set(["lost", "down", "unreachable", "unknown", "failed"]);
+const UNDER_WAY = new Set(["pending", "partly_placed", "absent", "enrolling", "draining", "maintenance"]);
+
+/** A state as a word with a mark: colour is never all that tells. */
+export function State({ word, title }: { word: string; title?: string }) {
+  const kind = GOOD.has(word) ? "good" : BAD.has(word) ? "bad" : UNDER_WAY.has(word) ? "wait" : "off";
+  return (
+    <span class={`state ${kind}`} title={title}>
+      {word.replaceAll("_", " ")}
+    </span>
+  );
+}
+
+/** A part of a whole, with a mark where another value stands. */
+export function Bar(given: { part: number; mark?: number; label: string; over?: boolean }) {
+  const width = `${Math.min(100, Math.max(0, given.part * 100))}%`;
+  const mark = given.mark === undefined ? null : `${Math.min(100, given.mark * 100)}%`;
+  return (
+    <span class="bar" role="img" aria-label={given.label}>
+      <span class={given.over ? "fill over" : "fill"} style={{ width }} />
+      {mark !== null && <span class="mark" style={{ left: mark }} />}
+    </span>
+  );
+}
+
+export function Loading() {
+  return (
+    <p class="loading" role="status">
+      Reading …
+    </p>
+  );
+}
+
+export function Panel({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <section class="panel">
+      <h2>{title}</h2>
+      {children}
+    </section>
+  );
+}
+
+/** Asks before something that cannot be undone. */
+export function Confirm(given: {
+  title: string;
+  action: string;
+  children: ComponentChildren;
+  onAnswer: (yes: boolean) => void;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby="confirm-title"
+      onCancel={(event) => {
+        event.preventDefault();
+        given.onAnswer(false);
+      }}
+    >
+      <h2 id="confirm-title">{given.title}</h2>
+      {given.children}
+      <p class="buttons">
+        <button type="button" onClick={() => given.onAnswer(false)}>
+          Cancel
+        </button>
+        <button type="button" class="danger" onClick={() => given.onAnswer(true)}>
+          {given.action}
+        </button>
+      </p>
+    </dialog>
+  );
+}

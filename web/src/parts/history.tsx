@@ -1,0 +1,32 @@
+/** What happened to one thing, newest first. */
+import { useLive } from "../api/live";
+import type { Event, EventsPage } from "../api/types";
+import { moment } from "../words";
+import { Command, Panel, Told } from "./basics";
+
+const SHOWN = 50;
+
+export function History({ subject, name }: { subject: string; name: string }) {
+  const { data, problem } = useLive<EventsPage>("events", { subject, newest: true, limit: SHOWN });
+  return (
+    <Panel title="History">
+      <Told problem={problem} />
+      {data?.items.length === 0 && <p class="empty">Nothing is kept.</p>}
+      <ol class="history">
+        {data?.items.toReversed().map((event) => (
+          <li key={event.id}>
+            <time dateTime={event.at}>{moment(event.at)}</time>
+            <span>{words(event)}</span>
+          </li>
+        ))}
+      </ol>
+      <Command line={`fuga events ${name}`} />
+    </Panel>
+  );
+}
+
+function words(event: Event): string {
+  const what = event.kind.replaceAll("_", " ");
+  const change = event.to_state ? `: ${event.from_state ?? "new"} → ${event.to_state}` : "";
+  return `${what}${change}${event.reason ? ` (${event.reason})` : ""}`.replaceAll("_", " ");
+}

@@ -1,0 +1,239 @@
+/** The form that requests VMs; before sending it tells what fits now. */
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { newKey, Problem, send } from "../api/client";
+import { changed, useLive, useRows } from "../api/live";
+import { session } from "../api/session";
+import type { Capacity, Request, RequestInput, Quota, VmType } from "../api/types";
+import { Command, Told } from "../parts/basics";
+import { go } from "../route";
+import { amount, count, noun, shellWord } from "../words";
+
+interface Named {
+  name: string;
+}
+
+interface Asked {
+  type: string;
+  many: string;
+  name: string;
+  tenant: string;
+  image: string;
+  network: string;
+  labels: string;
+  together: boolean;
+}
+
+const EMPTY: Asked = {
+  type: "",
+  many: "1",
+  name: "",
+  tenant: "",
+  image: "",
+  network: "",
+  labels: "",
+  together: false,
+};
+
+export function RequestForm() {
+  const [asked, setAsked] = useState<Asked>(EMPTY);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const [busy, setBusy] = useState(false);
+  const types = useRows<VmType>("vm-types").data?.rows;
+  const tenants = useRows<Named & { is_group?: boolean }>(session.isOperator ? "tenants" : null).data?.rows;
+  const images = useRows<Named & { state: string }>("images").data?.rows;
+  const networks = useRows<Named>("networks").data?.rows;
+  const tenant = session.caller.value?.tenant ?? asked.tenant;
+  const set = (change: Partial<Asked>): void => setAsked({ ...asked, ...change });
+  const type = asked.type || types?.[0]?.name || "";
+  const many = Number(asked.many);
+  const body = useMemo<RequestInput>(() => bodyOf(asked, type, many), [asked, type, many]);
+  // One key for one content: sending again after lost answers asks once.
+  const key = useMemo(newKey, [JSON.stringify(body)]);
+
+  const submit = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    setBusy(true);
+    setProblem(null);
+    try {
+      const made = await send<Request>("POST", "requests", { body, key });
+      changed();
+      go("requests", made.id);
+    } catch (found) {
+      if (!(found instanceof Problem)) throw found;
+      setProblem(found);
+    }
+    setBusy(false);
+  };
+
+  if (session.readOnly) return <p class="empty">This token only reads: it cannot request VMs.</p>;
+  return (
+    <>
+      <h1>Request VMs</h1>
+      <form class="form" onSubmit={(event) => void submit(event)}>
+        <label>
+          Type
+          <select value={type} onChange={(event) => set({ type: event.currentTarget.value })}>
+            {types?.map((each) => (
+              <option key={each.name} value={each.name}>
+                {each.name}: {sizes(each)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          How many
+          <input
+            type="number"
+            min="1"
+            max="10000"
+            required
+            value={asked.many}
+            onInput={(event) => set({ many: event.currentTarget.value })}
+          />
+        </label>
+        {session.isOperator && (
+          <label>
+            Tenant
+            <select
+              required
+              value={asked.tenant}
+              onChange={(event) => set({ tenant: event.currentTarget.value})}
+            >
+              <option value="">choose one</option>
+              {tenants?.filter((each) => !each.is_group).map((each) => <option key={each.name}>{each.name}</option>)}
+            </select>
+          </label>
+        )}
+        <label>
+          Name <span class="hint">(may stay empty)</span>
+          <input value={asked.name} maxLength={63} onInput={(event) => set({ name: event.currentTarget.value })} />
+        </label>
+        <Choice name="Image" none="the site's own" names={images?.filter((each) => each.state === "ready")} value={asked.image} onChange={(image) => set({ image })} />
+        <Choice name="Network" none="the host's own" names={networks} value={asked.network} onChange={(network) => set({ network })} />
+        <label>
+          Labels <span class="hint">(key=value, separated by commas)</span>
+          <input value={asked.labels} onInput={(event) => set({ labels: event.currentTarget.value })} />
+        </label>
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={asked.together}
+            onChange={(event) => set({ together: event.currentTarget.checked })}
+          />
+          All together or none yet
+        </label>
+        {type && (tenant || !session.isOperator) && (
+          <Fits type={type} many={many} tenant={tenant || null} resources={types?.find((each) => each.name === type)?.resources ?? {}} />
+        )}
+        <Told problem={problem} />
+        <p class="buttons">
+          <button type="submit" class="primary" disabled={busy || !type}>
+            {busy ? "Sending …" : problem?.passes ? "Send again" : "Request"}
+          </button>
+        </p>
+      </form>
+      <Command line={commandOf(body)} />
+    </>
+  );
+}
+
+function Choice(given: {
+  name: string;
+  none: string;
+  names: Named[] | undefined;
+  value: string;
+  onChange: (name: string) => void;
+}) {
+  if (!given.names?.length) return null;
+  return (
+    <label>
+      {given.name}
+      <select value={given.value} onChange={(event) => given.onChange(event.currentTarget.value)}>
+        <option value="">{given.none}</option>
+        {given.names.map((each) => (
+          <option key={each.name}>{each.name}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+/** How many fit now, what runs out first, and which quota stands in the way. */
+function Fits(given: { type: string; many: number; tenant: string | null; resources: Record<string, number> }) {
+  const { type, many, tenant, resources } = given;
+  const settled = useSettled(type, 300);
+  const { data } = useLive<Capacity>("capacity", {
+    vm_type: settled,
+    tenant: session.isOperator ? tenant : null,
+  });
+  const quota = useLive<Quota>(tenant ? `tenants/${encodeURIComponent(tenant)}/quota` : null);
+  if (data === null || data.vm_type !== type || !(many > 0)) return <p class="told">Looking what fits …</p>;
+  const least = data.at_least ? "at least " : "";
+  const short = many > data.fits;
+  const excess = (quota.data?.limits ?? []).filter(
+    (each) => each.asked + many * (each.resource === "vms" ? 1 : (resources[each.resource] ?? 0)) > each.limit,
+  );
+  return (
+    <div class={`told ${short || excess.length ? "warn" : "good"}`} role="status">
+      <p>
+        {short
+          ? `Now ${least}${data.fits} of ${many} fit; the others wait for their turn.`
+          : `All ${count(many, "VM")} would fit now (there is room for ${least}${data.fits}).`}
+        {short && data.runs_out_first && ` What runs out first: ${noun(data.runs_out_first)}.`}
+      </p>
+      {excess.map((each) => (
+        <p key={`${each.tenant} ${each.resource}`}>
+          The quota of {each.tenant} is {amount(each.resource, each.limit)} {noun(each.resource)}, and{" "}
+          {amount(each.resource, each.asked)} are in use: this goes beyond it.
+        </p>
+      ))}
+    </div>
+  );
+}
+
+function useSettled<T>(value: T, afterMs: number): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), afterMs);
+    return () => clearTimeout(timer);
+  }, [value, afterMs]);
+  return settled;
+}
+
+function sizes(type: VmType): string {
+  return Object.entries(type.resources)
+    .map(([name, value]) => `${amount(name, value)} ${noun(name)}`)
+    .join(", ");
+}
+
+function bodyOf(asked: Asked, type: string, many: number): RequestInput {
+  const labels = asked.labels
+    .split(",")
+    .map((each) => each.trim())
+    .filter(Boolean)
+    .map((each) => [each.split("=")[0] ?? "", each.split("=").slice(1).join("=")]);
+  return {
+    vm_type: type,
+    count: many,
+    ...(asked.together && many > 1 ? { min_count: many } : {}),
+    ...(asked.name.trim() ? { name: asked.name.trim() } : {}),
+    ...(asked.tenant ? { tenant: asked.tenant } : {}),
+    ...(asked.image ? { image: asked.image } : {}),
+    ...(asked.network ? { network: asked.network } : {}),
+    ...(labels.length ? { labels: Object.fromEntries(labels) } : {}),
+  } as RequestInput;
+}
+
+function commandOf(body: RequestInput): string {
+  const words = ["fuga", "request", body.vm_type, "-n", String(body.count)];
+  const add = (option: string, value: string | null | undefined): void => {
+    if (value) words.push(option, value);
+  };
+  add("--min-count", body.min_count ? String(body.min_count) : null);
+  add("--tenant", body.tenant);
+  add("--name", body.name);
+  add("--image", body.image);
+  add("--network", body.network);
+  for (const [key, value] of Object.entries(body.labels ?? {})) add("--label", `${key}=${String(value)}`);
+  return words.map(shellWord).join(" ");
+}

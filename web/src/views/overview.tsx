@@ -1,0 +1,159 @@
+/** What a caller holds, what is theirs, what runs and what waits. */
+import { useLive, useRows } from "../api/live";
+import { session } from "../api/session";
+import type { Quota, Request, Standing, Status, Vm } from "../api/types";
+import { Bar, Command, Loading, Panel, State, Told } from "../parts/basics";
+import { to } from "../route";
+import { age, amount, count, duration, noun, percent, waitsFor } from "../words";
+
+export function Overview() {
+  const tenant = session.caller.value?.tenant ?? null;
+  return (
+    <>
+      <h1>{tenant ? `Tenant ${tenant}` : "The whole site"}</h1>
+      <Next />
+      <div class="panels">
+        <Shares />
+        {tenant && <Quotas tenant={tenant} />}
+        <Waits />
+        <Runs />
+      </div>
+      <Command line={tenant ? `fuga tenant show ${tenant}` : "fuga status"} />
+    </>
+  );
+}
+
+function Next() {
+  const { data } = useLive<Status>("status");
+  if (data === null) return <Loading />;
+  const slot = data.slot_length_s;
+  return (
+    <p class="lead">
+      {slot ? `A slot lasts ${duration(slot)}. ` : ""}
+      {data.last_round !== null
+        ? `The last round is number ${data.last_round}, ${age(data.last_round_at)} ago.`
+        : "There was no round yet."}{" "}
+      {!session.readOnly && (
+        <a class="primary button" href="#/ask">
+          Request VMs
+        </a>
+      )}
+    </p>
+  );
+}
+
+function Shares() {
+  const { data, problem } = useLive<{ items: Standing[] }>("shares");
+  return (
+    <Panel title="Share">
+      <Told problem={problem} />
+      <p class="hint">
+        The bar is the dominant share: the largest part held of any resource. The mark is what the tenant is
+        entitled to when all request more than fits.
+      </p>
+      <table class="bars">
+        <tbody>
+          {data?.items.map((each) => (
+            <tr key={each.name}>
+              <th scope="row">
+                {each.name}
+                {each.is_group && <span class="hint"> (group)</span>}
+              </th>
+              <td>
+                <Bar
+                  part={each.share}
+                  mark={each.entitlement}
+                  label={`holds ${percent(each.share)}, entitled to ${percent(each.entitlement)}`}
+                />
+              </td>
+              <td class="numeric">
+                {percent(each.share)} <span class="hint">of {percent(each.entitlement)}</span>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Panel>
+  );
+}
+
+function Quotas({ tenant }: { tenant: string }) {
+  const { data, problem } = useLive<Quota>(`tenants/${encodeURIComponent(tenant)}/quota`);
+  return (
+    <Panel title="Quota">
+      <Told problem={problem} />
+      {data?.limits.length === 0 && <p class="empty">No limit is set.</p>}
+      <table class="bars">
+        <tbody>
+          {data?.limits.map((each) => (
+            <tr key={`${each.tenant} ${each.resource}`}>
+              <th scope="row">
+                {noun(each.resource)}
+                {each.tenant !== tenant && <span class="hint"> of {each.tenant}</span>}
+              </th>
+              <td>
+                <Bar
+                  part={each.limit ? each.asked / each.limit : 1}
+                  over={each.asked >= each.limit}
+                  label={`${each.asked} of ${each.limit} requested`}
+                />
+              </td>
+              <td class="numeric">
+                {amount(each.resource, each.asked)} <span class="hint">of {amount(each.resource, each.limit)}</span>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Panel>
+  );
+}
+
+const SHOWN = 8;
+
+function Waits() {
+  const { data, problem } = useRows<Request>("requests", [
+    { state: "pending", limit: 100 },
+    { state: "partly_placed", limit: 100 },
+  ]);
+  return (
+    <Panel title="Waits">
+      <Told problem={problem} />
+      {data === null && problem === null && <Loading />}
+      {data?.rows.length === 0 && <p class="empty">Nothing waits.</p>}
+      <ul class="plain">
+        {data?.rows.slice(0, SHOWN).map((each) => (
+          <li key={each.id}>
+            <a href={to("requests", each.id)}>{each.name}</a>{" "}
+            {count(each.count - each.vms_placed, "VM")} of type {each.vm_type}
+            {session.isOperator && <span class="hint"> for {each.tenant}</span>}
+            <span class="why">{waitsFor(each)}</span>
+          </li>
+        ))}
+      </ul>
+      {(data?.rows.length ?? 0) > SHOWN && <a href="#/requests">All that wait</a>}
+    </Panel>
+  );
+}
+
+function Runs() {
+  const { data, problem } = useRows<Vm>("vms", [{ state: "running" }]);
+  const types = new Map<string, number>();
+  for (const vm of data?.rows ?? []) types.set(vm.vm_type, (types.get(vm.vm_type) ?? 0) + 1);
+  return (
+    <Panel title="Runs">
+      <Told problem={problem} />
+      {data === null && problem === null && <Loading />}
+      {data?.rows.length === 0 && <p class="empty">No VM runs.</p>}
+      <ul class="plain">
+        {[...types].map(([type, many]) => (
+          <li key={type}>
+            <State word="running" /> {count(many, "VM")} of type {type}
+          </li>
+        ))}
+      </ul>
+      {data?.more && <p class="hint">There are more VMs than the {data.rows.length} that are counted here.</p>}
+      {(data?.rows.length ?? 0) > 0 && <a href="#/vms">All VMs</a>}
+    </Panel>
+  );
+}

@@ -1,0 +1,165 @@
+/** Requests as a table, and one request: why it waits, and where its VMs are. */
+import { useLive, useRows } from "../api/live";
+import { session } from "../api/session";
+import type { Request, RequestExplanation } from "../api/types";
+import { Command, Loading, Panel, State, Told } from "../parts/basics";
+import { Deleting } from "../parts/deleting";
+import { History } from "../parts/history";
+import { type Column, Table } from "../parts/table";
+import { go, route, to } from "../route";
+import { useStore } from "../store";
+import { age, amount, count, noun, percent, waitsFor } from "../words";
+
+const COLUMNS: Column<Request>[] = [
+  { name: "Name", value: (each) => each.name, cell: (each) => <a href={to("requests", each.id)}>{each.name}</a> },
+  { name: "Tenant", value: (each) => each.tenant, cell: (each) => each.tenant },
+  { name: "Type", value: (each) => each.vm_type, cell: (each) => each.vm_type },
+  { name: "State", value: (each) => each.state, cell: (each) => <State word={each.state} /> },
+  {
+    name: "Running",
+    value: (each) => each.vms_running,
+    cell: (each) => `${each.vms_running} of ${each.count}`,
+    numeric: true,
+  },
+  {
+    name: "Waits for",
+    value: (each) => each.waiting?.reason ?? "",
+    cell: (each) => (each.state === "placed" || !LIVE.includes(each.state) ? "-" : waitsFor(each)),
+  },
+  { name: "Age", value: (each) => -Date.parse(each.created_at), cell: (each) => age(each.created_at), numeric: true },
+];
+
+const LIVE = ["pending", "partly_placed", "placed"];
+const ENDED = ["released", "cancelled", "expired"];
+
+export function RequestsView() {
+  const { query } = useStore(route);
+  const ended = query.has("ended");
+  const { data, problem } = useRows<Request>(
+    "requests",
+    (ended ? ENDED : LIVE).map((state) => ({ state })),
+  );
+  return (
+    <>
+      <h1>Requests</h1>
+      <p class="buttons">
+        {!session.readOnly && (
+          <a class="primary button" href="#/ask">
+            Request VMs
+          </a>
+        )}
+        <a class="button" href={ended ? "#/requests" : "#/requests?ended"}>
+          {ended ? "Those in force" : "Those that have ended"}
+        </a>
+      </p>
+      <Told problem={problem} />
+      {data === null ? (
+        problem === null && <Loading />
+      ) : (
+        <Table
+          label="requests"
+          columns={COLUMNS}
+          rows={data.rows}
+          more={data.more}
+          keyOf={(each) => each.id}
+          nameOf={(each) => each.name}
+          empty={ended ? "None has ended." : "No requests."}
+          {...(session.readOnly || ended
+            ? {}
+            : {
+                actions: (chosen: Request[], clear: () => void) => (
+                  <Deleting things={chosen} path="requests" what="request" onDone={clear} />
+                ),
+              })}
+        />
+      )}
+      <Command line={ended ? "fuga requests --all" : "fuga requests"} />
+    </>
+  );
+}
+
+export function RequestView({ id }: { id: string }) {
+  const path = `requests/${encodeURIComponent(id)}`;
+  const { data: request, problem } = useLive<Request>(path);
+  const why = useLive<RequestExplanation>(`${path}/explanation`);
+  if (request === null) return problem ? <Told problem={problem} /> : <Loading />;
+  return (
+    <>
+      <h1>
+        {request.name} <State word={request.state} />
+      </h1>
+      <p class="lead">
+        {count(request.count, "VM")} of type {request.vm_type} for tenant {request.tenant}:{" "}
+        {request.vms_placed} placed, {request.vms_running} running.
+      </p>
+      {!session.readOnly && LIVE.includes(request.state) && (
+        <div class="buttons">
+          <Deleting things={[request]} path="requests" what="request" onDone={() => go("requests")} />
+        </div>
+      )}
+      <div class="panels">
+        <Panel title="Why">
+          <Told problem={why.problem} />
+          {why.data === null && why.problem === null && <Loading />}
+          {why.data && <Why told={why.data} />}
+          <Command line={`fuga explain ${request.name}`} />
+        </Panel>
+        <Panel title="VMs">
+          {why.data?.vms.length === 0 && <p class="empty">None is placed yet.</p>}
+          <ul class="plain">
+            {why.data?.vms.map((vm) => (
+              <li key={vm.vm}>
+                <a href={to("vms", vm.vm)}>{vm.name}</a>{" "}
+                <State word={vm.unknown_since ? "unknown" : vm.observed} /> {vm.host ? `on ${vm.host}` : ""}
+              </li>
+            ))}
+          </ul>
+        </Panel>
+      </div>
+      <History subject={request.id} name={request.name} />
+    </>
+  );
+}
+
+function Why({ told }: { told: RequestExplanation }) {
+  const waits = told.waiting;
+  if (waits === null) return <p class="prose">{told.unbuilt ?? "All its VMs are placed."}</p>;
+  return (
+    <>
+      <p class="prose">
+        {count(waits.count, "VM")} {waits.count === 1 ? "waits" : "wait"}: {waits.message}.
+      </p>
+      {told.estimate && <p class="prose">{told.estimate.message}</p>}
+      <ul>
+        {waits.shortages.map((each) => (
+          <li key={each.resource}>
+            {noun(each.resource)} is short on {each.hosts_short} of {count(each.hosts, "host")}, by{" "}
+            {amount(each.resource, each.missing)} at least
+            {each.nearest_host && ` (on ${each.nearest_host})`}
+          </li>
+        ))}
+        {waits.quotas?.map((each) => (
+          <li key={`${each.tenant} ${each.resource}`}>
+            the quota of {each.tenant}: {amount(each.resource, each.used)} of {amount(each.resource, each.limit)}{" "}
+            {noun(each.resource)} used, {amount(each.resource, each.needed)} needed
+          </li>
+        ))}
+        {waits.share && (
+          <li>
+            {told.tenant} holds {percent(waits.share.held)}; its fair share is {percent(waits.share.fair)}
+          </li>
+        )}
+      </ul>
+      {(waits.would_help?.length ?? 0) > 0 && (
+        <>
+          <h3>What would help</h3>
+          <ul>
+            {waits.would_help?.map((each) => (
+              <li key={each}>{each}</li>
+            ))}
+          </ul>
+        </>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,56 @@
+/** Values as people read them. */
+const UNITS: readonly [number, string][] = [
+  [86_400, "d"],
+  [3_600, "h"],
+  [60, "min"],
+  [1, "s"],
+];
+
+export function duration(seconds: number): string {
+  for (const [length, unit] of UNITS) {
+    if (seconds >= length) return `${Math.floor(seconds / length)} ${unit}`;
+  }
+  return "0 s";
+}
+
+export function age(at: string | null | undefined): string {
+  return at ? duration(Math.max(0, (Date.now() - Date.parse(at)) / 1000)) : "-";
+}
+
+export const moment = (at: string | null | undefined): string =>
+  at ? new Date(at).toLocaleString() : "-";
+
+export const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
+
+export function amount(resource: string, value: number): string {
+  if (resource.endsWith("_mib")) {
+    return value >= 1024 ? `${round(value / 1024)} GiB` : `${value} MiB`;
+  }
+  if (resource.endsWith("_gib")) return value >= 1024 ? `${round(value / 1024)} TiB` : `${value} GiB`;
+  return String(value);
+}
+
+export const noun = (resource: string): string => resource.replace(/_(mib|gib|s)$/, "").replaceAll("_", " ");
+
+const round = (value: number): string => String(Math.round(value * 10) / 10);
+
+export const count = (many: number, one: string, more = `${one}s`): string =>
+  `${many} ${many === 1 ? one : more}`;
+
+/** A word as a shell takes it. */
+export const shellWord = (word: string): string =>
+  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+
+/** What a guest wrote, without what commands a terminal or turns the direction of writing. */
+export function plain(text: string): string {
+  return text
+    .replace(/\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])/g, "")
+    .replace(/\r\n?/g, "\n")
+    .replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\u00b7");
+}
+
+/** Why a request waits, in two or three words; `explain` has the sentence. */
+export function waitsFor(request: { waiting: { count: number; reason: string } | null }): string {
+  if (request.waiting === null) return "the next round decides";
+  return `${request.waiting.count}: ${request.waiting.reason.replaceAll("_", " ")}`;
+}
