@@ -1,9 +1,10 @@
 """Print the processor time of rounds as ratios against baselines of the same run.
 
-    python -m benchmarks.placement.rounds [scan] [slot] [growth] [--full] [--repeats 2]
+    python -m benchmarks.placement.rounds [scan] [slot] [half] [growth] [--full] [--repeats 2]
 
 scan    whole rounds beside a compiled loop that scans all hosts for each VM
 slot    ten thousand VMs on half filled hosts beside a numpy pass of first fit
+half    rounds on half filled hosts, and of ``fuga`` its exchanges beside their form with arrays
 growth  from 1,000 hosts on, each size in a process of its own
 
 Ratios compare across machines, seconds do not. ``cores/bound`` is what was
@@ -15,6 +16,7 @@ of the mean target. ``--full`` measures up to 128,000 hosts and takes minutes.
 from __future__ import annotations
 
 import argparse
+import copy
 import math
 import multiprocessing
 import resource
@@ -22,10 +24,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.placement.clusters import a_slot, fresh_round, large_hosts_round
+import placement.fuga.policy as fuga_policy
+from benchmarks.placement.clusters import a_slot, fresh_round, half_filled_round, large_hosts_round
 from controller.settings import ControllerSettings
 from placement import (
     Allocation,
@@ -37,17 +41,22 @@ from placement import (
     shares_after,
 )
 from placement.fairness.targets import fair_targets
+from placement.filling.draft import Draft
+from placement.fuga.exchange import Exchange, exchange_unfair
+from placement.round.vm_kinds import VmKinds
+from tests.plain.array_exchange import array_exchange
 
 #: What the control centre allows a round by default.
 UNITS = ControllerSettings.model_fields["budget_units"].default
 QUIET_S = 2.0
 POLICIES = ("best_fit_drfh", "fuga")
+HALF_SIZES = (1_250, 5_000, 12_500)
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000)
 LARGE_SIZES = (32_000, 64_000, 128_000)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    tables = {"scan": scan_table, "slot": slot_table, "growth": growth_table}
+    tables = {"scan": scan_table, "slot": slot_table, "half": half_table, "growth": growth_table}
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -94,6 +103,50 @@ def slot_table(given: argparse.Namespace, say: Callable[[str], None]) -> None:
     bound = allocation_bound(snapshot, 0)
     for name in POLICIES:
         print_line(name, snapshot, measure(snapshot, name, given.repeats), seconds, bound)
+
+
+def half_table(given: argparse.Namespace, say: Callable[[str], None]) -> None:
+    print("\nhalf filled hosts, 1.2 times the cores asked for that are left")
+    print(
+        f"  {'hosts':>7}{'VMs':>8}{'best_fit_drfh':>15}{'fuga':>9}{'times':>7}"
+        f"{'exchanges':>11}{'seconds':>9}{'with arrays':>13}{'times':>7}"
+    )
+    for hosts in HALF_SIZES:
+        say(f"half filled: {hosts} hosts")
+        snapshot = half_filled_round(hosts)
+        base = measure(snapshot, "best_fit_drfh", given.repeats, units=None)[0]
+        exchanged = Exchanged()
+        with patch.object(fuga_policy, "exchange_unfair", exchanged):
+            seconds = measure(snapshot, "fuga", 1, units=None)[0] - exchanged.by_arrays
+        print(
+            f"  {hosts:>7}{snapshot.count.sum():>8}"
+            f"{base:>15.3f}{seconds:>9.3f}{seconds / base:>7.1f}"
+            f"{exchanged.made:>11}{exchanged.seconds:>9.3f}{exchanged.by_arrays:>13.3f}"
+            f"{exchanged.by_arrays / exchanged.seconds:>7.1f}",
+            flush=True,
+        )
+
+
+@dataclass
+class Exchanged:
+    """Exchanges as ever, and beside them in the form with arrays; must come to the same."""
+
+    made: int = 0
+    seconds: float = 0.0
+    by_arrays: float = 0.0
+
+    def __call__(
+        self, draft: Draft, kinds: VmKinds, budget: Budget
+    ) -> tuple[tuple[Exchange, ...], bool]:
+        started = time.process_time()
+        same = array_exchange(copy.deepcopy(draft), kinds, copy.copy(budget))
+        between = time.process_time()
+        found = exchange_unfair(draft, kinds, budget)
+        self.seconds += time.process_time() - between
+        self.by_arrays += between - started
+        assert found == same
+        self.made += len(found[0])
+        return found
 
 
 def growth_table(given: argparse.Namespace, say: Callable[[str], None]) -> None:

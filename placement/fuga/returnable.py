@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from placement.filling.draft import Draft
-from placement.round.arrays import FloatArray, IntArray
+from placement.round.arrays import IntArray
 from placement.round.model import Snapshot
 from placement.round.vm_kinds import VmKinds
 
 #: VMs needed where no number of them makes room.
 NEVER: Final = 2**62
-#: Room for so many new rows, and an eighth more than there are.
-_MORE_ROWS: Final = 16
+
+#: Rows of a party by how many VMs of each make room: request and host as one number, in order.
+Rows: TypeAlias = "dict[int, array[int]]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parties:
-    """The G parties of a snapshot: requests of one tenant and one kind are one."""
+    """The G parties of a snapshot: requests of one tenant and one kind are one.
 
-    tenant: IntArray  #: (G,)
-    kind: IntArray  #: (G,)
-    demand: IntArray  #: (G, R)
-    of_request: IntArray  #: (Q,)
-    first: IntArray  #: (T,) the first request of each kind
-    _members: _Grouped
+    Plain numbers, not arrays: an exchange touches a few parties, thousands of times.
+    """
+
+    tenant: Sequence[int]  #: (G,)
+    kind: Sequence[int]  #: (G,)
+    demand: Sequence[Sequence[int]]  #: (G, R)
+    of_request: Sequence[int]  #: (Q,)
+    requests: Sequence[Sequence[int]]  #: of each party, in order
+    of_tenant: Mapping[int, Sequence[int]]  #: of each tenant, in order of kinds
 
     def __len__(self) -> int:
         return len(self.tenant)
@@ -37,128 +45,168 @@ class Parties:
         """Find the parties, in order of tenant, then kind."""
         key = snapshot.tenant * max(len(kinds), 1) + kinds.of_request
         _, first, of_request = np.unique(key, return_index=True, return_inverse=True)
+        requests: list[list[int]] = [[] for _ in first]
+        for request, party in enumerate(of_request.tolist()):
+            requests[party].append(request)
+        of_tenant: defaultdict[int, list[int]] = defaultdict(list)
+        for party, tenant in enumerate(snapshot.tenant[first].tolist()):
+            of_tenant[tenant].append(party)
         return cls(
-            tenant=snapshot.tenant[first],
-            kind=kinds.of_request[first],
-            demand=snapshot.demand[first],
-            of_request=of_request,
-            first=np.unique(kinds.of_request, return_index=True)[1],
-            _members=_Grouped(of_request, len(first)),
+            tenant=snapshot.tenant[first].tolist(),
+            kind=kinds.of_request[first].tolist(),
+            demand=snapshot.demand[first].tolist(),
+            of_request=of_request.tolist(),
+            requests=requests,
+            of_tenant=of_tenant,
         )
-
-    def requests(self, party: int) -> IntArray:
-        """Return the requests of a party, shape (X,), in order."""
-        return self._members.of(party)
 
 
 class Returnable:
-    """Rows of request, host, VMs, kept in step with a draft while VMs are exchanged.
+    """Rows of request, host, VMs, kept in step while VMs are exchanged.
 
     For each kind that was asked about it knows how many VMs of each row make
-    room for one of that kind, and the least of them for each party. Both depend
+    room for one of that kind, and the rows of each party by that number. Both depend
     on what the kind demands and where it may go alone.
     """
 
-    def __init__(self, draft: Draft, parties: Parties) -> None:
-        rows = draft.rows
-        self._draft, self._parties = draft, parties
-        self._used = len(rows)
-        self._rows = np.zeros((len(rows) * 9 // 8 + _MORE_ROWS, 3), dtype=np.int64)
-        self._rows[: self._used] = rows
-        self._on_host = _Grouped(rows[:, 1], len(draft.free))
-        self._of_party = _Grouped(parties.of_request[rows[:, 0]], len(parties))
-        self._needed: dict[int, IntArray] = {}
-        self._least: dict[int, IntArray] = {}
+    def __init__(self, draft: Draft, kinds: VmKinds, parties: Parties) -> None:
+        snapshot, self._rows = draft.snapshot, draft.rows
+        self._parties = parties
+        self._party_of = np.array(parties.of_request, dtype=np.int64)
+        self._demand, self._of_host = snapshot.demand, snapshot.host_class
+        self._kinds, self._kind_demand = kinds, kinds.demand.tolist()
+        self._room = draft.room.copy()
+        self._by_host = np.argsort(self._rows[:, 1], kind="stable")
+        hosts = np.arange(len(draft.room) + 1)
+        self._bounds = np.searchsorted(self._rows[self._by_host, 1], hosts)
+        #: VMs by request of hosts where something was exchanged
+        self._there: dict[int, dict[int, int]] = {}
+        self._of_party: dict[int, dict[int, Rows]] = {}
+        self._known: list[int] = []
 
-    def add(self, request: int, host: int, count: int) -> None:
-        """Count VMs placed on a host, or below zero given back."""
-        there = self._on_host.of(host)
-        found = there[self._rows[there, 0] == request]
-        place = int(found[0]) if len(found) else self._new_row(request, host)
-        self._rows[place, 2] += count
+    @property
+    def hosts(self) -> int:
+        """By which the number of a row is divided: request, and the rest is the host."""
+        return len(self._room)
 
-    def _new_row(self, request: int, host: int) -> int:
-        if self._used == len(self._rows):
-            more = len(self._rows) // 8 + _MORE_ROWS
-            self._rows = np.pad(self._rows, ((0, more), (0, 0)))
-            for kind, known in self._needed.items():
-                self._needed[kind] = np.pad(known, (0, more), constant_values=NEVER)
-        place, self._used = self._used, self._used + 1
-        self._rows[place] = request, host, 0
-        self._on_host.add(host, place)
-        self._of_party.add(int(self._parties.of_request[request]), place)
-        return place
+    def by_party(self, kind: int) -> Mapping[int, Rows]:
+        """Return of each party its rows that could make room for one VM of a kind."""
+        if kind not in self._of_party:
+            self._of_party[kind] = self._look_at(kind)
+            self._known.append(kind)
+        return self._of_party[kind]
 
-    def least_needed(self, kind: int) -> IntArray:
-        """Return the least VMs of each party that make room for a kind's on some host, (G,)."""
-        if kind not in self._least:
-            needed = np.full(len(self._rows), NEVER, dtype=np.int64)
-            needed[: self._used] = self._count([kind], self._rows[: self._used])[0]
-            least = np.full(len(self._parties), NEVER, dtype=np.int64)
-            parties = self._parties.of_request[self._rows[: self._used, 0]]
-            np.minimum.at(least, parties, needed[: self._used])
-            self._needed[kind], self._least[kind] = needed, least
-        return self._least[kind]
+    def exchange(
+        self, host: int, rich: int, taken: int, poor: int
+    ) -> tuple[set[int], Mapping[int, set[int]]]:
+        """Count VMs of one request on a host as given back, and one more of another.
 
-    def rows_of(self, parties: IntArray, kind: int, most: FloatArray) -> tuple[IntArray, IntArray]:
-        """Return rows where at most so many VMs of each party make room, and how many.
-
-        Request and host, shape (P, 2), and VMs needed, shape (P,).
+        Returns the parties with VMs there, or who had some, and each kind with the parties of
+        which fewer VMs may make room for it than before.
         """
-        self.least_needed(kind)
-        by_party = [self._of_party.of(party) for party in parties.tolist()]
-        places = np.concatenate(by_party)
-        needed = self._needed[kind][places]
-        enough = needed <= np.repeat(most, [len(each) for each in by_party])
-        return self._rows[places[enough], :2], needed[enough]
+        there = self._on(host)
+        before = self._count(host, there)
+        demand = self._demand
+        self._room[host] += taken * demand[rich] - demand[poor]
+        there[rich] -= taken
+        there[poor] = there.get(poor, 0) + 1
+        after = self._count(host, there)
+        of_request = self._parties.of_request
+        opened: defaultdict[int, set[int]] = defaultdict(set)
+        for kind, was, now in zip(self._known, before, after, strict=True):
+            rows_of = self._of_party[kind]
+            for request in was.keys() | now.keys():
+                old, new = was.get(request), now.get(request)
+                if old == new:
+                    continue
+                party = of_request[request]
+                rows = rows_of.setdefault(party, {})
+                if new is not None and new < min(rows, default=NEVER):
+                    opened[kind].add(party)
+                row = request * self.hosts + host
+                if old is not None:
+                    _remove(rows, old, row)
+                if new is not None:
+                    insort(rows.setdefault(new, array("q")), row)
+                if not rows:
+                    del rows_of[party]
+        return {of_request[request] for request in there}, opened
 
-    def count_again(self, host: int) -> IntArray:
-        """Count anew what is needed on a host; return the parties with VMs there, shape (X,)."""
-        places = self._on_host.of(host)
-        parties = self._parties.of_request[self._rows[places, 0]]
-        kinds = list(self._needed)
-        for kind, now in zip(kinds, self._count(kinds, self._rows[places]), strict=True):
-            needed, least = self._needed[kind], self._least[kind]
-            before = needed[places]
-            needed[places] = now
-            for changed in np.flatnonzero(before != now).tolist():
-                party, fewer = int(parties[changed]), int(now[changed])
-                if fewer <= least[party]:
-                    least[party] = fewer
-                elif before[changed] == least[party]:
-                    least[party] = needed[self._of_party.of(party)].min()
-        return np.unique(parties)
+    def _on(self, host: int) -> dict[int, int]:
+        if host not in self._there:
+            places = self._by_host[self._bounds[host] : self._bounds[host + 1]]
+            requests, _, counts = self._rows[places].T.tolist()
+            self._there[host] = dict(zip(requests, counts, strict=True))
+        return self._there[host]
 
-    def _count(self, kinds: list[int], rows: IntArray) -> IntArray:
-        """Return how many VMs of each row make room for one of each kind, shape (K, P)."""
-        snapshot, (rich, hosts, counts) = self._draft.snapshot, rows.T
-        firsts = self._parties.first[kinds]
-        needed = np.zeros((len(kinds), len(rows)), dtype=np.int64)
-        for resource in range(len(snapshot.resources)):
-            missing = snapshot.demand[firsts, resource][:, None] - self._draft.room[hosts, resource]
-            back = snapshot.demand[rich, resource]
+    def _count(self, host: int, there: Mapping[int, int]) -> list[dict[int, int]]:
+        """Return for each known kind how many VMs of a request on a host make room for one."""
+        room, parties = self._room[host].tolist(), self._parties
+        counted: list[dict[int, int]] = []
+        open_to = self._kinds.eligible[:, self._of_host[host]].tolist()
+        for kind in self._known:
+            makes_room: dict[int, int] = {}
+            if open_to[kind]:
+                wanted = zip(self._kind_demand[kind], room, strict=True)
+                missing = [
+                    (at, want - left) for at, (want, left) in enumerate(wanted) if want > left
+                ]
+                for request, count in there.items():
+                    needed = _needed(missing, parties.demand[parties.of_request[request]])
+                    if needed <= count and count > 0:
+                        makes_room[request] = needed
+            counted.append(makes_room)
+        return counted
+
+    def _look_at(self, kind: int) -> dict[int, Rows]:
+        """Look at all rows for a kind."""
+        rows = self._now()
+        open_to = self._kinds.eligible[kind][self._of_host[rows[:, 1]]]
+        rich, hosts, counts = rows[open_to & (rows[:, 2] > 0)].T
+        needed = np.zeros(len(rich), dtype=np.int64)
+        for resource, want in enumerate(self._kind_demand[kind]):
+            missing = want - self._room[hosts, resource]
+            back = self._demand[rich, resource]
             # VMs to take back until it suffices; impossible if they hold nothing of it.
             each = np.where(back > 0, -(-missing // np.maximum(back, 1)), NEVER)
             np.maximum(needed, np.where(missing > 0, each, 0), out=needed)
-        possible = (needed <= counts) & (counts > 0)
-        possible &= snapshot.eligible[firsts][:, snapshot.host_class[hosts]]
-        counted: IntArray = np.where(possible, needed, NEVER)
-        return counted
+        able = needed <= counts
+        needed, row = needed[able], rich[able] * self.hosts + hosts[able]
+        party = self._party_of[rich[able]]
+        order = np.lexsort((row, needed, party))
+        needed, row, party = needed[order], row[order], party[order]
+        changes = (np.diff(party, prepend=-1) != 0) | (np.diff(needed, prepend=-1) != 0)
+        starts = np.flatnonzero(changes)
+        found: dict[int, Rows] = {}
+        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(row)], strict=False):
+            rows_of = found.setdefault(int(party[start]), {})
+            rows_of[int(needed[start])] = array("q", row[start:end].tobytes())
+        return found
+
+    def _now(self) -> IntArray:
+        """Return all rows, with what was exchanged meanwhile, shape (P, 3)."""
+        if not self._there:
+            return self._rows
+        unchanged = self._rows[~np.isin(self._rows[:, 1], list(self._there))]
+        changed = [
+            (request, host, count)
+            for host, there in self._there.items()
+            for request, count in there.items()
+        ]
+        return np.concatenate([unchanged, np.array(changed, dtype=np.int64).reshape(-1, 3)])
 
 
-class _Grouped:
-    """Places by a group each, to which more may be added."""
+def _needed(missing: Iterable[tuple[int, int]], back: Sequence[int]) -> int:
+    needed = 0
+    for resource, amount in missing:
+        if not back[resource]:
+            return NEVER
+        needed = max(needed, -(-amount // back[resource]))
+    return needed
 
-    def __init__(self, of_place: IntArray, groups: int) -> None:
-        self._order = np.argsort(of_place, kind="stable")
-        self._bounds = np.searchsorted(of_place[self._order], np.arange(groups + 1)).tolist()
-        self._more: dict[int, list[int]] = {}
 
-    def add(self, group: int, place: int) -> None:
-        self._more.setdefault(group, []).append(place)
-
-    def of(self, group: int) -> IntArray:
-        """Return the places of a group, in the order in which they came."""
-        places = self._order[self._bounds[group] : self._bounds[group + 1]]
-        more = self._more.get(group)
-        return places if more is None else np.append(places, more)
+def _remove(rows: Rows, needed: int, row: int) -> None:
+    found = rows[needed]
+    del found[bisect_left(found, row)]
+    if not found:
+        del rows[needed]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement import Budget
+from benchmarks.placement.clusters import half_filled_round
+from placement import Budget, policy_by_name
 from placement.fairness.targets import fair_targets
 from placement.filling.draft import Draft
 from placement.fuga.combinations.reading import Reader
@@ -14,6 +17,7 @@ from placement.fuga.combinations.tables import Tables
 from placement.fuga.combinations.top import top_combinations
 from placement.fuga.exchange import exchange_unfair
 from placement.round.vm_kinds import hosts_for, vm_kinds, vms_that_fit
+from tests.plain.array_exchange import array_exchange
 from tests.plain.plain_exchange import plain_exchange
 from tests.plain.plain_targets import plain_targets
 from tests.properties.strategies import contended_snapshots, snapshots
@@ -57,6 +61,44 @@ def test_exchanges_found_step_by_step_are_those_found_anew_each_time(snapshot, s
     contains(made[0])
     assert made == plain_exchange(plain, kinds, Budget())
     assert fast.rows.tolist() == plain.rows.tolist()
+
+
+@about("an exchange")
+@settings(max_examples=100)
+@given(
+    snapshot=contended_snapshots(max_requests=9),
+    seed=st.integers(0, 1000),
+    units=st.none() | st.integers(0, 40),
+)
+def test_a_look_at_who_is_richest_costs_what_a_look_at_everybody_does(snapshot, seed, units):
+    fast, arrays = filled_at_random(snapshot, seed), filled_at_random(snapshot, seed)
+    spent, spent_by_arrays = Budget(units), Budget(units)
+    kinds = vm_kinds(snapshot)
+
+    made = exchange_unfair(fast, kinds, spent)
+
+    contains(made[0])
+    assert made == array_exchange(arrays, kinds, spent_by_arrays)
+    assert spent == spent_by_arrays
+    for name in ("rows", "free", "room", "held", "remaining"):
+        assert getattr(fast, name).tolist() == getattr(arrays, name).tolist()
+
+
+def test_exchanges_of_a_half_filled_cluster_are_those_of_a_look_at_everybody(monkeypatch):
+    snapshot, looks = half_filled_round(60), []
+
+    def both(draft, kinds, budget):
+        arrays, spent = copy.deepcopy(draft), copy.copy(budget)
+        made = exchange_unfair(draft, kinds, budget)
+        assert made == array_exchange(arrays, kinds, spent)
+        assert (draft.rows.tolist(), budget) == (arrays.rows.tolist(), spent)
+        looks.append(len(made[0]))
+        return made
+
+    monkeypatch.setattr("placement.fuga.policy.exchange_unfair", both)
+    policy_by_name("fuga", {}).place(snapshot, np.random.default_rng(0), Budget())
+
+    assert sum(looks) > 5
 
 
 @st.composite
