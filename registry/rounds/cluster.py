@@ -16,7 +16,6 @@ from registry.errors import SlotLoopPausedError
 from registry.ground.bulk import among, chunks
 from registry.ground.clock import db_now
 from registry.ground.schema import (
-    assignment_resources,
     assignments,
     build_failures,
     hosts,
@@ -31,7 +30,6 @@ from registry.ground.schema import (
     rounds,
     slot_loop,
     tenants,
-    unreleased,
     vm_types,
     vms,
 )
@@ -61,7 +59,7 @@ from registry.requests.rules import (
     vm_group_views,
 )
 from registry.rounds.freed import freed
-from registry.rounds.known_hosts import KnownHosts
+from registry.rounds.known_hosts import Holdings, KnownHosts, holdings
 from registry.rounds.leases import check_epoch
 
 _LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
@@ -98,8 +96,9 @@ def view_cluster(
     """Return the cluster as a round would see it, for whoever decides nothing."""
     now = db_now(connection)
     axis = resource_names(connection)
-    tenants_, groups = _tenants(connection, axis)
-    hosts_ = (known or KnownHosts()).read(connection, axis, now)
+    known = known or KnownHosts()
+    hosts_ = known.read(connection, axis, now)
+    tenants_, groups = _tenants(connection, axis, known.held(connection, axis))
     waiting = _requests(connection, axis, now, [host.id for host in hosts_])
     grouped = [
         request.id
@@ -157,7 +156,7 @@ def read_accounts(connection: Connection) -> Accounts:
         .group_by(inventories.c.resource)
     )
     pool = {resource: int(amount) for resource, amount in connection.execute(offered)}
-    found, groups = _tenants(connection, axis)
+    found, groups = _tenants(connection, axis, holdings(connection, axis))
     return Accounts(resources=axis, pool=_vector(pool, axis), tenants=found, groups=groups)
 
 
@@ -166,26 +165,9 @@ def _vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
 
 
 def _tenants(
-    connection: Connection, axis: Sequence[str]
+    connection: Connection, axis: Sequence[str], held: Holdings
 ) -> tuple[tuple[TenantView, ...], tuple[GroupView, ...]]:
-    held: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
-    query = (
-        select(
-            assignments.c.tenant_id,
-            assignment_resources.c.resource,
-            func.sum(assignment_resources.c.amount),
-        )
-        .select_from(assignment_resources)
-        .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)
-        .where(is_place, unreleased)
-        .group_by(assignments.c.tenant_id, assignment_resources.c.resource)
-    )
-    for tenant_id, resource, amount in connection.execute(query):
-        held[tenant_id][resource] = int(amount)
-    placed = select(assignments.c.tenant_id, func.count()).where(is_place, unreleased)
-    vms_of: Counter[UUID] = Counter()
-    for tenant_id, number in connection.execute(placed.group_by(assignments.c.tenant_id)):
-        vms_of[tenant_id] = number
+    nothing = (0,) * (1 + len(axis))
     rows = connection.execute(
         select(tenants)
         .where(tenants.c.removed_at.is_(None))
@@ -197,9 +179,9 @@ def _tenants(
                 id=row.id,
                 name=row.name,
                 weight=row.weight,
-                held=_vector(held[row.id], axis),
+                held=held.get(row.id, nothing)[1:],
                 parent_id=row.parent_id,
-                vms=vms_of[row.id],
+                vms=held.get(row.id, nothing)[0],
             )
             for row in rows
             if not row.is_group

@@ -1,4 +1,4 @@
-"""What a control centre knows of hosts and their inventories from its last read.
+"""What a control centre knows of hosts, and of what tenants hold there, from its last read.
 
 On PostgreSQL every row tells which transaction wrote it (``xmin``). Whatever was
 written by one that was over before the oldest that ran during the last read, the
@@ -9,6 +9,10 @@ another server, database or start of it, or with other resources, everything is
 read anew, and so it always is on SQLite.
 
 Rows of inventories and hosts are never deleted; retired hosts are left out.
+
+Whatever takes or gives back capacity writes the inventory of its host, by triggers, so what
+tenants hold is summed up anew on the hosts whose inventories were written. What arrives or
+leaves is held as well, but is nobody's place: few VMs move, and these are looked up each time.
 """
 
 from __future__ import annotations
@@ -16,35 +20,55 @@ from __future__ import annotations
 import functools
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
+import structlog
 from sqlalchemy import (
     Boolean,
+    Column,
     ColumnElement,
     Connection,
     Row,
+    Select,
     Text,
     cast,
+    func,
     literal_column,
     select,
 )
 
-from registry.ground.schema import hosts, inventories
+from registry.ground.bulk import among, chunks
+from registry.ground.schema import (
+    assignment_resources,
+    assignments,
+    hosts,
+    inventories,
+    is_place,
+    unreleased,
+)
 from registry.lifecycle import HostAdmin, HostHealth
 from registry.records.rounds import HostView
 
 _WRAP: Final = 2**32
 _ANEW_AFTER: Final = 2**30
 _NOTHING: Final = (0, 0)
+#: After so many reads what tenants hold is summed up from all assignments, and compared.
+_CHECKED_EVERY: Final = 64
 _SNAPSHOT: Final = """
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest,
            pg_postmaster_start_time()::text AS started,
            (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database
 """
+
+
+#: Of each tenant that has a place: its VMs, and what they hold of each resource.
+Holdings: TypeAlias = Mapping[UUID, tuple[int, ...]]
+
+log: Final = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +84,31 @@ class _Since:
 
 
 class KnownHosts:
-    """Hosts that are not retired, and what is known of them; for one reader at a time."""
+    """Hosts that are not retired, and what is known of them; for one reader at a time.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    keeps_holdings : bool
+        Whether `held` rests on the read before, too: a few hundred bytes for each tenant of a
+        host. Else it is summed up from all assignments.
+    checked_every : int
+        After so many reads it is, to compare.
+    """
+
+    def __init__(
+        self, *, keeps_holdings: bool = False, checked_every: int = _CHECKED_EVERY
+    ) -> None:
+        self._keeps_holdings, self._checked_every = keeps_holdings, checked_every
         self._since: _Since | None = None
         self._rows: dict[UUID, Row[Any]] = {}
         self._amounts: defaultdict[UUID, dict[str, tuple[int, int]]] = defaultdict(dict)
         self._views: dict[UUID, HostView] = {}
         self._by_name: tuple[UUID, ...] = ()
+        self._held_on: dict[UUID, list[tuple[UUID, tuple[int, ...]]]] = {}
+        self._held: dict[UUID, tuple[int, ...]] = {}
+        #: the hosts of which `_held` is not known any more; None: of all
+        self._written: set[UUID] | None = None
+        self._unchecked = 0
         self.rows_read = 0  #: by the last read
 
     def read(
@@ -80,9 +121,11 @@ class KnownHosts:
             self._rows.clear()
             self._amounts.clear()
             self._views.clear()
-            changed = self._take(connection, None)
+            changed, self._written = self._take(connection, None), None
         else:
             changed = self._take(connection, before.oldest)
+            if self._written is not None:
+                self._written |= changed
         for key in changed:
             self._view(key, axis, now)
         if changed:
@@ -93,6 +136,48 @@ class KnownHosts:
                 self._view(key, axis, now)
         self._since = since
         return tuple(self._views[key] for key in self._by_name)
+
+    def held(self, connection: Connection, axis: Sequence[str]) -> Holdings:
+        """Return what tenants hold, in the transaction of the last `read`."""
+        if self._since is None or not self._keeps_holdings:
+            return holdings(connection, axis)
+        written, self._written = self._written, None  # cut short, all is summed up anew
+        if written is None:
+            self._held_on.clear()
+            self._held.clear()
+            self._sum_up(connection, axis, None)
+        else:
+            for some in chunks(sorted(written)):
+                self._sum_up(connection, axis, some)
+        away = _sums(axis, assignments.c.tenant_id).where(unreleased, ~is_place)
+        held = dict(self._held)
+        for tenant, *amounts in connection.execute(away):
+            held[tenant] = _less(held[tenant], _numbers(amounts))
+        found = {tenant: amounts for tenant, amounts in held.items() if any(amounts)}
+        self._unchecked += 1
+        if self._unchecked >= self._checked_every:
+            self._unchecked, all_of_it = 0, holdings(connection, axis)
+            if found != all_of_it:
+                log.error("known_holdings_differ", tenants=_differ(found, all_of_it))
+                return all_of_it
+        self._written = set()
+        return found
+
+    def _sum_up(
+        self, connection: Connection, axis: Sequence[str], some: Sequence[UUID] | None
+    ) -> None:
+        """Sum up what tenants hold on some hosts, None for all."""
+        query = _sums(axis, assignments.c.host_id, assignments.c.tenant_id).where(unreleased)
+        if some is not None:
+            query = query.where(among(connection, assignments.c.host_id, some))
+            for host in some:
+                for tenant, amounts in self._held_on.pop(host, ()):
+                    self._held[tenant] = _less(self._held[tenant], amounts)
+        nothing = (0,) * (1 + len(axis))
+        for host, tenant, *sums in connection.execute(query):
+            amounts, before = _numbers(sums), self._held.get(tenant, nothing)
+            self._held_on.setdefault(host, []).append((tenant, amounts))
+            self._held[tenant] = tuple(map(int.__add__, before, amounts))
 
     def _take(self, connection: Connection, floor: int | None) -> set[UUID]:
         """Take rows that were written since; return the hosts that changed."""
@@ -144,6 +229,54 @@ class KnownHosts:
             committed=tuple(amounts.get(name, _NOTHING)[1] for name in axis),
             held_back_until=row.held_back_until if is_open and held_back else None,
         )
+
+
+def holdings(connection: Connection, axis: Sequence[str]) -> Holdings:
+    """Return what tenants hold, summed up from all assignments."""
+    placed = select(assignments.c.tenant_id, func.count()).where(is_place, unreleased)
+    found = {
+        tenant: [vms, *(0 for _ in axis)]
+        for tenant, vms in connection.execute(placed.group_by(assignments.c.tenant_id))
+    }
+    query = (
+        select(
+            assignments.c.tenant_id,
+            assignment_resources.c.resource,
+            func.sum(assignment_resources.c.amount),
+        )
+        .select_from(assignment_resources)
+        .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)
+        .where(is_place, unreleased)
+        .group_by(assignments.c.tenant_id, assignment_resources.c.resource)
+    )
+    place = {name: 1 + index for index, name in enumerate(axis)}
+    for tenant, resource, amount in connection.execute(query):
+        found[tenant][place[resource]] = int(amount)
+    return {tenant: tuple(amounts) for tenant, amounts in found.items()}
+
+
+def _sums(axis: Sequence[str], *by: Column[Any]) -> Select[Any]:
+    """Return the query for numbers of VMs, and amounts of each resource, of assignments."""
+    amount, resource = assignment_resources.c.amount, assignment_resources.c.resource
+    amounts = [func.sum(amount).filter(resource == name) for name in axis]
+    return (
+        select(*by, func.count(assignments.c.id.distinct()), *amounts)
+        .select_from(assignment_resources)
+        .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)
+        .group_by(*by)
+    )
+
+
+def _numbers(sums: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(int(each or 0) for each in sums)
+
+
+def _less(held: Sequence[int], amounts: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(int.__sub__, held, amounts))
+
+
+def _differ(one: Holdings, other: Holdings) -> list[str]:
+    return sorted(str(key) for key in one.keys() | other.keys() if one.get(key) != other.get(key))
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -34,7 +34,7 @@ class Rounds:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known = KnownHosts()
+        self._known = KnownHosts(keeps_holdings=True)
         self._reading = threading.Lock()
 
     def read_cluster(self, lease: Lease) -> ClusterView:

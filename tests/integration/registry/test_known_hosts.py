@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from contextlib import suppress
 from uuid import UUID
 
 import psycopg
 import pytest
 from sqlalchemy import make_url
+from structlog.testing import capture_logs
 
-from registry import HostAdminEvent, Registry
+from registry import AssignmentState, ConflictError, HostAdminEvent, InvalidError, Registry
 from registry.catalogue.resources import resource_names
 from registry.ground.clock import db_now
 from registry.ground.engine import Database
 from registry.hosts import Host
-from registry.rounds import HostView, Lease
+from registry.rounds import HostView, Lease, TenantView
 from registry.rounds.known_hosts import KnownHosts
+from tests.integration.moves.world import NAMES, MovingWorld
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,
@@ -23,9 +27,12 @@ from tests.register import (
     a_report,
     add_host,
     add_request,
+    add_tenant,
+    add_vm_type,
     place,
     remove_vm,
     run_vm,
+    running,
     take_lease,
 )
 from tests.servers.postgres import TEMPLATE, PostgresServer
@@ -42,9 +49,10 @@ def test_later_reads_know_what_a_first_read_finds(
 
     for change in _changes(register, raw, hosts, lease):
         change()
-        first = _first_read(register_url, lease)
-        assert register.rounds.read_cluster(lease).hosts == first
-        assert register.rounds.read_cluster(lease).hosts == first
+        hosts_, tenants = _first_read(register_url, lease)
+        for _ in range(2):
+            later = register.rounds.read_cluster(lease)
+            assert (later.hosts, later.tenants) == (hosts_, tenants)
 
 
 def _changes(
@@ -81,12 +89,74 @@ def _changes(
     ]
 
 
-def _first_read(url: str, lease: Lease) -> tuple[HostView, ...]:
+def _first_read(url: str, lease: Lease) -> tuple[tuple[HostView, ...], tuple[TenantView, ...]]:
     registry = Registry.connect(url)
     try:
-        return registry.rounds.read_cluster(lease).hosts
+        found = registry.rounds.read_cluster(lease)
+        return found.hosts, found.tenants
     finally:
         registry.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whatever_happens_later_reads_know_what_tenants_hold(
+    register: Registry, register_url: str, seed: int
+) -> None:
+    """VMs are placed, deleted, removed and moved, and asked to move, in random order."""
+    draw, world = random.Random(seed), MovingWorld(register)
+    lease, moving, most = take_lease(register), 0, 0
+    add_tenant(register, "b")
+    add_vm_type(register, "large", memory_mib=4096)
+
+    for _ in range(20):
+        vms = [vm for vm in register.vms.list().items if vm.assignment_state is not None]
+        here = [vm for vm in vms if vm.assignment_state is AssignmentState.ACTIVE]
+        happens = draw.choice(["run", "run", "delete", "ask", "ask", "move", "sweep", "sweep"])
+        if happens == "run" and len(vms) < 9:
+            asked = {"tenant": draw.choice("ab"), "vm_type": draw.choice(["small", "large"])}
+            world.running(draw.choice(NAMES), **asked)
+        elif happens == "delete" and here:
+            register.vms.delete(draw.choice(here).id, actor=ACTOR)
+        elif happens in {"ask", "move"} and here:
+            with suppress(InvalidError, ConflictError):  # it moves already, or is deleted
+                asked_for = world.ask(draw.choice(here), draw.choice(NAMES))
+                moving += 1
+                if happens == "move":
+                    world.move(asked_for)
+        elif happens == "sweep":
+            world.sweep()
+        if draw.random() < 0.7:
+            _, tenants = _first_read(register_url, lease)
+            assert register.rounds.read_cluster(lease).tenants == tenants
+            most = max(most, *(tenant.vms for tenant in tenants))
+
+    assert moving
+    assert most > 1
+
+
+@pytest.mark.postgresql
+def test_what_tenants_hold_is_compared_with_all_assignments_now_and_then(
+    postgres: PostgresServer,
+) -> None:
+    with postgres.database(template=TEMPLATE) as url:
+        register, database = Registry.connect(url), Database(url)
+        known = KnownHosts(keeps_holdings=True, checked_every=3)
+        [host] = a_cluster(register)
+        running(register, host)
+        before = _held(database, known)
+        plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(plain) as damage:
+            damage.execute("ALTER TABLE assignments DISABLE TRIGGER USER")
+            damage.execute("UPDATE assignments SET state = 'released'")
+        stale = _held(database, known)
+        with capture_logs() as logs:
+            mended = [_held(database, known), _held(database, known)]
+        database.close()
+        register.close()
+
+    assert stale == before == [(1, 1, 3072, 15)]
+    assert mended == [[], []]
+    assert [entry["event"] for entry in logs] == ["known_holdings_differ"]
 
 
 @pytest.mark.postgresql
@@ -136,3 +206,10 @@ def _read(database: Database, known: KnownHosts) -> dict[str, tuple[str, ...]]:
     with database.read() as connection:
         found = known.read(connection, resource_names(connection), db_now(connection))
     return {host.name: host.labels for host in found}
+
+
+def _held(database: Database, known: KnownHosts) -> list[tuple[int, ...]]:
+    with database.read() as connection:
+        axis = resource_names(connection)
+        known.read(connection, axis, db_now(connection))
+        return list(known.held(connection, axis).values())
