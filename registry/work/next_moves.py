@@ -10,9 +10,16 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Select, and_, literal_column, or_, select, update
 
-from registry.ground.schema import hosts, moves, power_actions, slot_loop, vms
+from registry.ground.schema import assignments, hosts, moves, power_actions, slot_loop, vms
 from registry.images.on_hosts import lacks_image
-from registry.lifecycle import OPEN_MOVES, OUT_OF_REACH, MoveState, SlotLoopState, VmDesired
+from registry.lifecycle import (
+    OPEN_MOVES,
+    OUT_OF_REACH,
+    AssignmentState,
+    MoveState,
+    SlotLoopState,
+    VmDesired,
+)
 from registry.records.moves import MoveLimits
 
 #: Moves between hosts that have room, of which those are chosen that have room together.
@@ -20,10 +27,11 @@ _MOST_LOOKED_AT: Final = 64
 
 
 def waiting_moves() -> Select[Any]:
-    """Return moves that may begin, and those whose worker died: these wherever their hosts are.
+    """Return moves that may begin, and those that a worker has to end, wherever their hosts are.
 
     One begins when both hosts are within reach, its image is there, and nothing is asked of
-    the VM's power; none while the slot loop is paused.
+    the VM's power; none while the slot loop is paused. One that has no sense any more awaits none
+    of this: its worker died, its VM was deleted, or one of its hosts was fenced.
     """
     # Looked up for each move: a join may begin with all VMs that ever were.
     end = hosts.alias()
@@ -35,6 +43,15 @@ def waiting_moves() -> Select[Any]:
     powered = select(power_actions.c.vm_id).where(power_actions.c.vm_id == moves.c.vm_id)
     paused = select(slot_loop.c.id).where(slot_loop.c.state == SlotLoopState.PAUSED.value)
     held_up = (out_of_reach, lacks, powered, paused)
+    stands, comes = (
+        select(assignments.c.id).where(
+            assignments.c.id == end_of_move, assignments.c.state == literal_column(f"'{state}'")
+        )
+        for end_of_move, state in (
+            (moves.c.from_id, AssignmentState.ACTIVE),
+            (moves.c.to_id, AssignmentState.ARRIVING),
+        )
+    )
     is_open = moves.c.state.in_([literal_column(f"'{state}'") for state in OPEN_MOVES])
     return (
         select(moves)
@@ -44,6 +61,8 @@ def waiting_moves() -> Select[Any]:
                 and_(*(~each.correlate(moves).exists() for each in held_up)),
                 moves.c.state == MoveState.MOVING.value,
                 its_vm.where(vms.c.desired == VmDesired.DELETED.value).correlate(moves).exists(),
+                ~stands.correlate(moves).exists(),
+                ~comes.correlate(moves).exists(),
             ),
         )
         .order_by(moves.c.state == MoveState.ASKED.value)

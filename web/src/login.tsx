@@ -1,4 +1,4 @@
-/** How a tab gets its token: by a link that works once, or typed. */
+/** How a tab gets its token. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, Problem } from "./api/client";
 import { changed } from "./api/live";
@@ -7,7 +7,7 @@ import type { Token } from "./api/types";
 import { useStore } from "./store";
 import { Told } from "./parts/basics";
 
-const ASK = "Paste a token, or open the link that `fuga up` prints.";
+const ASK = "Paste a token: `fuga env` prints the one that the command uses.";
 
 /** Go on with the token that this tab has. */
 export async function resume(): Promise<void> {

@@ -446,6 +446,37 @@ def test_a_vm_whose_source_is_fenced_before_it_arrived_waits_for_a_place(
     assert world.registry.check() == []
 
 
+@pytest.mark.parametrize("is_switched", [False, True])
+def test_a_vm_whose_source_is_fenced_before_its_move_began_waits_for_a_place(
+    world: MovingWorld, is_switched: bool
+) -> None:
+    vm = world.running()
+    if is_switched:  # no move begins before, and no worker switches what has no place
+        world.registry.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
+    asked = world.ask(vm)
+    fence(world, "h1")
+
+    world.sweep()
+
+    assert world.get(asked).state == "failed"
+    assert world.vm(vm).observed == "absent"
+    assert world.committed() == {"h1": 0, "h2": 0, "h3": 0}
+    assert world.registry.check() == []
+
+
+def test_a_move_that_has_not_begun_ends_when_its_destination_is_fenced(
+    world: MovingWorld,
+) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    fence(world, "h2")
+
+    world.sweep()
+
+    assert world.get(asked).state == "failed"
+    world.assert_settled(vm, "h1")
+
+
 def test_a_destination_that_is_fenced_frees_its_room_and_the_vm_stays(world: MovingWorld) -> None:
     vm = world.running()
     asked = world.ask(vm)
