@@ -30,7 +30,7 @@ from hypervisor.model import (
 )
 from hypervisor.move_model import HostEnd, MoveDone, MoveObstacle, MoveProgress, MoveSpec
 from hypervisor.moving import Mover
-from hypervisor.pool import HostConnections
+from hypervisor.pool import HostConnections, Movers
 from hypervisor.shared_hosts import SharedHost, SharedHosts
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "MoveRefusedError",
     "MoveSpec",
     "Mover",
+    "Movers",
     "OperationFailedError",
     "SharedHost",
     "SharedHosts",

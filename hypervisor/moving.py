@@ -29,7 +29,7 @@ _PATIENCE_S: Final = 0.5  #: of one wait for the child's words, between two look
 
 
 class Mover:
-    """One move of one VM, led by a process of its own.
+    """Moves between two hosts, one after the other, led by a process of their own.
 
     Parameters
     ----------
@@ -197,6 +197,8 @@ class Mover:
             # Interrupted: the next answer would not be ours.
             self._discard()
             raise
+        if called_off_at is not None:
+            self._discard()  # it may hear of that only now, and end the next
         return self._judged(op, answer)
 
     def _judged(self, op: str, answer: Mapping[str, Any]) -> Any:

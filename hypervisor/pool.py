@@ -1,4 +1,4 @@
-"""Connections shared by the threads of a process, a bounded number of children."""
+"""Connections and movers shared by the threads of a process, a bounded number of children."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from hypervisor.connection import HostConnection
 from hypervisor.credential import Credential
 from hypervisor.errors import HostUnreachableError
+from hypervisor.move_model import HostEnd
+from hypervisor.moving import Mover
 
 
 @dataclass(slots=True, eq=False)
@@ -97,3 +99,68 @@ class HostConnections:
         outdated = [idle for idle in self._idle if idle.since < oldest]
         self._idle = [idle for idle in self._idle if idle.since >= oldest]
         return outdated
+
+
+@dataclass(slots=True, eq=False)
+class _IdleMover:
+    mover: Mover
+    since: float = field(default_factory=time.monotonic)
+
+
+class Movers:
+    """Lends movers by both their hosts; one that did its work is kept for the next who asks.
+
+    To start one and to open its hosts takes about as long as to move a small guest.
+
+    Parameters
+    ----------
+    limit : int
+        Movers at most that are kept; the one idle longest is ended for one more.
+    idle_s : float
+        One idle for longer is ended at the next use, or by `end_idle`.
+    deadline_s : float
+        See `Mover`.
+    """
+
+    def __init__(self, *, limit: int = 8, idle_s: float = 60.0, deadline_s: float = 10.0) -> None:
+        self._limit = limit
+        self._idle_s = idle_s
+        self._deadline_s = deadline_s
+        self._lock = threading.Lock()
+        self._idle: list[_IdleMover] = []  #: longest idle first
+
+    @contextmanager
+    def use(self, source: HostEnd, destination: HostEnd) -> Iterator[Mover]:
+        """Lend a mover that nobody else uses meanwhile. Whatever is raised ends its process."""
+        self.end_idle()
+        with self._lock:
+            ends = (source, destination)
+            found = [
+                each for each in self._idle if (each.mover.source, each.mover.destination) == ends
+            ]
+            if found:
+                self._idle.remove(found[-1])
+        mover = found[-1].mover if found else Mover(*ends, deadline_s=self._deadline_s)
+        try:
+            yield mover
+        except BaseException:
+            mover.close()
+            raise
+        with self._lock:
+            self._idle.append(_IdleMover(mover))
+        self.end_idle()
+
+    def end_idle(self, *, all_of_them: bool = False) -> None:
+        """End those that nobody asked for in a while, and those that are too many."""
+        oldest = time.monotonic() - self._idle_s
+        with self._lock:
+            few = [] if all_of_them else self._idle[-self._limit :]
+            kept = [each for each in few if each.since >= oldest]
+            ending = [each for each in self._idle if each not in kept]
+            self._idle = kept
+        for each in ending:
+            each.mover.close()
+
+    def close(self) -> None:
+        """End what is idle."""
+        self.end_idle(all_of_them=True)

@@ -92,6 +92,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
         limit=settings.console_threads, deadline_s=settings.call_deadline_s
     )
     credentials = settings.resolved_host_credentials()
+    opened = OpenedHosts(connections, credentials, call_deadline_s=settings.call_deadline_s)
     consoles = ConsoleThreads(
         OpenedHosts(console_connections, credentials), limit=settings.console_threads
     )
@@ -99,7 +100,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
         yield WorkerContext(
             registry=registry,
             hosts=Gate(
-                OpenedHosts(connections, credentials, call_deadline_s=settings.call_deadline_s),
+                opened,
                 lanes=settings.lanes_per_host,
                 pause_s=settings.silent_host_pause_s,
                 wait_s=settings.lane_wait_s,
@@ -123,6 +124,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
     finally:
         consoles.join(within_s=settings.stop_grace_s)
         console_connections.close()
+        opened.close()
         connections.close()
         registry.close()
 

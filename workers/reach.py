@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hypervisor import Credential, HostConnections, HostEnd, HostUnreachableError
-from hypervisor import Mover as HostMover
+from hypervisor import Credential, HostConnections, HostEnd, HostUnreachableError, Movers
 from registry import HostCredentialError
 from registry.hosts import HostAccess, HostCredentials
 from workers.driver import HostDriver, Mover
@@ -24,11 +23,12 @@ class OpenedHosts:
     ) -> None:
         self._connections = connections
         self._credentials = credentials
-        self._call_deadline_s = call_deadline_s
+        self._movers = Movers(deadline_s=call_deadline_s)
 
     @contextmanager
     def use(self, host: HostAccess) -> Iterator[HostDriver]:
         """Lend a driver to one thread."""
+        self._movers.end_idle()
         with self._connections.use(host.uri, self._credential(host)) as driver:
             yield driver
 
@@ -36,8 +36,12 @@ class OpenedHosts:
     def mover(self, source: HostAccess, destination: HostAccess) -> Iterator[Mover]:
         """Lend what moves VMs from one host to another, to one thread."""
         ends = [HostEnd(each.uri, self._credential(each)) for each in (source, destination)]
-        with HostMover(*ends, deadline_s=self._call_deadline_s) as mover:
+        with self._movers.use(*ends) as mover:
             yield mover
+
+    def close(self) -> None:
+        """End the movers that are kept; the connections are their owner's."""
+        self._movers.close()
 
     def _credential(self, host: HostAccess) -> Credential | None:
         try:

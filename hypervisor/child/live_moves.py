@@ -39,9 +39,13 @@ def move(
     none of them says where the guest is.
     """
     moving = _LiveMove(ends, spec, stop, tell)
-    with contextlib.suppress(_SharesRefusedError):
-        return moving.attempt(shares=True)
-    # A host whose cgroups lack the processors' controller refuses their shares.
+    # A host whose cgroups lack the processors' controller refuses their shares, but only after
+    # it started a QEMU; so it is asked before, as far as it can tell.
+    if ends.destination.keeps_shares():
+        try:
+            return moving.attempt(shares=True)
+        except _SharesRefusedError:
+            ends.destination.refused_shares()
     return moving.attempt(shares=False)
 
 

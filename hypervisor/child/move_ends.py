@@ -9,6 +9,7 @@ from typing import Final
 
 import libvirt
 
+from hypervisor.child import shares
 from hypervisor.child.opening import open_host
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.move_model import HostEnd
@@ -24,6 +25,7 @@ class End:
         self.uri = end.uri
         self._end = end
         self._opened: dict[str, libvirt.virConnect] = {}
+        self._without_shares: libvirt.virConnect | None = None
 
     @property
     def moving(self) -> libvirt.virConnect:
@@ -38,6 +40,16 @@ class End:
     def is_alive(self) -> bool:
         """Return whether no opened connection is known to be broken. Asks nobody."""
         return all(_alive(conn) for conn in self._opened.values())
+
+    def keeps_shares(self) -> bool:
+        """Return whether it may share processors out."""
+        if self._without_shares is not self.moving and shares.are_kept(self.moving) is False:
+            self.refused_shares()
+        return self._without_shares is not self.moving
+
+    def refused_shares(self) -> None:
+        """Remember that it does not, as long as it is the same libvirt that answers."""
+        self._without_shares = self.moving
 
     def close(self) -> None:
         """Drop the connections."""

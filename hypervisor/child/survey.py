@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import libvirt
 
-from hypervisor.child import filters, moved_domains, serial_logs
+from hypervisor.child import filters, moved_domains, serial_logs, shares
 from hypervisor.child.asides import SpareConnections
 from hypervisor.child.guest_stats import GuestStatistics, Values
 from hypervisor.child.pool_watch import OtherVolumes, Place, PoolSeen, PoolSilent, PoolWatch
@@ -132,22 +132,15 @@ class Surveyor:
         return self._told[1]
 
     def _shares_kept(self, conn: libvirt.virConnect) -> bool | None:
-        """Return whether cgroups share processors; asks about a running guest."""
+        """Return whether cgroups share processors, which is asked once per connection."""
         if conn.getType() != "QEMU":
             return None
         if self._shares is not None and self._shares[0] is conn:
             return self._shares[1]
-        for domain in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)[:1]:
-            try:
-                domain.schedulerType()
-            except libvirt.libvirtError as error:
-                if error.get_error_code() != libvirt.VIR_ERR_OPERATION_INVALID:
-                    return None
-                self._shares = (conn, False)
-            else:
-                self._shares = (conn, True)
-            return self._shares[1]
-        return None
+        found = shares.are_kept(conn)
+        if found is not None:
+            self._shares = (conn, found)
+        return found
 
     def _busy_percent(self, conn: libvirt.virConnect) -> float | None:
         try:

@@ -6,7 +6,14 @@ import threading
 
 import pytest
 
-from hypervisor import HostConnection, HostConnections, HostUnreachableError
+from hypervisor import (
+    HostConnection,
+    HostConnections,
+    HostEnd,
+    HostUnreachableError,
+    Mover,
+    Movers,
+)
 
 
 def test_a_connection_given_back_is_lent_again() -> None:
@@ -100,3 +107,43 @@ def test_closing_closes_what_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     pool.close()
 
     assert closed == ["x:///a"]
+
+
+A, B = HostEnd("x:///a"), HostEnd("x:///b")
+
+
+def test_a_mover_that_did_its_work_is_lent_again_for_the_same_two_hosts() -> None:
+    movers = Movers()
+    with movers.use(A, B) as first:
+        pass
+    with movers.use(A, B) as second, movers.use(A, B) as meanwhile, movers.use(B, A) as back:
+        pass
+
+    assert second is first
+    assert meanwhile is not first
+    assert (back.source, back.destination) == (B, A)
+
+
+def test_a_mover_is_ended_with_what_failed_and_when_it_is_idle_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[Mover] = []
+
+    def close(self: Mover) -> None:
+        closed.append(self)
+
+    monkeypatch.setattr(Mover, "close", close)
+    movers = Movers(limit=1)
+    with pytest.raises(RuntimeError), movers.use(A, B) as failed:
+        raise RuntimeError
+    assert closed == [failed]
+    with movers.use(A, B) as older, movers.use(A, B) as younger:
+        pass
+
+    assert closed == [failed, younger]  # the one given back first
+    movers.close()
+    assert closed == [failed, younger, older]
+    short = Movers(idle_s=-1.0)
+    with short.use(A, B) as idle:
+        pass
+    assert closed[-1] is idle
