@@ -114,6 +114,21 @@ class IllegalTransitionError(RegistryError):
         self.event = str(event)
 
 
+class PlanStepError(IllegalTransitionError):
+    """A plan is not in the state in which it can be approved or cancelled."""
+
+    def __init__(self, id: object, state: str, event: object, approved_by: str | None) -> None:  # noqa: A002
+        super().__init__(state, event)
+        by = f" by {approved_by}" if approved_by else ""
+        self.args = (
+            {
+                "asked": f"plan {id} is not decided yet: look at it (`fuga plan show {id}`) first",
+                "approved": f"plan {id} is approved already{by}, and is being carried out",
+                "done": f"plan {id} is carried out already: it was approved{by}",
+            }.get(state, f"plan {id} is {state}, and over"),
+        )
+
+
 class CapacityExceededError(RegistryError):
     """The host does not have enough capacity."""
 

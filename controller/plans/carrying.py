@@ -1,4 +1,4 @@
-"""Plans of moves in the control centre: decided when asked, carried out wave by wave.
+"""Plans of moves in the control centre: decided when asked, carried out in their order.
 
 Only who leads does either. What is asked of a move is checked anew by the register center, so a
 plan that is old by the time of its approval moves nothing where it may not go: what is refused
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -19,6 +19,7 @@ import structlog
 from controller.errors import PolicyFailedError
 from controller.plans.deciding import PlanInputs
 from controller.plans.making_room import MakingRoom, RoomRule
+from controller.plans.turns import Turns, turns_of
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
 from controller.rounds.spare_domains import domains_of
@@ -28,7 +29,7 @@ from placement.moving.check import check_plan
 from placement.moving.model import MoveLimits
 from placement.moving.model import Plan as DecidedPlan
 from registry import ConflictError, NotFoundError, Registry, RegistryError
-from registry.moves import STANDING_RULE, Plan, PlanKind, PlanMove, PlannedMove, PlanState
+from registry.moves import STANDING_RULE, Plan, PlanKind, PlannedMove, PlanState
 from registry.rounds import Lease
 
 log = structlog.get_logger()
@@ -154,7 +155,7 @@ class Plans:
         self._registry.plans.propose(
             plan.id,
             _moves(inputs, decided),
-            before=asdict(decided.before),
+            before={**asdict(decided.before), **_resting(inputs, decided)},
             after=asdict(decided.after),
             stays=[_stays(inputs, each) for each in decided.stays],
             cut=decided.cut,
@@ -189,19 +190,22 @@ class Plans:
         )
 
     def _carry_out(self, plan: Plan) -> None:
-        wave = self._registry.plans.next_wave(plan.id)
-        if wave is None:
+        turns = turns_of(self._registry.plans.moves(plan.id), self._planning.limits)
+        if turns is None:
             if self._registry.room_plans.keeps(plan.id, for_s=self._planning.room_hold_s):
                 return  # it is over once a round has let the request in
             self._registry.plans.finish(plan.id, actor=ACTOR)
             log.info("plan_done", plan=str(plan.id), moves=plan.moves, failed=plan.failed)
             return
-        if self._ended_by_rule(plan, wave):
+        if not (turns.due or turns.early) or self._ended_by_rule(plan):
             return
+        if self._ask_for(plan, turns):
+            self._on_asked()
+
+    def _ask_for(self, plan: Plan, turns: Turns) -> int:
+        """Ask for moves; return for how many. What is refused before its turn waits for that."""
         asked = 0
-        for each in wave:
-            if each.move_id is not None:
-                continue
+        for each in (*turns.due, *turns.early):
             try:
                 self._registry.moves.ask(
                     each.vm_id,
@@ -212,15 +216,15 @@ class Plans:
                 )
                 asked += 1
             except (ConflictError, NotFoundError) as error:
+                if each in turns.early:
+                    break
                 self._registry.plans.refuse(plan.id, each.position, str(error))
                 log.warning("planned_move_refused", plan=str(plan.id), error=str(error))
-        if asked:
-            self._on_asked()
+        return asked
 
-    def _ended_by_rule(self, plan: Plan, wave: Sequence[PlanMove]) -> bool:
-        """End a plan of the standing rule of which a wave would begin when it may not."""
-        begins = any(each.move_id is None for each in wave)
-        if plan.asked_by != STANDING_RULE or not begins:
+    def _ended_by_rule(self, plan: Plan) -> bool:
+        """End a plan of the standing rule of which moves would begin when they may not."""
+        if plan.asked_by != STANDING_RULE:
             return False
         rule = self._planning.balance
         if rule is not None and rule.is_open(self._registry.now()):
@@ -262,6 +266,14 @@ def _gain(plan: DecidedPlan) -> float | None:
     """Return by what a plan that is made for a gain raises the potential; None for the others."""
     gains = plan.details.get("gains")
     return None if gains is None else float(sum(gains))
+
+
+def _resting(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, int]:
+    """Return how many VMs a plan that is made for a gain left alone, as they moved lately."""
+    if _gain(plan) is None:
+        return {}
+    running = inputs.running
+    return {"resting": int((running.movable & running.rests).sum())}
 
 
 def _stays(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:

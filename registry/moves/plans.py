@@ -10,7 +10,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, insert, select, update
 
-from registry.errors import ConflictError, NotFoundError, UnknownNameError
+from registry.errors import (
+    ConflictError,
+    IllegalTransitionError,
+    NotFoundError,
+    PlanStepError,
+    UnknownNameError,
+)
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
@@ -33,7 +39,7 @@ from registry.lifecycle import (
 )
 from registry.moves.room import check_waits, waiting_of
 from registry.moves.running import view_running
-from registry.moves.stored_plans import GOES_ON, get_plan, is_over, moves_of, read_plans
+from registry.moves.stored_plans import GOES_ON, get_plan, moves_of, read_plans
 from registry.records.moves import Plan, PlanKind, PlanMove, PlannedMove, RunningView
 from registry.records.rounds import Lease
 from registry.rounds.cluster import read_cluster
@@ -249,19 +255,6 @@ class Plans:
             told = {"last_error": error, "ended_at": now}
             _step(connection, row, PlanEvent.FAILED, now=now, actor=actor, reason=error, **told)
 
-    def next_wave(self, id: UUID) -> tuple[PlanMove, ...] | None:  # noqa: A002
-        """Return the moves of the first wave that is not over; None: all are.
-
-        A wave begins when the one before it is over: it may need the room that this frees.
-        """
-        with self._database.read() as connection:
-            found = moves_of(connection, id)
-        going = [each for each in found if not is_over(each)]
-        if not going:
-            return None
-        wave = min(each.wave for each in going)
-        return tuple(each for each in going if each.wave == wave)
-
     @retried
     def refuse(self, id: UUID, position: int, reason: str) -> None:  # noqa: A002
         """Write that a move of a plan was refused when it was asked for."""
@@ -320,7 +313,7 @@ def _check_host(connection: Connection, name: str) -> None:
 
 
 def _locked(connection: Connection, key: UUID) -> Row[Any]:
-    columns = ("id", "state", "kind", "arguments", "approve", "asked_by")
+    columns = ("id", "state", "kind", "arguments", "approve", "asked_by", "approved_by")
     query: Select[Any] = (
         select(*(plans.c[each] for each in columns)).where(plans.c.id == key).with_for_update()
     )
@@ -340,7 +333,10 @@ def _step(
     reason: str | None = None,
     **values: Any,
 ) -> None:
-    step = PLAN.step(row.state, event)
+    try:
+        step = PLAN.step(row.state, event)
+    except IllegalTransitionError:
+        raise PlanStepError(row.id, row.state, event, row.approved_by) from None
     connection.execute(
         update(plans).where(plans.c.id == row.id).values(state=step.after.value, **values)
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, case, func, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, select
 
 from registry.errors import NotFoundError
-from registry.ground.schema import hosts, moves, plan_moves, plans, tenants, vms
-from registry.lifecycle import OPEN_MOVES, MoveState, PlanState
+from registry.ground.schema import assignments, hosts, moves, plan_moves, plans, tenants, vms
+from registry.lifecycle import OPEN_MOVES, OUT_OF_REACH, AssignmentState, MoveState, PlanState
 from registry.records.moves import Plan, PlanKind, PlanMove
 
 #: Of a plan: it is to be decided, or carried out.
@@ -22,6 +22,13 @@ _IS_OVER: Final = plan_moves.c.refused.is_not(None) | (
 )
 _HAS_FAILED: Final = plan_moves.c.refused.is_not(None) | moves.c.state.in_(
     [MoveState.FAILED.value, MoveState.CANCELLED.value]
+)
+
+#: What it left goes as soon as its host can be asked: nobody waits for one that cannot.
+_LEAVES: Final = and_(
+    func.coalesce(assignments.c.state, "") == AssignmentState.LEAVING.value,
+    _FROM.c.health.not_in(OUT_OF_REACH),
+    _FROM.c.pool_silent_since.is_(None),
 )
 
 
@@ -73,6 +80,7 @@ def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
             plan_moves.c.move_id,
             moves.c.state,
             plan_moves.c.refused,
+            _LEAVES.label("leaves"),
         )
         .select_from(plan_moves)
         .join(vms, vms.c.id == plan_moves.c.vm_id)
@@ -80,15 +88,11 @@ def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
         .join(_FROM, _FROM.c.id == plan_moves.c.from_host_id)
         .join(_TO, _TO.c.id == plan_moves.c.to_host_id)
         .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
+        .outerjoin(assignments, assignments.c.id == moves.c.from_id)
         .where(plan_moves.c.plan_id == key)
         .order_by(plan_moves.c.position)
     )
     return tuple(PlanMove(**row._mapping) for row in connection.execute(query))
-
-
-def is_over(move: PlanMove) -> bool:
-    """Return whether nothing more becomes of a move of a plan."""
-    return move.refused is not None or (move.state is not None and move.state not in OPEN_MOVES)
 
 
 def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from registry.lifecycle import MoveState, PlanState
+from registry.lifecycle import OPEN_MOVES, MoveState, PlanState
 from registry.records.hosts import HostAccess
 from registry.records.rounds import ClusterView, RequestView, VmGroupView
 from registry.records.work import Build
@@ -126,6 +126,12 @@ class PlanMove:
     move_id: UUID | None  #: None: nobody asked for it yet, or it was refused
     state: MoveState | None
     refused: str | None
+    leaves: bool  #: it has arrived, and what it left behind still holds its room
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more becomes of it."""
+        return self.refused is not None or (self.state is not None and self.state not in OPEN_MOVES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

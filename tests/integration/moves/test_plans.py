@@ -14,7 +14,7 @@ from controller.rounds.running import to_running
 from placement.moving.model import MoveLimits
 from registry import HostAdminEvent, Registry, UnknownNameError
 from registry.errors import IllegalTransitionError
-from registry.moves import Plan, PlanKind
+from registry.moves import Plan, PlanKind, PlannedMove
 from tests.integration.moves.world import MovingWorld
 from tests.register import ACTOR, take_lease
 
@@ -161,6 +161,36 @@ def test_a_move_that_is_refused_by_then_is_told_and_the_others_go_on(
     assert "moves=never" in str(refused.refused)
     assert world.runs(first) == ["h1"]
     assert world.runs(second) != ["h1"]
+
+
+def test_a_move_waits_for_the_room_that_an_earlier_one_leaves(
+    world: MovingWorld, centre: Plans
+) -> None:
+    leaves, comes = world.running("h1"), world.running("h2")
+    world.registry.hosts.update("h1", overrides={"memory_mib": 3072}, actor=ACTOR)
+    h1, h2, h3 = (world.registry.hosts.get(name).id for name in ("h1", "h2", "h3"))
+    plan = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
+    world.registry.plans.propose(
+        plan.id,
+        [
+            PlannedMove(
+                vm_id=vm.id, from_host_id=here, to_host_id=to, wave=wave, why="x", carried_mib=1
+            )
+            for wave, (vm, here, to) in enumerate([(leaves, h1, h3), (comes, h2, h1)])
+        ],
+        before={},
+        after={},
+        stays=[],
+        cut=False,
+        inputs=b"",
+        document={},
+        actor=ACTOR,
+    )
+
+    done = carry_out(world, centre, plan)  # what was left behind goes a look later
+
+    assert done.failed == 0
+    assert [world.vm(each).host for each in (leaves, comes)] == ["h3", "h1"]
 
 
 def test_a_cancelled_plan_leaves_each_vm_at_one_place(world: MovingWorld, centre: Plans) -> None:
