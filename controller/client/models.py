@@ -705,6 +705,7 @@ class PlanMove(TypedDict):
 
     carried_mib: int
     from_host: str
+    leaves: bool
     move_id: str | None
     position: int
     refused: str | None

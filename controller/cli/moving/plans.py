@@ -233,7 +233,7 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
         echo(_let_in(let_in))
     if not moves and not plan["stays"]:
         if let_in is None:
-            echo("no useful move")
+            echo(_nothing_useful(plan["before"]))
         elif plan["state"] == "proposed" and let_in["hosts"]:
             echo(f"room is kept for it after `fuga plan approve {plan['id']}`")
         return
@@ -255,7 +255,7 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
     echo("")
     print_table(
         (
-            field("wave", right=True),
+            Column("wave", lambda row: row["wave"] + 1, right=True),
             field("vm_name", "vm"),
             field("tenant"),
             field("from_host", "from"),
@@ -275,6 +275,15 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
     if plan["state"] == "proposed" and moves:
         echo("")
         echo(f"nothing moves before `fuga plan approve {plan['id']}`")
+
+
+def _nothing_useful(before: Mapping[str, Any] | None) -> str:
+    """Say that nothing is worth a move, and which VMs were not looked at."""
+    resting = (before or {}).get("resting", 0)
+    if not resting:
+        return "no useful move"
+    vms = "1 VM" if resting == 1 else f"{resting} VMs"
+    return f"no useful move; {vms} moved within FUGA_PLAN_REST_S, and were left alone"
 
 
 def _let_in(let_in: Mapping[str, Any]) -> str:

@@ -40,6 +40,7 @@ def test_a_plan_that_is_not_decided_is_neither_approved_nor_replayed(api: Api):
     replayed = api.operator.post(f"/v1/plans/{plan['id']}/replay")
 
     assert (approved.status_code, replayed.status_code) == (409, 409)
+    assert "is not decided yet" in approved.json()["detail"]
     assert "not decided" in replayed.json()["detail"]
 
 
@@ -63,6 +64,9 @@ def test_an_approval_may_be_repeated_with_its_key(api: Api):
 
     assert (first.status_code, first.json()["state"]) == (202, "approved")
     assert (again.status_code, again.json()) == (202, first.json())
+    by_another = api.operator.post(f"/v1/plans/{plan['id']}/approve")
+    assert by_another.status_code == 409
+    assert "is approved already by" in by_another.json()["detail"]
 
 
 def test_room_is_asked_for_a_request_that_waits(api: Api):

@@ -11,7 +11,7 @@ import pytest
 from controller.questions.why_here import explain_vm
 from hypervisor import DomainState
 from registry import AssignmentState, ConflictError, InvalidError, Registry, VmDesiredEvent
-from registry.hosts import Host, outlook
+from registry.hosts import Host
 from registry.requests import Vm
 from registry.rounds import Placement
 from tests.fakes.movers import Breaks
@@ -323,7 +323,7 @@ def test_replace_loses_no_disk_of_a_host_with_a_pool_of_its_own_and_says_so(
     assert fail(world, "h3") == ()
 
     assert world.vm(vm).host == "h3"
-    assert "only that host has its disk" in (outlook(host.labels, host.shared_pool) or "")
+    assert "only that host has its disk" in told(world, vm)
     [event] = world.registry.events.list(kind="host_vms_wait")
     assert "loses no disk" in (event.reason or "")
     come_back(world, "h3")

@@ -45,3 +45,36 @@ def test_a_vm_deleted_before_it_moved_does_not_stay(
         "1 VM stays where it is:\n  full stays on h1: no room\n"
     )
     assert fuga("plan", "approve", PLAN_ID, "--wait").status == 0
+
+
+def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+) -> None:
+    plan = {
+        "id": PLAN_ID,
+        "kind": "balance",
+        "state": "proposed",
+        "last_error": None,
+        "let_in": None,
+        "stays": [],
+        "before": {"potential": 1.0, "resting": 2},
+        "after": {"potential": 1.5},
+        "gain": 0.5,
+    }
+    move = {
+        "wave": 0,
+        "vm_name": "a",
+        "tenant": "t",
+        "from_host": "h1",
+        "to_host": "h2",
+        "why": "balances",
+        "carried_mib": 1024,
+        "refused": None,
+        "state": None,
+    }
+    api.on("GET", f"/v1/plans/{PLAN_ID}", plan)
+    api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": []}, {"items": [move]})
+
+    assert "no useful move; 2 VMs moved within" in fuga("plan", "show", PLAN_ID).out
+    assert "   1  a   t " in fuga("plan", "show", PLAN_ID).out
