@@ -316,7 +316,9 @@ def test_replace_loses_no_disk_of_a_host_with_a_pool_of_its_own_and_says_so(
     world: MovingWorld,
 ) -> None:
     host = label(world, "h3", "on_failure=replace")
-    vm = world.running("h3")
+    vm = world.running()
+    assert world.move(world.ask(vm, "h3")) == Outcome.DONE
+    world.sweep()
 
     assert "on_failure=replace moves nothing" in host.warnings[-1]
     assert fail(world, "h3") == ()
