@@ -656,6 +656,7 @@ class PlacedVm(TypedDict):
     host: str | None
     name: str
     observed: str
+    paused_since: NotRequired[str | None]
     round: int | None
     unknown_since: NotRequired[str | None]
     vm: str
@@ -1427,6 +1428,7 @@ class Vm(TypedDict):
     name: str
     network: NotRequired[str | None]
     observed: VmObserved
+    paused_since: NotRequired[str | None]
     power: NotRequired[Power | None]
     request_id: str
     round: int | None

@@ -112,6 +112,7 @@ class PlacedVm:
     round: int | None
     waits_for_image: ImageWait | None  #: None: its image is on its host, or it has none
     unknown_since: datetime | None = None  #: since when its host is not heard; None: it is
+    paused_since: datetime | None = None  #: since when its host has its guest paused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from controller.host_names import Reader
@@ -16,6 +16,12 @@ from registry import CopyState, Registry
 from registry.hosts import outlook
 from registry.requests import ImageWait, Vm
 from registry.rounds import RoundRecord
+
+_PAUSED: Final = (
+    "its host has had its guest paused since {since}: it could not write to its disk, as where the"
+    " storage there is full, or an operator suspended it. Nothing that it wrote is lost: ask an"
+    " operator to make room there and let it go on, or stop and start it yourself"
+)
 
 
 def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation:
@@ -68,6 +74,9 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation
         then = outlook(host.labels, host.shared_pool)
         told = (placed.message, unknown, *([] if then is None else [then]))
         placed = replace(placed, message="; ".join(told))
+    elif vm.paused_since is not None:
+        since = f"{vm.paused_since:%Y-%m-%d %H:%M:%S} UTC"
+        placed = replace(placed, message=f"{placed.message}; {_PAUSED.format(since=since)}")
     image = vm.waits_for_image
     if image is None:
         return placed

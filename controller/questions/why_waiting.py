@@ -103,6 +103,7 @@ def explain_request(
                 round=vm.round,
                 waits_for_image=vm.waits_for_image,
                 unknown_since=vm.unknown_since,
+                paused_since=vm.paused_since,
             )
             for vm in _vms(registry, request_id)
         ),

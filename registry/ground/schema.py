@@ -401,6 +401,8 @@ vms = Table(
     Column("created_at", UtcDateTime, nullable=False),
     Column("deleted_at", UtcDateTime),
     Column("switched_at", UtcDateTime),
+    # Nobody asked for it: told as long as `observed` is running, and its host says so.
+    Column("paused_since", UtcDateTime),
     Column("hostname", String(253)),
     Column("labels", Json, nullable=False, server_default="{}"),
     _one_of("desired", VmDesired),

@@ -22,7 +22,12 @@ from registry.ground.schema import (
 from registry.images.copies import copy_rows
 from registry.ledger.endings import HELD
 
-_MORE: Final = (assignments.c.activated_at, vms.c.switched_at, vms.c.name.label("vm_name"))
+_MORE: Final = (
+    assignments.c.activated_at,
+    vms.c.switched_at,
+    vms.c.paused_since,
+    vms.c.name.label("vm_name"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from registry.hosts.unaccounted import (
 )
 from registry.images.copies import disk_of_copies, note_missing
 from registry.journal.changes import HOST_HEALTH, VM_OBSERVED, step_of_vm
-from registry.journal.events import record
+from registry.journal.events import event_row, record
 from registry.ledger.endings import clear_missing
 from registry.ledger.fences import change_fence, is_being_fenced
 from registry.ledger.power import switch_again
@@ -275,6 +275,19 @@ def is_rebuilt(host: Host, row: Row[Any]) -> bool:
     return REBUILD_LABEL in host.labels and row.desired == VmDesired.RUNNING.value
 
 
+def _paused(row: Row[Any], now: datetime, actor: str) -> dict[str, Any]:
+    return event_row(
+        now,
+        actor,
+        "vm_paused",
+        "vm",
+        row.vm_id,
+        tenant=row.tenant,
+        reason=DECIDED[Difference.VM_PAUSED].why,
+        data={"host": row.host_name, "assignment": str(row.id)},
+    )
+
+
 def _observe_vms(
     connection: Connection,
     host: Host,
@@ -314,6 +327,12 @@ def _observe_vms(
         fate = fate_of(vm, domain, report.started_at)
         if fate == Difference.VM_MISSING and is_rebuilt(host, row):
             to_clear.append(row)
+        is_paused = fate == Difference.VM_PAUSED
+        if is_paused != (row.paused_since is not None):
+            since = now if is_paused else None
+            connection.execute(update(vms).where(vms.c.id == row.vm_id).values(paused_since=since))
+            if is_paused:
+                history.append(_paused(row, now, actor))
         if not step.moved:
             continue
         observed = step.after.value

@@ -147,6 +147,8 @@ class Vm:
     waits_for_image: ImageWait | None = None  #: None: it is there, or the VM has no image or host
     #: Since when its host is not heard: ``observed`` is what was seen last. None: its host answers.
     unknown_since: datetime | None = None
+    #: Since when its host has its guest paused, which its tenant did not ask for. None: it has not.
+    paused_since: datetime | None = None
     moving_to: str | None = None  #: the host where it is to arrive; None: it does not move
     move_id: UUID | None = None
 

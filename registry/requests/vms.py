@@ -253,6 +253,7 @@ def _to_vm(row: Row[Any]) -> Vm:
         moving_to=row.moving_to,
         move_id=row.move_id,
         unknown_since=row.host_heard_at if is_unknown(row.host_health, row.observed) else None,
+        paused_since=row.paused_since if row.observed == VmObserved.RUNNING.value else None,
     )
 
 

@@ -152,7 +152,9 @@ class MoveSteps:
             connection.execute(
                 update(vms)
                 .where(vms.c.id == move.vm_id)
-                .values(observed=step.after.value, switched_at=now, last_error=None)
+                .values(
+                    observed=step.after.value, switched_at=now, paused_since=None, last_error=None
+                )
             )
             if step.moved:
                 data = {"host": move.to_host, "assignment": str(move.to_id)}

@@ -238,7 +238,7 @@ def _observe(
     connection.execute(
         update(vms)
         .where(vms.c.id == row.id)
-        .values(observed=step.after.value, switched_at=now, last_error=None)
+        .values(observed=step.after.value, switched_at=now, paused_since=None, last_error=None)
     )
     if not step.moved:
         return []

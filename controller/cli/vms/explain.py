@@ -9,7 +9,7 @@ import typer
 
 from controller.calling.completion import complete_target
 from controller.calling.session import Session, with_session
-from controller.cli.vms.requests import image_wait, unknown
+from controller.cli.vms.requests import image_wait, seen_as
 from controller.terminal.output import Column, clock, echo, field, print_json, print_table
 
 
@@ -90,7 +90,7 @@ def _request(explanation: Mapping[str, Any]) -> None:
         columns = [
             field("name"),
             field("host"),
-            Column("observed", lambda row: unknown(row) or row["observed"]),
+            Column("observed", seen_as),
             field("round", right=True),
         ]
         if any(vm["waits_for_image"] for vm in explanation["vms"]):

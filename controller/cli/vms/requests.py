@@ -57,7 +57,7 @@ def vm_state(vm: Mapping[str, Any]) -> str:
     if vm.get("power"):
         return power_of(vm)
     if vm["observed"] != "absent":
-        return unknown(vm) or str(vm["observed"])
+        return seen_as(vm)
     if vm["desired"] == "stopped" and vm["host"] is None:
         return "stopped"
     image = vm.get("waits_for_image")
@@ -74,10 +74,12 @@ def vm_place(vm: Mapping[str, Any]) -> str | None:
     return vm["host"] if to is None else f"{vm['host']} → {to}"
 
 
-def unknown(vm: Mapping[str, Any]) -> str | None:
-    """Return since when a VM's state is unknown because its host does not answer."""
-    since = vm.get("unknown_since")
-    return f"unknown, {age(since)}" if since else None
+def seen_as(vm: Mapping[str, Any]) -> str:
+    """Return how a VM was seen, or since when that is not known, or its guest is held up."""
+    for key, word in (("unknown_since", "unknown"), ("paused_since", "paused")):
+        if vm.get(key):
+            return f"{word}, {age(vm[key])}"
+    return str(vm["observed"])
 
 
 def image_wait(image: Mapping[str, Any]) -> str:

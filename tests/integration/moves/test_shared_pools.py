@@ -410,3 +410,15 @@ def test_a_label_that_is_taken_off_lets_no_word_remove_a_disk(world: MovingWorld
 
     assert world.registry.differences.list("h2") == ()
     assert len(world.hosts["h1"].volumes) == 1  # the base
+
+
+def test_a_guest_that_its_host_holds_up_tells_its_tenant_so(world: MovingWorld) -> None:
+    vm = world.running()
+    assert world.move(world.ask(vm)) == Outcome.DONE
+    domains = world.hosts["h2"].domains
+    domains[str(vm.id)] = replace(domains[str(vm.id)], state=DomainState.PAUSED)
+
+    world.report("h2")
+
+    assert "its host has had its guest paused since" in told(world, vm)
+    assert world.registry.check() == []

@@ -254,9 +254,14 @@ def test_a_guest_that_its_qemu_paused_is_noted(register: Registry, build: Build)
     look(register, replace(a_domain(build), state="paused"))
 
     assert found(register) == [("vm_paused", "note")]
-    assert register.vms.get(build.vm_id).observed == "running"
+    paused = register.vms.get(build.vm_id)
+    assert (paused.observed, paused.paused_since is not None) == ("running", True)
+    look(register, replace(a_domain(build), state="paused"))
+    assert register.vms.get(build.vm_id).paused_since == paused.paused_since
+    assert len(register.events.list(kind="vm_paused", tenant=paused.tenant)) == 1
     look(register, a_domain(build))
     assert found(register) == []
+    assert register.vms.get(build.vm_id).paused_since is None
 
 
 @pytest.mark.parametrize(("seen", "noted"), [(False, True), (True, False), (None, False)])

@@ -131,11 +131,13 @@ def test_a_watched_list_that_is_too_long_shows_its_newest_rows() -> None:
     assert newest_lines("heading\n─\nrow", 24) == "heading\n─\nrow"
 
 
-def test_a_vm_on_a_silent_host_says_unknown_and_for_how_long() -> None:
+def test_a_vm_that_is_silent_or_held_up_says_for_how_long() -> None:
     from controller.cli.vms.requests import vm_state
 
     vm = {**A_VM, "power": None, "unknown_since": "2026-01-01T00:00:00Z"}
 
     assert vm_state(vm).startswith("unknown, ")
     assert vm_state({**vm, "unknown_since": None}) == "running"
-    assert "unknown_since" in Vm.__annotations__
+    paused = {"unknown_since": None, "paused_since": "2026-01-01T00:00:00Z"}
+    assert vm_state({**vm, **paused}).startswith("paused, ")
+    assert {"unknown_since", "paused_since"} <= Vm.__annotations__.keys()
