@@ -79,7 +79,9 @@ def move(move_id: UUID, context: WorkerContext) -> Outcome:
         except (HostBusyError, StoppingError):
             outcome = _put_off(step, context, None)
         log.info("move_ended", outcome=outcome, kind=step.kind)
-    context.pass_on_moves()
+    context.pass_on_moves()  # first: what was left behind holds up no move
+    if outcome is Outcome.DONE:
+        context.pass_on(step.from_host.id)
     return outcome
 
 
@@ -264,7 +266,6 @@ def _settle(
     observed = VmObserved.STOPPED if where is Where.THERE_OFF else VmObserved.RUNNING
     if not steps.arrive(step.claim, observed, downtime_ms=downtime_ms):
         return Outcome.FAILED
-    context.pass_on(step.from_host.id)
     return Outcome.DONE
 
 

@@ -28,7 +28,7 @@ def check(ends: Ends, spec: MoveSpec) -> None:
     """Raise `MoveRefusedError` for the first obstacle; see `Mover.check`."""
     here, there = ends.source.moving, ends.destination.moving
     _check_address(spec)
-    _check_they_are_two(here, there)
+    _check_they_are_two(ends)
     with _as_obstacle(MoveObstacle.ABSENT, libvirt.VIR_ERR_NO_DOMAIN):
         domain = here.lookupByUUIDString(spec.vm_id)
     runs = bool(domain.isActive())
@@ -48,8 +48,8 @@ def _check_address(spec: MoveSpec) -> None:
         raise MoveRefusedError(MoveObstacle.ADDRESS, f"{spec.address!r} is no address")
 
 
-def _check_they_are_two(here: libvirt.virConnect, there: libvirt.virConnect) -> None:
-    numbers = [domain_xml.machine_uuid(conn.getCapabilities()) for conn in (here, there)]
+def _check_they_are_two(ends: Ends) -> None:
+    numbers = [end.machine_uuid() for end in (ends.source, ends.destination)]
     if numbers[0] is not None and numbers[0] == numbers[1]:
         raise MoveRefusedError(
             MoveObstacle.SAME_HOST,

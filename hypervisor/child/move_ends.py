@@ -13,6 +13,7 @@ from hypervisor.child import shares
 from hypervisor.child.opening import open_host
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.move_model import HostEnd
+from hypervisor.xml import domain as domain_xml
 
 #: A host that hangs is given up after interval x (count + 1) seconds.
 _KEEPALIVE: Final = (3, 3)
@@ -26,6 +27,7 @@ class End:
         self._end = end
         self._opened: dict[str, libvirt.virConnect] = {}
         self._without_shares: libvirt.virConnect | None = None
+        self._told: tuple[libvirt.virConnect, str | None] | None = None  #: its number
 
     @property
     def moving(self) -> libvirt.virConnect:
@@ -40,6 +42,13 @@ class End:
     def is_alive(self) -> bool:
         """Return whether no opened connection is known to be broken. Asks nobody."""
         return all(_alive(conn) for conn in self._opened.values())
+
+    def machine_uuid(self) -> str | None:
+        """Return by which number the host tells itself from others, read once per connection."""
+        if self._told is None or self._told[0] is not self.moving:
+            found = domain_xml.machine_uuid(self.moving.getCapabilities())
+            self._told = (self.moving, found)
+        return self._told[1]
 
     def keeps_shares(self) -> bool:
         """Return whether it may share processors out."""
