@@ -197,7 +197,7 @@ class Plans:
             self._registry.plans.finish(plan.id, actor=ACTOR)
             log.info("plan_done", plan=str(plan.id), moves=plan.moves, failed=plan.failed)
             return
-        if not (turns.due or turns.early) or self._ended_by_rule(plan):
+        if turns.begins and self._ended_by_rule(plan):
             return
         if self._ask_for(plan, turns):
             self._on_asked()

@@ -15,7 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from placement.moving.model import MoveLimits
-from registry.moves import PlanMove
+from registry.moves import MoveState, PlanMove
 
 #: Moves asked for are at most so many times those that may go on at once: when one ends, the
 #: next is at hand. Each holds its room, and its VM's power, from then on.
@@ -28,6 +28,7 @@ class Turns:
 
     due: tuple[PlanMove, ...]  #: of the first wave that is not over
     early: tuple[PlanMove, ...]  #: of later waves; one that is refused waits for its turn
+    begins: bool  #: something is to begin yet, asked for or not
 
 
 def turns_of(moves: Sequence[PlanMove], limits: MoveLimits) -> Turns | None:
@@ -45,7 +46,8 @@ def turns_of(moves: Sequence[PlanMove], limits: MoveLimits) -> Turns | None:
     for number, wave in groupby(moves, key=lambda move: move.wave):
         if not asking.take(number, tuple(wave)):
             break
-    return Turns(tuple(asking.due), tuple(asking.early))
+    begins = any(not move.is_over and move.state is not MoveState.MOVING for move in moves)
+    return Turns(tuple(asking.due), tuple(asking.early), begins)
 
 
 class _Asking:
