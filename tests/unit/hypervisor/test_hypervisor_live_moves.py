@@ -52,6 +52,13 @@ class Host:
         self.resumed = 0
         self.asked: list[tuple[dict[str, Any], int]] = []
         self._refuses, self._while_it_has = refuses, while_it_has
+        self._keeps_shares = True
+
+    def keeps_shares(self) -> bool:
+        return self._keeps_shares
+
+    def refused_shares(self) -> None:
+        self._keeps_shares = False
 
     def is_alive(self) -> bool:
         return True
@@ -102,6 +109,9 @@ def test_a_host_that_keeps_no_shares_gets_the_guest_without() -> None:
     assert "<shares>64</shares>" in first
     assert "<shares>" not in second
     assert "<shares>" not in host.asked[1][0][libvirt.VIR_MIGRATE_PARAM_PERSIST_XML]
+    # The next guest is not refused first.
+    move(host)
+    assert len(host.asked) == 3
 
 
 @pytest.mark.parametrize(
