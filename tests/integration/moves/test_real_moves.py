@@ -58,8 +58,15 @@ def is_over(site: Site, move_id: UUID) -> bool:
 
 
 def settled(site: Site, lab: LabCluster, vm: Vm, number: int) -> bool:
-    """It runs on that host alone; neither pool has anything of it but there."""
+    """It runs and holds capacity on that host alone; neither pool has anything of it but there."""
     site.sweep()
+    there = {
+        host.name
+        for host in lab.hosts
+        if any(each.committed for each in site.registry.hosts.get(host.name).inventories)
+    }
+    if there != {lab.hosts[number - 1].name}:
+        return False
     states = [domain_states(host.uri) for host in lab.hosts]
     wanted = [{str(vm.id): "running"} if each == number else {} for each in (1, 2)]
     disks = [{name for name in lab.images(each) if name.startswith("fuga-")} for each in (1, 2)]
