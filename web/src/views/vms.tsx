@@ -17,7 +17,7 @@ export function stateOf(vm: Vm): string {
   if (vm.desired === "deleted") return "deleting";
   if (vm.unknown_since) return "unknown";
   if (vm.power && vm.power.state !== "idle") return vm.power.state;
-  return vm.observed;
+  return vm.paused_since ? "paused" : vm.observed;
 }
 
 const COLUMNS: Column<Vm>[] = [
