@@ -6,7 +6,7 @@ ledger's triggers, as an assignment of a round does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -93,10 +93,13 @@ def ask(
     *,
     reason: str,
     only_cold: bool,
+    following: Collection[UUID] = (),
     now: datetime,
     actor: str,
 ) -> UUID:
     """Hold room for a VM on a host, and have it moved there; return the id of the move.
+
+    VMs ``following`` it there may be of a group that is to keep together.
 
     Raises
     ------
@@ -119,18 +122,25 @@ def ask(
     vm = connection.execute(HERE.where(vms.c.id == vm_id)).one()
     if vm.host_id != before.host_id:
         raise MoveRefusedError(vm.name, MoveObstacle.MOVES_ALREADY, "it is moving: ask again")
-    for obstacle, detail in _obstacles(connection, vm, there, only_cold=only_cold):
+    for obstacle, detail in _obstacles(
+        connection, vm, there, only_cold=only_cold, following=following
+    ):
         raise MoveRefusedError(vm.name, obstacle.value, detail)
     return _hold(connection, vm, there, host, reason=reason, now=now, actor=actor)
 
 
 def _obstacles(
-    connection: Connection, vm: Row[Any], there: UUID, *, only_cold: bool
+    connection: Connection,
+    vm: Row[Any],
+    there: UUID,
+    *,
+    only_cold: bool,
+    following: Collection[UUID],
 ) -> Iterator[Against]:
     """Yield what speaks against a move: of the VM, of the hosts, of what is in their ledgers."""
     yield from against_any(connection, vm, only_cold=only_cold)
     yield from _of_host(connection, vm, there)
-    yield from _of_rules(connection, vm, there)
+    yield from _of_rules(connection, vm, there, following)
     yield from _of_room(connection, vm, there)
 
 
@@ -183,13 +193,17 @@ def _of_host(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Agai
         yield MoveObstacle.HYPERVISOR, which
 
 
-def _of_rules(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
+def _of_rules(
+    connection: Connection, vm: Row[Any], there: UUID, following: Collection[UUID]
+) -> Iterator[Against]:
     request = connection.execute(select(requests).where(requests.c.id == vm.request_id)).one()
     to = connection.execute(select(hosts.c.name, hosts.c.labels).where(hosts.c.id == there)).one()
     rules = rules_of(request, memberships(connection, [request.id]).get(request.id, {}))
     if not allows(rules, request.requires, request.hosts, host=to.name, labels=to.labels):
         yield MoveObstacle.NOT_ALLOWED, f"its request may not use host {to.name}"
-    kept, _ = without_violations(connection, [(vm, there)], leaving=[vm.host_id])
+    kept, _ = without_violations(
+        connection, [(vm, there)], leaving=[vm.host_id], following=following
+    )
     if not kept:
         yield MoveObstacle.GROUP, f"its group or its spread forbids host {to.name}"
     if network_of(connection, vm.id, there) is None:

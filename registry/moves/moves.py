@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Row, or_, select, update
+from sqlalchemy import Connection, Row, or_, select, update
 
 from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.ground.claims import MOVES, is_claimed
@@ -49,12 +50,14 @@ class Moves:
         if not 1 <= len(reason) <= MAX_REASON_LENGTH:
             raise InvalidError("reason", reason, f"1 to {MAX_REASON_LENGTH} characters")
         with self._database.write() as connection:
+            following = [] if of_plan is None else _following(connection, vm_id, *of_plan)
             move_id = ask(
                 connection,
                 vm_id,
                 host,
                 reason=reason,
                 only_cold=only_cold,
+                following=following,
                 now=db_now(connection),
                 actor=actor,
             )
@@ -167,6 +170,27 @@ class Moves:
         with self._database.read() as connection:
             rows = connection.execute(query).all()
         return page_of([_to_move(row) for row in rows], limit, lambda each: (each.id.hex,))
+
+
+def _following(connection: Connection, vm_id: UUID, plan_id: UUID, position: int) -> Sequence[UUID]:
+    """Return the other VMs that a plan has yet to bring to the host of one of its moves."""
+    there = (
+        select(plan_moves.c.to_host_id)
+        .where(plan_moves.c.plan_id == plan_id, plan_moves.c.position == position)
+        .scalar_subquery()
+    )
+    query = (
+        select(plan_moves.c.vm_id)
+        .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
+        .where(
+            plan_moves.c.plan_id == plan_id,
+            plan_moves.c.to_host_id == there,
+            plan_moves.c.vm_id != vm_id,
+            plan_moves.c.refused.is_(None),
+            or_(moves.c.state.is_(None), moves.c.state.in_(_OPEN)),
+        )
+    )
+    return connection.scalars(query).all()
 
 
 def _to_move(row: Row[Any]) -> Move:

@@ -244,9 +244,9 @@ def hosts_of_group(
 
 
 def _places(
-    connection: Connection, group_ids: Collection[UUID]
+    connection: Connection, group_ids: Collection[UUID], *, of: Collection[UUID] | None = None
 ) -> defaultdict[UUID, Counter[UUID]]:
-    """Return how many VMs of each group hold capacity on which hosts."""
+    """Return how many VMs of each group hold capacity on which hosts; ``of``: these VMs alone."""
     found: defaultdict[UUID, Counter[UUID]] = defaultdict(Counter)
     for some in chunks(sorted(group_ids)):
         query = (
@@ -257,6 +257,8 @@ def _places(
             .where(among(connection, request_groups.c.group_id, some), stands)
             .group_by(request_groups.c.group_id, assignments.c.host_id)
         )
+        if of is not None:
+            query = query.where(among(connection, vms.c.id, sorted(of)))
         for row in connection.execute(query):
             found[row.group_id][row.host_id] = row.vms
     return found
@@ -339,10 +341,12 @@ def without_violations(
     chosen: Sequence[tuple[Any, UUID]],
     *,
     leaving: Sequence[UUID] = (),
+    following: Collection[UUID] = (),
 ) -> tuple[list[tuple[Any, UUID]], Counter[tuple[UUID, UUID]]]:
     """Return the (VM, host) pairs that keep every hard rule, and how many others there are.
 
-    ``leaving`` are the hosts that the VMs leave, one of each: there they do not count.
+    ``leaving`` are the hosts that the VMs leave, one of each: there they do not count. VMs that
+    are ``following`` to the same host do not keep their groups where they are now.
 
     The groups and the VMs are locked. What holds capacity now counts, then pair
     after pair as they stand; of the others the VMs of each request and host are
@@ -368,6 +372,10 @@ def without_violations(
         zone = _zones(connection, {host}).get(host)
         if vm.request_id in spreads and zone in in_zone[vm.request_id]:
             in_zone[vm.request_id][zone] -= 1
+    if following:
+        together = {group for each in groups.values() for group, apart in each if not apart}
+        for group, there in _places(connection, together, of=following).items():
+            places[group] -= there
     kept: list[tuple[Any, UUID]] = []
     dropped: Counter[tuple[UUID, UUID]] = Counter()
     for vm, host in chosen:

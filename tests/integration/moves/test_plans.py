@@ -13,8 +13,9 @@ from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
 from placement.moving.model import MoveLimits
 from registry import HostAdminEvent, Registry, UnknownNameError
-from registry.errors import IllegalTransitionError
+from registry.errors import IllegalTransitionError, MoveRefusedError
 from registry.moves import Plan, PlanKind, PlannedMove
+from registry.requests import MembershipRule, Rules
 from tests.integration.moves.world import MovingWorld
 from tests.register import ACTOR, take_lease
 
@@ -102,6 +103,19 @@ def test_a_host_is_emptied_and_each_vm_finds_a_place(world: MovingWorld, centre:
     assert world.registry.check() == []
     moves = world.registry.moves.list(limit=500).items
     assert {each.reason for each in moves} == {f"plan {asked.id}: evacuates"}
+
+
+def test_a_group_that_keeps_together_moves_whole(world: MovingWorld, centre: Plans) -> None:
+    rules = Rules(affinity=MembershipRule(group="beside"))
+    vms = [world.running("h1", rules=rules) for _ in range(2)]
+    with pytest.raises(MoveRefusedError, match="its group"):
+        world.ask(vms[0])  # alone it would leave the other
+
+    done = carry_out(world, centre, evacuate(world, "h1", approve=True))
+
+    assert (done.state, done.moves, done.failed) == ("done", 2, 0)
+    assert len({world.vm(vm).host for vm in vms} - {"h1"}) == 1
+    assert world.registry.check() == []
 
 
 def test_requests_alike_are_one_kind_of_vm(world: MovingWorld) -> None:
