@@ -213,6 +213,7 @@ def _routes() -> Sequence[BaseRoute]:
         capacity,
     ):
         made.include_router(module.router, prefix=PROTECTED_PREFIX)
+    made.include_router(tokens.own, prefix=PROTECTED_PREFIX)
     made.include_router(health.router)
     made.include_router(metrics_router)
     return made.router.routes

@@ -17,7 +17,7 @@ export async function resume(): Promise<void> {
     return;
   }
   try {
-    session.begin(token, await get<Token>("tokens/current"));
+    session.begin(token, await get<Token>("token"));
     changed();
   } catch (problem) {
     if (!(problem instanceof Problem) || !problem.passes) return; // `session` has told it
@@ -45,7 +45,7 @@ export function Login() {
     setProblem(null);
     session.token = token;
     try {
-      session.begin(token, await get<Token>("tokens/current"));
+      session.begin(token, await get<Token>("token"));
       setTyped("");
       changed();
     } catch (found) {

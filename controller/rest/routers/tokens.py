@@ -1,4 +1,4 @@
-"""/v1/tokens: access tokens. For operators, but for the caller's own."""
+"""/v1/tokens: access tokens, for operators. /v1/token: the caller's own."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ from registry.tenancy import Token
 
 router = APIRouter(
     prefix="/tokens",
+    tags=["tokens"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
+#: Of the caller's own: below the other path it would be taken for the id of a token.
+own = APIRouter(
+    prefix="/token",
     tags=["tokens"],
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
@@ -70,7 +77,7 @@ def list_tokens(
     return registry.tokens.list(limit=query.limit, cursor=query.cursor)
 
 
-@router.get("/current", response_model=Token)
+@own.get("", response_model=Token)
 def show_own_token(caller: AnyCaller, registry: GivenRegistry) -> Token:
     """Show the token of this call: whom it stands for, whether it only reads, when it ends."""
     return registry.tokens.get(caller.token_id)

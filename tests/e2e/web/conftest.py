@@ -82,6 +82,8 @@ def a_tab(browser: Browser, url: str, *, at: str = "/", **options: Any) -> Itera
         page.goto(url + at)
         yield found
     finally:
+        for page in context.pages:  # what is still on its way would fail in the next test
+            page.unroute_all(behavior="ignoreErrors")
         context.close()
 
 
