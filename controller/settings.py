@@ -234,6 +234,13 @@ class ControllerSettings(SharedSettings):
         90, description="Default lifetime of operators' tokens; 0: unlimited.", le=3650
     )
 
+    login_hours: PositiveInt = Field(
+        12,
+        description="Lifetime of the token that a login gives; one by a link ends with the token"
+        " that made the link, if that is earlier.",
+        le=720,
+    )
+
     url: str | None = Field(None, description="URL of the API for the command line.")
     token: SecretStr | None = Field(None, description="Token of the command line.")
     ca: Path | None = Field(

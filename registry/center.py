@@ -55,6 +55,7 @@ from registry.rounds.rounds import Rounds
 from registry.rounds.shadows import Shadows
 from registry.rounds.slot_loop import SlotLoopSwitch
 from registry.rounds.views import Views
+from registry.tenancy.logins import Logins
 from registry.tenancy.quotas import Quotas
 from registry.tenancy.ssh_keys import SshKeys
 from registry.tenancy.tenants import Tenants
@@ -126,6 +127,7 @@ class Registry:
         self.events = Events(database)
         self.audit = Audit(database)
         self.tokens = Tokens(database)
+        self.logins = Logins(database)
         self.leases = Leases(database)
         self.monitors = Monitors(database)
         self.slot_loop = SlotLoopSwitch(database)

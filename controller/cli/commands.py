@@ -57,6 +57,7 @@ PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
         "up": _Place(_RUN, "operating.processes:up"),
         "down": _Place(_RUN, "operating.processes:down"),
         "env": _Place(_RUN, "operating.env:env"),
+        "login": _Place(_RUN, "operating.login:login"),
         "api": _Place(_SERVE, "operating.processes:api"),
         "control": _Place(_SERVE, "operating.processes:control"),
         "monitor": _Place(_SERVE, "operating.processes:monitor"),

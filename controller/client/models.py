@@ -499,6 +499,27 @@ class LateThing(TypedDict):
     what: Literal["decide", "build", "look"]
 
 
+class LinkCreated(TypedDict):
+    """A link's code. Only this answer holds it: fuga stores its hash."""
+
+    code: str | None
+    expires_at: str
+    id: str
+    read_only: bool
+
+
+class LinkInput(TypedDict):
+    """Make a link that logs in once, with the rights of the calling token or less."""
+
+    read_only: NotRequired[bool]
+
+
+class LoginInput(TypedDict):
+    """Exchange what proves who you are for a token."""
+
+    code: str
+
+
 class MembershipInput(TypedDict):
     """Membership in a VM group of the tenant; the first member creates the group."""
 
@@ -1362,6 +1383,7 @@ class Token(TypedDict):
     expires_at: NotRequired[str | None]
     id: str
     last_used_at: NotRequired[str | None]
+    login: NotRequired[Literal["link", "oidc"] | None]
     name: str
     read_only: NotRequired[bool]
     revoked_at: str | None
@@ -1376,6 +1398,7 @@ class TokenCreated(TypedDict):
     expires_at: str | None
     id: str
     last_used_at: str | None
+    login: NotRequired[Literal["link", "oidc"] | None]
     name: str
     read_only: bool
     revoked_at: str | None

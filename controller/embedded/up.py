@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from controller.calling.credentials import Credentials
+from controller.calling.links import new_link
 from controller.calling.settings import load_settings
 from controller.calling.waiting import progress
 from controller.client.connection import Connection
+from controller.client.errors import ApiError
 from controller.client.http import Client
 from controller.embedded import setup
 from controller.embedded.address import choose_address
@@ -30,11 +32,13 @@ from controller.embedded.processes import FUGA, Supervisor, end_leftovers
 from controller.embedded.state import Memory, StateDir, locked
 from controller.embedded.stream import StatusStream
 from controller.policies import check_policies
+from controller.rest.pages.web import is_built
 from controller.settings import ControllerSettings
 from controller.terminal.errors import CliError
 from controller.terminal.output import echo_lines
 from registry import Registry
 from registry import upgrade as upgrade_database
+from registry.tenancy import LINK_TTL_S
 
 PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "api": (*FUGA, "api"),
@@ -312,6 +316,7 @@ class Up:
         say(
             f"\nThe API is at {url} (its pages: {url}/docs); all tokens are in "
             f"{_short(self.state.credentials)}.\n"
+            f"{self._link(fuga)}"
             f"A slot lasts {self._slot_length()} s. Try in another terminal:\n{elsewhere}\n"
             f"  {fuga} request large -n 2 --tenant b --name db --wait\n"
             f"  {fuga} request small -n 4 --tenant a --name web --wait\n"
@@ -321,6 +326,21 @@ class Up:
             f"  {fuga} rm web db\n\n"
             f"Ctrl-C stops the four processes; hosts and guests keep running; "
             f"`{fuga} down` ends everything.\n"
+        )
+
+    def _link(self, fuga: str) -> str:
+        """Return what to open in a browser; nothing where the web console was not built."""
+        assert self.api is not None  # noqa: S101
+        if not is_built():
+            return ""
+        try:
+            link = new_link(self.api)
+        except ApiError as error:  # as after many starts: it is a convenience
+            return f"No link for a browser: {error}\n"
+        return (
+            f"The web console, in a browser (this link logs in once, within"
+            f" {LINK_TTL_S // 60} minutes;\n`{fuga} login --link` prints another):\n\n"
+            f"  {link}\n\n"
         )
 
     def _slot_length(self) -> str:

@@ -20,7 +20,8 @@ from controller.rest import health
 from controller.rest.callers.auth import PROTECTED_PREFIX
 from controller.rest.callers.limits import Limits
 from controller.rest.callers.middleware import AccessLog, Authentication, Crowd
-from controller.rest.dependencies import Services
+from controller.rest.dependencies import LOGIN_LIFE_S, Services
+from controller.rest.login import routes as login
 from controller.rest.metrics import HttpMetrics
 from controller.rest.metrics import router as metrics_router
 from controller.rest.pages.docs import docs_pages
@@ -79,6 +80,7 @@ def create_app(
     image_urls: Collection[str] = (),
     default_image: str | None = None,
     operator_token_ttl_s: int | None = None,
+    login_life_s: int = LOGIN_LIFE_S,
     over_quota: OverQuota = "refuse",
     host_naming: HostNaming = "own",
     shutdown_timeout_s: int = SHUTDOWN_TIMEOUT_S,
@@ -108,6 +110,8 @@ def create_app(
         Image of requests that name none.
     operator_token_ttl_s : int, optional
         Life of operators' tokens that say no other; None: for ever.
+    login_life_s : int
+        Life of tokens that a login gives.
     over_quota : OverQuota
         What becomes of requests above a quota where no tenant or group says otherwise.
     host_naming : HostNaming
@@ -146,6 +150,7 @@ def create_app(
         image_urls=image_urls,
         default_image=default_image,
         operator_token_ttl_s=operator_token_ttl_s,
+        login_life_s=login_life_s,
         over_quota=over_quota,
         shutdown_timeout_s=shutdown_timeout_s,
         host_reserved=host_reserved,
@@ -214,6 +219,8 @@ def _routes() -> Sequence[BaseRoute]:
     ):
         made.include_router(module.router, prefix=PROTECTED_PREFIX)
     made.include_router(tokens.own, prefix=PROTECTED_PREFIX)
+    made.include_router(login.entrance, prefix=PROTECTED_PREFIX)
+    made.include_router(login.links, prefix=PROTECTED_PREFIX)
     made.include_router(health.router)
     made.include_router(metrics_router)
     return made.router.routes

@@ -25,6 +25,7 @@ from registry.tenancy import OverQuota
 from service import ProcessMetrics
 from service.fair_places import FairPlaces
 
+LOGIN_LIFE_S: Final = 12 * 3600
 MAX_REPLAYS: Final = 2
 MAX_CONSOLE_READS: Final = 8
 MAX_CONSOLE_WAITS: Final = 16
@@ -50,6 +51,7 @@ class Services:
     image_urls: Collection[str] = ()
     default_image: str | None = None
     operator_token_ttl_s: int | None = None  #: of those that say no other; None: for ever
+    login_life_s: int = LOGIN_LIFE_S
     host_reserved: Mapping[str, int] = field(default_factory=dict)
     default_quota: Mapping[str, int] = field(default_factory=dict)
     #: a replay may take as long as its round did, in a process of its own

@@ -190,6 +190,7 @@ def _application(
         over_quota=settings.over_quota,
         host_naming=settings.host_names,
         operator_token_ttl_s=settings.operator_token_ttl_s,
+        login_life_s=settings.login_hours * 3600,
         shutdown_timeout_s=settings.shutdown_timeout_s,
         image_store=settings.resolved_image_store(),
         image_urls=settings.image_urls,

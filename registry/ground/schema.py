@@ -997,6 +997,8 @@ tokens = Table(
     Column("read_only", Boolean(create_constraint=False), nullable=False, server_default=false()),
     Column("expires_at", UtcDateTime),
     Column("last_used_at", UtcDateTime),
+    Column("login", String(16)),
+    Column("parent_id", Uuid),  # the token that it ends with; one that is gone ended before
     CheckConstraint(
         "(role = 'operator' AND tenant_id IS NULL) OR (role = 'tenant' AND tenant_id IS NOT NULL)",
         name="role_known",
@@ -1007,6 +1009,22 @@ tokens = Table(
         unique=True,
         **_only("revoked_at IS NULL"),
     ),
+    Index(None, "parent_id"),
+)
+
+# Codes that log in once.
+login_codes = Table(
+    "login_codes",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("token_id", Uuid, ForeignKey("tokens.id"), nullable=False),
+    Column("read_only", Boolean(create_constraint=False), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("expires_at", UtcDateTime, nullable=False),
+    Column("used_at", UtcDateTime),
+    Index(None, "token_id"),
+    Index(None, "expires_at"),
 )
 
 # Calls of the API that may change something. A row outlives what it names: no foreign keys.

@@ -177,6 +177,7 @@ def _token_ends_in_s(connection: Connection, now: datetime) -> float | None:
     """Of a token that nobody uses nobody need be told that it ends."""
     query = select(func.min(tokens.c.expires_at)).where(
         tokens.c.role == "operator",
+        tokens.c.login.is_(None),
         tokens.c.revoked_at.is_(None),
         tokens.c.expires_at > now,
         tokens.c.last_used_at > now - _USED_OF_LATE,

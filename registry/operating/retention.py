@@ -21,6 +21,7 @@ from registry.ground.schema import (
     assignments,
     audit,
     events,
+    login_codes,
     moves,
     plan_moves,
     plans,
@@ -30,6 +31,7 @@ from registry.ground.schema import (
     round_links,
     rounds,
     shadow_rounds,
+    tokens,
     vms,
 )
 from registry.lifecycle import AssignmentState, PlanState
@@ -39,6 +41,8 @@ from registry.rounds.leases import CONTROL_LEASE, check_epoch
 #: rows of one transaction; inputs of a round are many rows' worth
 BATCH: Final = 500
 INPUTS_BATCH: Final = 20
+#: How long what logins left is kept: the events and the audit tell of them for longer.
+LOGINS_KEPT: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,8 @@ class Purged:
     rolls: int = 0
     moves: int = 0
     links: int = 0
+    login_codes: int = 0
+    login_tokens: int = 0
 
     def __bool__(self) -> bool:
         return any(getattr(self, each.name) for each in fields(self))
@@ -201,6 +207,16 @@ def _due(connection: Connection, periods: Periods) -> Mapping[str, Select[Any]]:
             audit.c.at < audit_end,
         )
         .order_by(audit.c.id),
+        "login_codes": select(login_codes.c.id)
+        .where(login_codes.c.expires_at < now - LOGINS_KEPT)
+        .order_by(login_codes.c.expires_at),
+        "login_tokens": select(tokens.c.id)
+        .where(
+            tokens.c.login.is_not(None),
+            func.coalesce(tokens.c.revoked_at, tokens.c.expires_at) < now - LOGINS_KEPT,
+            ~exists().where(login_codes.c.token_id == tokens.c.id),
+        )
+        .order_by(tokens.c.id),
     }
 
 
@@ -267,6 +283,8 @@ _KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
     "moves": (moves.c.id,),
     "events": (events.c.id,),
     "audit": (audit.c.id,),
+    "login_codes": (login_codes.c.id,),
+    "login_tokens": (tokens.c.id,),
 }
 
 

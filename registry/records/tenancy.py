@@ -8,6 +8,8 @@ from typing import Literal
 from uuid import UUID
 
 Role = Literal["operator", "tenant"]
+#: How a token was got that nobody made by hand: by a one-time link, or from a provider.
+Login = Literal["link", "oidc"]
 
 
 #: What becomes of a request above a quota: it is refused, or accepted and waits.
@@ -80,3 +82,13 @@ class Token:
     expires_at: datetime | None = None
     revoked_at: datetime | None
     last_used_at: datetime | None = None  #: to the hour
+    login: Login | None = None  #: None: made by hand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginLink:
+    """A code that logs in once. The code itself is nowhere."""
+
+    id: UUID
+    read_only: bool
+    expires_at: datetime

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from registry.errors import ConflictError, DuplicateError, NotFoundError
-from registry.ground.clock import db_now
+from registry.ground.clock import UtcNow, db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.names import check_name, check_weight, look_up
@@ -237,7 +237,9 @@ def _uses(connection: Connection, key: UUID) -> list[str]:
             "token in force",
             "tokens in force",
             tokens.c.id,
-            (tokens.c.tenant_id == key) & tokens.c.revoked_at.is_(None),
+            (tokens.c.tenant_id == key)
+            & tokens.c.revoked_at.is_(None)
+            & or_(tokens.c.login.is_(None), tokens.c.expires_at > UtcNow()),
         ),
         (
             "network of its own",

@@ -47,7 +47,17 @@ _ONE_LIVE = _LIVE.where(tokens.c.digest == bindparam("digest"))
 _ALL_LIVE = _LIVE.where(tokens.c.digest.in_(bindparam("digests", expanding=True)))
 
 
-def _digest(secret: str) -> str:
+#: Tokens whose last use a process remembers to have told.
+_MOST_TOLD: Final = 10_000
+
+
+def new_secret() -> str:
+    """Return 256 random bits, as what they are."""
+    return f"fuga_{secrets.token_urlsafe(32)}"
+
+
+def digest_of(secret: str) -> str:
+    """Return what is stored of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -76,25 +86,22 @@ class Tokens:
         if (role == "tenant") != (tenant is not None):
             allowed = "a tenant for role tenant, none for role operator"
             raise InvalidError("tenant", tenant, allowed)
-        secret = f"fuga_{secrets.token_urlsafe(32)}"
-        key = uuid7()
+        secret = new_secret()
         with self._database.write() as connection:
             now = db_now(connection)
             owner = asker_id(connection, tenant) if tenant is not None else None
             ends = expires_at(ttl_s, now)
             _free_name(connection, name, now)
             try:
-                connection.execute(
-                    insert(tokens).values(
-                        id=key,
-                        name=name,
-                        role=role,
-                        tenant_id=owner,
-                        digest=_digest(secret),
-                        created_at=now,
-                        read_only=read_only,
-                        expires_at=ends,
-                    )
+                token = insert_token(
+                    connection,
+                    now,
+                    secret,
+                    name=name,
+                    role=role,
+                    tenant_id=owner,
+                    read_only=read_only,
+                    expires_at=ends,
                 )
             except IntegrityError as error:
                 raise DuplicateError("token", "name", name) from error
@@ -104,13 +111,17 @@ class Tokens:
                 "read_only": read_only,
                 "expires_at": None if ends is None else ends.isoformat(),
             }
-            note(connection, now, actor, "token_created", "token", key, tenant=tenant, data=data)
-            row = connection.execute(_SELECT.where(tokens.c.id == key)).one()
-            return _to_token(row), secret
+            note(
+                connection, now, actor, "token_created", "token", token.id, tenant=tenant, data=data
+            )
+            return token, secret
 
     def living_operators(self) -> tuple[Token, ...]:
-        """Return the operators' tokens in force, those that end first before others."""
-        query = _LIVE.where(tokens.c.role == "operator").order_by(
+        """Return the operators' tokens in force, those that end first before others.
+
+        Without those of logins: they end within hours, and their holders log in again.
+        """
+        query = _LIVE.where(tokens.c.role == "operator", tokens.c.login.is_(None)).order_by(
             tokens.c.expires_at.is_(None), tokens.c.expires_at, tokens.c.id
         )
         with self._database.read() as connection:
@@ -119,7 +130,7 @@ class Tokens:
     def authenticate(self, secret: str) -> Token | None:
         """Return whose secret it is; None if it is nobody's, was revoked, or is over."""
         with self._database.look() as connection:
-            row = connection.execute(_ONE_LIVE, {"digest": _digest(secret)}).one_or_none()
+            row = connection.execute(_ONE_LIVE, {"digest": digest_of(secret)}).one_or_none()
         if row is None:
             return None
         self._tell_use(row.id)
@@ -127,7 +138,7 @@ class Tokens:
 
     def authenticate_all(self, secrets: Sequence[str]) -> Sequence[Token | None]:
         """Do the same for several secrets, with one look."""
-        digests = [_digest(secret) for secret in secrets]
+        digests = [digest_of(secret) for secret in secrets]
         with self._database.look() as connection:
             rows = connection.execute(_ALL_LIVE, {"digests": sorted(set(digests))}).all()
         for row in rows:
@@ -142,6 +153,9 @@ class Tokens:
         if told is not None and now - told < USE_TOLD_EVERY.total_seconds():
             return
         self._use_told[id] = now
+        if len(self._use_told) > _MOST_TOLD:
+            with suppress(KeyError, StopIteration, RuntimeError):  # another thread may be here too
+                del self._use_told[next(iter(self._use_told))]
         with suppress(RegistryUnavailableError):  # nobody is kept out for the sake of a note
             self._note_use(id)
 
@@ -174,17 +188,42 @@ class Tokens:
 
     @retried
     def revoke(self, id: UUID, *, actor: str) -> Token:  # noqa: A002 - the contract's name
-        """End a token; ending it twice is no error."""
+        """End a token, and those that logins by its links gave; twice is no error."""
         with self._database.write() as connection:
-            row = connection.execute(_SELECT.where(tokens.c.id == id)).one_or_none()
-            if row is None:
+            token = token_of(connection, id)
+            if token is None:
                 raise NotFoundError("token", id)
-            if row.revoked_at is None:
-                now = db_now(connection)
-                connection.execute(update(tokens).where(tokens.c.id == id).values(revoked_at=now))
-                data = {"name": row.name, "role": row.role}
-                note(connection, now, actor, "token_revoked", "token", id, data=data)
-            return _to_token(connection.execute(_SELECT.where(tokens.c.id == id)).one())
+            return end_token(connection, token, db_now(connection), actor=actor)
+
+
+def insert_token(connection: Connection, now: datetime, secret: str, **values: Any) -> Token:
+    """Write a token's row and return it."""
+    key = uuid7()
+    row = {"id": key, "digest": digest_of(secret), "created_at": now, **values}
+    connection.execute(insert(tokens).values(row))
+    return _to_token(connection.execute(_SELECT.where(tokens.c.id == key)).one())
+
+
+def token_of(connection: Connection, id: UUID) -> Token | None:  # noqa: A002
+    """Return a token, in this transaction."""
+    row = connection.execute(_SELECT.where(tokens.c.id == id)).one_or_none()
+    return None if row is None else _to_token(row)
+
+
+def end_token(connection: Connection, token: Token, now: datetime, *, actor: str) -> Token:
+    """Revoke a token, those that it let in, and those that they let in.
+
+    Each row is written before its own are looked for: who is let in by one locks its row.
+    """
+    ending = [token]
+    for each in ending:
+        over = update(tokens).where(tokens.c.id == each.id, tokens.c.revoked_at.is_(None))
+        if connection.execute(over.values(revoked_at=now)).rowcount:
+            data = {"name": each.name, "role": each.role}
+            note(connection, now, actor, "token_revoked", "token", each.id, data=data)
+        of_it = _SELECT.where(tokens.c.parent_id == each.id, tokens.c.revoked_at.is_(None))
+        ending += [_to_token(row) for row in connection.execute(of_it)]
+    return _to_token(connection.execute(_SELECT.where(tokens.c.id == token.id)).one())
 
 
 def _free_name(connection: Connection, name: str, now: datetime) -> None:
@@ -204,4 +243,5 @@ def _to_token(row: Row[Any]) -> Token:
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,
         last_used_at=row.last_used_at,
+        login=row.login,
     )

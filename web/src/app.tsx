@@ -4,7 +4,7 @@ import { trouble } from "./api/client";
 import { useLive } from "./api/live";
 import { session } from "./api/session";
 import type { Status } from "./api/types";
-import { Login } from "./login";
+import { Login, logOut } from "./login";
 import { route } from "./route";
 import { useStore } from "./store";
 import { HostsView } from "./views/hosts";
@@ -52,7 +52,7 @@ export function App() {
               {caller.tenant ?? "operator"}
               {caller.read_only && ", read-only"}
             </span>
-            <button type="button" class="quiet" onClick={() => session.leave()}>
+            <button type="button" class="quiet" onClick={() => void logOut()}>
               Log out
             </button>
           </>

@@ -1,16 +1,19 @@
 /** How a tab gets its token. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, Problem } from "./api/client";
+import { arrived } from "./api/arrival";
+import { get, Problem, send } from "./api/client";
 import { changed } from "./api/live";
 import { session } from "./api/session";
-import type { Token } from "./api/types";
+import type { Token, TokenCreated } from "./api/types";
 import { useStore } from "./store";
 import { Told } from "./parts/basics";
 
 const ASK = "Paste a token: `fuga env` prints the one that the command uses.";
 
-/** Go on with the token that this tab has. */
+/** Log in by the link that was opened, or go on with the token that this tab has. */
 export async function resume(): Promise<void> {
+  const code = arrived.value;
+  if (code !== null) return enter(code);
   const token = session.token;
   if (token === null) {
     session.asks.set(ASK);
@@ -22,6 +25,41 @@ export async function resume(): Promise<void> {
   } catch (problem) {
     if (!(problem instanceof Problem) || !problem.passes) return; // `session` has told it
     setTimeout(() => void resume(), (problem.retryAfterS ?? 3) * 1000);
+  }
+}
+
+arrived.subscribe(() => arrived.value !== null && void resume());
+
+/** Exchange what was brought for a token. */
+async function enter(code: string): Promise<void> {
+  try {
+    const made = await send<TokenCreated>("POST", "login", { body: { code }, token: "" });
+    if (made.secret === null) return;
+    session.token = made.secret;
+    arrived.set(null);
+    session.begin(made.secret, await get<Token>("token"));
+    changed();
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+    if (problem.passes) {
+      setTimeout(() => void resume(), (problem.retryAfterS ?? 3) * 1000);
+      return;
+    }
+    arrived.set(null);
+    if (session.token !== null) return resume(); // this tab was logged in before
+    session.asks.set(`${problem.message} ${ASK}`);
+  }
+}
+
+/** Forget the token, and end it where a login gave it. */
+export async function logOut(): Promise<void> {
+  const token = session.leave();
+  if (token === null) return;
+  try {
+    await send("DELETE", "token", { token });
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+    session.asks.set("You are logged out here. The API did not answer: your login ends by itself within hours.");
   }
 }
 
@@ -75,7 +113,8 @@ export function Login() {
         </label>
         <Told problem={problem} />
         <p class="hint">
-          This tab alone keeps the token, until you close it or log out. <code>fuga env</code> prints yours.
+          This tab alone keeps the token, until you close it or log out. <code>fuga env</code> prints yours;{" "}
+          <code>fuga login --link</code> a link that logs in without.
         </p>
         <p class="buttons">
           <button type="submit" class="primary" disabled={busy || !typed.trim()}>

@@ -1,3 +1,4 @@
+import "./api/arrival"; // before whatever reads the address
 import { render } from "preact";
 import { App } from "./app";
 import { followChanges } from "./api/live";

@@ -25,6 +25,8 @@ from registry.tenancy import Token
 
 PROTECTED_PREFIX: Final = "/v1"
 METRICS_PATH: Final = "/metrics"
+#: Below the prefix, and yet for those who have no token: it gives one.
+LOGIN_PATH: Final = "/v1/login"
 #: Declares the scheme in the OpenAPI document; `Gate` authenticates, before any endpoint.
 bearer: Final = HTTPBearer(
     auto_error=False, description="An operator's or tenant's token from `fuga token create`."
@@ -32,6 +34,10 @@ bearer: Final = HTTPBearer(
 
 #: Methods that change nothing.
 READING: Final[Collection[str]] = frozenset({"GET", "HEAD", "OPTIONS"})
+#: What a read-only token may do beside: get another that reads only, and end one of a login.
+OF_ITS_OWN: Final[Collection[tuple[str, str]]] = frozenset(
+    {("POST", f"{LOGIN_PATH}/links"), ("DELETE", "/v1/token")}
+)
 #: Tokens that are read with one statement.
 MOST_TOGETHER: Final = 100
 CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
@@ -39,7 +45,12 @@ CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
 
 def is_protected(path: str) -> bool:
     """Return whether a path needs a token."""
-    return path in (PROTECTED_PREFIX, METRICS_PATH) or path.startswith(PROTECTED_PREFIX + "/")
+    return path == METRICS_PATH or (is_of_api(path) and path != LOGIN_PATH)
+
+
+def is_of_api(path: str) -> bool:
+    """Return whether a path is an operation's, and not a page."""
+    return path == PROTECTED_PREFIX or path.startswith(PROTECTED_PREFIX + "/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +105,9 @@ class Caller:
         needed = "operator" if tenant is None else f"{scope_name(tenant)} or operator"
         return ForbiddenError(f"tenant {self.tenant} {message}", needed=needed, given=self.may)
 
-    def check_method(self, method: str) -> None:
+    def check_method(self, method: str, path: str) -> None:
         """Refuse changes with a read-only token."""
-        if self.read_only and method not in READING:
+        if self.read_only and method not in READING and (method, path) not in OF_ITS_OWN:
             raise ForbiddenError(
                 f"this token is read-only, and {method} may change something",
                 needed=scope_name(self.tenant),

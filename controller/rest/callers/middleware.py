@@ -19,12 +19,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.rest.callers.auth import Gate, is_protected
+from controller.rest.callers.auth import LOGIN_PATH, READING, Gate, is_protected
 from controller.rest.callers.connections import TOLD_EVERY_S
 from controller.rest.callers.limits import Limits, address_of, whole_seconds
 from controller.rest.metrics import HttpMetrics
 from controller.rest.problems.documents import Problem, problem_of
-from controller.rest.problems.errors import OverloadedError, RateLimitedError, UnauthorizedError
+from controller.rest.problems.errors import (
+    LoginRefusedError,
+    OverloadedError,
+    RateLimitedError,
+    UnauthorizedError,
+)
 from controller.rest.problems.faults import UNKNOWN, Asked, Names, no_names
 from controller.rest.problems.known_names import KnownNames
 from registry import NotFoundError, Registry, UnknownNameError
@@ -165,7 +170,8 @@ class _Strangers:
 class Authentication:
     """Refuses calls without a valid token, below /v1 and to metrics.
 
-    Also calls above the limit, and calls that change something with a read-only token.
+    Also calls above the limit, and calls that change something with a read-only token. Logins
+    that are refused count like calls with a wrong token.
     """
 
     def __init__(self, app: ASGIApp, registry: Registry, limits: Limits) -> None:
@@ -178,10 +184,21 @@ class Authentication:
         try:
             if scope["type"] == "http":
                 await (self._admit if is_protected(scope["path"]) else self._count)(scope)
+            if scope.get("path") == LOGIN_PATH and scope["method"] not in READING:
+                self.limits.before_authentication(address_of(scope), None)
+                await self._log_in(scope, receive, send)
+                return
         except RateLimitedError:
             await asyncio.sleep(self.limits.refused_after_s)
             raise
         await self.app(scope, receive, send)
+
+    async def _log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self.app(scope, receive, send)
+        except LoginRefusedError:
+            self.limits.failed(address_of(scope))
+            raise
 
     async def _count(self, scope: Scope) -> None:
         wait_s = self.limits.stranger_waits(address_of(scope))
@@ -210,4 +227,4 @@ class Authentication:
         if call is not None:
             call.token_id, call.token, call.tenant = caller.token_id, caller.token, caller.tenant
         self.limits.passed(caller, credentials)
-        caller.check_method(scope["method"])
+        caller.check_method(scope["method"], scope["path"])

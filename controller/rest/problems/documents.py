@@ -33,6 +33,7 @@ from controller.rest.problems.errors import (
     BodyTooLargeError,
     ForbiddenError,
     HeaderError,
+    LoginRefusedError,
     MalformedBodyError,
     OverloadedError,
     RateLimitedError,
@@ -87,6 +88,7 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
         UnauthorizedError: Kind(
             HTTPStatus.UNAUTHORIZED, "unauthorized", "Token missing or invalid"
         ),
+        LoginRefusedError: Kind(HTTPStatus.UNAUTHORIZED, "login_refused", "Login refused"),
         ForbiddenError: Kind(HTTPStatus.FORBIDDEN, "forbidden", "Not allowed with this token"),
         RateLimitedError: Kind(HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", "Too many calls"),
         OverloadedError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "Server busy"),

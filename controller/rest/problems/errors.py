@@ -21,6 +21,10 @@ class UnauthorizedError(RestError):
         self.reason = reason
 
 
+class LoginRefusedError(RestError):
+    """A login failed: the link was used, is over, or never was one; or it was refused elsewhere."""
+
+
 class ForbiddenError(RestError):
     """The token is valid but does not allow this call."""
 

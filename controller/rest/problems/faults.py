@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.types import Scope
 
 from controller.places import WHOLE, pointer_of, said_pointer
-from controller.rest.callers.auth import PROTECTED_PREFIX, is_protected
+from controller.rest.callers.auth import PROTECTED_PREFIX, is_of_api
 from controller.rest.problems import patterns
 from controller.rest.problems.errors import HeaderError
 from controller.rest.problems.wanted import Operation, Wanted
@@ -77,7 +77,7 @@ def asked_by(scope: Scope) -> Asked:
     if routed is None:
         return UNKNOWN
     # A router does not know its prefix.
-    template = f"{PROTECTED_PREFIX}{routed}" if is_protected(scope["path"]) else routed
+    template = f"{PROTECTED_PREFIX}{routed}" if is_of_api(scope["path"]) else routed
     return Asked(Operation.of(scope["app"].openapi(), template, scope["method"]))
 
 

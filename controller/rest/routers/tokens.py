@@ -83,6 +83,12 @@ def show_own_token(caller: AnyCaller, registry: GivenRegistry) -> Token:
     return registry.tokens.get(caller.token_id)
 
 
+@own.delete("", response_model=Token, responses=problems(403, 409))
+def end_own_token(caller: AnyCaller, services: GivenServices) -> Token:
+    """Log out: end the token of this call, if a login gave it."""
+    return services.registry.logins.log_out(caller.token_id, actor=caller.actor)
+
+
 @router.delete("/{token_id}", response_model=Token, responses=problems(403, 404))
 def revoke_token(token_id: UUID, caller: Operator, registry: GivenRegistry) -> Token:
     """Revoke a token immediately."""

@@ -125,6 +125,9 @@ class TokenCreated(BaseModel):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    login: Literal["link", "oidc"] | None = Field(
+        None, description="How a login gave it; null: made by hand."
+    )
     secret: str | None = Field(description="Null in an answer repeated for its Idempotency-Key.")
 
     @classmethod
@@ -140,6 +143,7 @@ class TokenCreated(BaseModel):
             expires_at=token.expires_at,
             revoked_at=token.revoked_at,
             last_used_at=token.last_used_at,
+            login=token.login,
             secret=secret,
         )
 

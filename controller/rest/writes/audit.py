@@ -10,7 +10,7 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.rest.callers.auth import PROTECTED_PREFIX, READING, is_protected
+from controller.rest.callers.auth import PROTECTED_PREFIX, READING, is_of_api
 from controller.rest.callers.limits import address_of
 from controller.rest.problems.refusals import Refusals
 from registry import Registry, RegistryError
@@ -40,7 +40,7 @@ class AuditTrail:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
-        if scope["type"] != "http" or scope["method"] in READING or not is_protected(scope["path"]):
+        if scope["type"] != "http" or scope["method"] in READING or not is_of_api(scope["path"]):
             await self.app(scope, receive, send)
             return
         call = AuditedCall(

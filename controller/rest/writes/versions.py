@@ -91,7 +91,17 @@ VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
 #: Collections whose things are only made and ended, or set whole whatever they were. Of a move
 #: nothing can be changed: who wants another one cancels it.
 UNVERSIONED: Final = frozenset(
-    {"images", "label-ratios", "moves", "plans", "resources", "rolls", "ssh-keys", "tokens"}
+    {
+        "images",
+        "label-ratios",
+        "moves",
+        "plans",
+        "resources",
+        "rolls",
+        "ssh-keys",
+        "token",
+        "tokens",
+    }
 )
 
 

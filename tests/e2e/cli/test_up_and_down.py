@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 
 from controller.embedded.processes import ProcessId
@@ -50,6 +51,24 @@ def test_the_papers_cluster_types_and_tenants_are_there(fuga: RunningFuga) -> No
 
 def test_it_says_which_hosts_it_took(fuga: RunningFuga) -> None:
     assert "8 hosts of libvirt's test driver" in fuga.output()
+
+
+def test_the_link_that_it_prints_logs_an_operator_in_once(fuga: RunningFuga) -> None:
+    lines = fuga.output().splitlines()
+    (link,) = (each.strip() for each in lines if "#login=" in each)
+    assert max(len(each) for each in lines if "login" in each) <= 80
+    page, code = link.split("#login=")
+    assert page == f"{fuga.credentials()['url']}/web/"
+
+    first, second = (
+        httpx.post(f"{fuga.credentials()['url']}/v1/login", json={"code": code}) for _ in range(2)
+    )
+
+    assert (first.status_code, first.json()["role"], second.status_code) == (201, "operator", 401)
+    again = fuga.cli("login", "--link", "--read-only").stdout
+    assert f"{page}#login=" in again
+    assert "once, within 10 m" in again
+    assert code not in (fuga.state_dir / "logs" / "api.log").read_text()
 
 
 def test_tokens_are_for_their_owner_alone(fuga: RunningFuga) -> None:

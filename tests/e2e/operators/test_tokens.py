@@ -109,6 +109,8 @@ def test_a_token_that_reads_only_changes_nothing_and_is_told_what_would_be_neede
         for path, operations in paths.items()
         for method in operations
         if method in {"post", "patch", "put", "delete"}
+        # They change the caller's own access alone: tests of logins say what a reader may.
+        and path not in {"/v1/login", "/v1/login/links", "/v1/token"}
     ]
     assert len(changing) > 25
 

@@ -40,7 +40,7 @@ export async function get<T>(path: string, query: Query = {}): Promise<T> {
   }
 }
 
-/** A change. `key` makes it safe to send again: use one for each intention. */
+/** A change. `key` makes it safe to send again: use one for each intention; `token` "" sends none. */
 export async function send<T>(
   method: "POST" | "PATCH" | "DELETE",
   path: string,
@@ -76,7 +76,7 @@ async function call<T>(
   if (answer.status === 204) return undefined as T;
   const content: unknown = await answer.json().catch(() => null);
   if (answer.ok) return content as T;
-  if (answer.status === 401 && token === session.token) session.end();
+  if (answer.status === 401 && token && token === session.token) session.end();
   throw problemOf(answer, content);
 }
 

@@ -18,10 +18,12 @@ export class Session {
     this.asks.set(null);
   }
 
-  /** Forget the token. One that a link brought ends with it; one that was pasted is not ours. */
-  leave(): void {
+  /** Forget the token, and return it if it ends with that: one that was pasted is not ours. */
+  leave(): string | null {
+    const ends = this.caller.value?.login ? this.token : null;
     this.end("You are logged out.");
     this.caller.set(null);
+    return ends;
   }
 
   /** The token is no longer good. What was typed stays on the page behind the question. */

@@ -1,0 +1,19 @@
+"""One-time links: addresses of the web console that log in."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from controller.client.http import Client
+
+LINKS: Final = "login/links"
+
+
+def link_of(url: str, made: dict[str, Any]) -> str:
+    """Return the link; what is behind # a browser sends to nobody."""
+    return f"{url}/web/#login={made['code']}"
+
+
+def new_link(api: Client) -> str:
+    """Return a link for whoever calls."""
+    return link_of(api.url, api.post(LINKS, {}))

@@ -1,0 +1,228 @@
+"""Logging in: codes that are good once and for minutes, and the tokens of limited life they give.
+
+A code is random and stored as its hash, as tokens are. What it gives ends with the token that
+made it, by time or when that is revoked: nobody outlives his own token by logging in.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+
+from registry.errors import ConflictError, NotFoundError
+from registry.ground.audited import call_of
+from registry.ground.clock import UtcNow, db_now
+from registry.ground.engine import Database, retried
+from registry.ground.ids import uuid7
+from registry.ground.schema import login_codes, tokens
+from registry.journal.events import note
+from registry.records.tenancy import Login, LoginLink, Role, Token
+from registry.tenancy.tokens import (
+    digest_of,
+    end_token,
+    insert_token,
+    new_secret,
+    token_of,
+)
+from registry.tenancy.tree import asker_id
+
+#: How long a link may wait for the browser that opens it.
+LINK_TTL_S: Final = 600
+#: More at a time nobody opens; each is a row.
+MOST_LINKS: Final = 20
+#: Of the name of whoever logs in: what is behind it tells his logins apart.
+_STEM: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """As whom somebody is let in that another party vouches for."""
+
+    role: Role
+    tenant: str | None
+    read_only: bool
+    name: str  #: what is readable of his name
+    told: Mapping[str, str]  #: of the event: who vouched for whom
+
+
+class Logins:
+    """Makes codes, and exchanges them for tokens."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def make_link(
+        self, token_id: UUID, *, actor: str, read_only: bool = False
+    ) -> tuple[LoginLink, str]:
+        """Make a code with the rights of a token, or less; it is returned once.
+
+        Raises
+        ------
+        ConflictError
+            If too many of this token wait to be used, or it has ended meanwhile.
+        """
+        code, key = f"fuga_once_{secrets.token_urlsafe(16)}", uuid7()
+        with self._database.write() as connection:
+            now = db_now(connection)
+            token = _living(connection, token_id, now)
+            if token is None:
+                raise ConflictError("the token has ended")
+            waiting = (*_open(now), login_codes.c.token_id == token_id)
+            if connection.scalars(select(func.count()).where(*waiting)).one() >= MOST_LINKS:
+                raise ConflictError(
+                    f"{MOST_LINKS} links of this token wait to be opened; they end within"
+                    f" {LINK_TTL_S // 60} minutes"
+                )
+            ends = _first(now + timedelta(seconds=LINK_TTL_S), token.expires_at)
+            only = read_only or token.read_only
+            connection.execute(
+                insert(login_codes).values(
+                    id=key,
+                    digest=digest_of(code),
+                    token_id=token_id,
+                    read_only=only,
+                    created_at=now,
+                    expires_at=ends,
+                )
+            )
+            data = {"name": token.name, "read_only": only}
+            note(connection, now, actor, "login_link_made", "token", token_id, data=data)
+            return LoginLink(id=key, read_only=only, expires_at=ends), code
+
+    @retried
+    def exchange(self, code: str, *, life_s: int) -> tuple[Token, str] | None:
+        """Return a token for a code, once; None if it is none, was used, or is over."""
+        digest = digest_of(code)
+        with self._database.look() as connection:  # strangers' guesses are no writes
+            known = select(login_codes.c.id).where(login_codes.c.digest == digest, *_open(UtcNow()))
+            key = connection.execute(known).scalar_one_or_none()
+        if key is None:
+            return None
+        with self._database.write() as connection:
+            now = db_now(connection)
+            used = (
+                update(login_codes)
+                .where(login_codes.c.id == key, *_open(now))
+                .values(used_at=now)
+                .returning(login_codes.c.token_id, login_codes.c.read_only)
+            )
+            found = connection.execute(used).one_or_none()
+            parent = None if found is None else _living(connection, found.token_id, now)
+            if found is None or parent is None:
+                return None
+            return _log_in(
+                connection,
+                now,
+                "link",
+                stem=parent.name,
+                role=parent.role,
+                tenant=parent.tenant,
+                read_only=found.read_only or parent.read_only,
+                ends=_first(now + timedelta(seconds=life_s), parent.expires_at),
+                parent_id=parent.id,
+                told={"by": parent.name},
+            )
+
+    @retried
+    def admit(self, admission: Admission, *, life_s: int) -> tuple[Token, str]:
+        """Return a token for somebody that a provider of identities vouches for.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such tenant.
+        """
+        with self._database.write() as connection:
+            now = db_now(connection)
+            return _log_in(
+                connection,
+                now,
+                "oidc",
+                stem=admission.name,
+                role=admission.role,
+                tenant=admission.tenant,
+                read_only=admission.read_only,
+                ends=now + timedelta(seconds=life_s),
+                parent_id=None,
+                told=admission.told,
+            )
+
+    @retried
+    def log_out(self, token_id: UUID, *, actor: str) -> Token:
+        """End a token that a login gave, and those that it gave itself.
+
+        Raises
+        ------
+        ConflictError
+            If it is not of a login: programs may use it elsewhere.
+        """
+        with self._database.write() as connection:
+            token = token_of(connection, token_id)
+            if token is None:
+                raise NotFoundError("token", token_id)
+            if token.login is None:
+                raise ConflictError(
+                    f"token {token.name} is not of a login: whoever made it revokes it"
+                    " (`fuga token revoke`)"
+                )
+            return end_token(connection, token, db_now(connection), actor=actor)
+
+
+def _open(now: datetime | UtcNow) -> tuple[ColumnElement[bool], ...]:
+    return login_codes.c.used_at.is_(None), login_codes.c.expires_at > now
+
+
+def _living(connection: Connection, token_id: UUID, now: datetime) -> Token | None:
+    """Return a token in force; whoever revokes it waits until this transaction ends."""
+    connection.execute(select(tokens.c.id).where(tokens.c.id == token_id).with_for_update())
+    token = token_of(connection, token_id)
+    if token is None or token.revoked_at is not None:
+        return None
+    return None if token.expires_at is not None and token.expires_at <= now else token
+
+
+def _first(end: datetime, other: datetime | None) -> datetime:
+    return end if other is None else min(end, other)
+
+
+def _log_in(
+    connection: Connection,
+    now: datetime,
+    login: Login,
+    *,
+    stem: str,
+    role: Role,
+    tenant: str | None,
+    read_only: bool,
+    ends: datetime,
+    parent_id: UUID | None,
+    told: Mapping[str, str],
+) -> tuple[Token, str]:
+    name = f"{stem[:_STEM].rstrip('._-')}-{login}-{secrets.token_hex(5)}"
+    secret = new_secret()
+    token = insert_token(
+        connection,
+        now,
+        secret,
+        name=name,
+        role=role,
+        tenant_id=None if tenant is None else asker_id(connection, tenant),
+        read_only=read_only,
+        expires_at=ends,
+        login=login,
+        parent_id=parent_id,
+    )
+    actor = f"operator:{name}" if tenant is None else f"tenant:{tenant}"
+    data = {"name": name, "login": login, "read_only": read_only, **told}
+    note(connection, now, actor, "logged_in", "token", token.id, tenant=tenant, data=data)
+    call = call_of(connection)
+    if call is not None:  # nobody was known before
+        call.token_id, call.token, call.tenant = token.id, name, tenant
+    return token, secret
