@@ -1,6 +1,6 @@
 """Log in by codes that are good once: them, and what tokens came of it.
 
-Revision ID: 0058
+Revision ID: 0056
 Revises: 0055
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0058"
+revision = "0056"
 down_revision = "0055"
 branch_labels = None
 depends_on = None
