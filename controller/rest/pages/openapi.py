@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.routing import BaseRoute
 
 from controller.rest.problems.documents import MEDIA_TYPE
 from controller.rest.schemas.operating import ProblemDocument
 from controller.rest.writes.versions import UPDATES, versioned_at
+from service.version import engine_version
 
 SCHEMA_REF: Final = "#/components/schemas/"
-DESCRIPTION: Final = """\
+TITLE: Final = "fuga"
+_DESCRIPTION: Final = """\
 Request virtual machines, and see where they run and why.
 
 Send `Authorization: Bearer TOKEN`. A tenant's token sees that tenant's own things; an
@@ -62,21 +65,19 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _MEANINGS[status], "content": content} for status in statuses}
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the document; built once per app."""
-    if app.openapi_schema is None:
-        document = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes
-        )
-        schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        _add_problem_schema(schemas)
-        for template, path in document["paths"].items():
-            for method, operation in path.items():
-                if method in _METHODS:
-                    _add_versions(template, method, operation)
-                    _complete(method, operation)
-        app.openapi_schema = document
-    return app.openapi_schema
+def describe(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    """Return the document of an API that has these routes."""
+    document = get_openapi(
+        title=TITLE, version=engine_version(), description=_DESCRIPTION, routes=routes
+    )
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    _add_problem_schema(schemas)
+    for template, path in document["paths"].items():
+        for method, operation in path.items():
+            if method in _METHODS:
+                _add_versions(template, method, operation)
+                _complete(method, operation)
+    return document
 
 
 def _add_problem_schema(schemas: dict[str, Any]) -> None:
