@@ -12,13 +12,13 @@ from tests.e2e.slots import run_slot
 from tests.register import a_cluster, add_request, take_lease
 
 
-def test_rounds_are_shown_under_both_policies(register: Registry, fuga: Fuga) -> None:
+def test_rounds_are_shown_under_both_policies(
+    register: Registry, decider: PolicyProcess, fuga: Fuga
+) -> None:
     a_cluster(register)
-    process = PolicyProcess()
     for number in (1, 2):
         add_request(register, name=f"r{number}")
-        run_slot(register, process, number)
-    process.close()
+        run_slot(register, decider, number)
     assert "no rounds" in fuga("shadow")
     assert "beside it" not in fuga("rounds", "show", "1")
     decided = Decided(placed=1, left_out=0, used={"vcpus": 0.25}, fair_distance=0.5)

@@ -14,7 +14,7 @@ def words(text: str) -> list[list[str]]:
 
 
 def test_a_tree_is_made_looked_at_and_changed_after_a_dry_run(
-    register: Registry, fuga: Fuga
+    register: Registry, decider: PolicyProcess, fuga: Fuga
 ) -> None:
     add_host(register, vcpus=60, memory_mib=60 * 3072, disk_gib=900)
     add_vm_type(register)
@@ -23,9 +23,7 @@ def test_a_tree_is_made_looked_at_and_changed_after_a_dry_run(
     fuga("tenant", "create", "web")
     for tenant in ("physics", "web"):
         add_request(register, 60, tenant=tenant)
-    process = PolicyProcess()
-    run_slot(register, process)
-    process.close()
+    run_slot(register, decider)
 
     assert words(fuga("tenant", "list")) == [
         ["name", "kind", "weight", "share", "entitled", "to"],

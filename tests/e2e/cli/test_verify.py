@@ -15,14 +15,12 @@ from tests.register import a_cluster, add_request
 
 
 def test_a_tenant_checks_its_rows_with_and_without_the_api(
-    register: Registry, fuga: Fuga, raw: RawSql, tmp_path: Path
+    register: Registry, decider: PolicyProcess, fuga: Fuga, raw: RawSql, tmp_path: Path
 ) -> None:
     a_cluster(register)
-    process = PolicyProcess()
     for number in (1, 2):
         add_request(register, name=f"r{number}", count=number)
-        run_slot(register, process, number)
-    process.close()
+        run_slot(register, decider, number)
     file = tmp_path / "a.json"
     verify = ("verify", "--tenant", "a")
 

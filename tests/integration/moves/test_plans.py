@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -312,26 +311,12 @@ def test_a_stored_plan_is_decided_again_to_the_bit(world: MovingWorld, centre: P
 
 @pytest.mark.slow
 def test_the_control_centres_child_decides_the_same(
-    world: MovingWorld, process_of: Callable[[], PolicyProcess]
+    world: MovingWorld, decider: PolicyProcess
 ) -> None:
     world.running("h1")
     plan = evacuate(world, "h1")
-    process = process_of()
 
-    a_centre(world, process).look()
+    a_centre(world, decider).look()
 
     inputs, document = world.registry.plans.inputs(plan.id)
     assert decide_plan(inputs) == document
-
-
-@pytest.fixture
-def process_of() -> Any:
-    made: list[PolicyProcess] = []
-
-    def make() -> PolicyProcess:
-        made.append(PolicyProcess())
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()

@@ -15,16 +15,15 @@ from tests.servers.postgres import TEMPLATE, PostgresServer
 
 @pytest.mark.postgresql
 def test_the_benchmarks_register_center_is_sound_before_and_after_its_rounds(
-    postgres: PostgresServer,
+    postgres: PostgresServer, decider: PolicyProcess
 ) -> None:
-    process = PolicyProcess()
     with postgres.database(template=TEMPLATE) as url:
         loaded = load(url, hosts=20, running=100)
         registry = Registry.connect(url)
         try:
             assert registry.check() == []
             ask(loaded, 12)
-            rounds = Rounds(registry, process, Meter(postmaster=1), "fuga")
+            rounds = Rounds(registry, decider, Meter(postmaster=1), "fuga")
             measured = rounds.run()
             run_what_was_placed(loaded)
             ask(loaded, 4)
@@ -33,7 +32,6 @@ def test_the_benchmarks_register_center_is_sound_before_and_after_its_rounds(
             run_what_was_placed(loaded)
             found = registry.check()
         finally:
-            process.close()
             registry.close()
 
     assert measured.report.placed == 12
