@@ -2,9 +2,10 @@
 
 Usage: run_tests.py [pytest arguments]     (`make test ARGS="-k ledger"`)
 
-Fast suites run on two processes. Those that start hosts run one after another, beside the
-fast ones: they mostly wait for guests. With CI=true a skipped test on real guests or
-PostgreSQL fails. A test on real processes that fails runs once more, alone (ADR 0049).
+Tests without hosts run on two processes and keep both cores of the smallest machine busy. Those
+with hosts mostly wait for guests: three processes run them beside the others, a module at a
+time, the long ones first (ADR 0073). With CI=true a skipped test on real guests or PostgreSQL
+fails. A test on real processes that fails runs once more, alone (ADR 0049).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,12 +30,46 @@ GROUNDS = {
     "test_driver": "libvirt's test driver",
     "qemu": "real QEMU guests",
 }
-STAGES: list[dict[str, list[str]]] = [
-    {
-        "without hosts": ["-n", "2", "-m", "not qemu and not test_driver"],
-        "with hosts": ["-m", "qemu or test_driver"],
-    },
-]
+#: Where tests with hosts are, in the order in which modules begin: those that take minutes first,
+#: so that at the end no process waits for another. `tests/conftest.py` refuses any elsewhere.
+WITH_HOSTS = (
+    "tests/chaos",
+    "tests/contract/test_move_faults.py",
+    "tests/system/test_operating_hosts.py",
+    "tests/e2e/cli/test_up_and_down.py",
+    "tests/contract/test_guests_apart.py",
+    "tests/contract/test_live_moves.py",
+    "tests/docs/test_operations_guide.py",
+    "tests/system",
+    "tests/integration",
+    "tests/contract",
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tests that one pytest runs; without ``paths`` it looks for them everywhere."""
+
+    name: str
+    options: Sequence[str]
+    paths: Sequence[str] = ()
+
+    def arguments(self, more: Sequence[str]) -> list[str]:
+        """Return what pytest is told; paths that somebody asks for stand alone."""
+        asked = any(Path(each.partition("::")[0]).exists() for each in more)
+        paths = [] if asked else [each for each in self.paths if Path(each).exists()]
+        return [*self.options, *more, *paths]
+
+
+GROUPS = (
+    Group("without hosts", ("-n", "2", "-m", "not qemu and not test_driver")),
+    Group(
+        "with hosts",
+        # A module is one process's: its hosts, and the fuga that it shares, are started once.
+        ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "qemu or test_driver"),
+        WITH_HOSTS,
+    ),
+)
 NEEDED_BY_CI = ("postgresql", "qemu")
 #: Suites whose failures count at once: they wait for no process, or look for defects under load.
 NO_SECOND_RUN = tuple(
@@ -70,27 +106,27 @@ class Account:
         )
 
 
-def _run_side_by_side(groups: dict[str, list[str]], arguments: list[str]) -> list[int]:
+def _run_side_by_side(groups: Sequence[Group], arguments: Sequence[str]) -> list[int]:
     """Exit statuses of the groups; the first one's output is seen as it comes, then the others'."""
-    running = [_Group(name, [*options, *arguments]) for name, options in groups.items()]
+    running = [_Running(each, arguments) for each in groups]
     try:
-        statuses = [group.show_until_ended() for group in running]
+        statuses = [each.show_until_ended() for each in running]
     except KeyboardInterrupt:  # reached them too: each ends the servers that it started
-        for group in running:
-            group.process.wait()
+        for each in running:
+            each.process.wait()
         raise
     return [0 if status == NO_TESTS and arguments else status for status in statuses]
 
 
-class _Group:
-    """One pytest of its own, whose output waits in a file until somebody looks."""
+class _Running:
+    """A group's pytest, whose output waits in a file until somebody looks."""
 
-    def __init__(self, name: str, options: list[str]) -> None:
-        self.name = name
+    def __init__(self, group: Group, arguments: Sequence[str]) -> None:
+        self.name = group.name
         self.started = time.monotonic()
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the group
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-q", *options],
+            [sys.executable, "-m", "pytest", "-q", *group.arguments(arguments)],
             stdout=self.output,
             stderr=subprocess.STDOUT,
         )
@@ -117,7 +153,7 @@ def main() -> int:
         os.environ["FUGA_TEST_ACCOUNT"] = str(path)
         # Hundreds of processes are started: each would compile all that it imports.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        statuses = [status for groups in STAGES for status in _run_side_by_side(groups, arguments)]
+        statuses = _run_side_by_side(GROUPS, arguments)
         account = Account.read(path)
     unsteady: list[str] = []
     if set(statuses) <= {0, TESTS_FAILED} and account.may_be_unsteady and _pass_alone(account):
@@ -133,7 +169,7 @@ def main() -> int:
 
 def _pass_alone(account: Account) -> bool:
     del os.environ["FUGA_TEST_ACCOUNT"]  # the counts are of the first run
-    return _run_side_by_side({"that failed, alone": account.failed}, []) == [0]
+    return _run_side_by_side([Group("that failed, alone", account.failed)], []) == [0]
 
 
 def _print_summary(account: Account, unsteady: list[str]) -> None:

@@ -7,6 +7,7 @@ import gc
 import pytest
 from hypothesis import settings
 
+from scripts.run_tests import WITH_HOSTS
 from tests.account import Account
 from tests.compiled_statements import compiled_once
 from tests.deciding import decider
@@ -31,6 +32,15 @@ settings.load_profile("fuga")
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # under xdist: in the controller only
         config.pluginmanager.register(Account(), "account")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a test with hosts where `make test` does not look for them."""
+    places = [config.rootpath / each for each in (*WITH_HOSTS, "tests/distribution")]
+    for item in items:
+        has_host = item.get_closest_marker("qemu") or item.get_closest_marker("test_driver")
+        if has_host and not any(item.path.is_relative_to(place) for place in places):
+            raise pytest.UsageError(f"WITH_HOSTS of scripts/run_tests.py lacks {item.nodeid}")
 
 
 def pytest_collection_finish() -> None:
