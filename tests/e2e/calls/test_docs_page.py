@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 from controller.rest import create_app
 from registry import Registry
 from tests.e2e.conftest import Api, a_token
 from tests.fakes.http_api import http_api
 from tests.register import ON_ANY_DATABASE, add_request
-from tests.servers.browser import a_page
+from tests.servers.browser import PATIENCE_MS, WIDTH, a_browser
 from tests.servers.serving import served
 
 
@@ -46,9 +46,17 @@ class DocsPage:
         return int(status.split()[0]), answer.locator("pre.microlight").first.inner_text()
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with a_browser() as browser:
+        yield browser
+
+
 @contextmanager
-def opened(url: str) -> Iterator[DocsPage]:
-    with a_page() as page:
+def opened(browser: Browser, url: str) -> Iterator[DocsPage]:
+    with browser.new_context(viewport={"width": WIDTH, "height": 900}) as context:
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
         found = DocsPage(url, page)
         page.on("request", lambda request: found.asked.append(request.url))
         page.on("pageerror", lambda error: found.faults.append(str(error)))
@@ -62,8 +70,8 @@ def opened(url: str) -> Iterator[DocsPage]:
 
 
 @pytest.fixture
-def docs(register: Registry) -> Iterator[DocsPage]:
-    with served(create_app(register)) as url, opened(url) as found:
+def docs(browser: Browser, register: Registry) -> Iterator[DocsPage]:
+    with served(create_app(register)) as url, opened(browser, url) as found:
         yield found
 
 
