@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.run_tests import Account
+from scripts.run_tests import WITH_HOSTS, Account, Group
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Pytest without the plugins of other suites, which take seconds to load.
@@ -78,3 +78,14 @@ def test_few_failures_of_tests_on_processes_are_looked_at_again(
     failed: list[str], again: bool
 ) -> None:
     assert Account(failed=failed).may_be_unsteady is again
+
+
+def test_paths_that_somebody_asks_for_stand_in_place_of_the_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    group = Group("with hosts", ("-n", "3"), WITH_HOSTS)
+
+    assert group.arguments(["-k", "ledger"]) == ["-n", "3", "-k", "ledger", *WITH_HOSTS]
+    for asked in ("tests/contract", "tests/contract/test_limits.py::test_it"):
+        assert group.arguments([asked]) == ["-n", "3", asked]
