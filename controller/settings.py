@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from controller.host_names import HostNaming
+from controller.identities import OidcRule, is_loopback, is_safe
 from controller.standing_rule import BalanceRule
 from registry.ledger import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from registry.operating import Periods
@@ -240,6 +241,30 @@ class ControllerSettings(SharedSettings):
         " that made the link, if that is earlier.",
         le=720,
     )
+    oidc_issuer: str | None = Field(
+        None,
+        description="Address of the OpenID Connect provider that people log in at, as it names"
+        " itself; None: there is none.",
+    )
+    oidc_client_id: str | None = Field(None, description="Our name at that provider.")
+    oidc_client_secret: SecretStr | None = Field(
+        None, description="Our secret there; None: we are a public client."
+    )
+    oidc_scopes: tuple[str, ...] = Field(
+        ("openid", "profile"), description="Scopes that a login asks for; openid among them."
+    )
+    oidc_name_claim: str = Field(
+        "preferred_username", description="Claim whose value names the login's token."
+    )
+    oidc_rules: tuple[OidcRule, ...] = Field(
+        (),
+        description="Whom the provider lets in, as which tenant or as operator: the first row"
+        " whose claim has its value. Nobody else is.",
+    )
+    oidc_ca: Path | None = Field(
+        None,
+        description="PEM file of CAs that may sign the provider's certificate; None: the system's.",
+    )
 
     url: str | None = Field(None, description="URL of the API for the command line.")
     token: SecretStr | None = Field(None, description="Token of the command line.")
@@ -261,6 +286,18 @@ class ControllerSettings(SharedSettings):
                 f"keep_rounds_days is {self.keep_rounds_days} but must be at least"
                 f" keep_inputs_days, {self.keep_inputs_days}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _a_provider_is_whole(self) -> Self:
+        if self.oidc_issuer is None:
+            return self
+        if not is_safe(self.oidc_issuer, local=is_loopback(self.oidc_issuer)):
+            raise ValueError("oidc_issuer must be an https address (http only on this machine)")
+        if self.oidc_client_id is None:
+            raise ValueError("oidc_issuer needs oidc_client_id")
+        if "openid" not in self.oidc_scopes:
+            raise ValueError("oidc_scopes must have openid")
         return self
 
     @property

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from controller.calling.logins import Logins, logins_file
+from controller.calling.private_files import check_nobody_else_wrote, write_private
 from controller.client.connection import Connection
 from controller.terminal.errors import BadInputError
 
@@ -33,7 +33,7 @@ class Credentials:
         """Read the file; None where there is none."""
         try:
             with path.open() as file:
-                _check_nobody_else_wrote(file.fileno(), path)
+                check_nobody_else_wrote(file.fileno(), path)
                 content = json.loads(file.read())
             return cls(
                 url=content["url"],
@@ -58,37 +58,10 @@ class Credentials:
         write_private(path, json.dumps(content, indent=2) + "\n")
 
 
-def _check_nobody_else_wrote(file: int, path: Path) -> None:
-    """Refuse an open file that others may have written: it decides where tokens are sent."""
-    found = os.fstat(file)
-    if found.st_uid not in {0, os.geteuid()}:
-        why = f"belongs to another user ({found.st_uid})"
-    elif stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
-        why = "is writable by others"
-    else:
-        return
-    raise BadInputError(
-        f"{path} {why}, who could redirect your tokens: it is ignored. Run as its owner, "
-        "set FUGA_STATE_DIR to a folder of yours, or set FUGA_URL and FUGA_TOKEN."
-    )
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace a file by one with mode 0600."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-
-
 def find_connection(
     environ: Mapping[str, str], *, url: str | None = None, tenant: str | None = None
 ) -> Connection:
-    """Choose address and token: option, environment, settings file, then state folder.
+    """Choose address and token: option, environment, settings file, state folder, then logins.
 
     Reads the few settings that it needs by itself: the settings classes cost a
     quarter of a second that a person at the prompt would feel.
@@ -110,7 +83,13 @@ def find_connection(
             )
     else:
         token = token or (found.operator if found else None)
-    address = named or (found.url if found else DEFAULT_URL)
+    address = named or (found.url if found else None)
+    kept = logins_file(environ)
+    if kept is not None and (address is None or token is None):
+        logins = Logins.load(kept)
+        address = address or logins.last
+        token = token or logins.tokens.get((address or "").rstrip("/"))
+    address = address or DEFAULT_URL
     if not address.startswith(("http://", "https://")):
         raise BadInputError(f"the API's address must start with http:// or https://: {address!r}")
     ca = environ.get("FUGA_CA") or _text(file, "ca")

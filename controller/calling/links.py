@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from controller.client.http import Client
+if TYPE_CHECKING:
+    from controller.client.http import Client
 
 LINKS: Final = "login/links"
 

@@ -58,6 +58,7 @@ PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
         "down": _Place(_RUN, "operating.processes:down"),
         "env": _Place(_RUN, "operating.env:env"),
         "login": _Place(_RUN, "operating.login:login"),
+        "logout": _Place(_RUN, "operating.login:logout"),
         "api": _Place(_SERVE, "operating.processes:api"),
         "control": _Place(_SERVE, "operating.processes:control"),
         "monitor": _Place(_SERVE, "operating.processes:monitor"),

@@ -518,6 +518,15 @@ class LoginInput(TypedDict):
     """Exchange what proves who you are for a token."""
 
     code: str
+    redirect_uri: NotRequired[str | None]
+    tenant: NotRequired[str | None]
+    verifier: NotRequired[str | None]
+
+
+class LoginWays(TypedDict):
+    """How one may log in, apart from a token or a one-time link."""
+
+    provider: ProviderWay | None
 
 
 class MembershipInput(TypedDict):
@@ -815,6 +824,17 @@ class ProofRow(TypedDict):
     target: float | None
     tenant: str
     weight: float
+
+
+class ProviderWay(TypedDict):
+    """Log in by OpenID Connect: what a client needs to send a browser there (PKCE, S256)."""
+
+    authorization_endpoint: str | None
+    client_id: str
+    issuer: str
+    problem: str | None
+    response_mode: Literal["fragment", "query"]
+    scope: str
 
 
 class Quota(TypedDict):

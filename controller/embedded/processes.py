@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from controller.calling.credentials import write_private
+from controller.calling.private_files import write_private
 from controller.terminal.errors import CliError
 
 #: How one of our own programs is called; -P: the current folder holds no modules of ours.

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller.calling.credentials import FILE_NAME, write_private
+from controller.calling.credentials import FILE_NAME
+from controller.calling.private_files import write_private
 from controller.embedded.processes import ProcessId
 from controller.terminal.errors import CliError
 from registry.ground import private_folder

@@ -23,6 +23,7 @@ from controller.rest.callers.limits import Limits
 from controller.rest.callers.middleware import AccessLog, Authentication, Crowd
 from controller.rest.dependencies import LOGIN_LIFE_S, Services
 from controller.rest.login import routes as login
+from controller.rest.login.provider import Provider
 from controller.rest.metrics import HttpMetrics
 from controller.rest.metrics import router as metrics_router
 from controller.rest.pages.docs import docs_pages
@@ -81,6 +82,7 @@ def create_app(
     default_image: str | None = None,
     operator_token_ttl_s: int | None = None,
     login_life_s: int = LOGIN_LIFE_S,
+    provider: Provider | None = None,
     over_quota: OverQuota = "refuse",
     host_naming: HostNaming = "own",
     shutdown_timeout_s: int = SHUTDOWN_TIMEOUT_S,
@@ -112,6 +114,8 @@ def create_app(
         Life of operators' tokens that say no other; None: for ever.
     login_life_s : int
         Life of tokens that a login gives.
+    provider : Provider, optional
+        Of identities, for those who log in by OpenID Connect.
     over_quota : OverQuota
         What becomes of requests above a quota where no tenant or group says otherwise.
     host_naming : HostNaming
@@ -149,6 +153,7 @@ def create_app(
         default_image=default_image,
         operator_token_ttl_s=operator_token_ttl_s,
         login_life_s=login_life_s,
+        provider=provider,
         over_quota=over_quota,
         shutdown_timeout_s=shutdown_timeout_s,
         host_reserved=host_reserved,

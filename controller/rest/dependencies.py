@@ -14,6 +14,7 @@ from controller.host_names import HostNames, Reader
 from controller.questions.when import WaitingTimes
 from controller.queue import TaskQueue
 from controller.rest.callers.auth import caller_of
+from controller.rest.login.provider import Provider
 from controller.rest.schemas.operating import Ready
 from controller.rest.writes.gathering import Gathering
 from placement.moving.model import MoveLimits
@@ -52,6 +53,7 @@ class Services:
     default_image: str | None = None
     operator_token_ttl_s: int | None = None  #: of those that say no other; None: for ever
     login_life_s: int = LOGIN_LIFE_S
+    provider: Provider | None = None  #: of identities, where people log in by one
     host_reserved: Mapping[str, int] = field(default_factory=dict)
     default_quota: Mapping[str, int] = field(default_factory=dict)
     #: a replay may take as long as its round did, in a process of its own

@@ -31,10 +31,11 @@ from controller.rest.callers.connections import (
 from controller.rest.callers.limits import Limits, Rate
 from controller.rest.callers.protocol import BoundedProtocol, Deadlines
 from controller.rest.callers.tls import Certificate, renewed_on_hangup
+from controller.rest.login.provider import Provider, ProviderSettings
 from controller.rest.metrics import count_refusals
 from controller.rest.problems.errors import CertificateError, ListenError
 from controller.settings import ControllerSettings
-from registry import Registry, RegistryError
+from registry import Registry, RegistryError, SettingsError
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.images import ImageStore, remove_files_of_removed
 from service import ProcessMetrics, database_check, listening
@@ -160,6 +161,28 @@ def limits_of(settings: ControllerSettings) -> Limits:
     )
 
 
+def provider_of(settings: ControllerSettings) -> Provider | None:
+    """Return the provider of identities that the settings name, if any."""
+    if settings.oidc_issuer is None or settings.oidc_client_id is None:
+        return None
+    secret = settings.oidc_client_secret
+    found = ProviderSettings(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=None if secret is None else secret.get_secret_value(),
+        scopes=settings.oidc_scopes,
+        rules=settings.oidc_rules,
+        name_claim=settings.oidc_name_claim,
+        ca=settings.oidc_ca,
+    )
+    try:
+        return Provider(found)
+    except OSError as error:
+        raise SettingsError(
+            f"FUGA_OIDC_CA: cannot read certificates from {settings.oidc_ca}: {error}"
+        ) from error
+
+
 def certificate_of(settings: ControllerSettings) -> Certificate | None:
     """Return the certificate that the settings name, if any."""
     if settings.tls_cert is None or settings.tls_key is None:
@@ -191,6 +214,7 @@ def _application(
         host_naming=settings.host_names,
         operator_token_ttl_s=settings.operator_token_ttl_s,
         login_life_s=settings.login_hours * 3600,
+        provider=provider_of(settings),
         shutdown_timeout_s=settings.shutdown_timeout_s,
         image_store=settings.resolved_image_store(),
         image_urls=settings.image_urls,

@@ -18,6 +18,7 @@ from controller.rest import create_app
 from registry import Registry
 from tests.register import add_tenant, add_vm_type
 from tests.servers.http_client import a_client
+from tests.servers.provider import a_provider
 from tests.servers.serving import served
 
 
@@ -28,6 +29,13 @@ def quiet() -> Iterator[None]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture(scope="session")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run a provider of OpenID Connect with users anna, otto and eve."""
+    with a_provider(tmp_path_factory.mktemp("provider")) as issuer:
+        yield issuer
 
 
 @dataclass(frozen=True)

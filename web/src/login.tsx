@@ -1,19 +1,21 @@
 /** How a tab gets its token. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { arrived } from "./api/arrival";
+import { type Arrival, arrived } from "./api/arrival";
 import { get, Problem, send } from "./api/client";
 import { changed } from "./api/live";
+import { goToProvider } from "./api/provider";
 import { session } from "./api/session";
-import type { Token, TokenCreated } from "./api/types";
+import type { LoginWays, ProviderWay, Token, TokenCreated } from "./api/types";
 import { useStore } from "./store";
 import { Told } from "./parts/basics";
 
+const ASKED_AGAIN_MS = 5_000;
 const ASK = "Paste a token: `fuga env` prints the one that the command uses.";
 
-/** Log in by the link that was opened, or go on with the token that this tab has. */
+/** Log in by what the address brought, or go on with the token that this tab has. */
 export async function resume(): Promise<void> {
-  const code = arrived.value;
-  if (code !== null) return enter(code);
+  const arrival = arrived.value;
+  if (arrival !== null) return enter(arrival);
   const token = session.token;
   if (token === null) {
     session.asks.set(ASK);
@@ -31,9 +33,10 @@ export async function resume(): Promise<void> {
 arrived.subscribe(() => arrived.value !== null && void resume());
 
 /** Exchange what was brought for a token. */
-async function enter(code: string): Promise<void> {
+async function enter(arrival: Arrival): Promise<void> {
   try {
-    const made = await send<TokenCreated>("POST", "login", { body: { code }, token: "" });
+    if ("refused" in arrival) throw new Problem(401, null, null, arrival.refused);
+    const made = await send<TokenCreated>("POST", "login", { body: arrival, token: "" });
     if (made.secret === null) return;
     session.token = made.secret;
     arrived.set(null);
@@ -41,7 +44,8 @@ async function enter(code: string): Promise<void> {
     changed();
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
-    if (problem.passes) {
+    // A provider's code is good once, even if the answer to it was lost.
+    if (problem.passes && !("verifier" in arrival)) {
       setTimeout(() => void resume(), (problem.retryAfterS ?? 3) * 1000);
       return;
     }
@@ -49,6 +53,34 @@ async function enter(code: string): Promise<void> {
     if (session.token !== null) return resume(); // this tab was logged in before
     session.asks.set(`${problem.message} ${ASK}`);
   }
+}
+
+/** The provider of this site, once somebody is asked to log in; null: there is none, or it is not known yet. */
+function useProvider(asked: boolean): ProviderWay | null {
+  const [provider, set] = useState<ProviderWay | null>(null);
+  useEffect(() => {
+    if (!asked) return;
+    let wanted = true;
+    const ask = async (): Promise<void> => {
+      try {
+        const ways = await get<LoginWays>("login");
+        if (wanted) set(ways.provider);
+        if (ways.provider?.problem) setTimeout(() => void (wanted && ask()), ASKED_AGAIN_MS);
+      } catch (problem) {
+        if (!(problem instanceof Problem)) throw problem;
+        if (wanted && problem.passes) setTimeout(() => void (wanted && ask()), ASKED_AGAIN_MS);
+      }
+    };
+    void ask();
+    return () => {
+      wanted = false;
+    };
+  }, [asked]);
+  return provider;
+}
+
+function hostOf(issuer: string): string {
+  return URL.canParse(issuer) ? new URL(issuer).host : issuer;
 }
 
 /** Forget the token, and end it where a login gave it. */
@@ -70,6 +102,7 @@ export function Login() {
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
+  const provider = useProvider(asks !== null);
   useEffect(() => {
     if (asks !== null && !dialog.current?.open) dialog.current?.showModal();
     if (asks === null) dialog.current?.close();
@@ -95,11 +128,35 @@ export function Login() {
     setBusy(false);
   };
 
+  const leave = async (way: ProviderWay): Promise<void> => {
+    setBusy(true);
+    try {
+      await goToProvider(way);
+    } catch (found) {
+      if (!(found instanceof Problem)) throw found;
+      setProblem(found);
+    }
+    setBusy(false);
+  };
+
   return (
     <dialog ref={dialog} class="login" aria-labelledby="login-title" onCancel={(event) => event.preventDefault()}>
       <form onSubmit={(event) => void begin(event)}>
         <h2 id="login-title">Log in to fuga</h2>
         <p>{asks}</p>
+        {provider && (
+          <p class="buttons">
+            <button
+              type="button"
+              class="primary"
+              disabled={busy || provider.authorization_endpoint === null}
+              onClick={() => void leave(provider)}
+            >
+              Log in at {hostOf(provider.issuer)}
+            </button>
+          </p>
+        )}
+        {provider?.problem && <p class="hint">{provider.problem}</p>}
         <label>
           Token
           <input

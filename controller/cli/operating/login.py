@@ -1,15 +1,23 @@
-"""`fuga login`: into the web console by a link that is good once."""
+"""`fuga login`, `fuga logout`: a token of hours from the provider, or a link for a browser."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from controller.calling.links import LINKS, link_of
+from controller.calling.logins import Logins, logins_file
 from controller.calling.session import Session, with_session
-from controller.terminal.errors import BadInputError
-from controller.terminal.output import until
+from controller.client.connection import Connection
+from controller.terminal.errors import BadInputError, CliError
+from controller.terminal.output import echo_lines, until
+
+if TYPE_CHECKING:
+    from controller.client.http import Client
 
 
 @with_session
@@ -22,11 +30,114 @@ def login(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="With --link: that login may only read")
     ] = False,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="As which tenant, if you are of several")
+    ] = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Open none; paste where yours ended")
+    ] = False,
 ) -> None:
-    """Log a browser in with the rights of your token."""
-    if not link:
-        raise BadInputError("give --link")
-    made = session.api.post(LINKS, {"read_only": read_only})
-    address = link_of(session.api.url, made)
-    session.answer({**made, "link": address}, address)
-    session.say(f"It logs in once, within {until(made['expires_at'])}.")
+    """Log in at the site's provider; or, with your token, log a browser in.
+
+    The token of the login lasts for hours, and is kept for this user in ~/.config/fuga.
+    """
+    if link:
+        made = session.api.post(LINKS, {"read_only": read_only})
+        address = link_of(session.api.url, made)
+        session.answer({**made, "link": address}, address)
+        session.say(f"It logs in once, within {until(made['expires_at'])}.")
+        return
+    if read_only:
+        raise BadInputError("--read-only needs --link")
+    found = session.connection
+    stranger = _client(found, None)
+    try:
+        way = _way(stranger)
+        made = stranger.post("login", _answer(way, tenant, no_browser=no_browser))
+    finally:
+        stranger.close()
+    path = _path()
+    logins = Logins.load(path)
+    elsewhere = found.token is not None and found.token != logins.tokens.get(found.url)
+    logins.logged_in(found.url, made["secret"]).save(path)
+    made["secret"] = None
+    whom = "an operator" if made["tenant"] is None else f"tenant {made['tenant']}"
+    only = ", read-only" if made["read_only"] else ""
+    session.answer(
+        made, f"logged in at {found.url} as {whom}{only}, for {until(made['expires_at'])}"
+    )
+    if elsewhere:
+        echo_lines(
+            "fuga: note: commands here go on with the token of FUGA_TOKEN, the settings or the"
+            " state folder",
+            err=True,
+        )
+
+
+@with_session
+def logout(session: Session) -> None:
+    """End your login, here and at the API."""
+    path, found = _path(), session.connection
+    logins = Logins.load(path)
+    token = logins.tokens.get(found.url)
+    if token is None:
+        raise BadInputError(f"nobody is logged in at {found.url} from here")
+    # First here: what the API does not hear ends by itself within hours.
+    logins.logged_out(found.url).save(path)
+    api = _client(found, token)
+    try:
+        ended = api.delete("token")
+    finally:
+        api.close()
+    session.answer(ended, f"logged out at {found.url}")
+
+
+def _client(found: Connection, token: str | None) -> Client:
+    from controller.client.http import Client  # noqa: PLC0415 - slow, and `--help` calls nobody
+
+    return Client(Connection(url=found.url, token=token, ca=found.ca), agent="fuga-cli")
+
+
+def _way(stranger: Client) -> Mapping[str, Any]:
+    way = stranger.get("login")["provider"]
+    if way is None:
+        raise CliError(
+            f"{stranger.url} has no provider to log in at: set FUGA_TOKEN to a token that an"
+            " operator gave you"
+        )
+    if way["authorization_endpoint"] is None:
+        raise CliError(way["problem"])
+    found: Mapping[str, Any] = way
+    return found
+
+
+def _answer(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool) -> dict[str, Any]:
+    # Slow to import, and `--link` needs none of it.
+    import webbrowser  # noqa: PLC0415
+
+    from controller.calling.provider_login import (  # noqa: PLC0415
+        Attempt,
+        Listener,
+        unheard_redirect_uri,
+    )
+
+    if no_browser:
+        attempt = Attempt.begin(way, unheard_redirect_uri())
+        echo_lines(f"Open in a browser:\n\n  {attempt.address}\n", err=True)
+        told = typer.prompt(
+            "It ends at a page that does not load. Its address", hide_input=True, err=True
+        )
+        return attempt.body(told, tenant)
+    listener = Listener()
+    attempt = Attempt.begin(way, listener.redirect_uri)
+    with listener.listening(attempt.state):
+        echo_lines(f"Log in here, if no browser opens:\n\n  {attempt.address}\n", err=True)
+        webbrowser.open(attempt.address)
+        return attempt.body(listener.answer(), tenant)
+
+
+def _path() -> Path:
+    path = logins_file(os.environ)
+    if path is None:
+        raise BadInputError("HOME is not set: there is nowhere to keep a login")
+    return path

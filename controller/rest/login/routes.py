@@ -1,23 +1,25 @@
-"""/v1/login: a token for a code that is good once. /v1/login/links: such codes."""
+"""/v1/login: a token for a code, a link's or the provider's. /v1/login/links: links."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Security
 from pydantic import BaseModel, Field, SecretStr, TypeAdapter
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenServices
 from controller.rest.pages.openapi import problems
-from controller.rest.problems.errors import LoginRefusedError
+from controller.rest.problems.errors import LoginRefusedError, ProviderError
 from controller.rest.schemas.tenants import TokenCreated
-from controller.rest.schemas.values import Input
+from controller.rest.schemas.values import Input, Name
 from controller.rest.writes.idempotency import GivenCreation
+from registry import InvalidError, NotFoundError
 from registry.tenancy import LINK_TTL_S
 
 #: For those who have no token.
@@ -38,9 +40,38 @@ _NO_SUCH_LINK: Final = (
 class LoginInput(Input):
     """Exchange what proves who you are for a token."""
 
-    code: Annotated[SecretStr, Field(min_length=1, max_length=2048)] = Field(
-        description="Of a one-time link: what follows `#login=`."
+    code: Annotated[SecretStr, Field(min_length=1, max_length=8192)] = Field(
+        description="Of a one-time link: what follows `#login=`. Or the provider's."
     )
+    verifier: Annotated[SecretStr, Field(min_length=43, max_length=128)] | None = Field(
+        None, description="With the provider's code: the PKCE verifier."
+    )
+    redirect_uri: Annotated[str, Field(min_length=1, max_length=2000)] | None = Field(
+        None, description="With the provider's code: where it brought it."
+    )
+    tenant: Name | None = Field(
+        None, description="With the provider's code: as which tenant, of several."
+    )
+
+
+class ProviderWay(BaseModel):
+    """Log in by OpenID Connect: what a client needs to send a browser there (PKCE, S256).
+
+    The `nonce` is the unpadded base64url SHA-256 of `nonce.` and the verifier.
+    """
+
+    issuer: str
+    client_id: str
+    scope: str
+    authorization_endpoint: str | None = Field(description="Null while it cannot be used.")
+    response_mode: Literal["fragment", "query"]
+    problem: str | None = Field(description="Why it cannot be used.")
+
+
+class LoginWays(BaseModel):
+    """How one may log in, apart from a token or a one-time link."""
+
+    provider: ProviderWay | None = Field(description="Null: this site has none.")
 
 
 class LinkInput(Input):
@@ -68,15 +99,53 @@ class LinkCreated(BaseModel):
 _ADAPTER: Final = TypeAdapter(LinkCreated)
 
 
-@entrance.post("", status_code=201, response_model=TokenCreated, responses=problems(401, 429))
-def log_in(body: LoginInput, services: GivenServices) -> TokenCreated:
-    """Exchange the code of a one-time link for a token of limited life. Needs no token."""
-    found = services.registry.logins.exchange(
-        body.code.get_secret_value(), life_s=services.login_life_s
+@entrance.get("", response_model=LoginWays)
+async def show_login_ways(services: GivenServices) -> LoginWays:
+    """Show how one may log in. Needs no token."""
+    provider = services.provider
+    if provider is None:
+        return LoginWays(provider=None)
+    described, problem = None, None
+    try:
+        described = await provider.described_at_once()
+    except ProviderError as error:
+        problem = str(error)
+    return LoginWays(
+        provider=ProviderWay(
+            issuer=provider.settings.issuer,
+            client_id=provider.settings.client_id,
+            scope=" ".join(provider.settings.scopes),
+            authorization_endpoint=None if described is None else described.authorization_endpoint,
+            response_mode="fragment" if described and described.in_fragment else "query",
+            problem=problem,
+        )
     )
-    if found is None:
-        raise LoginRefusedError(_NO_SUCH_LINK)
-    return TokenCreated.of(*found)
+
+
+@entrance.post("", status_code=201, response_model=TokenCreated, responses=problems(401, 429, 504))
+async def log_in(body: LoginInput, services: GivenServices) -> TokenCreated:
+    """Exchange a code for a token of limited life. Needs no token.
+
+    The code of a one-time link stands alone; the provider's has `verifier` and `redirect_uri`.
+    """
+    logins, life_s = services.registry.logins, services.login_life_s
+    code = body.code.get_secret_value()
+    if body.verifier is None:
+        found = await run_in_threadpool(logins.exchange, code, life_s=life_s)
+        if found is None:
+            raise LoginRefusedError(_NO_SUCH_LINK)
+        return TokenCreated.of(*found)
+    if services.provider is None:
+        raise LoginRefusedError("this site has no provider to log in by")
+    if body.redirect_uri is None:
+        raise InvalidError("redirect_uri", None, "where the provider brought the code")
+    admission = await services.provider.admit(
+        code, body.verifier.get_secret_value(), body.redirect_uri, tenant=body.tenant
+    )
+    try:
+        return TokenCreated.of(*await run_in_threadpool(logins.admit, admission, life_s=life_s))
+    except (InvalidError, NotFoundError) as error:
+        raise LoginRefusedError(f"the rule that lets you in names no tenant: {error}") from error
 
 
 @links.post("", status_code=201, response_model=LinkCreated, responses=problems(409))

@@ -36,6 +36,7 @@ from controller.rest.problems.errors import (
     LoginRefusedError,
     MalformedBodyError,
     OverloadedError,
+    ProviderError,
     RateLimitedError,
     UnauthorizedError,
     UnsupportedMediaTypeError,
@@ -89,6 +90,7 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
             HTTPStatus.UNAUTHORIZED, "unauthorized", "Token missing or invalid"
         ),
         LoginRefusedError: Kind(HTTPStatus.UNAUTHORIZED, "login_refused", "Login refused"),
+        ProviderError: Kind(HTTPStatus.GATEWAY_TIMEOUT, "provider_failed", "Provider failed"),
         ForbiddenError: Kind(HTTPStatus.FORBIDDEN, "forbidden", "Not allowed with this token"),
         RateLimitedError: Kind(HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", "Too many calls"),
         OverloadedError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "Server busy"),

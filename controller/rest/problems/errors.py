@@ -25,6 +25,14 @@ class LoginRefusedError(RestError):
     """A login failed: the link was used, is over, or never was one; or it was refused elsewhere."""
 
 
+class ProviderError(RestError):
+    """The OpenID Connect provider does not answer as it has to. Try again."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the OpenID Connect provider cannot be used: {reason}")
+        self.reason = reason
+
+
 class ForbiddenError(RestError):
     """The token is valid but does not allow this call."""
 

@@ -1,0 +1,59 @@
+"""Where `fuga login` keeps what it got: a file of its user's alone, a token for each address."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+from controller.calling.private_files import check_nobody_else_wrote, write_private
+from controller.terminal.errors import BadInputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logins:
+    """Tokens by the address that gave them: none goes to another."""
+
+    last: str | None = None  #: where somebody logged in last
+    tokens: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read the file; none is one without logins."""
+        try:
+            with path.open() as file:
+                check_nobody_else_wrote(file.fileno(), path)
+                content = json.loads(file.read())
+            return cls(last=content["last"], tokens=dict(content["tokens"]))
+        except FileNotFoundError:
+            return cls()
+        except OSError as error:
+            raise BadInputError(f"cannot read {path}: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInputError(f"{path} is not a file of logins ({error!r}); remove it") from None
+
+    def save(self, path: Path) -> None:
+        """Write the file whole or not at all; nobody else may read it at any moment."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        content = {"last": self.last, "tokens": dict(self.tokens)}
+        write_private(path, json.dumps(content, indent=2) + "\n")
+
+    def logged_in(self, url: str, token: str) -> Self:
+        """Return these with one more."""
+        return replace(self, last=url, tokens={**self.tokens, url: token})
+
+    def logged_out(self, url: str) -> Self:
+        """Return these without one."""
+        left = {address: token for address, token in self.tokens.items() if address != url}
+        return replace(self, last=None if self.last == url else self.last, tokens=left)
+
+
+def logins_file(environ: Mapping[str, str]) -> Path | None:
+    """Return where it is, if this user has a home."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if base.startswith("/"):
+        return Path(base, "fuga", "logins.json")
+    home = environ.get("HOME", "")
+    return Path(home, ".config", "fuga", "logins.json") if home.startswith("/") else None

@@ -1,0 +1,159 @@
+"""Logging in at the site's provider from a terminal: OpenID Connect with PKCE, and a browser.
+
+The provider brings the browser back to a port of this machine that is listened at for that
+alone (RFC 8252), or a person brings the address that it ended at.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.server
+import secrets
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from controller.terminal.errors import BadInputError, CliError
+from plain_text import plain
+
+#: How long somebody may take at the provider.
+PATIENCE_S: Final = 300.0
+_HOST: Final = "127.0.0.1"
+_PATH: Final = "/fuga"
+_TOO_LATE_S: Final = 10.0  #: for a browser to send its request
+_PAGE: Final = b"""<!doctype html><title>fuga</title>
+<p>You can close this page: <code>fuga</code> goes on in its terminal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One login: what the browser is sent with, and what its answer is judged by."""
+
+    way: Mapping[str, Any]
+    redirect_uri: str
+    state: str
+    verifier: str
+
+    @classmethod
+    def begin(cls, way: Mapping[str, Any], redirect_uri: str) -> Attempt:
+        """Return a new one."""
+        return cls(
+            way=way,
+            redirect_uri=redirect_uri,
+            state=secrets.token_urlsafe(16),
+            verifier=secrets.token_urlsafe(32),
+        )
+
+    @property
+    def address(self) -> str:
+        """Where the browser goes."""
+        endpoint = str(self.way["authorization_endpoint"])
+        asked = {
+            "response_type": "code",
+            "client_id": self.way["client_id"],
+            "redirect_uri": self.redirect_uri,
+            "scope": self.way["scope"],
+            "state": self.state,
+            "nonce": _digest(f"nonce.{self.verifier}"),
+            "code_challenge": _digest(self.verifier),
+            "code_challenge_method": "S256",
+        }
+        return endpoint + ("&" if "?" in endpoint else "?") + urlencode(asked)
+
+    def body(self, answer: str, tenant: str | None) -> dict[str, Any]:
+        """Return what the API exchanges, by the address that the browser came back to."""
+        given = parse_qs(urlsplit(answer.strip()).query)
+        state, code, error = ((given.get(name) or [""])[0] for name in ("state", "code", "error"))
+        if not hmac.compare_digest(state.encode(), self.state.encode()):
+            raise BadInputError("this is not the answer to this login; begin again")
+        if not code:
+            raise CliError(f"the provider refused the login ({plain(error)[:40] or 'no reason'})")
+        body = {"code": code, "verifier": self.verifier, "redirect_uri": self.redirect_uri}
+        return body if tenant is None else {**body, "tenant": tenant}
+
+
+class Listener:
+    """Listens on this machine for a browser that comes back with this state; once."""
+
+    def __init__(self) -> None:
+        self._answer: str | None = None
+        self._state = ""
+        self._came = threading.Event()
+        self._server = http.server.ThreadingHTTPServer((_HOST, 0), self._handler())
+        self._server.daemon_threads = True
+
+    @property
+    def redirect_uri(self) -> str:
+        """Where the browser is to come back to."""
+        return f"http://{_HOST}:{self._server.server_port}{_PATH}"
+
+    @contextmanager
+    def listening(self, state: str) -> Iterator[None]:
+        """Listen until the block ends."""
+        self._state = state
+        thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def answer(self, patience_s: float = PATIENCE_S) -> str:
+        """Wait for it, and return the address."""
+        if not self._came.wait(patience_s) or self._answer is None:
+            raise CliError(f"no browser came back within {patience_s:g} s; begin again")
+        return self._answer
+
+    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+        listener = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            timeout = _TOO_LATE_S
+            server_version, sys_version = "fuga", ""
+
+            def do_GET(self) -> None:
+                """Take an answer with the state of this login; whatever else comes is not it."""
+                ours = listener._take(self.path)
+                self.send_response(200 if ours else 404)
+                for name, value in (
+                    ("Content-Type", "text/html; charset=utf-8"),
+                    ("Content-Security-Policy", "default-src 'none'"),
+                    ("Referrer-Policy", "no-referrer"),
+                    ("Cache-Control", "no-store"),
+                    ("Content-Length", str(len(_PAGE) if ours else 0)),
+                ):
+                    self.send_header(name, value)
+                self.end_headers()
+                if ours:
+                    self.wfile.write(_PAGE)
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing: the address has the code."""
+
+        return Handler
+
+    def _take(self, path: str) -> bool:
+        address = urlsplit(path)
+        state = (parse_qs(address.query).get("state") or [""])[0]
+        ours = hmac.compare_digest(state.encode(), self._state.encode())
+        if address.path != _PATH or not ours or self._came.is_set():
+            return False
+        self._answer = path
+        self._came.set()
+        return True
+
+
+def unheard_redirect_uri() -> str:
+    """Return where a browser on another machine ends: nobody listens there, as a rule."""
+    return f"http://{_HOST}:{49152 + secrets.randbelow(16384)}{_PATH}"
+
+
+def _digest(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

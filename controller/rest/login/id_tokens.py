@@ -1,0 +1,147 @@
+"""ID tokens of OpenID Connect: whose they are, once all that could be wrong was looked at.
+
+The signature is PyJWT's part. Ours is what may be signed with which key: the algorithms are
+a list of ours, all of them with public keys, and the key's kind has to be the algorithm's.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import jwt
+
+from controller.rest.problems.errors import LoginRefusedError
+
+#: By the kind of key that signs by it. No `none`, and no HS256: a public key is no secret.
+ALGORITHMS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
+    **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
+    "EdDSA": "OKP",
+}
+#: How far the clocks of provider and API may be apart.
+SKEW_S: Final = 60
+#: An ID token is used at once; one that was kept is not the one that was asked for.
+MOST_AGE_S: Final = 600
+MOST_CHARACTERS: Final = 64 * 1024
+_LEAST_RSA_BITS: Final = 2048
+_REQUIRED: Final = ["iss", "sub", "aud", "exp", "iat", "nonce"]
+
+
+class UnknownKeyError(LoginRefusedError):
+    """No key that is known signed it: the provider may have new ones."""
+
+
+def nonce_of(verifier: str) -> str:
+    """Return the nonce that goes with a verifier of PKCE.
+
+    So whoever hands in a code must know the verifier even where a provider ignores PKCE.
+    """
+    digest = hashlib.sha256(f"nonce.{verifier}".encode()).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def claims_of(
+    id_token: str,
+    keys: Sequence[Mapping[str, Any]],
+    *,
+    issuer: str,
+    client_id: str,
+    nonce: str,
+) -> Mapping[str, Any]:
+    """Return the claims of a token that was issued by this issuer, for us, for this login, now.
+
+    Parameters
+    ----------
+    id_token : str
+        What the provider gave.
+    keys : sequence of mappings
+        The provider's public keys, as JWKs.
+
+    Raises
+    ------
+    UnknownKeyError
+        If none of the keys is the one that it names.
+    LoginRefusedError
+        With what is wrong.
+    """
+    if len(id_token) > MOST_CHARACTERS:
+        raise _refused("it is too long")
+    try:
+        header = jwt.get_unverified_header(id_token)
+        algorithm = header.get("alg")
+        if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+            raise _refused("its algorithm is not allowed")
+        if "crit" in header:
+            raise _refused("it asks for extensions")
+        key = _key(header, algorithm, keys)
+        claims: dict[str, Any] = jwt.decode(
+            id_token,
+            key,
+            algorithms=[algorithm],
+            audience=client_id,
+            issuer=issuer,
+            leeway=SKEW_S,
+            options={"require": _REQUIRED},
+        )
+        _check_party(claims, client_id)
+        _check_login(claims, nonce, time.time())
+    except jwt.PyJWTError as error:
+        raise _refused(_WORDS.get(type(error), "it is not valid")) from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _refused("it is not valid") from error
+    return claims
+
+
+def _key(header: Mapping[str, Any], algorithm: str, keys: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the one key that a token says it is signed with, if it is of its algorithm."""
+    kid = header.get("kid")
+    fitting = [
+        each
+        for each in keys
+        if each.get("kty") == ALGORITHMS[algorithm]
+        and each.get("use", "sig") == "sig"
+        and each.get("alg", algorithm) == algorithm
+        and (kid is None or each.get("kid") == kid)
+    ]
+    if len(fitting) != 1:
+        raise UnknownKeyError(f"{_BEGIN}: it is signed with a key that the provider does not tell")
+    key = jwt.PyJWK(dict(fitting[0]), algorithm=algorithm).key
+    if ALGORITHMS[algorithm] == "RSA" and key.key_size < _LEAST_RSA_BITS:
+        raise _refused("its key is too short")
+    return key
+
+
+def _check_party(claims: Mapping[str, Any], client_id: str) -> None:
+    """Refuse what was issued for another who only may show it to us."""
+    several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
+    if claims.get("azp", None if several else client_id) != client_id:
+        raise _refused("it is for another application")
+    if not isinstance(claims["sub"], str) or not claims["sub"]:
+        raise _refused("it is not valid")
+
+
+def _check_login(claims: Mapping[str, Any], nonce: str, now: float) -> None:
+    told = claims["nonce"]
+    if not isinstance(told, str) or not hmac.compare_digest(told.encode(), nonce.encode()):
+        raise _refused("it is of another login")
+    if now - float(claims["iat"]) > MOST_AGE_S:
+        raise _refused("it is too old")
+
+
+_BEGIN: Final = "the provider's token was refused"
+_WORDS: Final[Mapping[type[jwt.PyJWTError], str]] = {
+    jwt.ExpiredSignatureError: "it has expired",
+    jwt.ImmatureSignatureError: "it is not valid yet: compare the clocks",
+    jwt.InvalidAudienceError: "it is for another application",
+    jwt.InvalidIssuerError: "it is from another issuer",
+    jwt.InvalidSignatureError: "its signature is wrong",
+}
+
+
+def _refused(why: str) -> LoginRefusedError:
+    return LoginRefusedError(f"{_BEGIN}: {why}")

@@ -1,0 +1,273 @@
+"""The provider of identities, by OpenID Connect: what it says of itself, and codes for ID tokens.
+
+It is another party: it may hang, drip, answer anything, or be somebody else. Each call has one
+deadline over all of it, from the name's lookup to the last byte; answers are bounded and never
+unpacked; no redirect is followed, and no proxy asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+import structlog
+
+from controller.identities import OidcRule, admission_of, is_loopback, is_safe
+from controller.rest.login.id_tokens import UnknownKeyError, claims_of, nonce_of
+from controller.rest.problems.errors import LoginRefusedError, OverloadedError, ProviderError
+from registry.tenancy import Admission
+
+DEADLINE_S: Final = 10.0
+MOST_BYTES: Final = 256 * 1024
+#: How long what a provider said of itself is believed, its keys as well.
+KEPT_S: Final = 3600.0
+#: After a failure, or keys that were not enough, it is not asked again for so long.
+ASKED_AGAIN_AFTER_S: Final = 10.0
+#: Logins that wait for the provider in one process.
+MOST_AT_ONCE: Final = 32
+_ERROR: Final = re.compile(r"[a-z_]{1,40}")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderSettings:
+    """Which provider, who we are there, and whom it may let in."""
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = None
+    scopes: Sequence[str] = ("openid", "profile")
+    rules: Sequence[OidcRule] = ()
+    name_claim: str = "preferred_username"
+    ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What a provider says of itself, as far as it matters here."""
+
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+    in_fragment: bool  #: it can bring codes back where no server and no log sees them
+    secret_in_body: bool
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Something that was asked for, or why it was not answered."""
+
+    until: float = 0.0
+    value: Any = None
+    error: ProviderError | None = None
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Provider:
+    """One provider; for one event loop at a time."""
+
+    def __init__(
+        self,
+        settings: ProviderSettings,
+        *,
+        deadline_s: float = DEADLINE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self._deadline_s = deadline_s
+        self._clock = clock
+        self._local = is_loopback(settings.issuer)
+        self._tls = ssl.create_default_context(cafile=settings.ca)
+        self._described = _Kept()
+        self._keys = _Kept()
+        self._under_way = 0
+
+    async def described(self) -> Described:
+        """Return what it says of itself; raises `ProviderError`."""
+        found: Described = await self._keep(self._described, self._describe)
+        return found
+
+    async def described_at_once(self) -> Described:
+        """Return the same; raises `ProviderError` while another call waits for its answer.
+
+        Anybody may ask that: all of them waiting would leave no room for calls of others.
+        """
+        if self._described.asking.locked():
+            raise ProviderError("it is being asked; try again")
+        return await self.described()
+
+    async def admit(
+        self, code: str, verifier: str, redirect_uri: str, *, tenant: str | None = None
+    ) -> Admission:
+        """Return as whom somebody is let in who brings a code of the provider.
+
+        Raises
+        ------
+        LoginRefusedError
+            If the code or what it brings is not good, or no rule lets this user in.
+        OverloadedError
+            If too many logins wait for the provider.
+        ProviderError
+            If it does not answer as it has to.
+        """
+        async with self._place():
+            id_token = await self._exchange(code, verifier, redirect_uri)
+            claims = await self._claims(id_token, nonce_of(verifier))
+        found = admission_of(
+            claims, self.settings.rules, name_claim=self.settings.name_claim, tenant=tenant
+        )
+        if found is None:
+            whom = "you in" if tenant is None else f"you in as tenant {tenant}"
+            raise LoginRefusedError(
+                f"the provider knows you, but no rule of this site lets {whom}; an operator can"
+                " add one (FUGA_OIDC_RULES)"
+            )
+        return found
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        if self._under_way >= MOST_AT_ONCE:
+            raise OverloadedError(self._under_way)
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+
+    async def _exchange(self, code: str, verifier: str, redirect_uri: str) -> str:
+        described = await self.described()
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
+        auth, secret = None, self.settings.client_secret
+        if secret is None or described.secret_in_body:
+            form["client_id"] = self.settings.client_id
+        if secret is not None and described.secret_in_body:
+            form["client_secret"] = secret
+        elif secret is not None:
+            # Both are form-encoded first (RFC 6749, 2.3.1).
+            auth = (quote(self.settings.client_id, safe=""), quote(secret, safe=""))
+        status, answer = await self._call("POST", described.token_endpoint, data=form, auth=auth)
+        if status in (400, 401):
+            error = answer.get("error")
+            told = error if isinstance(error, str) and _ERROR.fullmatch(error) else "no reason"
+            if told != "invalid_grant":  # then it is the site's settings
+                log.warning("oidc_exchange_refused", error=told)
+            raise LoginRefusedError(f"the provider refused the login ({told}); begin again")
+        id_token = answer.get("id_token")
+        if status != 200 or not isinstance(id_token, str):
+            raise ProviderError(f"its answer to a code was {status} without an ID token")
+        return id_token
+
+    async def _claims(self, id_token: str, nonce: str) -> Mapping[str, Any]:
+        """Check an ID token, with keys asked for anew if none of those known signed it."""
+        settings = self.settings
+        names = {"issuer": settings.issuer, "client_id": settings.client_id, "nonce": nonce}
+        known = await self._keep(self._keys, self._read_keys)
+        try:
+            return claims_of(id_token, known, **names)
+        except UnknownKeyError:
+            told_at = self._keys.until - KEPT_S
+            if self._clock() - told_at < ASKED_AGAIN_AFTER_S:
+                raise
+        self._keys.until = 0.0
+        return claims_of(id_token, await self._keep(self._keys, self._read_keys), **names)
+
+    async def _keep(self, kept: _Kept, ask: Callable[[], Any]) -> Any:
+        async with kept.asking:
+            if self._clock() >= kept.until:
+                try:
+                    kept.value, kept.error = await ask(), None
+                    kept.until = self._clock() + KEPT_S
+                except ProviderError as error:
+                    log.warning("oidc_provider_failed", error=error.reason)
+                    kept.error, kept.until = error, self._clock() + ASKED_AGAIN_AFTER_S
+            if kept.error is not None:
+                raise ProviderError(kept.error.reason)
+            return kept.value
+
+    async def _describe(self) -> Described:
+        issuer = self.settings.issuer
+        address = issuer.rstrip("/") + "/.well-known/openid-configuration"
+        status, said = await self._call("GET", address)
+        if status != 200:
+            raise ProviderError(f"{address} answered {status}")
+        if said.get("issuer") != issuer:
+            raise ProviderError("it says that it is another issuer than FUGA_OIDC_ISSUER")
+        methods = said.get("code_challenge_methods_supported")
+        if methods is not None and "S256" not in _words(methods):
+            raise ProviderError("it offers no PKCE with S256")
+        ways = _words(said.get("token_endpoint_auth_methods_supported"))
+        return Described(
+            authorization_endpoint=self._endpoint(said, "authorization_endpoint"),
+            token_endpoint=self._endpoint(said, "token_endpoint"),
+            jwks_uri=self._endpoint(said, "jwks_uri"),
+            in_fragment="fragment" in _words(said.get("response_modes_supported")),
+            secret_in_body="client_secret_post" in ways and "client_secret_basic" not in ways,
+        )
+
+    def _endpoint(self, said: Mapping[str, Any], name: str) -> str:
+        """Return an address that it names, if nobody else can read what goes there."""
+        address = said.get(name)
+        if not isinstance(address, str) or not is_safe(address, local=self._local):
+            raise ProviderError(f"its {name} is no https address")
+        return address
+
+    async def _read_keys(self) -> Sequence[Mapping[str, Any]]:
+        described = await self.described()
+        status, said = await self._call("GET", described.jwks_uri)
+        keys = said.get("keys")
+        if status != 200 or not isinstance(keys, list):
+            raise ProviderError(f"it answered {status} without keys")
+        return tuple(each for each in keys if isinstance(each, dict))
+
+    async def _call(self, method: str, address: str, **request: Any) -> tuple[int, dict[str, Any]]:
+        """Return status and JSON object of an answer, before the deadline and not too long."""
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        try:
+            async with (
+                asyncio.timeout(self._deadline_s),
+                httpx.AsyncClient(
+                    trust_env=False,
+                    follow_redirects=False,
+                    verify=self._tls,
+                    timeout=self._deadline_s,
+                ) as client,
+                client.stream(method, address, headers=headers, **request) as answer,
+            ):
+                if answer.headers.get("content-encoding", "identity") != "identity":
+                    raise ProviderError("it packs its answers")
+                body = b""
+                async for piece in answer.aiter_raw():
+                    body += piece
+                    if len(body) > MOST_BYTES:
+                        raise ProviderError(f"it answers with more than {MOST_BYTES} bytes")
+        except TimeoutError:
+            raise ProviderError(f"it does not answer within {self._deadline_s:g} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise ProviderError(f"it cannot be reached ({type(error).__name__})") from error
+        try:
+            content = json.loads(body)
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict):
+            raise ProviderError(f"its answer {answer.status_code} is no JSON object")
+        return answer.status_code, content
+
+
+def _words(value: Any) -> Sequence[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
