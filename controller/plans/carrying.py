@@ -155,8 +155,8 @@ class Plans:
         self._registry.plans.propose(
             plan.id,
             _moves(inputs, decided),
-            before={**asdict(decided.before), **_resting(inputs, decided)},
-            after=asdict(decided.after),
+            before={**_measures(decided, 0), **_resting(inputs, decided)},
+            after=_measures(decided, -1),
             stays=[_stays(inputs, each) for each in decided.stays],
             cut=decided.cut,
             inputs=data,
@@ -260,6 +260,16 @@ def _let_in(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
         ],
         "still_waits": left and {"count": left.count, "reason": left.reason.value},
     }
+
+
+def _measures(plan: DecidedPlan, place: int) -> dict[str, Any]:
+    """Return the measures before the first move of a plan (0), or after the last (-1).
+
+    The potential is that of the game which the plan plays, where it plays one: it is what rises.
+    """
+    found = asdict(plan.measures[place])
+    own = plan.details.get("potential")
+    return found if own is None else {**found, "potential": float(own[place])}
 
 
 def _gain(plan: DecidedPlan) -> float | None:

@@ -277,6 +277,9 @@ def test_a_second_balance_right_after_the_first_has_no_useful_move(
     assert done.after is not None
     assert done.after["mean_skewness"] <= done.before["mean_skewness"]
     assert len({world.vm(vm).host for vm in world.registry.vms.list().items}) > 1
+    # The potential that is shown is that of the game that balancing plays: it rises by the gain.
+    assert done.after["potential"] - done.before["potential"] == pytest.approx(done.gain)
+    assert done.gain > 0
     second = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
     assert carry_out(world, centre, second).moves == 0
 
