@@ -108,12 +108,13 @@ class Session:
         if not self.json:
             echo(message)
 
-    def answer(self, value: Any, message: str) -> None:
-        """Print the result: the record for programs, a sentence for people."""
+    def answer(self, value: Any, *lines: str) -> None:
+        """Print the result: the record for programs, a sentence or several for people."""
         if self.json:
             print_json(value)
-        else:
-            echo(message)
+            return
+        for line in lines:
+            echo(line)
 
     def close(self) -> None:
         """Close what was opened."""

@@ -210,7 +210,7 @@ def cancel(session: Session, roll: RollArgument) -> None:
     if told["ended_at"] is None:
         session.answer(told, f"roll {told['id']} ends when its hosts at work are back")
     else:
-        session.answer(told, "\n".join([f"roll {told['id']} is cancelled", *_left(session, told)]))
+        session.answer(told, f"roll {told['id']} is cancelled", *_left(session, told))
 
 
 def find(session: Session, typed: str) -> Json:
@@ -238,7 +238,8 @@ def _argv(command: str) -> Sequence[str]:
 
 def _tell_begun(session: Session, roll: Mapping[str, Any]) -> None:
     turns = -(-roll["hosts"] // roll["at_once"])
-    session.say(f"roll {roll['id']}: {roll['hosts']} hosts, {roll['at_once']} at once")
+    hosts = f"{roll['hosts']} host{'s' * (roll['hosts'] != 1)}"
+    session.say(f"roll {roll['id']}: {hosts}, {roll['at_once']} at once")
     if roll["checked"] < turns:
         session.say(f"room was looked for {roll['checked']} of {turns} turns; there are many VMs")
 

@@ -188,6 +188,22 @@ def test_a_failure_says_what_was_done_and_how_to_go_on(
     assert f"fuga roll --resume {ROLL_ID} --run {command}" in ended.err
 
 
+def test_a_cancelled_roll_names_hosts_in_maintenance_on_a_line_of_their_own(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+    rolling: Rolling,
+) -> None:
+    rolling.turn = [rolling._host("h1", "emptying")]
+    ended = rolling.roll | {"state": "cancelled", "ended_at": "2026-01-01T01:00:00Z"}
+    api.on("POST", f"/v1/rolls/{ROLL_ID}/cancel", ended, status=202)
+
+    told = fuga("roll", "cancel", ROLL_ID).out.splitlines()
+
+    assert told[0] == f"roll {ROLL_ID} is cancelled"
+    assert "h1" in told[1]
+    assert len(told) == 2
+
+
 def test_programs_are_given_the_roll_alone(
     fuga: Fuga,  # noqa: F811
     rolling: Rolling,
