@@ -106,7 +106,12 @@ def _attempt(step: MoveStep, context: WorkerContext) -> Outcome:
     except HypervisorError as failure:
         log.warning("move_undecided", error=str(failure))
         return _put_off(step, context, error or str(failure))
-    return _settle(step, where, error, downtime_ms, context)
+    try:
+        return _settle(step, where, error, downtime_ms, context)
+    except ClaimLostError:
+        if downtime_ms is not None:  # whoever took it over cannot know
+            context.registry.move_steps.tell_standstill(step.claim, downtime_ms)
+        raise
 
 
 def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:

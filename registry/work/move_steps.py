@@ -125,6 +125,23 @@ class MoveSteps:
             return _stop(_vm(connection, move), move)
 
     @retried
+    def tell_standstill(self, claim: MoveClaim, downtime_ms: int) -> None:
+        """Write how long the guest stood still, where another found it arrived meanwhile.
+
+        Who takes a move over sees where the guest is, and not what the move was like.
+        """
+        with self._database.write() as connection:
+            connection.execute(
+                update(moves)
+                .where(
+                    moves.c.id == claim.move_id,
+                    moves.c.state == MoveState.MOVED.value,
+                    moves.c.downtime_ms.is_(None),
+                )
+                .values(downtime_ms=downtime_ms)
+            )
+
+    @retried
     def arrive(self, claim: MoveClaim, observed: VmObserved, *, downtime_ms: int | None) -> bool:
         """Write that the VM is where it was to go: the one place that says so.
 

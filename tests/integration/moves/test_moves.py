@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hypervisor import DomainState, MoveObstacle
 from registry import HostAdminEvent, Registry, VmDesired, VmDesiredEvent
 from registry.errors import ConflictError, MoveRefusedError
-from registry.moves import MoveLimits
+from registry.moves import Move, MoveLimits
 from registry.requests import MembershipRule, Rules
 from registry.work import Due
 from tests.fakes.movers import Breaks
@@ -223,16 +225,23 @@ def test_another_worker_finds_out_what_became_of_a_move(
     world.assert_settled(vm, "h2")
 
 
-def test_a_worker_overtaken_writes_nothing(world: MovingWorld) -> None:
+def test_a_worker_overtaken_writes_nothing_but_how_long_the_guest_stood_still(
+    world: MovingWorld,
+) -> None:
     vm = world.running()
     asked = world.ask(vm)
 
     def overtake(reached: str) -> None:
         if reached == "move.after_move":
             assert world.move(asked, "w2") == Outcome.DONE
+            assert world.get(asked).downtime_ms is None
+            taken_over.append(world.get(asked))
 
+    taken_over: list[Move] = []
     assert world.move(asked, lease_s=0.0001, checkpoint=overtake) == Outcome.CLAIM_LOST
     world.assert_settled(vm, "h2")
+    [seen] = taken_over
+    assert world.get(asked) == replace(seen, downtime_ms=150)
 
 
 def test_a_worker_that_took_over_ends_what_the_former_still_does(world: MovingWorld) -> None:
