@@ -170,6 +170,19 @@ def test_two_hosts_keep_each_others_vms_room() -> None:
     }
 
 
+def test_hosts_that_fail_together_are_no_place_for_each_others_vms() -> None:
+    """Host 2 has room for either of their VMs, which differ, and not for both."""
+    running = a_running(
+        host=[0, 1, 2],
+        demand=[(2, 1024), (1, 2048), (2, 4096)],
+        kind=[0, 1, 2],
+        capacity=[(4, 8192)] * 3,
+    )
+
+    assert spare(running, np.array([0, 1, -1])).holds.all()
+    assert not spare(running, np.array([0, 0, -1])).holds.any()
+
+
 def test_what_is_missing_is_told_of_a_domain_that_does_not_hold() -> None:
     running = a_running(host=[0] * 3 + [1] * 3, capacity=[(4, 8192)] * 2)
 
