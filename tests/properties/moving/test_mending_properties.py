@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from placement.moving.check import check_plan
 from placement.moving.mend import mend
-from placement.moving.model import Mobility, MoveLimits, Plan, Running, Why, WhyStays
+from placement.moving.model import (
+    Mobility,
+    MoveLimits,
+    Plan,
+    Running,
+    RunningGroup,
+    Why,
+    WhyStays,
+)
 from placement.moving.units import Units
 from placement.moving.waves import Wanted, in_waves
 from tests.properties.running_clusters import limits, runnings
@@ -171,6 +179,14 @@ def test_one_vm_leaves_a_host_that_shrank_if_one_is_enough() -> None:
     assert [(move.vm, move.destination, move.why) for move in plan.moves] == [
         (0, 1, Why.MENDS_CAPACITY)
     ]
+
+
+def test_a_vm_beside_one_of_its_group_that_does_not_run_yet_moves_away() -> None:
+    apart = RunningGroup(apart=True, hard=True, vms=(0,), hosts=(0,))
+
+    plan = mend(a_running(host=[0], groups=[apart]))
+
+    assert [(move.vm, move.source, move.why) for move in plan.moves] == [(0, 0, Why.MENDS_RULE)]
 
 
 def test_who_cannot_move_from_a_host_that_shrank_is_named() -> None:

@@ -170,6 +170,18 @@ def test_two_hosts_keep_each_others_vms_room() -> None:
     }
 
 
+def test_a_host_that_could_not_fail_before_keeps_nobody_waiting() -> None:
+    running = a_running(
+        host=[0] * 3 + [1] * 3, capacity=[(4, 8192)] * 2, requests=[(1, 1024)], count=[2]
+    )
+    policy = KeepingSpare(policy_by_name("first_fit", {}), running, np.arange(2))
+
+    allocation = policy.place(running.snapshot, np.random.default_rng(0), Budget(None))
+
+    assert int(allocation.placed[:, 2].sum()) == 2
+    assert allocation.left_out == ()
+
+
 def test_hosts_that_fail_together_are_no_place_for_each_others_vms() -> None:
     """Host 2 has room for either of their VMs, which differ, and not for both."""
     running = a_running(
