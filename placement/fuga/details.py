@@ -18,6 +18,9 @@ from placement.round.arrays import FloatArray, IntArray
 from placement.round.model import Snapshot
 from placement.round.vm_kinds import VmKinds
 
+#: Of more hosts in the games, those alone are told of that took VMs: most rounds of a large
+#: cluster are about few VMs, and what all others did not do would be most of their record.
+_FEW_HOSTS: Final = 1_000
 #: Up to so many pairs of host and request, counts are listed for each request.
 _FEW_PAIRS: Final = 1_000_000
 #: Up to so many, each combination also tells what the others would take.
@@ -59,7 +62,8 @@ def details_of(
         ``ranking``
             names of the resources that ranked combinations;
         ``order``
-            hosts in the order in which they act, first game first;
+            hosts in the order in which they act, first game first; of more than a
+            thousand, here and in ``strategies`` and ``utilities``, those that took VMs;
         ``strategies``
             host -> VMs of each request that it took in the games;
         ``utilities``
@@ -91,6 +95,9 @@ def details_of(
             what the budget or a limit cut, empty if nothing.
     """
     order = list(dict.fromkeys(host for each in games for host in each.game.players.host.tolist()))
+    if len(order) > _FEW_HOSTS:
+        took = set(after_games[:, 1].tolist())
+        order = [host for host in order if host in took]
     last = games[-1].solution if games else None
     details: dict[str, Any] = {
         "ranking": [snapshot.resources[index] for index in ranking.tolist()],

@@ -9,8 +9,8 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 
 from placement.errors import ParameterError
-from placement.fuga.combinations.tables import Tables
-from placement.fuga.combinations.top import POOL, Combinations, top_combinations
+from placement.fuga.combinations.answers import Questions
+from placement.fuga.combinations.top import POOL, Combinations
 from placement.fuga.players import Player, Players
 from placement.round.arrays import FloatArray, IntArray
 from placement.round.budget import Budget
@@ -177,7 +177,7 @@ class TopCombinations:
         self._budget = budget
         self._known: dict[bytes, Strategies] = {}
         self._drawn: dict[tuple[bytes, Counts], list[Strategies]] = {}
-        self._tables: Tables | None = None
+        self._questions: Questions | None = None
         self._largest = np.zeros(0, dtype=np.int64)
         self._kept = 0
         self.cut = 0  #: questions whose answer was cut
@@ -223,7 +223,7 @@ class TopCombinations:
         )
         if not len(players):
             return hands
-        self._make_tables(players.room.max(axis=0))
+        serving = self._serve_up_to(players.room.max(axis=0))
         # What does not fit anyway must not tell questions apart.
         asked = np.concatenate(
             [players.capacity, players.free, players.room, np.minimum(players.fits, left)], axis=1
@@ -241,7 +241,7 @@ class TopCombinations:
                 score = np.array(self._known[question].score)
             else:
                 pool = min(POOL, self._eta * len(places), enough)
-                answer = self._search(players[places[0]], left, pool)
+                answer = self._search(serving, players[places[0]], left, pool)
                 if answer is None:
                     continue
                 found[question], score = (places[0], answer), answer.score
@@ -255,28 +255,28 @@ class TopCombinations:
         hands.pools.extend(self._known[question] for question in of_pool)
         return hands
 
-    def _make_tables(self, largest: IntArray) -> None:
-        """See to tables that serve rooms up to the largest."""
-        if len(self._ranking) <= 2 and (self._tables is None or (largest > self._largest).any()):
+    def _serve_up_to(self, largest: IntArray) -> Questions:
+        """Return who asks about rooms up to the largest."""
+        if self._questions is None or (largest > self._largest).any():
             self._largest = largest
-            self._tables = Tables(self._demand, self._ranking, largest)
+            self._questions = Questions(
+                self._demand, self._ranking, self._eta, largest, self._budget
+            )
+        return self._questions
 
-    def _search(self, player: Player, left: IntArray, pool: int) -> Combinations | None:
+    def _search(
+        self, questions: Questions, player: Player, left: IntArray, pool: int
+    ) -> Combinations | None:
         """Return the best combinations; None once the budget is down to what is kept."""
         if self._budget.left is not None and self._budget.left <= self._kept:
             self.cut += 1
             return None
-        found = top_combinations(
+        found = questions.ask(
             free=player.free,
             room=player.room,
-            demand=self._demand,
+            fits=player.fits,
             most=np.minimum(player.fits, left),
-            ranking=self._ranking,
-            eta=self._eta,
-            rng=self._rng,
-            budget=self._budget,
             pool=pool,
-            tables=self._tables,
         )
         self.cut += found.cut
         return found

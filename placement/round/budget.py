@@ -20,10 +20,12 @@ class Budget:
 
     units: int | None = None
     spent: int = 0
+    refused: int = 0  #: how often more was asked for than was left
 
     def spend(self, units: int) -> bool:
         """Take ``units`` from the budget; False, and nothing taken, if fewer are left."""
         if self.units is not None and self.spent + units > self.units:
+            self.refused += 1
             return False
         self.spent += units
         return True

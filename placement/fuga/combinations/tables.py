@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
@@ -16,6 +17,8 @@ _ROWS_A_UNIT: Final = 8
 _NO_RATE: Final = Fraction(2**63)
 #: What a layer's kind takes of another resource: place of the resource, amount.
 Takes: TypeAlias = tuple[int, int]
+#: Most VMs of each kind, None for as many as fit.
+_Bounds: TypeAlias = tuple[int | None, ...]
 #: A bound by what the kinds to come need of another resource; see `Layer.bounds`.
 Bound: TypeAlias = tuple[int, int, int, int, int]
 
@@ -64,7 +67,8 @@ class Tables:
         self.demand = demand
         self._takes: list[list[int]] = demand[:, list(self.others)].tolist()
         self._order = sorted(range(len(demand)), key=lambda kind: (max(self._part(kind)), kind))
-        self._made: dict[tuple[int | None, ...], Reachable] = {}
+        self._made: dict[_Bounds, Reachable] = {}
+        self._charged: set[_Bounds] = set()
         self._layers: dict[tuple[int, ...], tuple[Layer, ...]] = {}
 
     def _part(self, kind: int) -> tuple[float, float]:
@@ -77,17 +81,31 @@ class Tables:
         ``alone``, shape (T,), is what the room in question holds of a kind by
         itself: who may use that many is not limited.
         """
-        bounds = tuple(
-            None if few >= fit else few
-            for few, fit in zip(most.tolist(), alone.tolist(), strict=True)
-        )
+        bounds = self.charge(most.tolist(), alone.tolist(), budget)
+        if bounds is None:
+            return None
         table = self._made.get(bounds)
         if table is None:
-            kinds = [kind for kind in self._order if bounds[kind] != 0]
-            if not budget.spend(1 + Reachable.rows(kinds, self.grid.size) // _ROWS_A_UNIT):
-                return None
+            kinds = self._kinds_of(bounds)
             table = self._made[bounds] = Reachable(kinds, self.grid.demand, bounds, self.grid.size)
         return table
+
+    def charge(self, most: Sequence[int], alone: Sequence[int], budget: Budget) -> _Bounds | None:
+        """Take from the budget what a table costs, once; None if not so much is left.
+
+        Whoever knows what a table would tell pays for it all the same: what is spent must not
+        depend on what is known. ``most`` and ``alone`` as `table` has them.
+        """
+        bounds = tuple(None if few >= fit else few for few, fit in zip(most, alone, strict=True))
+        if bounds not in self._charged:
+            rows = Reachable.rows(self._kinds_of(bounds), self.grid.size)
+            if not budget.spend(1 + rows // _ROWS_A_UNIT):
+                return None
+            self._charged.add(bounds)
+        return bounds
+
+    def _kinds_of(self, bounds: _Bounds) -> list[int]:
+        return [kind for kind in self._order if bounds[kind] != 0]
 
     def layers(self, table: Reachable) -> tuple[Layer, ...]:
         """Return what a walk back through a table must know of each of its layers."""

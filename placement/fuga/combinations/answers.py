@@ -1,0 +1,186 @@
+"""Questions for the best combinations of a host, and answers that later rounds find again.
+
+Most hosts are as they were in the round before, so most questions come again. Each has a stream
+of random numbers of its own, made of what is asked and of nothing else: an answer is the same
+whoever asks, when, and in which round, and need not be found twice. What a budget is charged
+does not depend on what was kept either, so a replay decides as its round did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from placement.fuga.combinations.tables import Tables
+from placement.fuga.combinations.top import Combinations, top_combinations
+from placement.round.arrays import IntArray
+from placement.round.budget import Budget
+
+#: Answers kept, of a few hundred bytes each, before the oldest of twice as many are forgotten.
+MOST_KEPT: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """The best combinations, and the units of a budget that it took to find them."""
+
+    found: Combinations  #: counts of the kinds that were asked about, in their order
+    units: int
+
+
+class Answers:
+    """The newest answers, by what was asked."""
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._most = most
+        self._newer: dict[bytes, Answer] = {}
+        self._older: dict[bytes, Answer] = {}
+
+    def __len__(self) -> int:
+        return len(self._newer) + len(self._older)
+
+    def forget(self) -> None:
+        """Forget them all."""
+        self._newer, self._older = {}, {}
+
+    def get(self, question: bytes) -> Answer | None:
+        """Return what was answered, if it is still known."""
+        answer = self._newer.get(question)
+        if answer is None and (answer := self._older.pop(question, None)) is not None:
+            self.keep(question, answer)
+        return answer
+
+    def keep(self, question: bytes, answer: Answer) -> None:
+        """Remember an answer; of two runs of so many, the older is forgotten."""
+        if len(self._newer) >= self._most:
+            self._older, self._newer = self._newer, {}
+        self._newer[question] = answer
+
+
+#: Of this process, whichever rounds it decides.
+KEPT: Final = Answers()
+
+
+class Questions:
+    """Asks about hosts of one round.
+
+    A question is put in one form, whatever else the round is about: the kinds alone that the
+    host could take, in order of their demands.
+
+    Parameters
+    ----------
+    demand : ndarray of int64, shape (T, R)
+    ranking : ndarray of int64
+        Indexes of R.
+    eta : int
+    largest : ndarray of int64, shape (R,)
+        At least every room that will be asked about.
+    budget : Budget
+    kept : Answers, optional
+    """
+
+    def __init__(
+        self,
+        demand: IntArray,
+        ranking: IntArray,
+        eta: int,
+        largest: IntArray,
+        budget: Budget,
+        *,
+        kept: Answers = KEPT,
+    ) -> None:
+        self._demand, self._ranking, self._eta = demand, ranking, eta
+        self._largest, self._budget, self._kept = largest, budget, kept
+        self._in_order = sorted(range(len(demand)), key=lambda kind: tuple(demand[kind].tolist()))
+        self._about: dict[tuple[int, ...], tuple[Tables | None, bytes]] = {}
+
+    def ask(
+        self, *, free: IntArray, room: IntArray, fits: IntArray, most: IntArray, pool: int
+    ) -> Combinations:
+        """Return the best combinations of one host; see `top_combinations`.
+
+        Parameters
+        ----------
+        free, room : ndarray of int64, shape (R,)
+        fits : ndarray of int64, shape (T,)
+            VMs of each kind that the room holds by themselves, 0 where the host is closed to it.
+        most : ndarray of int64, shape (T,)
+            VMs of each kind that may be used, at most those that fit.
+        pool : int
+        """
+        usable = most.tolist()
+        kinds = tuple(kind for kind in self._in_order if usable[kind] > 0)
+        tables, about = self._about.get(kinds) or self._make_ready(kinds)
+        numbers = [usable[kind] for kind in kinds]
+        question = b"".join(
+            (about, free.tobytes(), room.tobytes(), np.array([*numbers, pool]).tobytes())
+        )
+        if tables is not None:
+            tables.charge(numbers, fits[list(kinds)].tolist(), self._budget)
+        answer, left = self._kept.get(question), self._budget.left
+        if answer is None or (left is not None and left < answer.units):
+            answer = self._search(kinds, np.stack([free, room]), [*numbers, pool], question)
+        else:
+            self._budget.spend(answer.units)
+        return _of_all_kinds(answer.found, kinds, len(self._demand))
+
+    def _make_ready(self, kinds: tuple[int, ...]) -> tuple[Tables | None, bytes]:
+        """Return the tables of some kinds, and the part of questions that they have in common."""
+        demand, tables = self._demand[list(kinds)], None
+        told = [self._eta, *self._ranking.tolist(), len(kinds), *demand.ravel().tolist()]
+        if len(self._ranking) <= 2:
+            tables = Tables(demand, self._ranking, self._largest)
+            told += [*tables.grid.unit, *tables.grid.size]
+        ready = self._about[kinds] = (tables, np.array(told, dtype=np.int64).tobytes())
+        return ready
+
+    def _search(
+        self, kinds: tuple[int, ...], amounts: IntArray, numbers: Sequence[int], question: bytes
+    ) -> Answer:
+        """Find the answer; ``amounts`` are free and room, ``numbers`` end with the pool."""
+        demand, (free, room), (*most, pool) = self._demand[list(kinds)], amounts, numbers
+        tables, _ = self._about[kinds]
+        before, refused = self._budget.spent, self._budget.refused
+        found = top_combinations(
+            free=free,
+            room=room,
+            demand=demand,
+            most=np.array(most, dtype=np.int64),
+            ranking=self._ranking,
+            eta=self._eta,
+            rng=np.random.default_rng(self._seed(tables, demand, amounts, numbers)),
+            budget=self._budget,
+            pool=pool,
+            tables=tables,
+        )
+        answer = Answer(found, self._budget.spent - before)
+        if self._budget.refused == refused:  # what a budget cuts is no answer to the question
+            self._kept.keep(question, answer)
+        return answer
+
+    def _seed(
+        self, tables: Tables | None, demand: IntArray, amounts: IntArray, numbers: Sequence[int]
+    ) -> int:
+        """Return a number that is the question's own, whatever the units of its resources."""
+        all_amounts = np.concatenate([demand, amounts])
+        unit = np.maximum(np.gcd.reduce(all_amounts, axis=0), 1)
+        told = [
+            self._eta,
+            *self._ranking.tolist(),
+            *numbers,
+            *(all_amounts // unit).ravel().tolist(),
+        ]
+        if tables is not None:
+            told += tables.grid.size
+        digest = hashlib.blake2b(np.array(told, dtype=np.int64).tobytes(), digest_size=16)
+        return int.from_bytes(digest.digest())
+
+
+def _of_all_kinds(found: Combinations, kinds: Sequence[int], number: int) -> Combinations:
+    counts = np.zeros((len(found.counts), number), dtype=np.int64)
+    counts[:, list(kinds)] = found.counts
+    return Combinations(counts, found.score, found.cut)
