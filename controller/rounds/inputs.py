@@ -10,13 +10,14 @@ import dataclasses
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.rounds.pieces import Pieces, canonical, joined
 from controller.rounds.snapshots import Names
 from placement import Allocation, Allowance, IntArray, LeftOut, Policy, Reason, Snapshot
 from placement.catalog.zone_policies import Deciding, ZoneInputs
@@ -31,7 +32,13 @@ from placement.rules.patience import Patience, waiting_levels
 _OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits", "priority")
 #: What those who read of a game between hosts rely on.
 _TOLD_OF_GAMES: Final = {"players", "vms", "equilibrium", "sweeps"}
+#: Of this process: a control centre decides round after round.
+_PIECES: Final = Pieces()
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -79,7 +86,7 @@ class RoundInputs:
 
     def encode(self) -> bytes:
         """Compressed JSON; equal inputs give equal bytes."""
-        return packed(self.document())
+        return joined(_PIECES.of(self.document(plain=lambda value: value)))
 
     def digest(self) -> str:
         """Return whether anything but time has changed since another round.
@@ -88,10 +95,13 @@ class RoundInputs:
         placed nothing would place nothing again. Of the ages of requests there
         is what changes decisions: whether hosts may be held back for them.
         """
-        document = self.document()
+        document = self.document(plain=lambda value: value)
         document["snapshot"]["age"] = self._levels()
         del document["seed"]
-        return hashlib.sha256(_canonical(document).encode()).hexdigest()
+        digest = hashlib.sha256()
+        for piece in _PIECES.of(document):
+            digest.update(piece.text)
+        return digest.hexdigest()
 
     def _levels(self) -> list[list[int]]:
         """Return what of the ages of requests changes decisions, by any of the patiences."""
@@ -102,10 +112,13 @@ class RoundInputs:
         levels = [_plain(waiting_levels(self.snapshot.age, each)) for each in sorted(patiences)]
         return [each for at, each in enumerate(levels) if each not in levels[:at]]
 
-    def document(self) -> dict[str, Any]:
-        """Return JSON values, from which `inputs_of` makes the same again."""
+    def document(self, plain: Callable[[Any], Any] = _plain) -> dict[str, Any]:
+        """Return JSON values, from which `inputs_of` makes the same again.
+
+        ``plain`` makes lists of arrays, for whoever wants JSON values alone.
+        """
         snapshot = {
-            field.name: _plain(getattr(self.snapshot, field.name))
+            field.name: plain(getattr(self.snapshot, field.name))
             for field in dataclasses.fields(Snapshot)
             if field.init and field.name not in _OF_THEIR_OWN
         }
@@ -116,7 +129,7 @@ class RoundInputs:
         if self.snapshot.allowances:  # nor do those without quotas
             snapshot["allowances"] = [dataclasses.asdict(each) for each in self.snapshot.allowances]
         if self.snapshot.priority is not None:  # nor do those without priorities
-            snapshot["priority"] = _plain(self.snapshot.priority)
+            snapshot["priority"] = plain(self.snapshot.priority)
         document = {
             "snapshot": snapshot,
             "classes": int(self.snapshot.eligible.shape[1]),
@@ -137,7 +150,7 @@ class RoundInputs:
 
 def packed(document: Any) -> bytes:
     """Return a document as compressed JSON, as it is stored; equal ones give equal bytes."""
-    return zlib.compress(_canonical(document).encode(), level=6)
+    return zlib.compress(canonical(document).encode(), level=6)
 
 
 def decode_inputs(data: bytes) -> RoundInputs:
@@ -199,7 +212,7 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
 def allocation_document(allocation: Allocation) -> dict[str, Any]:
     """An allocation as JSON values, in one canonical form."""
     document: dict[str, Any] = json.loads(
-        _canonical(
+        canonical(
             {
                 "placed": _plain(allocation.placed),
                 "left_out": [
@@ -246,11 +259,3 @@ def _names_document(names: Names) -> dict[str, Any]:
         if not document[name]:
             del document[name]
     return document
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _canonical(document: Any) -> str:
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)

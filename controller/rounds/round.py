@@ -246,7 +246,10 @@ def run_round(
                 )
                 for request, host, count in decided.allocation.placed.tolist()
             ),
-            host_versions={host.id: host.version for host in view.hosts},
+            host_versions={
+                view.hosts[host].id: view.hosts[host].version
+                for host in np.unique(decided.allocation.placed[:, 1]).tolist()
+            },
             waiting=waiting_requests(
                 slot.start_at, view, snapshot, decided.allocation, names, shares=shares
             )

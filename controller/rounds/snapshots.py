@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 import numpy as np
 
+from controller.rounds.known_arrays import KnownArrays
 from controller.rounds.tenant_trees import allowances_of, tree_of
 from placement import IntArray, Snapshot
 from placement.round.constraints import Constraints, Group, Spread
 from placement.round.host_classes import eligibility, host_classes, preferences
 from registry.requests import NO_RULES, allows, zone_of
 from registry.rounds import ClusterView, HostView, RequestView
+
+#: Of this process: a control centre decides round after round.
+_HOSTS: Final = KnownArrays()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,21 +44,25 @@ def to_snapshot(
     Hosts that take no VMs now (draining, unreachable, held back) keep their
     capacity, which counts in the pool, but no request is eligible there.
     """
-    classes = host_classes(view.hosts, [*view.requests, *told_apart_by])
+    hosts = _HOSTS.of(view.hosts, len(view.resources))
+    telling_apart = [*view.requests, *told_apart_by]
+    if any(each.hosts is not None or each.avoid for each in telling_apart):
+        classes = host_classes(view.hosts, telling_apart)
+    else:
+        classes = hosts.classes()
     preferred = preferences(
         view.hosts,
         classes,
         {row: request.rules.prefers for row, request in enumerate(view.requests)},
     )
-    capacity = _rows([host.capacity for host in view.hosts], len(view.resources))
-    committed = _rows([host.committed for host in view.hosts], len(view.resources)) + _coming(view)
+    committed = hosts.committed + _coming(view) if view.freed else hosts.committed
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
     tree, groups = tree_of(view.tenants, view.groups) if view.groups else (None, ())
     allowances, quotas = allowances_of(view) if view.quotas else ((), ())
     snapshot = Snapshot(
         resources=view.resources,
-        capacity=capacity,
-        free=np.maximum(capacity - committed, 0),
+        capacity=hosts.capacity,
+        free=np.maximum(hosts.capacity - committed, 0),
         host_class=classes.of_host,
         eligible=eligibility(view.hosts, classes, view.requests, may_use),
         demand=_rows([request.demand for request in view.requests], len(view.resources)),
@@ -71,7 +80,7 @@ def to_snapshot(
         else None,
     )
     names = Names(
-        hosts=tuple((str(host.id), host.name) for host in view.hosts),
+        hosts=hosts.names,
         tenants=tuple((str(tenant.id), tenant.name) for tenant in view.tenants),
         requests=tuple(
             (str(request.id), request.name, request.vm_type) for request in view.requests

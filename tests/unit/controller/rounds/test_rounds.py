@@ -127,7 +127,7 @@ def test_a_round_commits_what_the_policy_placed_with_the_versions_it_saw():
     assert report.placed == 2
     assert sum(part.count for part in commit.placements) == 2
     assert {part.request_id for part in commit.placements} == {an_id(101)}
-    assert commit.host_versions == {an_id(1): 7, an_id(2): 7}
+    assert commit.host_versions == {part.host_id: 7 for part in commit.placements}
     assert (commit.holder, commit.epoch) == ("me", 3)
     assert (commit.policy, commit.decided_by, commit.fallback_reason) == ("fuga", "policy", None)
     assert commit.bound == pytest.approx(2)
