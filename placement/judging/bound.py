@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement.errors import SolverError
-from placement.round.arrays import IntArray
+from placement.round.arrays import FloatArray, IntArray
 from placement.round.model import Snapshot
 from placement.round.vm_kinds import vm_kinds
 
@@ -45,21 +45,18 @@ def allocation_bound(snapshot: Snapshot, resource: int) -> float:
     np.add.at(wanted, kinds.of_request, snapshot.count.astype(np.float64))
     room = free.astype(np.float64) * hosts[:, None]
 
-    pairs = []
+    pairs: list[tuple[IntArray, IntArray, FloatArray]] = []
     for kind in np.flatnonzero((wanted > 0) & kinds.demand.any(axis=1)).tolist():
         demand = kinds.demand[kind]
-        holds = (free >= demand).all(axis=1) & kinds.eligible[kind, host_class]
         asked = demand > 0
-        for group in np.flatnonzero(holds).tolist():
-            most = min(float((room[group, asked] / demand[asked]).min()), wanted[kind])
-            pairs.append((group, kind, most))
-    if not pairs:
+        holds = np.flatnonzero((free >= demand).all(axis=1) & kinds.eligible[kind, host_class])
+        most = (room[np.ix_(holds, asked)] / demand[asked]).min(axis=1)
+        pairs.append((holds, np.full(len(holds), kind), np.minimum(most, wanted[kind])))
+    if not any(len(holds) for holds, _, _ in pairs):
         return 0.0
 
-    columns = np.arange(len(pairs))
-    groups = np.array([pair[0] for pair in pairs])
-    of_kind = np.array([pair[1] for pair in pairs])
-    amount = np.array([pair[2] for pair in pairs])
+    groups, of_kind, amount = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    columns = np.arange(len(amount))
     gain = amount * kinds.demand[of_kind, resource]
     if gain.max() <= 0:
         return 0.0
@@ -76,7 +73,7 @@ def allocation_bound(snapshot: Snapshot, resource: int) -> float:
                 np.concatenate([np.nonzero(inside)[0], columns]),
             ),
         ),
-        shape=(len(free) * resources + len(kinds), len(pairs)),
+        shape=(len(free) * resources + len(kinds), len(amount)),
     ).tocsr()
     matrix = matrix[np.diff(matrix.indptr) > 0]
     result = optimize.linprog(
