@@ -7,7 +7,7 @@ refilled at once. Another tenant asks for a VM as large as a host every three ho
 hours. Each policy decides three times:
 
 nothing   patience 0: whoever waits for room for long waits on
-patience  hosts are held back for requests that starve (the default)
+patience  after 12 slots hosts, at most a tenth, are held back for requests that starve
 room      after as many slots, moves make room (`--room`), and no hosts are held back
 
 "waited" is in slots, of large VMs that were placed, the mean and the longest; "idle" is what
@@ -43,7 +43,7 @@ _SIZES: Final = (1, 2, 4)
 _LOAD: Final = 0.93  #: of all cores, that small VMs would hold if all were placed at once
 WAYS: Final[Mapping[str, tuple[Mapping[str, Any], Moving]]] = {
     "nothing": ({"patience": 0}, Moving(measured=True)),
-    "patience": ({}, Moving(measured=True)),
+    "patience": ({"patience": 12, "held_part": 0.1}, Moving(measured=True)),
     "room": ({}, Moving.told(room="")),
 }
 

@@ -11,6 +11,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
+from placement.rules.patience import PATIENCE
+
 
 @dataclass(frozen=True)
 class StoredRound:
@@ -170,7 +172,7 @@ def wrong_shortages(stored: StoredRound, q: int, told: list[dict[str, Any]]) -> 
     return wrong
 
 
-def wrong_holding(stored: StoredRound, patience: int = 12, part: float = 0.1) -> list[str]:
+def wrong_holding(stored: StoredRound, patience: int = PATIENCE, part: float = 0.1) -> list[str]:
     """Name what is wrong with the hosts held back; empty when the claims hold.
 
     Held are at most a part of the open hosts, one at least, each for one

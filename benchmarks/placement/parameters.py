@@ -61,7 +61,9 @@ GAMES: Final[Mapping[str, Callable[[int], Snapshot]]] = {
 #: Clusters of the stream: hosts, units of each, units of a large VM, how many, at least at once.
 STREAMS: Final = ((10, 8, 8, 1, 1), (40, 16, 16, 4, 4), (40, 16, 8, 12, 6))
 PATIENCE: Final = (12, 3, 6, 24, 48, 0)
-HELD_PARTS: Final = (0.1, 0.05, 0.2, 0.5)
+HELD_PARTS: Final = (0.1, 0.01, 0.05, 0.2, 0.5)
+#: What each of them is while the other varies: with the default nothing is held for so long.
+_USUAL: Final = {"patience": PATIENCE[0], "held_part": HELD_PARTS[0]}
 #: Rounds after which nobody waits any longer.
 MOST_ROUNDS: Final = 400
 
@@ -103,7 +105,7 @@ def print_rounds(hosts: int, seeds: int) -> None:
     base = {name: measure(each, {}) for name, each in rounds.items()}
     for parameter, values in CHANGES.items():
         for number, value in enumerate(values):
-            line = f"{parameter} = {value}" + (" (default)" if number == 0 else "")
+            line = f"{parameter} = {value}" + (" (both)" if number == 0 else "")
             cells = []
             for name, each in rounds.items():
                 found = measure(each, {parameter: value})
@@ -215,8 +217,8 @@ def print_patience(seeds: int) -> None:
     print(" " * 28 + f"{'rounds':>25}{'idle':>9}" * len(sizes))
     for parameter, values in (("patience", PATIENCE), ("held_part", HELD_PARTS)):
         for number, value in enumerate(values):
-            cells = [stream_cell({parameter: value}, *size, range(seeds)) for size in STREAMS]
-            line = f"{parameter} = {value}" + (" (default)" if number == 0 else "")
+            cells = [stream_cell({**_USUAL, parameter: value}, *size, range(seeds)) for size in STREAMS]
+            line = f"{parameter} = {value}" + (" (both)" if number == 0 else "")
             print(f"{line:<28}" + "".join(cells), flush=True)
 
 

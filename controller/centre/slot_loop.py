@@ -32,7 +32,7 @@ from controller.settings import ControllerSettings, ZonePolicy
 from controller.shadow.metrics import ShadowMetrics
 from controller.shadow.second import NICENESS, SecondPolicy, Shadow
 from placement.catalog.zone_policies import NamedPolicy
-from placement.rules.patience import Patience
+from placement.rules.patience import room_patience
 from registry import Registry, SlotLoopPausedError, StaleEpochError
 from registry.ground import checkpoint
 from registry.hosts import OnFailure
@@ -195,7 +195,7 @@ def planning_of(settings: ControllerSettings) -> Planning:
 
 
 def _room_rule(settings: ControllerSettings) -> RoomRule | None:
-    patience = Patience.of(settings.policy_parameters).patience
+    patience = room_patience(settings.policy_parameters)
     if settings.make_room == "off" or patience == 0:  # then nobody is said to starve
         return None
     return RoomRule(how=settings.make_room, patience=patience, rest_s=settings.plan_rest_s)

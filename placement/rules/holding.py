@@ -69,9 +69,9 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
 
     For each request that starves, the one that waits longest first: the hosts
     that miss least of room for one VM, or for a whole gang, and are large
-    enough; no host for two requests, at most ``held_part`` of the open hosts, for
-    at most 16 gangs. A gang that needs more hosts than may still be held has none
-    held.
+    enough; no host for two requests, at most ``held_part`` of the open hosts, or a
+    tenth where the first alone needs so many, for at most 16 gangs. A gang that
+    needs more hosts than may still be held has none held.
 
     Notes
     -----
@@ -85,7 +85,8 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
     room = room_below(snapshot, patience.overload)
     empty = room_below(dataclasses.replace(snapshot, free=snapshot.capacity), patience.overload)
     open_classes: BoolArray = np.asarray(snapshot.eligible.any(axis=0))
-    left = patience.most_hosts(int(open_classes[snapshot.host_class].sum()))
+    open_hosts = int(open_classes[snapshot.host_class].sum())
+    left = patience.most_hosts(open_hosts)
     levels = waiting_levels(snapshot.age, patience.patience)
     held, taken = snapshot.held.copy(), np.zeros(len(room), dtype=np.bool_)
     pool, gangs = np.where(snapshot.pool > 0, snapshot.pool, np.inf), 0
@@ -108,7 +109,8 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
             if (kind, level) not in lines:
                 hosts = _of_level(np.flatnonzero(hosts_open_to(snapshot, request)), level)
                 lines[kind, level] = _HeldInOrder(hosts, room[hosts], empty[hosts], demand)
-            if (chosen := lines[kind, level].least_missing(taken, needed, left)) is not None:
+            most = left if rows else patience.most_for_first(open_hosts)
+            if (chosen := lines[kind, level].least_missing(taken, needed, most)) is not None:
                 break
         if chosen is None:
             in_vain.add((kind, needed))
@@ -118,7 +120,7 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
         held[tenant] += needed * demand
         left -= len(chosen)
         gangs += needed > 1
-        if left == 0:
+        if left <= 0:
             break
     return tuple(rows)
 

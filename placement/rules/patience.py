@@ -22,8 +22,13 @@ from placement.round.arrays import FloatArray, IntArray
 from placement.round.model import Snapshot
 from placement.rules.in_tree import without_tree
 
-#: Rounds after which a request may have hosts held back for it.
-PATIENCE: Final = 12
+#: Rounds after which a request may have hosts held back for it: who waited a day, at a slot a
+#: minute, waits without end.
+PATIENCE: Final = 1_440
+#: Rounds after which moves may make room for it, which costs no capacity.
+ROOM_PATIENCE: Final = 12
+#: Part of the open hosts that the first of those who starve may have held, if it is a gang.
+_FIRST_PART: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +36,7 @@ class Patience:
     """When hosts are held back, and how many."""
 
     patience: int = PATIENCE  #: rounds that a request waits before; 0: nothing is held back
-    held_part: float = 0.1  #: of the open hosts, at most, but at least one
+    held_part: float = 0.01  #: of the open hosts, at most, but at least one
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
     @classmethod
@@ -50,9 +55,18 @@ class Patience:
         """Return how many of the open hosts may be held back."""
         return max(1, int(open_hosts * as_fraction(self.held_part)))
 
+    def most_for_first(self, open_hosts: int) -> int:
+        """Return how many may be held back for the one that waits longest: a gang needs several."""
+        return max(self.most_hosts(open_hosts), int(open_hosts * as_fraction(_FIRST_PART)))
+
 
 #: The parameters that `Patience.of` reads besides ``overload``.
 READERS: Final = {"patience": whole_number(0, 10**9), "held_part": part}
+
+
+def room_patience(given: Mapping[str, Any]) -> int:
+    """Return after how many rounds moves may make room, by the parameters of a policy; 0: never."""
+    return Patience.of(given).patience if "patience" in given else ROOM_PATIENCE
 
 
 def waiting_levels(age: IntArray, patience: int) -> IntArray:

@@ -51,7 +51,7 @@ def rounds(draw: st.DrawFn) -> RoundInputs:
         count=count,
         min_count=np.minimum(at_once, count),
         tenant=np.array([draw(st.integers(0, tenants - 1)) for _ in range(requests)]),
-        age=np.array([draw(st.sampled_from([0, 0, 12, 100])) for _ in range(requests)]),
+        age=np.array([draw(st.sampled_from([0, 0, 1_440, 12_000])) for _ in range(requests)]),
         weight=np.array([draw(st.sampled_from([1.0, 2.0, 0.5])) for _ in range(tenants)]),
         held=held,
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from placement import Budget, Reason, check_allocation
 from placement.fairness.shares import dominant_shares
 from placement.rules.holding import closed_to_others, hold_back
-from placement.rules.patience import Patience, fair_shares
+from placement.rules.patience import PATIENCE, Patience, fair_shares
 from tests.plain.holding import plain_holding
 from tests.properties.strategies import policies, snapshots
 
@@ -31,7 +31,7 @@ def test_few_hosts_are_held_each_for_one_who_starves_and_may_use_it(snapshot, pa
 
     assert len(hosts) == len(set(hosts)) <= max(1, int(open_to.any(axis=0).sum() * part))
     for request in {request for request, _ in rows}:
-        assert snapshot.age[request] >= 12
+        assert snapshot.age[request] >= PATIENCE
         assert below[snapshot.tenant[request]]
         mine = [host for q, host in rows if q == request]
         assert len(mine) <= max(1, snapshot.min_count[request]) <= snapshot.count[request]

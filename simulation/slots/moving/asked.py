@@ -13,7 +13,7 @@ from placement.moving.balance import BALANCE_WORTH
 from placement.moving.for_gain.worth import Worth
 from placement.moving.model import MoveLimits
 from placement.parameters import Reader, allowing, number, or_null, read, whole_number
-from placement.rules.patience import PATIENCE
+from placement.rules.patience import ROOM_PATIENCE
 from simulation.errors import InputError
 
 _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
@@ -89,7 +89,7 @@ class Roll:
 class Room:
     """Room is made by moves for requests that starve; no hosts are held back for them."""
 
-    patience: int = PATIENCE  #: slots that a request waits before
+    patience: int = ROOM_PATIENCE  #: slots that a request waits before
     most_gib: float | None = None  #: of one plan
 
 

@@ -21,6 +21,8 @@ from placement.rules.patience import PATIENCE, Patience, fair_shares, waiting_le
 from tests.builders import a_snapshot
 from tests.servers.stream import LONGEST, Stream
 
+#: Rounds that a stream can be run for.
+SOON = 12
 FAIR = [name for name, entry in POLICIES.items() if "patience" in entry.parameters]
 
 
@@ -134,6 +136,24 @@ def test_a_gang_holds_the_hosts_that_miss_least_in_all():
     assert hold_back(snapshot, Patience(held_part=0.25)) == ()
 
 
+def test_the_first_who_starves_may_have_a_tenth_of_the_hosts_held_and_the_next_no_more():
+    snapshot = a_crowd(
+        capacity=[(8, 8)] * 30,
+        free=[(1, 1)] * 30,
+        demand=[(8, 8), (8, 8), (1, 1)],
+        count=[3, 1, 9],
+        min_count=[3, 1, 1],
+        held=[(0, 0), (0, 0), (210, 210)],
+        age=[PATIENCE, PATIENCE, 0],
+        tenant=[0, 1, 2],
+        weight=[1.0, 1.0, 1.0],
+    )
+
+    assert hold_back(snapshot, Patience()) == ((0, 0), (0, 1), (0, 2))
+    four = dataclasses.replace(snapshot, count=np.array([4, 1, 9]), min_count=np.array([4, 1, 1]))
+    assert hold_back(four, Patience()) == ((1, 0),)
+
+
 def test_a_gang_that_waits_for_held_hosts_keeps_single_vms_out_and_says_so():
     snapshot = a_crowd(demand=[(4, 4), (1, 1)], count=[2, 9], min_count=[2, 1])
 
@@ -188,12 +208,12 @@ class Watched(Stream):
 
 @pytest.mark.parametrize("name", FAIR)
 def test_a_large_vm_gets_its_place_among_small_ones_that_refill_every_gap(name):
-    stream = Watched(hosts=4, size=8, large=8, policy=name)
+    stream = Watched(hosts=4, size=8, large=8, policy=name, parameters={"patience": SOON})
 
-    placed = stream.rounds_until_placed(PATIENCE + 3 * LONGEST)
+    placed = stream.rounds_until_placed(SOON + 3 * LONGEST)
 
     assert placed is not None
-    assert placed >= PATIENCE
+    assert placed >= SOON
 
 
 @pytest.mark.parametrize("name", FAIR)
@@ -205,13 +225,13 @@ def test_a_gang_gets_its_places_among_small_vms_that_refill_every_gap(name):
         count=3,
         min_count=3,
         policy=name,
-        parameters={"held_part": 0.25},
+        parameters={"patience": SOON, "held_part": 0.25},
     )
 
-    placed = stream.rounds_until_placed(PATIENCE + 4 * LONGEST)
+    placed = stream.rounds_until_placed(SOON + 4 * LONGEST)
 
     assert placed is not None
-    assert placed >= PATIENCE
+    assert placed >= SOON
 
 
 @pytest.mark.parametrize("gang", [1, 3])
@@ -231,6 +251,13 @@ def test_without_patience_they_never_get_their_place(gang):
 
 def test_a_host_whose_vms_never_end_does_not_keep_a_request_waiting_for_ever():
     """Host 0 misses least and always will; in time another host is tried."""
-    stream = Stream(hosts=4, size=8, large=8, eternal=1, policy="best_fit_drfh")
+    stream = Stream(
+        hosts=4,
+        size=8,
+        large=8,
+        eternal=1,
+        policy="best_fit_drfh",
+        parameters={"patience": SOON},
+    )
 
-    assert stream.rounds_until_placed(8 * PATIENCE + 3 * LONGEST) is not None
+    assert stream.rounds_until_placed(8 * SOON + 3 * LONGEST) is not None

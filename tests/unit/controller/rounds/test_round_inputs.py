@@ -99,13 +99,15 @@ def test_the_digest_sees_an_age_that_changes_what_is_decided():
     """From 12 rounds on hosts may be held back, from 96 on others of them."""
     ages = [[0, 11], [0, 12], [0, 95], [0, 96]]
 
-    patient, first, still, second = (some_inputs(age=np.array(age)).digest() for age in ages)
+    def digest(age: list[int], patience: int = 12) -> str:
+        return some_inputs(age=np.array(age), parameters={"patience": patience}).digest()
 
-    assert patient == some_inputs(age=np.array([5, 3])).digest()
+    patient, first, still, second = map(digest, ages)
+
+    assert patient == digest([5, 3])
     assert first == still
     assert len({patient, first, second}) == 3
-    longer = [some_inputs(age=np.array(age), parameters={"patience": 96}) for age in ages[:3]]
-    assert len({each.digest() for each in longer}) == 1
+    assert len({digest(age, 96) for age in ages[:3]}) == 1
 
 
 def test_an_allocation_comes_back_as_it_was():
