@@ -93,3 +93,21 @@ def test_an_answer_that_a_budget_cut_is_asked_for_again():
 
     assert not whole.cut
     assert answer(3).cut
+
+
+def test_every_budget_is_cut_where_it_is_with_nothing_kept():
+    room, kept = np.array([16, 48, 100]), Answers()
+    fits = np.array([int(vms_that_fit(room[None], each)[0]) for each in DEMAND])
+
+    def answer(units, known):
+        budget = Budget(units)
+        found = Questions(DEMAND, np.array([0, 1]), 3, room, budget, kept=known).ask(
+            free=room, room=room, fits=fits, most=fits, pool=8
+        )
+        return found.counts.tolist(), found.score.tolist(), found.cut, budget.spent
+
+    *_, spent = answer(None, kept)
+
+    for units in range(spent + 2):
+        assert answer(units, kept) == answer(units, Answers())
+    assert len(kept) == 1

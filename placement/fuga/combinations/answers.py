@@ -114,14 +114,19 @@ class Questions:
         """
         usable = most.tolist()
         kinds = tuple(kind for kind in self._in_order if usable[kind] > 0)
+        if not kinds:
+            nothing = np.zeros((0, len(usable)), dtype=np.int64)
+            return Combinations(nothing, np.zeros(0), cut=False)
         tables, about = self._about.get(kinds) or self._make_ready(kinds)
         numbers = [usable[kind] for kind in kinds]
         question = b"".join(
             (about, free.tobytes(), room.tobytes(), np.array([*numbers, pool]).tobytes())
         )
+        answer = self._kept.get(question)
         if tables is not None:
-            tables.charge(numbers, fits[list(kinds)].tolist(), self._budget)
-        answer, left = self._kept.get(question), self._budget.left
+            charged = tables.charge(numbers, fits[list(kinds)].tolist(), self._budget)
+            answer = None if charged is None else answer
+        left = self._budget.left
         if answer is None or (left is not None and left < answer.units):
             answer = self._search(kinds, np.stack([free, room]), [*numbers, pool], question)
         else:
