@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.rounds.inputs import RoundInputs, decode_inputs
-from controller.rounds.known_arrays import HostArrays
-from controller.rounds.snapshots import to_snapshot
+from controller.rounds.snapshots import HostArrays, to_snapshot
 from placement.round.host_classes import host_classes
 from tests.unit.controller.rounds.test_rounds import a_host, a_request, a_view
 
