@@ -217,7 +217,9 @@ def print_patience(seeds: int) -> None:
     print(" " * 28 + f"{'rounds':>25}{'idle':>9}" * len(sizes))
     for parameter, values in (("patience", PATIENCE), ("held_part", HELD_PARTS)):
         for number, value in enumerate(values):
-            cells = [stream_cell({**_USUAL, parameter: value}, *size, range(seeds)) for size in STREAMS]
+            cells = [
+                stream_cell({**_USUAL, parameter: value}, *size, range(seeds)) for size in STREAMS
+            ]
             line = f"{parameter} = {value}" + (" (both)" if number == 0 else "")
             print(f"{line:<28}" + "".join(cells), flush=True)
 
