@@ -225,7 +225,7 @@ class _Program:
         result = optimize.linprog(
             -self._gain / largest,
             A_ub=self._matrix,
-            b_ub=np.concatenate([self._room, (wanted / self._wanted)[self._asked]]),
+            b_ub=np.concatenate([self._room, wanted[self._asked] / self._wanted[self._asked]]),
             bounds=(0.0, None),
             method="highs",
             options={

@@ -25,12 +25,21 @@ class KeepingFreed:
     policy : Policy
     freed : sequence of (request, host)
         Indices of the snapshot's Q and H.
+    left : sequence of (request, host)
+        The same, of room that spot VMs leave: a host takes all requests that it is left for.
     """
 
-    def __init__(self, policy: Policy, freed: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        freed: Sequence[tuple[int, int]],
+        left: Sequence[tuple[int, int]] = (),
+    ) -> None:
         first = {host: request for request, host in reversed(freed)}
+        rows = {(request, host) for host, request in first.items()}
+        rows |= {(request, host) for request, host in left if host not in first}
         self._policy = policy
-        self._freed = sorted((request, host) for host, request in first.items())
+        self._freed = sorted(rows)
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Decide the whole batch; rows of request and host stand in ``details["freed"]``."""
@@ -53,13 +62,17 @@ def closed(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Snapshot:
     classes = snapshot.eligible.shape[1]
     # A class of its own for each host: what a request may use and prefers depends on it.
     host_class: IntArray = snapshot.host_class.copy()
-    eligible = np.zeros((len(snapshot.count), len(rows)), dtype=np.bool_)
+    column_of: dict[int, int] = {}
     was: dict[int, list[int]] = {}
-    for column, (request, host) in enumerate(rows):
-        before = int(snapshot.host_class[host])
-        was.setdefault(before, []).append(classes + column)
-        host_class[host] = classes + column
-        eligible[request, column] = snapshot.eligible[request, before]
+    for _, host in rows:
+        if host not in column_of:
+            column = column_of[host] = len(column_of)
+            was.setdefault(int(snapshot.host_class[host]), []).append(classes + column)
+            host_class[host] = classes + column
+    eligible = np.zeros((len(snapshot.count), len(column_of)), dtype=np.bool_)
+    for request, host in rows:
+        before = snapshot.eligible[request, snapshot.host_class[host]]
+        eligible[request, column_of[host]] = before
     constraints = snapshot.constraints
     if constraints is not None and constraints.preferred:
         preferred = {

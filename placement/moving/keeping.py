@@ -132,13 +132,17 @@ class KeepingSpare:
             placed = np.column_stack([placed[:, :2], counts])[counts > 0]
 
 
+def kept_spare(running: Running, domain: IntArray) -> IntArray:
+    """Return what rounds keep free on each host, (H, R), for VMs of domains, (H,), that fail."""
+    return spare(running, domain, search=_IN_A_ROUND, budget_units=_UNITS, told=0).kept
+
+
 def without_spare(running: Running, domain: IntArray) -> Running:
     """Return what runs with the room of what is kept spare taken, as rounds take it.
 
     ``domain``, (H,), is the failure domain of each host, -1 for none.
     """
-    kept = spare(running, domain, search=_IN_A_ROUND, budget_units=_UNITS, told=0).kept
-    free = np.maximum(running.snapshot.free - kept, 0)
+    free = np.maximum(running.snapshot.free - kept_spare(running, domain), 0)
     return dataclasses.replace(running, snapshot=dataclasses.replace(running.snapshot, free=free))
 
 

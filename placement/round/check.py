@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from placement.errors import InfeasibleAllocationError
+from placement.round.check_spot import check_spot
 from placement.round.model import Allocation, Snapshot
 
 
@@ -40,6 +41,8 @@ def check_allocation(
     _check_groups(snapshot, allocation)
     _check_spreads(snapshot, allocation)
     _check_room(snapshot, allocation)
+    if snapshot.spot is not None:
+        check_spot(snapshot, snapshot.spot, allocation)
     if overload is not None:
         hosts = len(snapshot.capacity)
         of_each = overload if isinstance(overload, Sequence) else [overload] * hosts

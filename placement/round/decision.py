@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from placement.round.beside_shares import Beside, decide_spot
 from placement.round.budget import Budget
 from placement.round.model import Allocation, LeftOut, Policy, Snapshot
 from placement.round.priorities import in_order_of_priority
@@ -42,8 +43,11 @@ def decide(
     seed: int,
     budget_units: int | None,
     after: Callable[[str], object] = lambda _: None,
+    beside: Beside | None = None,
 ) -> Allocation:
     """Set aside what can never fit, run the policy, then let tenants' priorities count.
+
+    Last come spot VMs, if the snapshot has any.
 
     Parameters
     ----------
@@ -54,6 +58,8 @@ def decide(
     after : callable
         Called after each step by its name, "set_aside" and "policy": for whoever
         takes the time.
+    beside : Beside, optional
+        How spot VMs are decided; None: by the policy.
 
     Returns
     -------
@@ -63,10 +69,23 @@ def decide(
     """
     possible, impossible = set_aside(snapshot)
     after("set_aside")
-    alike = possible if possible.priority is None else dataclasses.replace(possible, priority=None)
+    shared, alike = possible, possible
+    if possible.spot is not None:
+        of_all = np.where(possible.spot.asks, 0, possible.count)
+        shared = alike = dataclasses.replace(possible, count=of_all, spot=None)
+    if shared.priority is not None:
+        alike = dataclasses.replace(shared, priority=None)
     allocation = policy.place(alike, np.random.default_rng(seed), Budget(budget_units))
-    if possible.priority is not None:
-        allocation = in_order_of_priority(possible, possible.priority, allocation)
+    if shared.priority is not None:
+        allocation = in_order_of_priority(shared, shared.priority, allocation)
+    if possible.spot is not None:
+        allocation = decide_spot(
+            possible,
+            allocation,
+            beside or Beside(policy=policy),
+            seed=seed,
+            budget_units=budget_units,
+        )
     after("policy")
     left_out = sorted(
         [*allocation.left_out, *impossible],

@@ -16,6 +16,7 @@ from placement.round.budget import Budget
 from placement.round.constraints import Constraints
 
 if TYPE_CHECKING:
+    from placement.round.spot import Spot
     from placement.round.tenant_tree import TenantTree
 
 #: What hosts offer, or tenants hold, of a resource in all: sums of two fit in int64.
@@ -70,6 +71,7 @@ class Snapshot:
     allowances: tuple[Allowance, ...] = ()
     #: (Q,) among requests of one tenant; see `placement.round.priorities`; policies see None
     priority: IntArray | None = None
+    spot: Spot | None = None  #: see `placement.round.beside_shares`; policies see None
     #: so many at the end of R are no resources but limits: they bound VMs and are in no share
     limits: int = 0
     #: (R,) capacity of all hosts together: shares are taken of it; 0 of a limit
@@ -96,6 +98,8 @@ class Snapshot:
         }
         if self.priority is not None:
             expected["priority"] = (requests,)
+        if self.spot is not None and self.spot.asks.shape != (requests,):
+            raise ShapeMismatchError("spot.asks", self.spot.asks.shape, (requests,))
         for name, shape in expected.items():
             found = getattr(self, name).shape
             if found != shape:
@@ -117,7 +121,10 @@ class Snapshot:
                 value.setflags(write=False)
 
     def after(self, placed: IntArray) -> Snapshot:
-        """Return the snapshot once rows of (request, host, count), shape (P, 3), are placed."""
+        """Return the snapshot once rows of (request, host, count), shape (P, 3), are placed.
+
+        Spot VMs count for quotas, and are no part of what tenants hold.
+        """
         requests, hosts, counts = placed.T
         amounts = counts[:, None] * self.demand[requests]
         free, count, min_count = self.free.copy(), self.count.copy(), self.min_count.copy()
@@ -127,10 +134,15 @@ class Snapshot:
         vms, given = np.zeros(len(self.weight), dtype=np.int64), np.zeros_like(self.held)
         np.add.at(vms, self.tenant[requests], counts)
         np.add.at(given, self.tenant[requests], amounts)
+        held = given
+        if self.spot is not None:
+            shared = ~self.spot.asks[requests]
+            held = np.zeros_like(given)
+            np.add.at(held, self.tenant[requests[shared]], amounts[shared])
         return dataclasses.replace(
             self,
             free=free,
-            held=self.held + given,
+            held=self.held + held,
             count=count,
             min_count=min_count,
             allowances=tuple(each.after(vms, given) for each in self.allowances),
@@ -156,6 +168,7 @@ class Reason(StrEnum):
     ANTI_AFFINITY = "anti_affinity"  #: hosts with room hold a VM of its group already
     AFFINITY = "affinity"  #: the host of its group is full, or no host holds enough of it
     ZONE_FULL = "zone_full"  #: zones with room have their part of its VMs already
+    SPOT_ENDING = "spot_ending"  #: spot VMs end, or ended, to make room for it
     LOWER_PRIORITY = "lower_priority"  #: a request of its tenant with a higher priority took it
     QUOTA = "quota"  #: its tenant, or a group above it, may have no more
     NOTHING_ASKED = "nothing_asked"  #: it demands nothing, so it gets nothing
