@@ -202,6 +202,11 @@ class Reader:
         """Return such a text, if there is one."""
         return None if text is None else self.text(text)
 
+    def own_request(self, named: str | None) -> str | None:
+        """Return a request, TENANT/NAME, if the reader may know of it."""
+        theirs = named is not None and self.tenant not in (None, named.partition("/")[0])
+        return None if theirs else named
+
     def actor(self, actor: str) -> str:
         """Return who did something: a tenant itself, an operator, or fuga."""
         if self.tenant is None or actor == f"tenant:{self.tenant}":

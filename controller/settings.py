@@ -101,8 +101,13 @@ class ControllerSettings(SharedSettings):
     )
     room_hold_s: NonNegativeFloat = Field(
         600,
-        description="Time for which rounds keep the room that the moves of a plan freed for a"
-        " request.",
+        description="Time for which rounds keep the room that the moves of a plan, or spot VMs"
+        " that end, free for a request.",
+    )
+    spot_grace_s: NonNegativeInt = Field(
+        120,
+        description="Time between telling a spot VM that it ends and ending it.",
+        le=86_400,
     )
     balance: BalanceRule | None = Field(
         None,

@@ -211,6 +211,23 @@ class RollPhase(StrEnum):
     LEFT_OUT = "left_out"  #: by whoever resumed the roll
 
 
+class SpotState(StrEnum):
+    """Whether a spot VM stays."""
+
+    STAYS = "stays"  #: nothing is told: no row
+    ENDING = "ending"  #: its tenant was told when it ends
+    GONE = "gone"  #: it is deleted: no row any more
+
+
+class SpotEvent(StrEnum):
+    """What happens to a spot VM's stay."""
+
+    TOLD = "told"  #: a round needs its room
+    WITHDRAWN = "withdrawn"  #: whom it was to end for waits no more, or it lost its place
+    DUE = "due"  #: its time is over
+    DELETED = "deleted"  #: by its tenant, or with its request
+
+
 class HostAdmin(StrEnum):
     """What the operator wants of a host."""
 
@@ -415,6 +432,17 @@ def _power() -> Mapping[tuple[PowerState, PowerEvent], PowerState]:
 
 
 POWER_TRANSITIONS: Final = _power()
+
+
+SPOT_TRANSITIONS: Final[Mapping[tuple[SpotState, SpotEvent], SpotState]] = MappingProxyType(
+    {
+        (SpotState.STAYS, SpotEvent.TOLD): SpotState.ENDING,
+        (SpotState.ENDING, SpotEvent.WITHDRAWN): SpotState.STAYS,
+        (SpotState.ENDING, SpotEvent.DUE): SpotState.GONE,
+        # Its tenant did not wait for the end.
+        (SpotState.ENDING, SpotEvent.DELETED): SpotState.GONE,
+    }
+)
 
 
 def _vm_observed() -> Mapping[tuple[VmObserved, VmObservedEvent], VmObserved]:

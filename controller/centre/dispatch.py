@@ -87,6 +87,9 @@ class Dispatcher:
         expired = self._registry.requests.expire()
         if expired:
             log.info("requests_expired", requests=[str(key) for key in expired])
+        ended = self._registry.requests.end_spot()
+        if ended:
+            log.info("spot_vms_ended", vms=[str(key) for key in ended])
         overdue = self._registry.assignments.end_overdue(self._build_timeout_s)
         if overdue:
             log.warning("builds_overdue", assignments=[str(key) for key in overdue])

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import scipy.optimize  # noqa: F401 the bound needs it: imported before a round waits for it
 
-import placement
 from controller import debug
 from controller.plans.deciding import decide_plan
 from controller.questions.ahead import estimates
@@ -33,6 +32,7 @@ from placement import (
 from placement.catalog.zone_policies import Deciding
 from placement.judging.fair_holdings import fair_vms
 from placement.judging.prices import Prices, prices
+from placement.round.spot import without_spot
 
 #: What is decided on is measured right after.
 _inputs = functools.lru_cache(maxsize=1)(decode_inputs)
@@ -42,17 +42,15 @@ def decide(data: bytes) -> Decision:
     """Set aside what can never fit, then run the policy that the inputs name."""
     inputs = _inputs(data)
     who = Deciding(policy=inputs.policy, parameters=inputs.parameters, zones=inputs.zones)
-    policy = inputs.policy_of(who)
     started = time.perf_counter()
-    allocation = placement.decide(
-        inputs.snapshot, policy, seed=inputs.seed, budget_units=inputs.budget_units
-    )
+    allocation = inputs.decided_by(who)
     seconds = time.perf_counter() - started
     return Decision(allocation_document(allocation), seconds)
 
 
 def ideal(snapshot: Snapshot, resource: int) -> Ideal:
-    """Return what a decision on the snapshot is measured by."""
+    """Return what a decision on the snapshot is measured by: as if there were no spot VMs."""
+    snapshot = without_spot(snapshot)
     targets = fair_vms(snapshot)
     holdings = target_holdings(snapshot, targets)
     nodes = () if snapshot.tree is None else shares_in_tree(snapshot.tree, holdings).tolist()

@@ -169,6 +169,8 @@ def policy_choice(settings: ControllerSettings) -> PolicyChoice:
         seed=settings.seed,
         zones=_named(settings.zone_policies),
         spare=settings.spare,
+        spot_grace_s=settings.spot_grace_s,
+        room_hold_s=settings.room_hold_s,
     )
 
 

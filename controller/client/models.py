@@ -683,6 +683,8 @@ class PauseInput(TypedDict):
 class PlacedVm(TypedDict):
     """Where one VM of a request is."""
 
+    ending_for: NotRequired[str | None]
+    ends_at: NotRequired[str | None]
     host: str | None
     name: str
     observed: str
@@ -928,6 +930,7 @@ class Request(TypedDict):
     priority: NotRequired[int]
     requires: list[str]
     rules: NotRequired[Rules]
+    spot: NotRequired[bool]
     ssh_keys: NotRequired[list[str]]
     state: RequestState
     tenant: str
@@ -981,6 +984,7 @@ class RequestInput(TypedDict):
     priority: NotRequired[int]
     requires: NotRequired[list[str]]
     rules: NotRequired[RulesInput]
+    spot: NotRequired[bool]
     ssh_keys: NotRequired[list[str]]
     tenant: NotRequired[str | None]
     ttl_s: NotRequired[int | None]
@@ -1140,6 +1144,7 @@ class RoundDetail(TypedDict):
     shares: list[dict[str, Any]]
     slot_length_s: float
     slot_start_at: str
+    spot_endings: NotRequired[list[ToldEnding]]
     timings: dict[str, float]
     work: int | None
 
@@ -1437,6 +1442,16 @@ class TokenInput(TypedDict):
     ttl_s: NotRequired[int | Literal["never"] | None]
 
 
+class ToldEnding(TypedDict):
+    """A spot VM that a round ended, and for which request."""
+
+    request: str
+    request_id: str
+    tenant: str
+    vm: str
+    vm_id: str
+
+
 class UndecidedExplanation(TypedDict):
     """Nothing is decided at all, and nobody wants that: no control centre works."""
 
@@ -1459,6 +1474,8 @@ class Vm(TypedDict):
     created_at: str
     deleted_at: str | None
     desired: VmDesired
+    ending_for: NotRequired[str | None]
+    ends_at: NotRequired[str | None]
     generation: int
     host: str | None
     hostname: NotRequired[str | None]
@@ -1475,6 +1492,7 @@ class Vm(TypedDict):
     power: NotRequired[Power | None]
     request_id: str
     round: int | None
+    spot: NotRequired[bool]
     tenant: str
     unknown_since: NotRequired[str | None]
     vm_type: str
@@ -1604,6 +1622,7 @@ class WaitingTime(TypedDict):
             "new",
             "failed",
             "not_deciding",
+            "spot",
         ]
         | None
     )

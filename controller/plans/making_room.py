@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from controller.rounds.snapshots import to_snapshot
+from controller.rounds.snapshots import ordinary, to_snapshot
 from placement.rules.patience import starving
 from registry import ConflictError, Registry, SlotLoopPausedError, UnknownNameError
 from registry.moves import PlanKind
@@ -57,6 +57,7 @@ class MakingRoom:
         except SlotLoopPausedError:
             self._looked_after = None
             return
+        view = ordinary(view)
         snapshot, _ = to_snapshot(view)
         owed, _ = starving(snapshot, rule.patience)
         for row in owed.tolist():

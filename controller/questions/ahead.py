@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 
 from controller.rounds.inputs import RoundInputs, decode_inputs
-from controller.rounds.snapshots import to_snapshot
+from controller.rounds.snapshots import ordinary, to_snapshot
 from placement import IntArray, Policy
 from placement.catalog.zone_policies import ELSEWHERE, Deciding, NamedPolicy, zones_of
 from placement.forecast.estimate import Estimate, estimate_of
@@ -93,7 +93,7 @@ def estimates(question: Question) -> Estimates:
 
 def present_of(view: AheadView) -> tuple[Present, Mapping[UUID, Sequence[int]]]:
     """Return what a forecast is made of, and the rows of each request that waits."""
-    cluster = view.cluster
+    cluster = ordinary(view.cluster)
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
     kinds = [kind for kind in view.kinds if kind.tenant_id in tenant_index]

@@ -41,6 +41,7 @@ def destinations(view: ClusterView, vm: str) -> Iterator[str]:
         If no host takes it: with what stands in its way, before the first host is given.
     """
     policy = policy_by_name(POLICY, {})
+    view = replace(view, spot=None)  # it has its place already, spot VM or not
     [request] = view.requests
     given = 0
     while True:

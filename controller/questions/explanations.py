@@ -113,6 +113,8 @@ class PlacedVm:
     waits_for_image: ImageWait | None  #: None: its image is on its host, or it has none
     unknown_since: datetime | None = None  #: since when its host is not heard; None: it is
     paused_since: datetime | None = None  #: since when its host has its guest paused
+    ends_at: datetime | None = None  #: of a spot VM whose room is needed
+    ending_for: str | None = None  #: TENANT/NAME of the request; to tenants of their own alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from controller.questions.capacity import MOST_VMS, Capacity, capacity_left
-from controller.rounds.snapshots import to_snapshot
+from controller.rounds.snapshots import ordinary, to_snapshot
 from placement import decide, policy_by_name
 from registry.requests import Rules
 from registry.rounds import CapacityView, RequestView
@@ -65,6 +65,7 @@ def capacity_in_turn(
                 rules=Rules(forbids=rules.forbids, zone=rules.zone),
             ),
         )
+    cluster = ordinary(cluster)  # spot VMs that are asked for take nothing from anybody
     snapshot, _ = to_snapshot(replace(cluster, requests=(*cluster.requests, *asked)))
     allocation = decide(snapshot, policy_by_name(POLICY, {}), seed=0, budget_units=None)
     taken: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(view.demand))

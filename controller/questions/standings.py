@@ -12,7 +12,7 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.rounds.snapshots import to_snapshot
+from controller.rounds.snapshots import ordinary, to_snapshot
 from controller.rounds.tenant_trees import tree_of
 from placement import (
     FloatArray,
@@ -101,7 +101,7 @@ class _Position:
 
 
 def _positions(view: ClusterView) -> Mapping[str, _Position]:
-    snapshot, _ = to_snapshot(view)
+    snapshot, _ = to_snapshot(ordinary(view))
     tree = _Tree.of(view.tenants, view.groups)
     shares = tree.shares(fractions_of_pool(snapshot.held, snapshot.pool))
     targets = tree.shares(target_holdings(snapshot))

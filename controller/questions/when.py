@@ -41,7 +41,14 @@ _MOST_WAIT: Final = 4
 NICENESS: Final = 10
 
 WhyNone = Literal[
-    "being_made", "too_little_known", "too_large", "not_decided", "new", "failed", "not_deciding"
+    "being_made",
+    "too_little_known",
+    "too_large",
+    "not_decided",
+    "new",
+    "failed",
+    "not_deciding",
+    "spot",
 ]
 _WHY: Final[dict[WhyNone, str]] = {
     "being_made": "an estimate of how long it waits is being made; ask again in a minute",
@@ -50,6 +57,7 @@ _WHY: Final[dict[WhyNone, str]] = {
     "too_large": "there was no time for an estimate of how long it waits: too much runs and waits",
     "not_decided": "no round has decided yet, so nothing is known of how long it waits",
     "failed": "no estimate of how long it waits could be made; operators: see the API's log",
+    "spot": "spot VMs wait until nobody else wants the room: no estimate is made for them",
     "not_deciding": "nothing is decided now, so nobody knows how long it waits",
 }
 #: Durations are told in these, rounded up: seconds, minutes, hours, days.

@@ -44,6 +44,7 @@ _REASONS: Mapping[str, str] = {
     "above_overload": "room is left only above the overload threshold",
     "no_slots": "room is left, but not in whole slots",
     "gang_not_whole": "fewer of these VMs fit at once than its min_count needs",
+    "spot_ending": "spot VMs end to make room for it",
     "lower_priority": "a request of its tenant with a higher priority took its place",
     "quota": "a quota is exceeded",
     "held_back": "room is reserved for a request that has waited longer",
@@ -104,6 +105,8 @@ def explain_request(
                 waits_for_image=vm.waits_for_image,
                 unknown_since=vm.unknown_since,
                 paused_since=vm.paused_since,
+                ends_at=vm.ends_at,
+                ending_for=reader.own_request(vm.ending_for),
             )
             for vm in _vms(registry, request_id)
         ),
@@ -118,6 +121,8 @@ def _estimate(
         return None
     if waiting.paused is not None or waiting.undecided is not None:
         return no_estimate("not_deciding")
+    if request.spot:
+        return no_estimate("spot")
     return times.of(request.id)
 
 

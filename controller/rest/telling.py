@@ -70,6 +70,7 @@ def told_vm(vm: Vm, reader: Reader) -> Vm:
         host=reader.host_or_none(vm.host),
         moving_to=reader.host_or_none(vm.moving_to),
         last_error=reader.text_or_none(vm.last_error),
+        ending_for=reader.own_request(vm.ending_for),
         power=power,
     )
 
@@ -128,7 +129,7 @@ def told_detail(detail: RoundDetail, reader: Reader) -> RoundDetail:
     """Leave out the same, and the outcome, which names everybody's requests."""
     if reader.is_operator:
         return detail
-    hidden: dict[str, Any] = {"outcome": None, "games": []}
+    hidden: dict[str, Any] = {"outcome": None, "games": [], "spot_endings": []}
     return detail.model_copy(update={**_without_others(detail, reader), **hidden})
 
 

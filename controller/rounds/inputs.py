@@ -23,17 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.rounds.snapshots import Names
-from placement import Allocation, Allowance, IntArray, LeftOut, Policy, Reason, Snapshot
+from placement import Allocation, Allowance, IntArray, LeftOut, Reason, Snapshot, decide
 from placement.catalog.zone_policies import Deciding, ZoneInputs
 from placement.moving.freed import KeepingFreed
-from placement.moving.keeping import KeepingSpare
+from placement.moving.keeping import KeepingSpare, kept_spare, with_placed
 from placement.moving.model import Running
+from placement.round.beside_shares import Beside
 from placement.round.constraints import Constraints
+from placement.round.spot import Spot
 from placement.round.tenant_tree import TenantTree
 from placement.rules.patience import Patience, waiting_levels
 
 #: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
-_OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits", "priority")
+_OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits", "priority", "spot")
 #: What those who read of a game between hosts rely on.
 _TOLD_OF_GAMES: Final = {"players", "vms", "equilibrium", "sweeps"}
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
@@ -191,14 +193,27 @@ class RoundInputs:
     freed: tuple[tuple[int, int], ...] = ()  #: see `placement.moving.freed`
     spare: SpareInputs | None = None  #: None: nothing is kept
 
-    def policy_of(self, who: Deciding) -> Policy:
-        """Return who decides, within all that these inputs ask of any policy."""
+    def decided_by(self, who: Deciding) -> Allocation:
+        """Return what is decided, within all that these inputs ask of any policy."""
         policy = who.made()
-        if self.freed:
-            policy = KeepingFreed(policy, self.freed)
+        left = () if self.snapshot.spot is None else self.snapshot.spot.kept
+        if self.freed or left:
+            policy = KeepingFreed(
+                policy, self.freed, [(request, host) for request, host, _ in left]
+            )
+        beside = Beside(policy=policy)
         if self.spare is not None:
+            beside = Beside(policy=policy, kept=self._kept_spare)
             policy = KeepingSpare(policy, self.spare.running, self.spare.domain)
-        return policy
+        return decide(
+            self.snapshot, policy, seed=self.seed, budget_units=self.budget_units, beside=beside
+        )
+
+    def _kept_spare(self, placed: IntArray) -> IntArray:
+        """Return what is to stay free on each host, (H, R), for the VMs of hosts that may fail."""
+        assert self.spare is not None  # noqa: S101 - who asks looked
+        after = with_placed(self.spare.running, self.snapshot, placed)
+        return kept_spare(after, self.spare.domain)
 
     def encode(self) -> bytes:
         """Compressed JSON; equal inputs give equal bytes."""
@@ -246,6 +261,8 @@ class RoundInputs:
             snapshot["allowances"] = [dataclasses.asdict(each) for each in self.snapshot.allowances]
         if self.snapshot.priority is not None:  # nor do those without priorities
             snapshot["priority"] = plain(self.snapshot.priority)
+        if self.snapshot.spot is not None:  # nor do those without spot VMs
+            snapshot["spot"] = self.snapshot.spot.document()
         document = {
             "snapshot": snapshot,
             "classes": int(self.snapshot.eligible.shape[1]),
@@ -292,6 +309,7 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
         if name != "resources" and name not in _OF_THEIR_OWN:
             array: NDArray[Any] = np.array(values, dtype=_DTYPES.get(name, np.int64))
             arrays[name] = array.reshape(shape_of.get(name, (-1,)))
+    spot = stored.get("spot")
     names, tree, rules = document["names"], stored.get("tree"), stored.get("constraints")
     priority = stored.get("priority")
     snapshot = Snapshot(
@@ -300,6 +318,7 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
         constraints=None if rules is None else Constraints.of_document(rules),
         allowances=tuple(map(Allowance.of_document, stored.get("allowances", ()))),
         priority=None if priority is None else np.array(priority, dtype=np.int64),
+        spot=None if spot is None else Spot.of_document(spot, len(resources)),
         **arrays,
     )
     spare = document.get("spare")
@@ -312,6 +331,7 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
             requests=tuple((a, b, c) for a, b, c in names["requests"]),
             groups=tuple((a, b, node) for a, b, node in names.get("groups", ())),
             quotas=tuple((a, b, most, held) for a, b, most, held in names.get("quotas", ())),
+            spot=tuple((a, b) for a, b in names.get("spot", ())),
         ),
         policy=document["policy"],
         parameters=document["parameters"],
@@ -371,7 +391,7 @@ def games_of(details: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 def _names_document(names: Names) -> dict[str, Any]:
     document = {field.name: getattr(names, field.name) for field in dataclasses.fields(names)}
-    for name in ("groups", "quotas"):  # rounds without a tree, or quotas, keep their bytes
+    for name in ("groups", "quotas", "spot"):  # rounds without any keep their bytes
         if not document[name]:
             del document[name]
     return document

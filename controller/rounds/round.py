@@ -45,7 +45,17 @@ from placement.catalog.zone_policies import (
 )
 from registry.moves import RunningView
 from registry.requests import zone_of
-from registry.rounds import ClusterView, CommittedRound, LatestRound, Lease, Placement, RoundCommit
+from registry.rounds import (
+    ClusterView,
+    CommittedRound,
+    KeptRoom,
+    LatestRound,
+    Lease,
+    Placement,
+    RoundCommit,
+    SpotCommit,
+    SpotEnd,
+)
 from service.version import engine_version
 
 #: The fallback's own time, whatever the policy was given: late is better than nothing.
@@ -73,6 +83,8 @@ class PolicyChoice:
     seed: int | None = None  #: None: the start of the slot, in whole seconds
     zones: Mapping[str, NamedPolicy] = field(default_factory=dict)  #: policies of their own
     spare: str | None = None  #: what may fail, as `domains_of` reads it; None: nothing is kept
+    spot_grace_s: int = 120  #: from when a spot VM is told that it ends until it does
+    room_hold_s: float = 600  #: so much longer rounds keep its room for whom it ends
 
 
 class RoundStore(Protocol):
@@ -257,6 +269,8 @@ def run_round(
             else {},
             group_shares=_group_shares(snapshot, decided.allocation, names, ideal),
             prices=_labelled(view, None if ideal is None else ideal.prices),
+            spot=_spot_commit(choice, seen, decided.allocation.details.get("spot")),
+            keeps_rooms=view.spot is not None and bool(view.spot.kept),
         )
     )
     ended = time.perf_counter()
@@ -276,6 +290,38 @@ def run_round(
         dropped=sum(part.count for part in committed.dropped),
         duration_s=ended - started,
         assignments=committed.assignments,
+    )
+
+
+def _spot_commit(
+    choice: PolicyChoice, seen: _Seen, told: Mapping[str, Any] | None
+) -> SpotCommit | None:
+    """Return which spot VMs the round ends, and whom that lets in where; None: it ends none."""
+    names, spot = seen.names, seen.snapshot.spot
+    if spot is None or not told or not told["ends"]:
+        return None
+
+    def host_of(index: int) -> UUID:
+        return UUID(names.hosts[index][0])
+
+    def request_of(index: int) -> UUID:
+        return UUID(names.requests[index][0])
+
+    return SpotCommit(
+        ends=tuple(
+            SpotEnd(
+                vm_id=UUID(names.spot[vm][0]),
+                host_id=host_of(spot.host[vm]),
+                request_id=request_of(request),
+            )
+            for vm, request in told["ends"]
+        ),
+        lets_in=tuple(
+            KeptRoom(request_id=request_of(request), host_id=host_of(host), count=count)
+            for request, host, count in told["lets_in"]
+        ),
+        grace_s=choice.spot_grace_s,
+        hold_s=int(choice.room_hold_s),
     )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import numpy as np
 
-from controller.rounds.snapshots import Names, may_use, rows_by_request, to_snapshot
+from controller.rounds.snapshots import Names, may_use, ordinary, rows_by_request, to_snapshot
 from placement import IntArray
 from placement.moving.model import (
     OBSTACLES,
@@ -39,6 +39,8 @@ def to_running(view: RunningView, *, to_move: bool = True) -> tuple[Running, Run
     Without ``to_move`` into what a round keeps spare for: who moved lately does not matter,
     and hosts that moves free for a request could take VMs of those that fail.
     """
+    if to_move:
+        view = replace(view, cluster=ordinary(view.cluster))
     cluster = view.cluster
     snapshot, names = to_snapshot(cluster, told_apart_by=view.requests)
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -18,8 +18,9 @@ from controller.rounds.tenant_trees import allowances_of, tree_of
 from placement import IntArray, Snapshot
 from placement.round.constraints import Constraints, Group, Spread
 from placement.round.host_classes import HostClasses, eligibility, host_classes, preferences
+from placement.round.spot import Spot
 from registry.requests import NO_RULES, allows, zone_of
-from registry.rounds import ClusterView, HostView, RequestView
+from registry.rounds import ClusterView, HostView, RequestView, SpotView, SpotVm
 
 #: If more than this part of the hosts changed, all are made anew: it is no more work.
 _MANY: Final = 0.5
@@ -124,6 +125,15 @@ class Names:
     groups: tuple[tuple[str, str, int], ...] = ()
     #: (owner's name, resource, quota, held) of each allowance; "vms": their number
     quotas: tuple[tuple[str, str, int, int], ...] = ()
+    spot: tuple[tuple[str, str], ...] = ()  #: (id, name) of spot VMs on the axis S
+
+
+def ordinary(view: ClusterView) -> ClusterView:
+    """Return the cluster without requests for spot VMs: those that run are in the way of all."""
+    if view.spot is None:
+        return view
+    requests = tuple(request for request in view.requests if not request.spot)
+    return replace(view, requests=requests, spot=None)
 
 
 def to_snapshot(
@@ -169,6 +179,7 @@ def to_snapshot(
         priority=_of(view.requests, lambda request: request.priority)
         if any(request.priority for request in view.requests)
         else None,
+        spot=None if view.spot is None else _spot(view, view.spot, hosts.capacity - committed),
     )
     names = Names(
         hosts=hosts.names,
@@ -178,6 +189,9 @@ def to_snapshot(
         ),
         groups=tuple((str(group.id), group.name, node) for group, node in groups),
         quotas=quotas,
+        spot=()
+        if snapshot.spot is None
+        else tuple((str(vm.id), vm.name) for vm in _on_hosts(view)),
     )
     return snapshot, names
 
@@ -202,6 +216,40 @@ def may_use(request: RequestView, host: HostView) -> bool:
     return allows(
         request.rules, request.requires, request.hosts, host=host.name, labels=host.labels
     )
+
+
+def _spot(view: ClusterView, seen: SpotView, room: IntArray) -> Spot:
+    """Return what a round knows of spot VMs.
+
+    None ends on a host that is overfull, where its ``room``, (H, R), would not be free.
+    """
+    rows_of = rows_by_request(view.requests)
+    index_of = {host.id: index for index, host in enumerate(view.hosts)}
+    tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
+    vms = _on_hosts(view)
+    host = np.array([index_of[vm.host_id] for vm in vms], dtype=np.int64)
+    may_end = np.array([vm.may_end for vm in vms], dtype=np.bool_)
+    return Spot(
+        asks=np.array([request.spot for request in view.requests], dtype=np.bool_),
+        host=host,
+        tenant=np.array([tenant_index[vm.tenant_id] for vm in vms], dtype=np.int64),
+        amounts=_rows([vm.amounts for vm in vms], len(view.resources)),
+        may_end=may_end & (room[host] >= 0).all(axis=1),
+        kept=tuple(
+            (row, index_of[room.host_id], room.count)
+            for room in seen.kept
+            for row in rows_of.get(room.request_id, ())
+            if room.host_id in index_of
+        ),
+    )
+
+
+def _on_hosts(view: ClusterView) -> Sequence[SpotVm]:
+    """Return the spot VMs whose hosts and tenants are in the view."""
+    hosts = {host.id for host in view.hosts}
+    tenants = {tenant.id for tenant in view.tenants}
+    seen = () if view.spot is None else view.spot.vms
+    return [vm for vm in seen if vm.host_id in hosts and vm.tenant_id in tenants]
 
 
 def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Constraints | None:

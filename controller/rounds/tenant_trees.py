@@ -74,11 +74,15 @@ def allowances_of(
         if not tenants:
             continue
         resource = None if quota.resource == VMS else view.resources.index(quota.resource)
-        held = sum(
-            view.tenants[each].vms if resource is None else view.tenants[each].held[resource]
-            for each in tenants
-        )
+        held = sum(_held(view.tenants[each], resource) for each in tenants)
         room = max(0, quota.limit - held)
         allowances.append(Allowance(tenants=tuple(tenants), resource=resource, room=room))
         names.append((quota.owner, quota.resource, quota.limit, held))
     return tuple(allowances), tuple(names)
+
+
+def _held(tenant: TenantView, resource: int | None) -> int:
+    """Return what counts for a quota: spot VMs as all others."""
+    if resource is None:
+        return tenant.vms
+    return tenant.held[resource] + (tenant.beside[resource] if tenant.beside else 0)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-import placement
 from controller.rounds.inputs import RoundInputs, allocation_of, decode_inputs
 from controller.rounds.policy_process import Beside
 from placement import (
@@ -31,6 +30,7 @@ from placement.catalog.zone_policies import (
     ZoneInputs,
     zones_of,
 )
+from placement.round.spot import without_spot
 
 
 def decide_beside(beside: Beside) -> dict[str, Any]:
@@ -46,13 +46,12 @@ def decide_beside(beside: Beside) -> dict[str, Any]:
     zones = _zones(inputs, beside)
     its = beside.policy
     who = Deciding(policy=its.policy, parameters=its.parameters, zones=zones)
-    second = inputs.policy_of(who)
     started = time.perf_counter()
-    theirs = placement.decide(snapshot, second, seed=inputs.seed, budget_units=inputs.budget_units)
+    theirs = inputs.decided_by(who)
     seconds = time.perf_counter() - started
     who.check(snapshot, theirs)
     ours = allocation_of(beside.outcome)
-    targets = target_shares(snapshot)
+    targets = target_shares(without_spot(snapshot))
     return {
         "seconds": seconds,
         "cut": theirs.cut,

@@ -328,6 +328,7 @@ requests = Table(
     Column("zone", String(128)),
     Column("spread", State),
     Column("priority", Integer, nullable=False, server_default="0"),
+    Column("spot", Boolean(create_constraint=False), nullable=False, server_default=false()),
     Column("state", State, nullable=False),
     Column("waiting", Json),
     Column("rounds_waited", Integer, nullable=False, server_default="0"),
@@ -405,6 +406,8 @@ vms = Table(
     Column("paused_since", UtcDateTime),
     Column("hostname", String(253)),
     Column("labels", Json, nullable=False, server_default="{}"),
+    # As its request: whoever asks for spot VMs that are there finds them by an index.
+    Column("spot", Boolean(create_constraint=False), nullable=False, server_default=false()),
     _one_of("desired", VmDesired),
     _one_of("observed", VmObserved),
     Index(None, "request_id", "id"),
@@ -414,6 +417,7 @@ vms = Table(
     # it in these, at the same cost after years.
     Index("ix_vms_request_id_unplaced", "request_id", "id", **_UNPLACED),
     Index("ix_vms_id_live", "id", **_THERE),
+    Index("ix_vms_id_spot", "id", **_only("spot AND deleted_at IS NULL")),
     Index("ix_vms_tenant_id_live", "tenant_id", "id", **_THERE),
     Index(
         "uq_vms_tenant_id_name",
@@ -427,6 +431,31 @@ vms = Table(
 )
 
 # What is asked of a VM's power and not done yet: the row is the workers' message.
+# Spot VMs whose tenants were told that they end, and for whom. Without foreign keys, as the
+# next: a round would lock VMs for them, besides those that it places and in no order with these.
+spot_endings = Table(
+    "spot_endings",
+    metadata,
+    Column("vm_id", Uuid, primary_key=True),
+    Column("host_id", Uuid, nullable=False),
+    Column("request_id", Uuid, nullable=False),
+    Column("for_tenant", Name, nullable=False),
+    Column("for_request", Name, nullable=False),
+    Column("round", BigInteger, nullable=False),
+    Column("ends_at", UtcDateTime, nullable=False),
+)
+
+# The room that spot VMs leave, or left: for so many VMs of a request, until some time.
+kept_rooms = Table(
+    "kept_rooms",
+    metadata,
+    Column("request_id", Uuid, primary_key=True),
+    Column("host_id", Uuid, primary_key=True),
+    Column("count", Integer, nullable=False),
+    Column("until", UtcDateTime, nullable=False),
+    CheckConstraint("count >= 1", name="count_positive"),
+)
+
 power_actions = Table(
     "power_actions",
     metadata,

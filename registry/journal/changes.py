@@ -25,6 +25,7 @@ from registry.lifecycle import (
     REQUEST_TRANSITIONS,
     ROLL_TRANSITIONS,
     SLOT_LOOP_TRANSITIONS,
+    SPOT_TRANSITIONS,
     VM_DESIRED_TRANSITIONS,
     VM_OBSERVED_TRANSITIONS,
     AssignmentEvent,
@@ -53,6 +54,8 @@ from registry.lifecycle import (
     RollState,
     SlotLoopEvent,
     SlotLoopState,
+    SpotEvent,
+    SpotState,
     VmDesired,
     VmDesiredEvent,
     VmObserved,
@@ -195,6 +198,9 @@ ROLL: Final[Machine[RollState, RollEvent]] = Machine(
 SLOT_LOOP: Final[Machine[SlotLoopState, SlotLoopEvent]] = Machine(
     "slot_loop", "slot_loop", SlotLoopState, SLOT_LOOP_TRANSITIONS
 )
+SPOT: Final[Machine[SpotState, SpotEvent]] = Machine(
+    "spot_ending", "vm", SpotState, SPOT_TRANSITIONS
+)
 VM_DESIRED: Final[Machine[VmDesired, VmDesiredEvent]] = Machine(
     "vm_desired", "vm", VmDesired, VM_DESIRED_TRANSITIONS
 )
@@ -215,6 +221,7 @@ MACHINES: Final = (
     REQUEST,
     ROLL,
     SLOT_LOOP,
+    SPOT,
     VM_DESIRED,
     VM_OBSERVED,
 )

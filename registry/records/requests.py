@@ -93,6 +93,7 @@ class Request:
     hostname: str | None = None  #: of its only VM, or numbered; None: its VMs' names
     rules: Rules = Rules()
     priority: int = 0  #: among the requests of its tenant: the highest goes first
+    spot: bool = False  #: its VMs are placed on what nobody else wants, and end when needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +150,10 @@ class Vm:
     unknown_since: datetime | None = None
     #: Since when its host has its guest paused, which its tenant did not ask for. None: it has not.
     paused_since: datetime | None = None
+    spot: bool = False
+    ends_at: datetime | None = None  #: of a spot VM whose room is needed; None: it stays
+    #: for which request it ends, TENANT/NAME; to tenants for one of their own alone
+    ending_for: str | None = None
     moving_to: str | None = None  #: the host where it is to arrive; None: it does not move
     move_id: UUID | None = None
 

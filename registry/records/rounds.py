@@ -62,9 +62,10 @@ class TenantView:
     id: UUID
     name: str
     weight: float
-    held: tuple[int, ...]  #: by every unreleased assignment
+    held: tuple[int, ...]  #: by every unreleased assignment of ordinary VMs
     parent_id: UUID | None = None  #: the group that it is part of
     vms: int = 0  #: with an unreleased assignment
+    beside: tuple[int, ...] = ()  #: of spot VMs, which are no part of `held`; (): none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +143,7 @@ class RequestView:
     #: its VMs have disks there: a part of a request, of which another row may have the rest
     shared_pool: str | None = None
     priority: int = 0  #: among requests of its tenant
+    spot: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,54 @@ class FreedView:
     hosts: tuple[UUID, ...]  #: where its VMs are let in
     #: hosts, and what VMs will hold there whose moves nobody asked for yet
     coming: tuple[tuple[UUID, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotVm:
+    """A spot VM with a place."""
+
+    id: UUID
+    name: str
+    tenant_id: UUID
+    host_id: UUID
+    amounts: tuple[int, ...]
+    may_end: bool  #: it neither ends nor moves already
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRoom:
+    """Room for so many VMs of a request, which spot VMs leave or left."""
+
+    request_id: UUID
+    host_id: UUID
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotView:
+    """What a round knows of spot VMs besides the requests for them."""
+
+    vms: tuple[SpotVm, ...]  #: by when they got their place
+    kept: tuple[KeptRoom, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotEnd:
+    """A spot VM that a round ends, and for which request."""
+
+    vm_id: UUID
+    host_id: UUID
+    request_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotCommit:
+    """What a round decided of spot VMs that run."""
+
+    ends: tuple[SpotEnd, ...]
+    lets_in: tuple[KeptRoom, ...]
+    grace_s: int
+    hold_s: int  #: so much longer the room is kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +220,7 @@ class ClusterView:
     quotas: tuple[QuotaView, ...] = ()
     last: LatestRound | None = None  #: None: this is the first
     freed: tuple[FreedView, ...] = ()  #: by approval of the plans
+    spot: SpotView | None = None  #: None: no spot VM is there or asked for, and no room kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +275,8 @@ class RoundCommit:
     waiting: Mapping[UUID, Waiting]
     group_shares: Sequence[Mapping[str, Any]] = ()  #: of the groups of tenants
     prices: Mapping[str, Any] | None = None  #: None: nothing is known of them
+    spot: SpotCommit | None = None  #: None: no spot VM ends
+    keeps_rooms: bool = False  #: whether the round saw room that spot VMs leave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,7 @@ class Asked:
     hostname: str | None
     rules: Rules
     priority: int
+    spot: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,11 +96,15 @@ def check_asked(
     hostname: str | None = None,
     rules: Rules | None = None,
     priority: int = 0,
+    spot: bool = False,
 ) -> Asked:
     """Return what is asked, or raise `InvalidError`.
 
     After ``ttl_s`` the request ends by itself. Requests of one tenant go by ``priority``.
+    ``spot`` VMs are in no VM group: whoever is placed beside them would depend on them.
     """
+    if spot and rules is not None and (rules.affinity or rules.anti_affinity):
+        raise InvalidError("rules", "affinity or anti_affinity", "no VM group for spot VMs")
     return Asked(
         tenant=tenant,
         vm_type=vm_type,
@@ -114,6 +119,7 @@ def check_asked(
         access=check_access(ssh_keys, user_data) if ssh_keys or user_data else NO_ACCESS,
         rules=check_rules(rules, count) if rules is not None else NO_RULES,
         priority=check_int("priority", priority, -MAX_PRIORITY, MAX_PRIORITY),
+        spot=spot,
         hostname=check_hostname("hostname", hostname) if hostname is not None else None,
         name=check_name("name", name) if name is not None else None,
     )
@@ -136,6 +142,7 @@ def new_request(
         hosts=hosts,
         rules=asked.rules,
         priority=asked.priority,
+        spot=asked.spot,
         state=RequestState.PENDING,
         waiting=None,
         vms_placed=0,
@@ -168,6 +175,7 @@ def request_row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
         "zone": made.rules.zone,
         "spread": made.rules.spread,
         "priority": made.priority,
+        "spot": made.spot,
         "state": made.state.value,
         "labels": made.labels,
         "expires_at": made.expires_at,
@@ -201,6 +209,7 @@ def vm_rows(
             "desired": VmDesired.RUNNING.value,
             "observed": VmObserved.ABSENT.value,
             "labels": dict(request.labels),
+            "spot": request.spot,
             "hostname": (hostname if hostname is None or alone else numbered(hostname, number)),
             "created_at": now,
         }

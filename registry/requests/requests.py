@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, and_, func, or_, select, update
+from sqlalchemy import Connection, Row, and_, false, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from registry.errors import (
@@ -40,6 +40,7 @@ from registry.requests.new import MAX_COUNT, Asking, check_asked
 from registry.requests.own_labels import changed_labels, labelled
 from registry.requests.resizing import resize
 from registry.requests.rules import memberships, rules_of
+from registry.requests.spot_endings import any_room_is_over, forget_rooms, settle, to_settle
 from registry.requests.together import make, make_together, status_kept
 from registry.tenancy.quota_use import check_quota
 from registry.tenancy.tree import asker_id, key_of
@@ -186,15 +187,22 @@ class Requests:
     def waiting_before(self, request: Request, tenant: str | None) -> int:
         """Return how many requests with VMs to place go before one, of a tenant or of all.
 
-        Those of its own tenant by priority, then by creation, as all others.
+        Those of its own tenant by priority, then by creation, as all others; all others before
+        those for spot VMs.
         """
         priority, its = requests.c.priority, requests.c.tenant_id == key_of(request.tenant)
         earlier = requests.c.id < request.id
         query = select(func.count()).where(
             requests.c.state.in_(OPEN),
             or_(
-                and_(its, priority > request.priority),
-                and_(or_(~its, priority == request.priority), earlier),
+                ~requests.c.spot if request.spot else false(),
+                and_(
+                    requests.c.spot == request.spot,
+                    or_(
+                        and_(its, priority > request.priority),
+                        and_(or_(~its, priority == request.priority), earlier),
+                    ),
+                ),
             ),
             select(vms.c.id).where(vms.c.request_id == requests.c.id, waiting_vms()).exists(),
         )
@@ -279,6 +287,20 @@ class Requests:
             return expire(connection, found, now=db_now(connection), actor=actor)
 
     @retried
+    def end_spot(self, *, actor: str = "control", at_once: int = AT_ONCE) -> tuple[UUID, ...]:
+        """End spot VMs that were told that they end by now; return which ended."""
+        with self._database.read() as connection:
+            now = db_now(connection)
+            found = to_settle(connection, now, at_once)
+            over = any_room_is_over(connection, now)
+        if not found and not over:
+            return ()
+        with self._database.write() as connection:
+            now = db_now(connection)
+            forget_rooms(connection, now)
+            return settle(connection, found, now=now, actor=actor)
+
+    @retried
     def switch(
         self,
         id: UUID,  # noqa: A002
@@ -342,6 +364,7 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
             hosts=tuple(row.hosts) if row.hosts is not None else None,
             rules=rules_of(row, groups.get(row.id, {})),
             priority=row.priority,
+            spot=row.spot,
             state=RequestState(row.state),
             waiting=from_json(row.waiting),
             vms_placed=tallies[row.id].held,

@@ -28,6 +28,7 @@ from registry.ground.schema import (
     power_actions,
     request_images,
     requests,
+    spot_endings,
     tenants,
     unreleased,
     vm_types,
@@ -74,6 +75,9 @@ _SELECT = (
         assignments.c.round.label("round"),
         _TO.c.name.label("moving_to"),
         moves.c.id.label("move_id"),
+        spot_endings.c.ends_at,
+        spot_endings.c.for_tenant,
+        spot_endings.c.for_request,
         interfaces.c.mac,
         networks.c.name.label("network"),
         network_addresses.c.address,
@@ -93,6 +97,7 @@ _SELECT = (
     .outerjoin(_ARRIVING, and_(_ARRIVING.c.vm_id == vms.c.id, arriving_at(_ARRIVING)))
     .outerjoin(_TO, _TO.c.id == _ARRIVING.c.host_id)
     .outerjoin(moves, and_(moves.c.vm_id == vms.c.id, moves.c.to_id == _ARRIVING.c.id))
+    .outerjoin(spot_endings, spot_endings.c.vm_id == vms.c.id)
     .outerjoin(power_actions, power_actions.c.vm_id == vms.c.id)
     .outerjoin(interfaces, interfaces.c.vm_id == vms.c.id)
     .outerjoin(networks, networks.c.id == interfaces.c.network_id)
@@ -252,6 +257,9 @@ def _to_vm(row: Row[Any]) -> Vm:
         waits_for_image=_to_image_wait(row),
         moving_to=row.moving_to,
         move_id=row.move_id,
+        spot=row.spot,
+        ends_at=row.ends_at,
+        ending_for=None if row.ends_at is None else f"{row.for_tenant}/{row.for_request}",
         unknown_since=row.host_heard_at if is_unknown(row.host_health, row.observed) else None,
         paused_since=row.paused_since if row.observed == VmObserved.RUNNING.value else None,
     )

@@ -101,14 +101,18 @@ def _made(connection: Connection, now: datetime) -> list[Row[Any]]:
 
 
 def _vms_made() -> Any:
-    return select(
-        vms.c.id,
-        vms.c.request_id,
-        vms.c.tenant_id,
-        requests.c.vm_type_id,
-        vms.c.created_at,
-        vms.c.deleted_at,
-    ).join(requests, requests.c.id == vms.c.request_id)
+    return (
+        select(
+            vms.c.id,
+            vms.c.request_id,
+            vms.c.tenant_id,
+            requests.c.vm_type_id,
+            vms.c.created_at,
+            vms.c.deleted_at,
+        )
+        .join(requests, requests.c.id == vms.c.request_id)
+        .where(~vms.c.spot)
+    )
 
 
 def _placed_at(connection: Connection, vm_ids: Sequence[UUID]) -> Mapping[UUID, datetime]:
@@ -258,6 +262,6 @@ def _asking(which: ColumnElement[bool]) -> Any:
             requests.c.created_at,
         )
         .join(tenants, tenants.c.id == requests.c.tenant_id)
-        .where(which, tenants.c.removed_at.is_(None))
+        .where(which, tenants.c.removed_at.is_(None), ~requests.c.spot)
         .order_by(requests.c.id)
     )

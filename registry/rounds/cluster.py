@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
 
 from registry.catalogue.resources import demands, resource_names
 from registry.errors import SlotLoopPausedError
@@ -21,6 +21,7 @@ from registry.ground.schema import (
     hosts,
     inventories,
     is_place,
+    kept_rooms,
     plans,
     quotas,
     request_groups,
@@ -48,6 +49,7 @@ from registry.records.rounds import (
     Lease,
     QuotaView,
     RequestView,
+    SpotView,
     TenantView,
 )
 from registry.requests.rules import (
@@ -61,6 +63,7 @@ from registry.requests.rules import (
 from registry.rounds.freed import freed
 from registry.rounds.known_hosts import Holdings, KnownHosts, holdings
 from registry.rounds.leases import check_epoch
+from registry.rounds.spot import held_by_spot, spot_view
 
 _LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
 #: Plans that are carried out to let a request in.
@@ -98,7 +101,8 @@ def view_cluster(
     axis = resource_names(connection)
     known = known or KnownHosts()
     hosts_ = known.read(connection, axis, now)
-    tenants_, groups = _tenants(connection, axis, known.held(connection, axis))
+    spot = _spot(connection, axis, now)
+    tenants_, groups = _tenants(connection, axis, known.held(connection, axis), spot)
     waiting = _requests(connection, axis, now, [host.id for host in hosts_])
     grouped = [
         request.id
@@ -118,6 +122,7 @@ def view_cluster(
         quotas=_quotas(connection),
         last=last_round(connection),
         freed=freed(connection, axis, making_room) if making_room else (),
+        spot=spot,
     )
 
 
@@ -156,7 +161,8 @@ def read_accounts(connection: Connection) -> Accounts:
         .group_by(inventories.c.resource)
     )
     pool = {resource: int(amount) for resource, amount in connection.execute(offered)}
-    found, groups = _tenants(connection, axis, holdings(connection, axis))
+    spot = _spot(connection, axis, db_now(connection))
+    found, groups = _tenants(connection, axis, holdings(connection, axis), spot)
     return Accounts(resources=axis, pool=_vector(pool, axis), tenants=found, groups=groups)
 
 
@@ -164,10 +170,29 @@ def _vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
     return tuple(amounts.get(name, 0) for name in axis)
 
 
+def _spot(connection: Connection, axis: tuple[str, ...], now: datetime) -> SpotView | None:
+    """Return what is to know of spot VMs; None where nobody has, asks for or waits for any."""
+    any_vm = select(vms.c.id).where(vms.c.spot, vms.c.deleted_at.is_(None)).exists()
+    any_room = select(kept_rooms.c.host_id).where(kept_rooms.c.until > now).exists()
+    if not connection.scalar(select(or_(any_vm, any_room))):
+        return None
+    return spot_view(connection, axis, now)
+
+
 def _tenants(
-    connection: Connection, axis: Sequence[str], held: Holdings
+    connection: Connection,
+    axis: Sequence[str],
+    held: Holdings,
+    spot: SpotView | None,
 ) -> tuple[tuple[TenantView, ...], tuple[GroupView, ...]]:
     nothing = (0,) * (1 + len(axis))
+    beside = {} if spot is None else held_by_spot(spot.vms)
+
+    def shared(tenant: UUID) -> tuple[int, ...]:
+        """Return what it holds, less what its spot VMs do."""
+        of_all = held.get(tenant, nothing)[1:]
+        return tuple(map(int.__sub__, of_all, beside[tenant])) if tenant in beside else of_all
+
     rows = connection.execute(
         select(tenants)
         .where(tenants.c.removed_at.is_(None))
@@ -179,9 +204,10 @@ def _tenants(
                 id=row.id,
                 name=row.name,
                 weight=row.weight,
-                held=held.get(row.id, nothing)[1:],
+                held=shared(row.id),
                 parent_id=row.parent_id,
                 vms=held.get(row.id, nothing)[0],
+                beside=beside.get(row.id, ()),
             )
             for row in rows
             if not row.is_group
@@ -345,6 +371,7 @@ def _views(
             rules=rules_of(row, groups.get(row.id, {})) if _has_rules(row) else NO_RULES,
             spread=spreads.get(row.id),
             priority=row.priority,
+            spot=row.spot,
         )
         for row in rows
     ]

@@ -69,6 +69,7 @@ from registry.rounds.dropped import (
 )
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
 from registry.rounds.links import add_link
+from registry.rounds.spot import note_endings, use_rooms
 from registry.tenancy.quota_use import lock_limited, within_quotas
 
 ACTOR: Final = "control"
@@ -101,6 +102,10 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     if any(vm.image_id is not None for vm, _ in chosen):
         want_copies(connection, chosen, now=now, actor=ACTOR)
     number = _insert_round(connection, commit, now, Counter(vm.tenant for vm, _ in chosen), dropped)
+    if commit.keeps_rooms:
+        use_rooms(connection, Counter((vm.request_id, host_id) for vm, host_id in chosen))
+    if commit.spot is not None:
+        note_endings(connection, commit.spot, commit.host_versions, number, now=now, actor=ACTOR)
     with behind(connection) as later:
         disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}
         keys = _insert_assignments(connection, chosen, number, now, later, names=names, disks=disks)

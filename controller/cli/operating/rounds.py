@@ -57,6 +57,7 @@ COLUMNS = (
 
 
 _CERTIFIED = {True: "yes", False: "no", None: "not checked"}
+_OF_SPOT = (field("vm"), Column("for", lambda row: f"{row['tenant']}/{row['request']}"))
 _OF_GAMES = (
     field("game", right=True),
     field("players", "hosts", right=True),
@@ -125,6 +126,10 @@ def show(session: Session, number: NumberArgument) -> None:
         echo()
         echo("games between hosts:")
         print_table(_OF_GAMES, games, empty="")
+    if endings := found.get("spot_endings"):
+        echo()
+        echo("spot VMs that it ends:")
+        print_table(_OF_SPOT, endings, empty="")
     if groups := found.get("group_shares"):
         echo()
         echo("groups of tenants:")

@@ -87,15 +87,21 @@ def _request(explanation: Mapping[str, Any]) -> None:
         echo(explanation["unbuilt"])
     if explanation.get("vms"):
         echo("")
-        columns = [
-            field("name"),
-            field("host"),
-            Column("observed", seen_as),
-            field("round", right=True),
-        ]
-        if any(vm["waits_for_image"] for vm in explanation["vms"]):
-            columns.append(Column("waits for", _image_wait))
-        print_table(columns, explanation["vms"], empty="")
+        _vms_of(explanation["vms"])
+
+
+def _vms_of(vms: Sequence[Mapping[str, Any]]) -> None:
+    columns = [
+        field("name"),
+        field("host"),
+        Column("observed", seen_as),
+        field("round", right=True),
+    ]
+    if any(vm["waits_for_image"] for vm in vms):
+        columns.append(Column("waits for", _image_wait))
+    if any(vm.get("ends_at") for vm in vms):
+        columns.append(Column("ends at", _ending))
+    print_table(columns, vms, empty="")
 
 
 def _estimate(estimate: Mapping[str, Any]) -> str:
@@ -117,6 +123,12 @@ def _obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:
     if any(each["only_hosts"] for each in obstacles):  # told to operators
         columns.append(Column("such as", lambda row: ", ".join(row["only_hosts"])))
     print_table(columns, obstacles, empty="")
+
+
+def _ending(vm: Mapping[str, Any]) -> str:
+    if not vm.get("ends_at"):
+        return "-"
+    return f"{clock(vm['ends_at'])}, for {vm['ending_for'] or 'another tenant'}"
 
 
 def _image_wait(vm: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from controller.calling.waiting import power_of, wait_until_gone, wait_until_run
 from controller.cli.vms.changes import TtlOption, labels_and_end, told_labels
 from controller.cli.vms.keys import read_public_keys, read_user_data
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, age, field, print_json, short_id, until
+from controller.terminal.output import Column, age, clock, field, print_json, short_id, until
 
 TimeoutOption = Annotated[float, typer.Option(help="Maximum seconds to wait", min=0, metavar="S")]
 LabelOption = Annotated[
@@ -57,7 +57,8 @@ def vm_state(vm: Mapping[str, Any]) -> str:
     if vm.get("power"):
         return power_of(vm)
     if vm["observed"] != "absent":
-        return seen_as(vm)
+        until_then = f" until {clock(vm['ends_at'])}" if vm.get("ends_at") else ""
+        return f"{seen_as(vm)}{until_then}"
     if vm["desired"] == "stopped" and vm["host"] is None:
         return "stopped"
     image = vm.get("waits_for_image")
@@ -250,6 +251,10 @@ def request(
             help="Place among the tenant's own requests: low, normal, high, or -100 to 100",
         ),
     ] = None,
+    spot: Annotated[
+        bool,
+        typer.Option("--spot", help="Use what nobody else wants; ends when others need the room"),
+    ] = False,
     label: LabelOption = None,
     ttl: TtlOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all VMs run")] = False,
@@ -266,6 +271,7 @@ def request(
         "network": network,
         "hostname": hostname,
         "priority": None if priority is None else _priority(priority),
+        "spot": spot or None,
     }
     body |= {key: value for key, value in given.items() if value is not None}
     body |= labels_and_end(label, ttl)

@@ -81,6 +81,7 @@ async def ask_for_vms(
         image=body.image or services.default_image,
         rules=body.rules.as_rules() if "rules" in body.model_fields_set else None,
         priority=body.priority,
+        spot=body.spot,
     )
 
     async def create(

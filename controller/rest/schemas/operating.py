@@ -25,6 +25,7 @@ from controller.rest.schemas.values import (
     _moment,
 )
 from controller.rounds.games import solved_games
+from controller.rounds.spot_told import ToldEnding, told_endings
 from registry import QuotaExcess, SlotLoopState
 from registry.journal import Event
 from registry.moves import MoveObstacle
@@ -210,6 +211,11 @@ class RoundDetail(BaseModel):
     games: list[GameView] = Field(
         [], description="How each game was solved. Operators only, while it is kept."
     )
+    spot_endings: list[ToldEnding] = Field(
+        [],
+        description="Spot VMs that the round ended, and for which requests. Operators only, "
+        "while it is kept.",
+    )
     replayable: bool = Field(False, description="Whether its inputs are still kept for a replay.")
     shadow: ShadowRound | None = Field(
         None,
@@ -227,6 +233,7 @@ class RoundDetail(BaseModel):
             else [
                 GameView.model_validate(each) for each in solved_games(stored.outcome["details"])
             ],
+            "spot_endings": [] if stored is None else list(told_endings(stored)),
             "replayable": stored is not None,
             "shadow": shadow,
         }

@@ -116,6 +116,11 @@ class RequestInput(Input):
         description="Among the tenant's own requests the highest goes first. It does not count "
         "between tenants.",
     )
+    spot: bool = Field(
+        False,
+        description="Spot VMs: placed on what nobody else wants, in no share, and ended, told "
+        "before, when others need the room. Not in VM groups.",
+    )
 
 
 class RequestChange(Input):

@@ -82,7 +82,7 @@ VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
             observed=frozenset(
                 {"host", "observed", "assignment_id", "assignment_state", "round"}
                 | {"generation", "last_error", "power", "deleted_at", "waits_for_image"}
-                | {"unknown_since", "paused_since", "moving_to", "move_id"}
+                | {"unknown_since", "paused_since", "moving_to", "move_id", "ends_at", "ending_for"}
             ),
         ),
     }

@@ -130,6 +130,12 @@ GRIDS = {
     running  paused  -
     paused   -       running
     """,
+    "SPOT": """
+            told    withdrawn  due    deleted
+    stays   ending  -          -      -
+    ending  -       stays      gone   gone
+    gone    -       -          -      -
+    """,
 }
 MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     "REQUEST": (lifecycle.RequestState, lifecycle.RequestEvent, lifecycle.RequestState.PENDING),
@@ -159,6 +165,7 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
         lifecycle.SlotLoopEvent,
         lifecycle.SlotLoopState.RUNNING,
     ),
+    "SPOT": (lifecycle.SpotState, lifecycle.SpotEvent, lifecycle.SpotState.STAYS),
 }
 TERMINAL = {
     "REQUEST": {"released", "cancelled", "expired"},
@@ -176,6 +183,7 @@ TERMINAL = {
     "ROLL": {"done", "cancelled"},
     "COPY": {"removing"},
     "SLOT_LOOP": set(),
+    "SPOT": {"gone"},
 }
 
 

@@ -1,0 +1,109 @@
+"""Spot VMs that were told that they end: what becomes of them, by the database's clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, and_, delete, select, update
+
+from registry.ground.bulk import among
+from registry.ground.locks import lock_vms
+from registry.ground.schema import (
+    assignments,
+    is_place,
+    kept_rooms,
+    requests,
+    spot_endings,
+    tenants,
+    unreleased,
+    vms,
+)
+from registry.journal.changes import SPOT
+from registry.journal.events import record
+from registry.ledger.deletion import delete_vms
+from registry.ledger.placeable import which_wait
+from registry.lifecycle import SpotEvent, SpotState, VmDesired
+
+_ENDINGS = (
+    select(
+        spot_endings.c.vm_id,
+        spot_endings.c.host_id,
+        spot_endings.c.request_id,
+        spot_endings.c.ends_at,
+        vms.c.desired,
+        vms.c.request_id.label("own_request"),
+        tenants.c.name.label("tenant"),
+        assignments.c.host_id.label("place"),
+    )
+    .select_from(spot_endings)
+    .join(vms, vms.c.id == spot_endings.c.vm_id)
+    .join(tenants, tenants.c.id == vms.c.tenant_id)
+    .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place, unreleased))
+    .order_by(spot_endings.c.ends_at, spot_endings.c.vm_id)
+)
+
+
+def to_settle(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
+    """Return spot VMs that are to end now, or do not end any more: who ends first, first."""
+    rows = connection.execute(_ENDINGS).all()
+    return [row.vm_id for row, _ in _events(connection, rows, now)][:at_once]
+
+
+def settle(
+    connection: Connection, vm_ids: Sequence[UUID], *, now: datetime, actor: str
+) -> tuple[UUID, ...]:
+    """End these spot VMs, if their end is due and still needed; return which ended.
+
+    An end is withdrawn once the request for which it was told has no VMs that wait, or once the
+    VM is not on that host any more.
+    """
+    lock_vms(connection, among(connection, vms.c.id, vm_ids))
+    these = _ENDINGS.where(among(connection, spot_endings.c.vm_id, vm_ids))
+    settled = _events(connection, connection.execute(these).all(), now)
+    if not settled:
+        return ()
+    keys = [row.vm_id for row, _ in settled]
+    connection.execute(delete(spot_endings).where(among(connection, spot_endings.c.vm_id, keys)))
+    steps = [(row, SPOT.step(SpotState.ENDING.value, event)) for row, event in settled]
+    record(
+        connection,
+        [step.row(now, actor, row.vm_id, tenant=row.tenant) for row, step in steps],
+    )
+    ended = [row for row, event in settled if event is SpotEvent.DUE]
+    which = among(connection, vms.c.id, [row.vm_id for row in ended])
+    delete_vms(connection, which, now=now, actor=actor, reason="its room is needed")
+    for request_id, count in sorted(Counter(row.own_request for row in ended).items()):
+        fewer = requests.c["count"] - count
+        connection.execute(update(requests).where(requests.c.id == request_id).values(count=fewer))
+    return tuple(row.vm_id for row in ended)
+
+
+def forget_rooms(connection: Connection, now: datetime) -> None:
+    """Keep no room any more whose time is over."""
+    connection.execute(delete(kept_rooms).where(kept_rooms.c.until <= now))
+
+
+def any_room_is_over(connection: Connection, now: datetime) -> bool:
+    """Tell whether `forget_rooms` has something to do."""
+    over = select(kept_rooms.c.host_id).where(kept_rooms.c.until <= now)
+    return bool(connection.scalar(select(over.exists())))
+
+
+def _events(
+    connection: Connection, rows: Sequence[Any], now: datetime
+) -> list[tuple[Any, SpotEvent]]:
+    """Return to which ends that were told something happens now, and what."""
+    waits = which_wait(connection, {row.request_id for row in rows}) if rows else set()
+    found = []
+    for row in rows:
+        if row.desired == VmDesired.DELETED.value:
+            found.append((row, SpotEvent.DELETED))
+        elif row.request_id not in waits or row.place != row.host_id:
+            found.append((row, SpotEvent.WITHDRAWN))
+        elif row.ends_at <= now:
+            found.append((row, SpotEvent.DUE))
+    return found

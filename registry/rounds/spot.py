@@ -1,0 +1,179 @@
+"""Spot VMs as rounds read them, and what rounds write of those that end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, delete, select, update
+
+from registry.catalogue.resources import demands
+from registry.ground.bulk import among, chunks, insert_rows
+from registry.ground.schema import (
+    arriving_at,
+    assignments,
+    hosts,
+    is_place,
+    kept_rooms,
+    requests,
+    spot_endings,
+    tenants,
+    unreleased,
+    vms,
+)
+from registry.journal.changes import SPOT
+from registry.journal.events import record
+from registry.lifecycle import SpotEvent, SpotState, VmDesired
+from registry.records.rounds import KeptRoom, SpotCommit, SpotView, SpotVm
+
+#: As `ix_vms_id_spot` has it.
+_LIVE: Final = (vms.c.spot, vms.c.deleted_at.is_(None))
+
+
+def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> SpotView:
+    """Return the spot VMs that have a place, and the room that is kept for whom others ended."""
+    elsewhere = assignments.alias("elsewhere")
+    moves = select(elsewhere.c.id).where(elsewhere.c.vm_id == vms.c.id, arriving_at(elsewhere))
+    rows = connection.execute(
+        select(
+            vms.c.id,
+            vms.c.name,
+            vms.c.tenant_id,
+            vms.c.desired,
+            requests.c.vm_type_id,
+            assignments.c.host_id,
+            spot_endings.c.vm_id.label("ending"),
+            moves.exists().label("moves"),
+        )
+        .select_from(vms)
+        .join(requests, requests.c.id == vms.c.request_id)
+        .join(assignments, assignments.c.vm_id == vms.c.id)
+        .outerjoin(spot_endings, spot_endings.c.vm_id == vms.c.id)
+        .where(*_LIVE, is_place, unreleased)
+        .order_by(assignments.c.created_at, vms.c.id)
+    ).all()
+    demand = demands(connection, {row.vm_type_id for row in rows}) if rows else {}
+    amounts = {key: tuple(each.get(name, 0) for name in axis) for key, each in demand.items()}
+    kept = connection.execute(
+        select(kept_rooms.c.request_id, kept_rooms.c.host_id, kept_rooms.c["count"])
+        .where(kept_rooms.c.until > now)
+        .order_by(kept_rooms.c.request_id, kept_rooms.c.host_id)
+    )
+    return SpotView(
+        vms=tuple(
+            SpotVm(
+                id=row.id,
+                name=row.name,
+                tenant_id=row.tenant_id,
+                host_id=row.host_id,
+                amounts=amounts[row.vm_type_id],
+                may_end=row.desired != VmDesired.DELETED.value
+                and row.ending is None
+                and not row.moves,
+            )
+            for row in rows
+        ),
+        kept=tuple(
+            KeptRoom(request_id=request, host_id=host, count=count) for request, host, count in kept
+        ),
+    )
+
+
+def held_by_spot(found: Iterable[SpotVm]) -> Mapping[UUID, tuple[int, ...]]:
+    """Return what the spot VMs of each tenant hold."""
+    held: dict[UUID, tuple[int, ...]] = {}
+    for vm in found:
+        before = held.get(vm.tenant_id, (0,) * len(vm.amounts))
+        held[vm.tenant_id] = tuple(map(int.__add__, before, vm.amounts))
+    return held
+
+
+def note_endings(
+    connection: Connection,
+    decided: SpotCommit,
+    versions: Mapping[UUID, int],
+    number: int,
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Tell spot VMs that they end, and keep their room for whom they do.
+
+    Hosts whose version is another one than the round saw are left out, with all that was
+    decided there: whether who is let in would fit is not known any more.
+    """
+    wanted = {each.host_id for each in decided.ends} | {each.host_id for each in decided.lets_in}
+    moved: set[UUID] = set()
+    for some in chunks(sorted(wanted)):
+        query = select(hosts.c.id, hosts.c.version).where(among(connection, hosts.c.id, some))
+        moved |= {row.id for row in connection.execute(query) if versions[row.id] != row.version}
+    ends = {each.vm_id: each for each in decided.ends if each.host_id not in moved}
+    lets_in = [each for each in decided.lets_in if each.host_id not in moved]
+    named: dict[UUID, Any] = {}
+    for some in chunks(sorted({each.request_id for each in lets_in})):
+        query = (
+            select(requests.c.id, requests.c.name, tenants.c.name.label("tenant"))
+            .join(tenants, tenants.c.id == requests.c.tenant_id)
+            .where(among(connection, requests.c.id, some))
+        )
+        named |= {row.id: row for row in connection.execute(query)}
+    ends_at = now + timedelta(seconds=decided.grace_s)
+    rows, history = [], []
+    for some in chunks(sorted(ends)):
+        query = (
+            select(vms.c.id, tenants.c.name.label("tenant"))
+            .join(tenants, tenants.c.id == vms.c.tenant_id)
+            .join(assignments, assignments.c.vm_id == vms.c.id)
+            .outerjoin(spot_endings, spot_endings.c.vm_id == vms.c.id)
+            .where(
+                among(connection, vms.c.id, some),
+                vms.c.desired != VmDesired.DELETED.value,
+                spot_endings.c.vm_id.is_(None),
+                is_place,
+                unreleased,
+            )
+            .order_by(vms.c.id)
+        )
+        for row in connection.execute(query):
+            end = ends[row.id]
+            whom = named[end.request_id]
+            rows.append(
+                {
+                    "vm_id": row.id,
+                    "host_id": end.host_id,
+                    "request_id": end.request_id,
+                    "for_tenant": whom.tenant,
+                    "for_request": whom.name,
+                    "round": number,
+                    "ends_at": ends_at,
+                }
+            )
+            # A tenant reads its events: of others' requests it is told nothing.
+            own = {"for": whom.name} if whom.tenant == row.tenant else {}
+            told = {"ends_at": ends_at.isoformat(), "round": number, **own}
+            step = SPOT.step(SpotState.STAYS.value, SpotEvent.TOLD)
+            history.append(step.row(now, actor, row.id, tenant=row.tenant, data=told))
+    insert_rows(connection, spot_endings, rows)
+    record(connection, history)
+    until = ends_at + timedelta(seconds=decided.hold_s)
+    for each in lets_in:
+        its = (kept_rooms.c.request_id == each.request_id, kept_rooms.c.host_id == each.host_id)
+        connection.execute(delete(kept_rooms).where(*its))
+        room = {"request_id": each.request_id, "host_id": each.host_id, "count": each.count}
+        insert_rows(connection, kept_rooms, [{**room, "until": until}])
+
+
+def use_rooms(connection: Connection, placed: Mapping[tuple[UUID, UUID], int]) -> None:
+    """Keep less room where VMs of whom it is kept for, by request and host, were placed."""
+    rooms = connection.execute(
+        select(kept_rooms.c.request_id, kept_rooms.c.host_id, kept_rooms.c["count"])
+    )
+    for request, host, count in rooms.all():
+        taken = placed.get((request, host), 0)
+        its = (kept_rooms.c.request_id == request, kept_rooms.c.host_id == host)
+        if taken >= count:
+            connection.execute(delete(kept_rooms).where(*its))
+        elif taken:
+            connection.execute(update(kept_rooms).where(*its).values(count=count - taken))

@@ -1,0 +1,183 @@
+"""Spot VMs, from the request to their end, and who gets their room."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from controller.questions.why_waiting import explain_request
+from controller.rest.schemas.operating import RoundDetail
+from controller.rounds.replay import replay_round
+from registry import Registry
+from registry.errors import InvalidError
+from registry.requests import MembershipRule, Request, Rules, Vm
+from tests.integration.moves.test_room import DecidesHere, run
+from tests.readers import a_tenant, an_operator
+from tests.register import (
+    RawSql,
+    add_host,
+    add_request,
+    add_tenant,
+    add_vm_type,
+    now,
+    remove_vm,
+    run_vm,
+)
+
+GRACE_S = 60
+
+
+@pytest.fixture
+def full(register: Registry) -> Request:
+    """Two hosts, full of spot VMs of tenant b that run; returns their request."""
+    for name in ("h1", "h2"):
+        add_host(register, name, vcpus=2, memory_mib=8192)
+    add_vm_type(register, vcpus=1, memory_mib=1024)
+    add_vm_type(register, "large", vcpus=2, memory_mib=2048)
+    for tenant in ("a", "b"):
+        add_tenant(register, tenant)
+    request = add_request(register, 4, tenant="b", name="sweep", spot=True)
+    a_round(register, 0)
+    for vm in vms_of(register, request):
+        run_vm(register, vm.assignment_id)
+    return request
+
+
+def a_round(register: Registry, at: int):
+    return run(register, at, decider=DecidesHere(), spot_grace_s=GRACE_S)
+
+
+def vms_of(register: Registry, request: Request) -> list[Vm]:
+    return list(register.vms.list(request_id=request.id).items)
+
+
+def ending(register: Registry, request: Request) -> list[Vm]:
+    return [vm for vm in vms_of(register, request) if vm.ends_at is not None]
+
+
+def let_time_pass(raw: RawSql) -> None:
+    raw.run("UPDATE spot_endings SET ends_at = ?", now() - timedelta(seconds=1))
+
+
+def test_a_round_ends_no_more_spot_vms_than_let_a_request_in_and_keeps_their_room_for_it(
+    register: Registry, raw: RawSql, full: Request
+) -> None:
+    wanted = add_request(register, 1, vm_type="large", name="web")
+    add_request(register, 1_000, vm_type="large", requires=["gpu"], tenant="b")
+
+    told = a_round(register, 60)
+
+    ends = ending(register, full)
+    assert len(ends) == 2
+    assert {vm.ending_for for vm in ends} == {"a/web"}
+    assert len({vm.host for vm in ends}) == 1
+    waiting = explain_request(register, wanted.id, an_operator(register)).waiting
+    assert waiting is not None
+    assert waiting.reason == "spot_ending"
+    assert "spot VMs end to make room" in waiting.message
+    shown = RoundDetail.of(register.rounds.get(told.number), None)
+    assert {(each.vm, each.tenant, each.request) for each in shown.spot_endings} == {
+        (vm.name, "a", "web") for vm in ends
+    }
+    assert replay_round(register, told.number).identical
+    # The next round tells nobody else, and gives the room to no other spot VM.
+    a_round(register, 120)
+    assert ending(register, full) == ends
+
+    let_time_pass(raw)
+    assert set(register.requests.end_spot()) == {vm.id for vm in ends}
+    for vm in ends:
+        remove_vm(register, vm.assignment_id)
+    other = add_request(register, 2, tenant="b", spot=True)
+    last = a_round(register, 180)
+
+    assert [vm.host for vm in vms_of(register, wanted)] == [ends[0].host]
+    assert register.requests.get(other.id).vms_placed == 0
+    assert replay_round(register, last.number).identical
+    assert register.requests.get(full.id).count == 2
+    assert raw.value("SELECT count(*) FROM kept_rooms") == 0
+    assert register.check() == []
+
+
+def test_spot_vms_are_in_no_share_and_count_for_quotas(register: Registry, full: Request) -> None:
+    accounts = register.views.accounts()
+
+    held = {tenant.name: tenant.held for tenant in accounts.tenants}
+
+    assert held == {"a": (0,) * len(accounts.resources), "b": (0,) * len(accounts.resources)}
+    register.quotas.set("b", {"vms": 4}, actor="cli")
+    with pytest.raises(Exception, match="quota"):
+        add_request(register, 1, tenant="b", spot=True)
+
+
+def test_a_tenant_is_told_of_its_own_requests_alone(register: Registry, full: Request) -> None:
+    add_request(register, 1, name="web")
+    add_request(register, 1, tenant="b", name="own")
+    a_round(register, 60)
+
+    vms = explain_request(register, full.id, a_tenant(register, "b")).vms
+
+    assert sorted(str(vm.ending_for) for vm in vms if vm.ends_at) == ["None", "b/own"]
+    told = [each.data for each in register.events.list(tenant="b", kind="spot_ending")]
+    assert sorted("for" in data for data in told) == [False, True]
+
+
+@pytest.mark.parametrize("how", ["deleted", "placed elsewhere", "lost its place"])
+def test_an_end_is_withdrawn_once_nobody_needs_it(
+    register: Registry, raw: RawSql, full: Request, how: str
+) -> None:
+    wanted = add_request(register, 1, name="web")
+    a_round(register, 60)
+    assert len(ending(register, full)) == 1
+    if how == "deleted":
+        register.requests.delete(wanted.id, actor="cli")
+    elif how == "placed elsewhere":
+        add_host(register, "h3", vcpus=2, memory_mib=8192)
+        a_round(register, 120)
+        assert register.requests.get(wanted.id).vms_placed == 1
+    else:
+        let_time_pass(raw)
+        raw.run("UPDATE spot_endings SET host_id = request_id")
+
+    assert register.requests.end_spot() == ()
+
+    assert ending(register, full) == []
+    assert len(vms_of(register, full)) == 4
+    [event] = register.events.list(kind="spot_ending")[-1:]
+    assert (event.from_state, event.to_state) == ("ending", "stays")
+
+
+def test_a_spot_vm_that_its_tenant_deletes_first_is_ended_once(
+    register: Registry, raw: RawSql, full: Request
+) -> None:
+    add_request(register, 1, name="web")
+    a_round(register, 60)
+    [vm] = ending(register, full)
+    register.vms.delete(vm.id, actor="tenant:b")
+    let_time_pass(raw)
+
+    assert register.requests.end_spot() == ()
+
+    assert register.requests.get(full.id).count == 3
+    assert raw.value("SELECT count(*) FROM spot_endings") == 0
+
+
+def test_room_that_nobody_took_is_kept_for_a_time_alone(
+    register: Registry, raw: RawSql, full: Request
+) -> None:
+    add_request(register, 1, name="web")
+    a_round(register, 60)
+    raw.run("UPDATE kept_rooms SET until = ?", now() - timedelta(seconds=1))
+
+    register.requests.end_spot()
+
+    assert raw.value("SELECT count(*) FROM kept_rooms") == 0
+
+
+def test_spot_vms_are_in_no_vm_group(register: Registry) -> None:
+    add_tenant(register)
+    add_vm_type(register)
+
+    with pytest.raises(InvalidError, match="no VM group"):
+        add_request(register, spot=True, rules=Rules(affinity=MembershipRule(group="g")))
