@@ -353,6 +353,21 @@ class HostInput(TypedDict):
     uri: str
 
 
+class HostMap(TypedDict):
+    """Every host that is not retired, in columns: the nth of each is of the nth host."""
+
+    admin: list[HostAdmin]
+    at: str
+    closed: list[str | None]
+    health: list[HostHealth]
+    held_by: list[list[list[Any]]]
+    labels: list[str]
+    labels_of: list[list[int]]
+    names: list[str]
+    resources: list[MappedResource]
+    tenants: list[str]
+
+
 class HostReport(TypedDict):
     """One look at a host. Consumption is None where the driver does not tell."""
 
@@ -527,6 +542,14 @@ class LoginWays(TypedDict):
     """How one may log in, apart from a token or a one-time link."""
 
     provider: ProviderWay | None
+
+
+class MappedResource(TypedDict):
+    """One resource on every host of a map, in its order."""
+
+    capacity: list[int]
+    committed: list[int]
+    resource: str
 
 
 class MembershipInput(TypedDict):

@@ -39,10 +39,8 @@ from controller.rest.routers import (
     consoles,
     differences,
     events,
-    host_aliases,
     hosts,
     images,
-    label_ratios,
     networks,
     power,
     quotas,
@@ -60,6 +58,7 @@ from controller.rest.routers import (
     vm_types,
     vms,
 )
+from controller.rest.routers.hosting import host_aliases, host_map, label_ratios
 from controller.rest.routers.moving import moves, plans, rolls
 from controller.rest.writes.audit import AuditTrail
 from placement.moving.model import MoveLimits
@@ -205,6 +204,7 @@ def _routes() -> Sequence[BaseRoute]:
         quotas,
         shares,
         hosts,
+        host_map,
         host_aliases,
         differences,
         label_ratios,

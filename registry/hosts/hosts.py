@@ -41,6 +41,7 @@ from registry.hosts.fields import (
     checked_way_in,
     inventory_rows,
 )
+from registry.hosts.host_map import host_map
 from registry.hosts.missed_polls import record_misses
 from registry.hosts.ratios import ratios_by_label, refresh_ratios, write_label_ratios
 from registry.hosts.reports import record_reports
@@ -52,7 +53,7 @@ from registry.lifecycle import (
     HostAdmin,
     HostAdminEvent,
 )
-from registry.records.hosts import Host, HostReport, Miss, MissPolicy, NewHost
+from registry.records.hosts import Host, HostMap, HostReport, Miss, MissPolicy, NewHost
 
 
 class Hosts:
@@ -127,6 +128,11 @@ class Hosts:
         query = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.name)
         with self._database.read() as connection:
             return with_inventories(connection, connection.execute(query).all())
+
+    def map(self) -> HostMap:
+        """Return every host that is not retired, in columns: what a picture of the site needs."""
+        with self._database.read() as connection:
+            return host_map(connection)
 
     def get(self, name: str) -> Host:
         """Return the host of that name (a retired one if no other has it)."""

@@ -93,6 +93,33 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MappedResource:
+    """One resource on every host of a map, in its order."""
+
+    resource: str
+    capacity: tuple[int, ...]
+    committed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostMap:
+    """Every host that is not retired, in columns: the nth of each is of the nth host."""
+
+    at: datetime
+    names: tuple[str, ...]  #: in their order
+    admin: tuple[HostAdmin, ...]
+    health: tuple[HostHealth, ...]
+    #: why a host that is up gets no VMs: held_back, pool_silent or returning
+    closed: tuple[str | None, ...]
+    labels: tuple[str, ...]  #: of all hosts, each once
+    labels_of: tuple[tuple[int, ...], ...]  #: positions in `labels`
+    resources: tuple[MappedResource, ...]
+    tenants: tuple[str, ...]  #: that hold something, each once
+    #: pairs of a position in `tenants` and how many of its VMs hold capacity there
+    held_by: tuple[tuple[tuple[int, int], ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewHost:
     """A host to register. Amounts and ratios are by resource name."""
 
