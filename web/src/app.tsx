@@ -12,6 +12,7 @@ import { Overview } from "./views/overview";
 import { RequestForm } from "./views/ask";
 import { RequestsView, RequestView } from "./views/requests";
 import { RoundsView, RoundView } from "./views/rounds";
+import { SITE_VIEWS } from "./views/site";
 import { VmsView, VmView } from "./views/vms";
 
 const NAVIGATION: readonly [string, string, boolean][] = [
@@ -19,6 +20,7 @@ const NAVIGATION: readonly [string, string, boolean][] = [
   ["vms", "VMs", false],
   ["requests", "Requests", false],
   ["hosts", "Hosts", true],
+  ["map", "Map", true],
   ["rounds", "Rounds", false],
 ];
 
@@ -83,6 +85,8 @@ function View() {
     hosts: () => <HostsView />,
     rounds: () => (second ? <RoundView key={second} number={second} /> : <RoundsView />),
   };
+  const site = session.isOperator && Object.hasOwn(SITE_VIEWS, first) ? SITE_VIEWS[first] : undefined;
+  if (site) return site(second);
   const view = Object.hasOwn(views, first) ? views[first] : undefined;
   return view ? view() : <p class="empty">There is no such view. Choose one above.</p>;
 }

@@ -192,7 +192,7 @@ def test_browsers_are_sent_to_the_page_and_programs_get_their_problem(url: str) 
 
 def test_the_page_runs_its_own_files_alone_and_only_named_ones_are_kept(url: str) -> None:
     page = httpx.get(f"{url}/web/")
-    (script,) = (each.name for each in (BUILT / "assets").glob("*.js"))
+    (script,) = (each.name for each in (BUILT / "assets").glob("index-*.js"))
     asset = httpx.get(f"{url}/web/assets/{script}")
 
     policy = dict(

@@ -7,6 +7,7 @@ export type ConsoleRead = Schemas["ConsoleRead"];
 export type Event = Schemas["Event"];
 export type EventsPage = Schemas["EventsPage"];
 export type Host = Schemas["Host"];
+export type HostMap = Schemas["HostMap"];
 export type Image = Schemas["Image"];
 export type LoginWays = Schemas["LoginWays"];
 export type ProblemDocument = Schemas["ProblemDocument"];
