@@ -12,7 +12,7 @@ import { Overview } from "./views/overview";
 import { RequestForm } from "./views/ask";
 import { RequestsView, RequestView } from "./views/requests";
 import { RoundsView, RoundView } from "./views/rounds";
-import { SITE_VIEWS } from "./views/site";
+import { siteView } from "./views/site";
 import { VmsView, VmView } from "./views/vms";
 
 const NAVIGATION: readonly [string, string, boolean][] = [
@@ -21,6 +21,7 @@ const NAVIGATION: readonly [string, string, boolean][] = [
   ["requests", "Requests", false],
   ["hosts", "Hosts", true],
   ["map", "Map", true],
+  ["plans", "Plans", true],
   ["rounds", "Rounds", false],
 ];
 
@@ -85,8 +86,8 @@ function View() {
     hosts: () => <HostsView />,
     rounds: () => (second ? <RoundView key={second} number={second} /> : <RoundsView />),
   };
-  const site = session.isOperator && Object.hasOwn(SITE_VIEWS, first) ? SITE_VIEWS[first] : undefined;
-  if (site) return site(second);
+  const site = session.isOperator ? siteView(first, second) : undefined;
+  if (site) return site;
   const view = Object.hasOwn(views, first) ? views[first] : undefined;
   return view ? view() : <p class="empty">There is no such view. Choose one above.</p>;
 }

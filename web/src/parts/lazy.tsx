@@ -3,11 +3,8 @@ import type { ComponentType, VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Loading } from "./basics";
 
-/** A view in a file of its own: `lazily(() => import("./map"), "HostMapView")`. */
-export function lazily<K extends string, P extends object>(
-  load: () => Promise<{ [name in K]: ComponentType<P> }>,
-  name: K,
-): (props: P) => VNode {
+/** A view in a file of its own: `lazily(async () => (await import("./map")).HostMapView)`. */
+export function lazily<P extends object>(load: () => Promise<ComponentType<P>>): (props: P) => VNode {
   let loaded: ComponentType<P> | null = null;
   return function Lazy(props: P): VNode {
     const [View, setView] = useState<ComponentType<P> | null>(() => loaded);
@@ -18,7 +15,7 @@ export function lazily<K extends string, P extends object>(
       setFailed(false);
       load().then(
         (found) => {
-          loaded = found[name];
+          loaded = found;
           setView(() => loaded);
         },
         () => setFailed(true),

@@ -3,6 +3,8 @@ import { useRows } from "../api/live";
 import type { Host } from "../api/types";
 import { Bar, Command, Loading, State, Told } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
+import { session } from "../api/session";
+import { to } from "../route";
 import { age, amount, noun } from "../words";
 
 const stateOf = (host: Host): string => (host.admin === "active" ? host.health : host.admin);
@@ -12,7 +14,7 @@ function used(host: Host): number {
 }
 
 const COLUMNS: Column<Host>[] = [
-  { name: "Name", value: (host) => host.name, cell: (host) => host.name },
+  { name: "Name", value: (host) => host.name, cell: (host) => <a href={to("hosts", host.name)}>{host.name}</a> },
   { name: "State", value: stateOf, cell: (host) => <State word={stateOf(host)} /> },
   {
     name: "Committed",
@@ -48,6 +50,16 @@ export function HostsView() {
   return (
     <>
       <h1>Hosts</h1>
+      <p class="buttons">
+        <a class="button" href="#/map">
+          Show them as a map
+        </a>
+        {!session.readOnly && (
+          <a class="button" href="#/host-add">
+            Register a host
+          </a>
+        )}
+      </p>
       <Told problem={problem} />
       {data === null ? (
         problem === null && <Loading />

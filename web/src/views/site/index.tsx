@@ -2,8 +2,17 @@
 import type { VNode } from "preact";
 import { lazily } from "../../parts/lazy";
 
-const HostMapView = lazily(() => import("./map"), "HostMapView");
+const HostMapView = lazily(async () => (await import("./map")).HostMapView);
+const HostView = lazily(async () => (await import("./host")).HostView);
+const HostAddView = lazily(async () => (await import("./host_settings")).HostAddView);
+const PlansView = lazily(async () => (await import("./plans")).PlansView);
+const PlanView = lazily(async () => (await import("./plans")).PlanView);
 
-export const SITE_VIEWS: Record<string, (second: string | undefined) => VNode> = {
-  map: () => <HostMapView />,
-};
+/** Undefined: it is no view of ours. */
+export function siteView(first: string, second: string | undefined): VNode | undefined {
+  if (first === "map") return <HostMapView />;
+  if (first === "hosts" && second !== undefined) return <HostView key={second} name={second} />;
+  if (first === "host-add") return <HostAddView />;
+  if (first === "plans") return second === undefined ? <PlansView /> : <PlanView key={second} id={second} />;
+  return undefined;
+}

@@ -1,0 +1,334 @@
+/** What a host is told to offer; and hosts that are registered. */
+import { useMemo, useState } from "preact/hooks";
+import { newKey, send } from "../../api/client";
+import { session } from "../../api/session";
+import type { Host } from "../../api/types";
+import { Command, Told } from "../../parts/basics";
+import { go } from "../../route";
+import { amount, noun, shellWord } from "../../words";
+import { Ask, Call, unitName, useSending } from "./parts";
+import "./site.css";
+
+/** Of one resource, as typed: empty means that nothing is said. */
+interface Typed {
+  override: string;
+  reserved: string;
+  ratio: string;
+}
+
+interface Change {
+  labels?: string[];
+  overrides?: Record<string, number | null>;
+  reserved?: Record<string, number>;
+  ratios?: Record<string, number | null>;
+  max_builds?: number;
+  fence_target?: string;
+}
+
+const words = (typed: string): string[] => typed.split(/[\s,]+/).filter(Boolean);
+
+export function Settings({ host, onDone }: { host: Host; onDone: () => void }) {
+  const [labels, setLabels] = useState(host.labels.join(", "));
+  const [builds, setBuilds] = useState(String(host.max_builds));
+  const [target, setTarget] = useState(host.fence_target ?? "");
+  const [typed, setTyped] = useState<Record<string, Typed>>(() =>
+    Object.fromEntries(
+      host.inventories.map((each) => [
+        each.resource,
+        {
+          override: each.override === null ? "" : String(each.override),
+          reserved: String(each.reserved),
+          ratio: each.own_ratio_thousandths === null ? "" : String(each.own_ratio_thousandths / 1000),
+        },
+      ]),
+    ),
+  );
+  const sending = useSending();
+  const { change, options } = changeOf(host, words(labels), builds, target, typed);
+  const yes = async (): Promise<void> => {
+    const done = await sending.run(async () => {
+      await send<Host>("PATCH", `hosts/${encodeURIComponent(host.name)}`, { body: change });
+    });
+    if (done) onDone();
+  };
+  const set = (resource: string, field: keyof Typed, value: string): void => {
+    const before = typed[resource];
+    if (before) setTyped({ ...typed, [resource]: { ...before, [field]: value } });
+  };
+  return (
+    <Ask
+      title={`Settings of ${host.name}`}
+      action="Save"
+      busy={sending.busy}
+      disabled={options.length === 0}
+      problem={sending.problem}
+      onYes={() => void yes()}
+      onNo={onDone}
+    >
+      <label>
+        Labels <span class="hint">(words or key=value, separated by commas)</span>
+        <input value={labels} onInput={(event) => setLabels(event.currentTarget.value)} />
+      </label>
+      {host.inventories.map((each) => {
+        const now = typed[each.resource];
+        if (now === undefined) return null;
+        return (
+          <fieldset key={each.resource} class="three">
+            <legend>{unitName(each.resource)}</legend>
+            <Amount name="Override" value={now.override} empty="detected" onInput={(value) => set(each.resource, "override", value)} />
+            <Amount name="Reserved" value={now.reserved} empty="0" onInput={(value) => set(each.resource, "reserved", value)} />
+            <Amount
+              name="Over-commit"
+              value={now.ratio}
+              empty="of its labels"
+              step="0.001"
+              onInput={(value) => set(each.resource, "ratio", value)}
+            />
+          </fieldset>
+        );
+      })}
+      <div class="two">
+        <Amount name="Builds at a time" value={builds} empty="" onInput={setBuilds} />
+        <label>
+          Fence target
+          <input value={target} onInput={(event) => setTarget(event.currentTarget.value)} />
+        </label>
+      </div>
+      <Consequences host={host} typed={typed} change={change} />
+      {options.length > 0 && (
+        <>
+          <Command line={`fuga host set ${shellWord(host.name)} ${options.join(" ")}`} />
+          <Call line={`PATCH /v1/hosts/${host.name} ${JSON.stringify(change)}`} />
+        </>
+      )}
+    </Ask>
+  );
+}
+
+function Amount(given: { name: string; value: string; empty: string; step?: string; onInput: (value: string) => void }) {
+  return (
+    <label>
+      {given.name}
+      <input
+        type="number"
+        min="0"
+        step={given.step ?? "1"}
+        value={given.value}
+        placeholder={given.empty}
+        onInput={(event) => given.onInput(event.currentTarget.value)}
+      />
+    </label>
+  );
+}
+
+/** What the change makes of the capacity, and whether more is committed than that. */
+function Consequences(given: { host: Host; typed: Record<string, Typed>; change: Change }) {
+  const { host, typed, change } = given;
+  const told = host.inventories.flatMap((each) => {
+    const now = typed[each.resource];
+    if (now === undefined) return [];
+    const own = now.ratio.trim();
+    const ratio = own ? Math.round(Number(own) * 1000) : each.own_ratio_thousandths === null ? each.ratio_thousandths : null;
+    const offered = Number(now.override.trim() || (each.detected ?? 0)) - Number(now.reserved || 0) - each.foreign;
+    if (ratio === null) return [`The over-commit of ${noun(each.resource)} becomes that of its labels.`];
+    const capacity = Math.max(0, Math.floor((offered * ratio) / 1000));
+    if (capacity === each.capacity) return [];
+    const over =
+      each.committed > capacity
+        ? ` ${amount(each.resource, each.committed)} is committed: nothing new fits, what runs stays until \`fuga plan mend\` moves it.`
+        : "";
+    return [
+      `Capacity of ${noun(each.resource)}: ${amount(each.resource, each.capacity)} now, ${amount(each.resource, capacity)} then.${over}`,
+    ];
+  });
+  if (change.labels) {
+    told.push("Labels count from the next round on. VMs stay, even where a rule of theirs is broken by it.");
+  }
+  if (told.length === 0) return null;
+  return (
+    <div class="told" role="status">
+      {told.map((each) => (
+        <p key={each}>{each}</p>
+      ))}
+    </div>
+  );
+}
+
+function changeOf(
+  host: Host,
+  labels: string[],
+  builds: string,
+  target: string,
+  typed: Record<string, Typed>,
+): { change: Change; options: string[] } {
+  const change: Change = {};
+  const options: string[] = [];
+  if (labels.toSorted().join(" ") !== host.labels.toSorted().join(" ")) {
+    change.labels = labels;
+    options.push(...(labels.length ? labels.map((each) => `--label ${shellWord(each)}`) : ["--label ''"]));
+  }
+  for (const each of host.inventories) {
+    const now = typed[each.resource];
+    if (now === undefined) continue;
+    const override = now.override.trim() === "" ? null : Number(now.override);
+    if (override !== each.override) {
+      change.overrides = { ...change.overrides, [each.resource]: override };
+      options.push(override === null ? `--detected ${each.resource}` : `--override ${each.resource}=${override}`);
+    }
+    const reserved = Number(now.reserved || 0);
+    if (reserved !== each.reserved) {
+      change.reserved = { ...change.reserved, [each.resource]: reserved };
+      options.push(`--reserve ${each.resource}=${reserved}`);
+    }
+    const ratio = now.ratio.trim() === "" ? null : Math.round(Number(now.ratio) * 1000);
+    if (ratio !== each.own_ratio_thousandths) {
+      change.ratios = { ...change.ratios, [each.resource]: ratio };
+      options.push(ratio === null ? `--label-ratio ${each.resource}` : `--ratio ${each.resource}=${ratio / 1000}`);
+    }
+  }
+  if (Number(builds) !== host.max_builds) {
+    change.max_builds = Number(builds);
+    options.push(`--max-builds ${builds}`);
+  }
+  if (target !== (host.fence_target ?? "")) {
+    change.fence_target = target;
+    options.push(`--fence-target ${shellWord(target)}`);
+  }
+  return { change, options };
+}
+
+// ---- registering ----------------------------------------------------------------
+
+interface Asked {
+  name: string;
+  uri: string;
+  credential: string;
+  keys: string;
+  labels: string;
+  kind: "kvm" | "qemu" | "test";
+  pool: string;
+  network: string;
+  target: string;
+}
+
+const EMPTY: Asked = {
+  name: "",
+  uri: "",
+  credential: "",
+  keys: "",
+  labels: "",
+  kind: "kvm",
+  pool: "default",
+  network: "default",
+  target: "",
+};
+
+export function HostAddView() {
+  const [asked, setAsked] = useState<Asked>(EMPTY);
+  const sending = useSending();
+  const body = useMemo(() => bodyOf(asked), [asked]);
+  const key = useMemo(newKey, [JSON.stringify(body)]);
+  const set = (change: Partial<Asked>): void => setAsked({ ...asked, ...change });
+  const submit = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    const done = await sending.run(async () => {
+      await send<Host>("POST", "hosts", { body, key });
+    });
+    if (done) go("hosts", asked.name);
+  };
+  if (session.readOnly) return <p class="empty">This token only reads: it cannot register hosts.</p>;
+  return (
+    <>
+      <h1>Register a host</h1>
+      <form class="form" onSubmit={(event) => void submit(event)}>
+        <p class="hint">
+          It is enrolling until the monitor reaches it and has seen what it offers; from then on rounds place VMs on it.
+        </p>
+        <label>
+          Name
+          <input required maxLength={63} value={asked.name} onInput={(event) => set({ name: event.currentTarget.value })} />
+        </label>
+        <label>
+          libvirt URI
+          <input
+            required
+            placeholder="qemu+tls://host.example.org/system"
+            value={asked.uri}
+            onInput={(event) => set({ uri: event.currentTarget.value })}
+          />
+        </label>
+        <label>
+          Credential <span class="hint">(its name on the machines of monitor and workers; SSH needs one)</span>
+          <input value={asked.credential} onInput={(event) => set({ credential: event.currentTarget.value })} />
+        </label>
+        {asked.uri.startsWith("qemu+ssh") && (
+          <label>
+            SSH host keys <span class="hint">(a line each)</span>
+            <textarea rows={3} value={asked.keys} onInput={(event) => set({ keys: event.currentTarget.value })} />
+          </label>
+        )}
+        <label>
+          Labels <span class="hint">(words or key=value, separated by commas)</span>
+          <input placeholder="zone=east, ssd" value={asked.labels} onInput={(event) => set({ labels: event.currentTarget.value })} />
+        </label>
+        <div class="three">
+          <label>
+            Guests run by
+            <select value={asked.kind} onChange={(event) => set({ kind: event.currentTarget.value as Asked["kind"] })}>
+              <option value="kvm">KVM</option>
+              <option value="qemu">QEMU (emulated)</option>
+              <option value="test">libvirt's test driver</option>
+            </select>
+          </label>
+          <label>
+            Pool
+            <input required value={asked.pool} onInput={(event) => set({ pool: event.currentTarget.value })} />
+          </label>
+          <label>
+            Network
+            <input required value={asked.network} onInput={(event) => set({ network: event.currentTarget.value })} />
+          </label>
+        </div>
+        <label>
+          Fence target <span class="hint">(argument of the site's fencing command, such as a BMC address)</span>
+          <input value={asked.target} onInput={(event) => set({ target: event.currentTarget.value })} />
+        </label>
+        <Told problem={sending.problem} />
+        <p class="buttons">
+          <button type="submit" class="primary" disabled={sending.busy}>
+            {sending.problem?.passes ? "Send again" : "Register"}
+          </button>
+        </p>
+      </form>
+      <Command line={commandOf(asked)} />
+      <Call line={`POST /v1/hosts ${JSON.stringify(body)}`} />
+    </>
+  );
+}
+
+function bodyOf(asked: Asked): Record<string, unknown> {
+  return {
+    name: asked.name,
+    uri: asked.uri,
+    labels: words(asked.labels),
+    domain_type: asked.kind,
+    pool: asked.pool,
+    network: asked.network,
+    ...(asked.credential ? { credential: asked.credential } : {}),
+    ...(asked.keys.trim() ? { ssh_host_keys: asked.keys.split("\n").map((each) => each.trim()).filter(Boolean) } : {}),
+    ...(asked.target ? { fence_target: asked.target } : {}),
+  };
+}
+
+function commandOf(asked: Asked): string {
+  const options = [
+    ...(asked.credential ? ["--credential", shellWord(asked.credential)] : []),
+    ...asked.keys.split("\n").filter((each) => each.trim()).flatMap((each) => ["--ssh-host-key", shellWord(each.trim())]),
+    ...words(asked.labels).flatMap((each) => ["--label", shellWord(each)]),
+    ...(asked.kind === "kvm" ? [] : ["--domain-type", asked.kind]),
+    ...(asked.pool === "default" ? [] : ["--pool", shellWord(asked.pool)]),
+    ...(asked.network === "default" ? [] : ["--network", shellWord(asked.network)]),
+    ...(asked.target ? ["--fence-target", shellWord(asked.target)] : []),
+  ];
+  return ["fuga host add", shellWord(asked.name || "NAME"), shellWord(asked.uri || "URI"), ...options].join(" ");
+}

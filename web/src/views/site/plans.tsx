@@ -1,0 +1,462 @@
+/** Plans of moves: proposed, compared before and after, approved, followed. For operators. */
+import { useMemo, useState } from "preact/hooks";
+import { newKey, send } from "../../api/client";
+import { useLive, useRows } from "../../api/live";
+import { session } from "../../api/session";
+import type { Host, Move, Plan, PlanMove, PlanMoves, Request, Vm } from "../../api/types";
+import { Bar, Command, Loading, Panel, State, Told } from "../../parts/basics";
+import { type Column, Table } from "../../parts/table";
+import { go, to } from "../../route";
+import { age, count, duration, moment, percent, plain, shellWord } from "../../words";
+import { AskingButton, Call, readable, useSending } from "./parts";
+import { staysOf, whyItStays } from "./preview";
+import "./site.css";
+
+const short = (id: string): string => id.slice(-8);
+
+const KINDS = [
+  ["evacuate", "Empty hosts", "Every VM of these hosts finds another place, where one takes it."],
+  ["balance", "Balance", "Levels the load of hosts, as long as a move gains something."],
+  ["pack", "Pack", "Empties as many hosts as possible."],
+  ["mend", "Mend", "Keeps broken rules again, and relieves hosts with more than they have."],
+  ["room", "Make room", "Lets a request that waits in, by the fewest GiB of moves."],
+] as const;
+
+const COLUMNS: Column<Plan>[] = [
+  { name: "Plan", value: (each) => each.id, cell: (each) => <a href={to("plans", each.id)}>{short(each.id)}</a> },
+  { name: "For", value: (each) => each.kind, cell: (each) => kindName(each.kind) },
+  { name: "State", value: (each) => each.state, cell: (each) => <State word={each.state} /> },
+  {
+    name: "Moves over",
+    value: (each) => each.moves,
+    cell: (each) => <Progress plan={each} />,
+  },
+  { name: "Failed", value: (each) => each.failed, cell: (each) => each.failed, numeric: true },
+  { name: "Stay", value: (each) => each.stays.length, cell: (each) => each.stays.length, numeric: true },
+  { name: "GiB", value: (each) => each.moved_gib, cell: (each) => each.moved_gib.toFixed(1), numeric: true },
+  { name: "Age", value: (each) => -Date.parse(each.asked_at), cell: (each) => age(each.asked_at), numeric: true },
+  { name: "Asked by", value: (each) => each.asked_by, cell: (each) => each.asked_by },
+];
+
+const kindName = (kind: string): string => KINDS.find(([each]) => each === kind)?.[1] ?? kind;
+
+function Progress({ plan }: { plan: Plan }) {
+  if (plan.moves === 0) return <>-</>;
+  return (
+    <span class="progress">
+      <Bar part={plan.ended / plan.moves} label={`${plan.ended} of ${plan.moves} moves over`} />
+      <span class="numeric">
+        {plan.ended}/{plan.moves}
+      </span>
+    </span>
+  );
+}
+
+export function PlansView() {
+  const { data, problem } = useRows<Plan>("plans", [{ limit: 200 }]);
+  return (
+    <>
+      <h1>Plans of moves</h1>
+      {!session.readOnly && <Propose />}
+      <Told problem={problem} />
+      {data === null ? (
+        problem === null && <Loading />
+      ) : (
+        <Table
+          label="plans"
+          columns={COLUMNS}
+          rows={data.rows}
+          more={data.more}
+          keyOf={(each) => each.id}
+          empty="No plans yet."
+        />
+      )}
+      <Command line="fuga plan list" />
+      <Call line="GET /v1/plans" />
+      <UnderWay />
+    </>
+  );
+}
+
+function Propose() {
+  const [kind, setKind] = useState<string>("balance");
+  const [hosts, setHosts] = useState("");
+  const [request, setRequest] = useState("");
+  const waiting = useRows<Request>(kind === "room" ? "requests" : null, [
+    { state: "pending", limit: 200 },
+    { state: "partly_placed", limit: 200 },
+  ]).data?.rows;
+  const known = useRows<Host>(kind === "evacuate" ? "hosts" : null).data?.rows;
+  const sending = useSending();
+  const named = hosts.split(/[\s,]+/).filter(Boolean);
+  const body = useMemo(
+    () => ({ kind, ...(kind === "evacuate" ? { hosts: named } : {}), ...(kind === "room" ? { request } : {}) }),
+    [kind, hosts, request],
+  );
+  const key = useMemo(newKey, [JSON.stringify(body)]);
+  const ready = kind === "evacuate" ? named.length > 0 : kind === "room" ? request !== "" : true;
+  const submit = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    await sending.run(async () => {
+      const made = await send<Plan>("POST", "plans", { body, key });
+      go("plans", made.id);
+    });
+  };
+  const requestName = waiting?.find((each) => each.id === request)?.name ?? "REQUEST";
+  const words = kind === "evacuate" ? ` ${named.map(shellWord).join(" ") || "HOST"}` : kind === "room" ? ` ${shellWord(requestName)}` : "";
+  return (
+    <form class="form propose" onSubmit={(event) => void submit(event)}>
+      <div class="two">
+        <label>
+          Propose a plan
+          <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
+            {KINDS.map(([value, name]) => (
+              <option key={value} value={value}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
+        {kind === "evacuate" && (
+          <label>
+            Hosts <span class="hint">(names, separated by commas)</span>
+            <input list="plan-hosts" value={hosts} onInput={(event) => setHosts(event.currentTarget.value)} />
+            <datalist id="plan-hosts">
+              {known?.slice(0, 200).map((each) => <option key={each.id} value={each.name} />)}
+            </datalist>
+          </label>
+        )}
+        {kind === "room" && (
+          <label>
+            Request that waits
+            <select value={request} onChange={(event) => setRequest(event.currentTarget.value)}>
+              <option value="">choose one</option>
+              {waiting?.map((each) => (
+                <option key={each.id} value={each.id}>
+                  {each.name} of {each.tenant}: {count(each.count - each.vms_placed, "VM")}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+      </div>
+      <p class="hint">
+        {KINDS.find(([each]) => each === kind)?.[2]} Nothing moves before you approve what is proposed.
+      </p>
+      <Told problem={sending.problem} />
+      <p class="buttons">
+        <button type="submit" class="primary" disabled={sending.busy || !ready}>
+          Propose
+        </button>
+      </p>
+      <Command line={`fuga plan ${kind}${words}`} />
+      <Call line={`POST /v1/plans ${JSON.stringify(body)}`} />
+    </form>
+  );
+}
+
+// ---- moves under way ------------------------------------------------------------
+
+const MOVES: Column<Move>[] = [
+  { name: "VM", value: (each) => each.vm_name, cell: (each) => <a href={to("vms", each.vm_id)}>{each.vm_name}</a> },
+  { name: "Tenant", value: (each) => each.tenant, cell: (each) => each.tenant },
+  { name: "From", value: (each) => each.from_host, cell: (each) => <a href={to("hosts", each.from_host)}>{each.from_host}</a> },
+  { name: "To", value: (each) => each.to_host, cell: (each) => <a href={to("hosts", each.to_host)}>{each.to_host}</a> },
+  { name: "How", value: (each) => each.kind, cell: (each) => each.kind },
+  { name: "State", value: (each) => each.state, cell: (each) => <State word={each.state} /> },
+  {
+    name: "Copied",
+    value: (each) => copied(each) ?? -1,
+    cell: (each) => {
+      const part = copied(each);
+      return part === null ? "-" : (
+        <span class="progress">
+          <Bar part={part} label={`${percent(part)} copied`} />
+          <span class="numeric">{left(each)}</span>
+        </span>
+      );
+    },
+  },
+  { name: "Reason", value: (each) => each.reason, cell: (each) => plain(each.reason) },
+  {
+    name: "Cancel",
+    value: () => "",
+    cell: (each) =>
+      session.readOnly || each.cancelled_by !== null ? (
+        each.cancelled_by && "asked to end"
+      ) : (
+        <AskingButton
+          name="Cancel"
+          title={`Cancel the move of ${each.vm_name}?`}
+          action="Cancel the move"
+          danger
+          method="POST"
+          path={`moves/${each.id}/cancel`}
+          body={{}}
+        >
+          <p>The VM stays on {each.from_host}, and runs on. If it has arrived by then, it stays there.</p>
+          <Command line={`fuga move cancel ${short(each.id)}`} />
+        </AskingButton>
+      ),
+  },
+];
+
+const copied = (move: Move): number | null =>
+  move.total_bytes ? 1 - (move.remaining_bytes ?? move.total_bytes) / move.total_bytes : null;
+
+function left(move: Move): string {
+  if (!move.rate_bytes_s || move.remaining_bytes === null) return percent(copied(move) ?? 0);
+  return `${duration(move.remaining_bytes / move.rate_bytes_s)} left`;
+}
+
+function UnderWay() {
+  const { data, problem } = useRows<Move>("moves", [{ open: true }]);
+  return (
+    <Panel title="Moves under way">
+      <Told problem={problem} />
+      {data && (
+        <Table
+          label="moves under way"
+          columns={MOVES}
+          rows={data.rows}
+          more={data.more}
+          keyOf={(each) => each.id}
+          empty="No VM moves."
+        />
+      )}
+      <Command line="fuga move list" />
+    </Panel>
+  );
+}
+
+// ---- one plan -------------------------------------------------------------------
+
+/** Of a measure: how it is called, written, and whether more of it is better (0: neither). */
+const MEASURES: [string, string, (value: number) => string, number][] = [
+  ["potential", "Potential", (value) => value.toFixed(4), 1],
+  ["fairness_distance", "Off fair", percent, -1],
+  ["mean_skewness", "Mean skewness", (value) => value.toFixed(4), -1],
+  ["hosts_in_use", "Hosts in use", String, 0],
+  ["moved_gib", "GiB moved", (value) => value.toFixed(1), 0],
+];
+
+export function PlanView({ id }: { id: string }) {
+  const path = `plans/${encodeURIComponent(id)}`;
+  const { data: plan, problem } = useLive<Plan>(path);
+  const moves = useLive<PlanMoves>(`${path}/moves`).data?.items ?? null;
+  if (plan === null) return problem ? <Told problem={problem} /> : <Loading />;
+  const hosts = plan.arguments["hosts"];
+  return (
+    <>
+      <h1>
+        {kindName(plan.kind)}
+        {Array.isArray(hosts) && `: ${hosts.slice(0, 4).join(", ")}${hosts.length > 4 ? ", …" : ""}`}{" "}
+        <State word={plan.state} />
+      </h1>
+      <p class="lead">
+        Plan {short(plan.id)}, asked for by {plan.asked_by} {age(plan.asked_at)} ago.
+        {plan.approved_by && ` Approved by ${plan.approved_by}.`}
+        {plan.ended_at && ` Over since ${moment(plan.ended_at)}${took(plan)}.`}
+      </p>
+      {plan.state === "asked" && <p class="told" role="status">The control centre has not decided it yet.</p>}
+      {plan.last_error && <p class={`told ${plan.state === "failed" ? "bad" : "warn"}`}>{plain(plan.last_error)}</p>}
+      {plan.cut && <p class="told warn">Its budget ended before it was through: there may be better moves.</p>}
+      {!session.readOnly && <Steps plan={plan} />}
+      {(plan.state === "approved" || plan.state === "done") && plan.moves > 0 && (
+        <Panel title="Progress">
+          <Progress plan={plan} />
+          <p class="hint">
+            {plan.ended - plan.failed} moved, {plan.failed} failed or refused, {plan.moves - plan.ended} to go
+            {remaining(plan)}.
+          </p>
+        </Panel>
+      )}
+      <LetIn plan={plan} />
+      {plan.before && (
+        <Panel title="Before and after">
+          <table class="measures">
+            <thead>
+              <tr>
+                <th>Measure</th>
+                <th class="numeric">Before</th>
+                <th class="numeric">After</th>
+                <th class="numeric">Change</th>
+              </tr>
+            </thead>
+            <tbody>
+              {MEASURES.map(([key, name, said, better]) => (
+                <Measure key={key} name={name} said={said} better={better} before={plan.before?.[key]} after={plan.after?.[key]} />
+              ))}
+            </tbody>
+          </table>
+        </Panel>
+      )}
+      {moves && moves.length > 0 && <Waves moves={moves} />}
+      {moves?.length === 0 && plan.state !== "asked" && plan.state !== "failed" && (
+        <p class="empty">No move is useful.</p>
+      )}
+      <Stays plan={plan} />
+      <Command line={`fuga plan show ${short(plan.id)}`} />
+      <Call line={`GET /v1/plans/${plan.id}`} />
+    </>
+  );
+}
+
+function took(plan: Plan): string {
+  if (!plan.approved_at || !plan.ended_at) return "";
+  return `, ${duration((Date.parse(plan.ended_at) - Date.parse(plan.approved_at)) / 1000)} after its approval`;
+}
+
+/** How long it may last, by what it has done so far. */
+function remaining(plan: Plan): string {
+  if (plan.state !== "approved" || plan.ended === 0 || !plan.approved_at) return "";
+  const each = (Date.now() - Date.parse(plan.approved_at)) / plan.ended;
+  return `, about ${duration((each * (plan.moves - plan.ended)) / 1000)} at this pace`;
+}
+
+function Steps({ plan }: { plan: Plan }) {
+  const over = plan.moves - plan.ended;
+  return (
+    <div class="buttons" role="group" aria-label="Actions">
+      {plan.state === "proposed" && (
+        <AskingButton
+          name="Approve"
+          title="Carry this plan out?"
+          action="Approve"
+          method="POST"
+          path={`plans/${plan.id}/approve`}
+          body={{}}
+        >
+          <p>
+            {count(plan.moves, "VM")} move{plan.moves === 1 ? "s" : ""} in {count(plan.waves, "wave")}, with{" "}
+            {plan.moved_gib.toFixed(1)} GiB. Guests run on and stand still for a moment; what is no longer possible when
+            its turn comes is left out.
+          </p>
+          <Command line={`fuga plan approve ${short(plan.id)}`} />
+          <Call line={`POST /v1/plans/${plan.id}/approve`} />
+        </AskingButton>
+      )}
+      {["asked", "proposed", "approved"].includes(plan.state) && (
+        <AskingButton
+          name="Cancel"
+          title="End this plan?"
+          action="End the plan"
+          danger
+          method="POST"
+          path={`plans/${plan.id}/cancel`}
+          body={{}}
+        >
+          <p>
+            {plan.state === "approved"
+              ? `${count(over, "move")} are not over: those under way go on, no others begin. What has moved stays there.`
+              : "Nothing has moved, and nothing will."}
+          </p>
+          <Command line={`fuga plan cancel ${short(plan.id)}`} />
+          <Call line={`POST /v1/plans/${plan.id}/cancel`} />
+        </AskingButton>
+      )}
+    </div>
+  );
+}
+
+function Measure(given: {
+  name: string;
+  said: (value: number) => string;
+  better: number;
+  before: unknown;
+  after: unknown;
+}) {
+  const { before, after, said } = given;
+  const known = typeof before === "number" && typeof after === "number";
+  const change = known ? after - before : 0;
+  const kind = Math.abs(change) < 1e-9 || given.better === 0 ? "" : change * given.better > 0 ? "better" : "worse";
+  return (
+    <tr>
+      <th scope="row">{given.name}</th>
+      <td class="numeric">{typeof before === "number" ? said(before) : "-"}</td>
+      <td class="numeric">{typeof after === "number" ? said(after) : "-"}</td>
+      <td class={`numeric ${kind}`}>
+        {known ? (Math.abs(change) < 1e-9 ? "same" : `${change > 0 ? "+" : "−"}${said(Math.abs(change))}`) : "-"}
+        {kind && ` (${kind})`}
+      </td>
+    </tr>
+  );
+}
+
+function LetIn({ plan }: { plan: Plan }) {
+  const told = plan.let_in as {
+    hosts: { host: string; count: number }[];
+    still_waits: { count: number; reason: string } | null;
+  } | null;
+  if (told === null) return null;
+  return (
+    <p class={`told ${told.still_waits ? "warn" : "good"}`}>
+      {told.hosts.length
+        ? `Lets in ${told.hosts.map((each) => `${each.count} on ${each.host}`).join(", ")}.`
+        : "No moves let this request in."}
+      {told.still_waits && ` ${count(told.still_waits.count, "VM")} wait as before: ${readable(told.still_waits.reason)}.`}
+    </p>
+  );
+}
+
+const OF_WAVE: Column<PlanMove>[] = [
+  { name: "Wave", value: (each) => each.wave, cell: (each) => each.wave + 1, numeric: true },
+  { name: "VM", value: (each) => each.vm_name, cell: (each) => <a href={to("vms", each.vm_id)}>{each.vm_name}</a> },
+  { name: "Tenant", value: (each) => each.tenant, cell: (each) => each.tenant },
+  { name: "From", value: (each) => each.from_host, cell: (each) => <a href={to("hosts", each.from_host)}>{each.from_host}</a> },
+  { name: "To", value: (each) => each.to_host, cell: (each) => <a href={to("hosts", each.to_host)}>{each.to_host}</a> },
+  { name: "Why", value: (each) => each.why, cell: (each) => readable(each.why) },
+  { name: "GiB", value: (each) => each.carried_mib, cell: (each) => (each.carried_mib / 1024).toFixed(1), numeric: true },
+  {
+    name: "State",
+    value: stateOfMove,
+    cell: (each) => (
+      <>
+        <State word={stateOfMove(each)} />
+        {each.refused && <span class="why">{plain(each.refused)}</span>}
+      </>
+    ),
+  },
+];
+
+function stateOfMove(move: PlanMove): string {
+  if (move.refused) return "refused";
+  return move.state ?? "planned";
+}
+
+function Waves({ moves }: { moves: PlanMove[] }) {
+  const waves = new Set(moves.map((each) => each.wave)).size;
+  return (
+    <Panel title={`${count(moves.length, "move")} in ${count(waves, "wave")}`}>
+      <Table
+        label="moves of the plan"
+        columns={OF_WAVE}
+        rows={moves}
+        keyOf={(each) => String(each.position)}
+        empty="None."
+      />
+    </Panel>
+  );
+}
+
+function Stays({ plan }: { plan: Plan }) {
+  const stays = staysOf(plan);
+  if (stays.length === 0) return null;
+  return (
+    <Panel title={`${count(stays.length, "VM")} without another place`}>
+      <ul class="plain">
+        {stays.slice(0, 100).map((each) => (
+          <li key={each.vm}>
+            <VmName id={each.vm} />: {whyItStays(each)}
+          </li>
+        ))}
+        {stays.length > 100 && <li>and {stays.length - 100} more</li>}
+      </ul>
+    </Panel>
+  );
+}
+
+function VmName({ id }: { id: string }) {
+  const { data } = useLive<Vm>(`vms/${id}`);
+  return <a href={to("vms", id)}>{data?.name ?? short(id)}</a>;
+}
