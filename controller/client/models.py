@@ -1253,6 +1253,15 @@ class Scopes(TypedDict):
     needed: str
 
 
+class SettingInForce(TypedDict):
+    """One setting, its value in words, and where that is from."""
+
+    description: str | None
+    name: str
+    source: Literal["environment", "file", "default"]
+    value: str | None
+
+
 class ShadowRound(TypedDict):
     """The same, as it is kept."""
 

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute
 
 from controller.host_names import HostNames, HostNaming
 from controller.questions.consoles import WAIT_S
+from controller.questions.settings_in_force import SettingInForce
 from controller.questions.when import WaitingTimes
 from controller.queue import NO_WORKERS, TaskQueue
 from controller.rest import health
@@ -60,6 +61,7 @@ from controller.rest.routers import (
 )
 from controller.rest.routers.hosting import host_aliases, host_map, label_ratios
 from controller.rest.routers.moving import moves, plans, rolls
+from controller.rest.routers.site import settings as settings_router
 from controller.rest.writes.audit import AuditTrail
 from placement.moving.model import MoveLimits
 from registry import Registry
@@ -90,6 +92,7 @@ def create_app(
     metrics: ProcessMetrics | None = None,
     limits: Limits | None = None,
     move_limits: MoveLimits | None = None,
+    settings: Sequence[SettingInForce] = (),
 ) -> FastAPI:
     """Return the application.
 
@@ -131,6 +134,8 @@ def create_app(
         How often callers may call; without them as often as they like.
     move_limits : MoveLimits, optional
         How many moves go on at once, for plans that are made here.
+    settings : sequence of SettingInForce
+        What operators are told of the settings of this process.
     """
     host_names = HostNames.of(registry, host_naming)
     metrics = metrics if metrics is not None else ProcessMetrics("api")
@@ -162,6 +167,7 @@ def create_app(
         metrics=metrics,
         move_limits=move_limits or MoveLimits(),
         waiting_times=WaitingTimes(registry),
+        settings=tuple(settings),
     )
     app.state.refusals = Refusals(registry)
     app.router.routes.extend(_routes())
@@ -215,6 +221,7 @@ def _routes() -> Sequence[BaseRoute]:
         shadow_rounds,
         slot_loop,
         status,
+        settings_router,
         events,
         tokens,
         audit,

@@ -11,6 +11,7 @@ from fastapi import Depends
 from starlette.requests import Request as HttpRequest
 
 from controller.host_names import HostNames, Reader
+from controller.questions.settings_in_force import SettingInForce
 from controller.questions.when import WaitingTimes
 from controller.queue import TaskQueue
 from controller.rest.callers.auth import caller_of
@@ -56,6 +57,7 @@ class Services:
     provider: Provider | None = None  #: of identities, where people log in by one
     host_reserved: Mapping[str, int] = field(default_factory=dict)
     default_quota: Mapping[str, int] = field(default_factory=dict)
+    settings: tuple[SettingInForce, ...] = ()  #: of this process, as operators may read them
     #: a replay may take as long as its round did, in a process of its own
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
     #: who asks what fits beside those that wait is told less while another is reckoned for

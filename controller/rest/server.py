@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from controller.plans.deciding import move_limits_of
 from controller.policies import check_policies
 from controller.questions.fleet_metrics import FleetCollector
+from controller.questions.settings_in_force import settings_in_force
 from controller.queue import CeleryQueue
 from controller.rest.app import create_app
 from controller.rest.callers.connections import (
@@ -225,6 +226,7 @@ def _application(
         queue=CeleryQueue(settings),
         metrics=metrics,
         move_limits=move_limits_of(settings),
+        settings=settings_in_force(settings),
     )
 
 

@@ -22,7 +22,9 @@ const NAVIGATION: readonly [string, string, boolean][] = [
   ["hosts", "Hosts", true],
   ["map", "Map", true],
   ["plans", "Plans", true],
+  ["tenants", "Tenants", true],
   ["rounds", "Rounds", false],
+  ["site", "Site", true],
 ];
 
 export function App() {

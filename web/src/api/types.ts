@@ -28,6 +28,7 @@ export type RequestExplanation = Schemas["RequestExplanation"];
 export type RequestInput = Schemas["RequestInput"];
 export type RoundDetail = Schemas["RoundDetail"];
 export type RoundSummary = Schemas["RoundSummary"];
+export type SettingInForce = Schemas["SettingInForce"];
 export type SlotLoop = Schemas["SlotLoop"];
 export type Standing = Schemas["Standing"];
 export type Status = Schemas["Status"];

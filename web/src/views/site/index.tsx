@@ -7,6 +7,8 @@ const HostView = lazily(async () => (await import("./host")).HostView);
 const HostAddView = lazily(async () => (await import("./host_settings")).HostAddView);
 const PlansView = lazily(async () => (await import("./plans")).PlansView);
 const PlanView = lazily(async () => (await import("./plans")).PlanView);
+const SiteView = lazily(async () => (await import("./site")).SiteView);
+const TenantsView = lazily(async () => (await import("./tenants")).TenantsView);
 
 /** Undefined: it is no view of ours. */
 export function siteView(first: string, second: string | undefined): VNode | undefined {
@@ -14,5 +16,7 @@ export function siteView(first: string, second: string | undefined): VNode | und
   if (first === "hosts" && second !== undefined) return <HostView key={second} name={second} />;
   if (first === "host-add") return <HostAddView />;
   if (first === "plans") return second === undefined ? <PlansView /> : <PlanView key={second} id={second} />;
+  if (first === "tenants" && second === undefined) return <TenantsView />;
+  if (first === "site") return <SiteView />;
   return undefined;
 }

@@ -1,0 +1,65 @@
+"""The settings of this process as operators may read them: secrets stay here."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pydantic import SecretStr
+from pydantic_settings import BaseSettings
+
+from registry.ground import masked
+
+#: Instead of a secret; whether there is one is worth knowing.
+SET: Final = "(set)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingInForce:
+    """One setting, its value in words, and where that is from."""
+
+    name: str
+    value: str | None  #: None: nothing is set; of a secret only that it is
+    source: Literal["environment", "file", "default"]
+    description: str | None
+
+
+def settings_in_force(
+    settings: BaseSettings, environ: Mapping[str, str] = os.environ
+) -> tuple[SettingInForce, ...]:
+    """Return every setting by name."""
+    given = {name.upper() for name in environ}
+    found = []
+    for name, field in sorted(type(settings).model_fields.items()):
+        variable = f"FUGA_{name.upper()}"
+        source: Literal["environment", "file", "default"] = "default"
+        if variable in given:
+            source = "environment"
+        elif name in settings.model_fields_set:
+            source = "file"
+        found.append(
+            SettingInForce(
+                name=variable,
+                value=_said(name, getattr(settings, name)),
+                source=source,
+                description=field.description,
+            )
+        )
+    return tuple(found)
+
+
+def _said(name: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, SecretStr):
+        return SET
+    if name.endswith("_command"):  # its arguments may be a password
+        return f"{value[0]} …" if value else None
+    if isinstance(value, frozenset | tuple):
+        return ", ".join(sorted(masked(str(each)) for each in value)) or None
+    if isinstance(value, dict):
+        return masked(json.dumps(value, default=str)) if value else None
+    return masked(str(value))

@@ -1,0 +1,1 @@
+"""/v1/settings: what this installation is told to do."""
