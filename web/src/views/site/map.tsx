@@ -9,6 +9,7 @@ import { type Group, hostAt, type Layout, layOut } from "./layout";
 import { Call } from "./parts";
 import { useSlowly } from "./slowly";
 import "./map.css";
+import "./site.css";
 
 /** A map of 10,000 hosts is half a second of the API's processor: not at each event. */
 const READ_EVERY_MS = 15_000;

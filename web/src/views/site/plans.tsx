@@ -1,5 +1,5 @@
 /** Plans of moves: proposed, compared before and after, approved, followed. For operators. */
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { newKey, send } from "../../api/client";
 import { useLive, useRows } from "../../api/live";
 import { session } from "../../api/session";
@@ -11,6 +11,9 @@ import { age, count, duration, moment, percent, plain, shellWord } from "../../w
 import { AskingButton, Call, readable, useSending } from "./parts";
 import { staysOf, whyItStays } from "./preview";
 import "./site.css";
+
+/** While the control centre decides: that takes a second or two, and somebody waits. */
+const LOOK_EVERY_MS = 1_000;
 
 const short = (id: string): string => id.slice(-8);
 
@@ -179,7 +182,7 @@ const MOVES: Column<Move>[] = [
   },
   { name: "Reason", value: (each) => each.reason, cell: (each) => plain(each.reason) },
   {
-    name: "Cancel",
+    name: "Action",
     value: () => "",
     cell: (each) =>
       session.readOnly || each.cancelled_by !== null ? (
@@ -242,8 +245,15 @@ const MEASURES: [string, string, (value: number) => string, number][] = [
 
 export function PlanView({ id }: { id: string }) {
   const path = `plans/${encodeURIComponent(id)}`;
-  const { data: plan, problem } = useLive<Plan>(path);
-  const moves = useLive<PlanMoves>(`${path}/moves`).data?.items ?? null;
+  const { data: plan, problem, again } = useLive<Plan>(path);
+  const { data: listed, again: listAgain } = useLive<PlanMoves>(`${path}/moves`);
+  const moves = listed?.items ?? null;
+  const state = plan?.state;
+  useEffect(() => {
+    if (state !== "asked") return listAgain(); // its moves have come with its decision
+    const timer = setInterval(again, LOOK_EVERY_MS);
+    return () => clearInterval(timer);
+  }, [state]);
   if (plan === null) return problem ? <Told problem={problem} /> : <Loading />;
   const hosts = plan.arguments["hosts"];
   return (
@@ -274,6 +284,7 @@ export function PlanView({ id }: { id: string }) {
       <LetIn plan={plan} />
       {plan.before && (
         <Panel title="Before and after">
+          <div class="scrolls" tabIndex={0} role="region" aria-label="Measures">
           <table class="measures">
             <thead>
               <tr>
@@ -289,6 +300,7 @@ export function PlanView({ id }: { id: string }) {
               ))}
             </tbody>
           </table>
+          </div>
         </Panel>
       )}
       {moves && moves.length > 0 && <Waves moves={moves} />}
@@ -373,9 +385,9 @@ function Measure(given: {
   return (
     <tr>
       <th scope="row">{given.name}</th>
-      <td class="numeric">{typeof before === "number" ? said(before) : "-"}</td>
-      <td class="numeric">{typeof after === "number" ? said(after) : "-"}</td>
-      <td class={`numeric ${kind}`}>
+      <td data-name="Before" class="numeric">{typeof before === "number" ? said(before) : "-"}</td>
+      <td data-name="After" class="numeric">{typeof after === "number" ? said(after) : "-"}</td>
+      <td data-name="Change" class={`numeric ${kind}`}>
         {known ? (Math.abs(change) < 1e-9 ? "same" : `${change > 0 ? "+" : "−"}${said(Math.abs(change))}`) : "-"}
         {kind && ` (${kind})`}
       </td>

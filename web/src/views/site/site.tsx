@@ -197,13 +197,17 @@ const PROCESSES: Column<ProcessHeard>[] = [
 function Processes({ rows }: { rows: ProcessHeard[] }) {
   return (
     <Panel title="Processes">
-      <Table
-        label="processes"
-        columns={PROCESSES}
-        rows={rows}
-        keyOf={(each) => `${each.kind} ${each.name}`}
-        empty="No process was heard."
-      />
+      {rows.length === 0 ? (
+        <p class="empty">No process was heard.</p>
+      ) : (
+        <Table
+          label="processes"
+          columns={PROCESSES}
+          rows={rows}
+          keyOf={(each) => `${each.kind} ${each.name}`}
+          empty=""
+        />
+      )}
     </Panel>
   );
 }

@@ -13,6 +13,8 @@ import "./tenants.css";
 /** Typing goes on: ask when it rests. */
 const RESTS_MS = 300;
 const SAME = 5e-6;
+/** Rows drawn at once. */
+const DRAWN = 200;
 
 interface Change {
   weight?: number;
@@ -28,6 +30,10 @@ export function TenantsView() {
   const rows = data?.items ?? null;
   const depths = useMemo(() => depthsOf(rows ?? []), [rows]);
   const may = !session.readOnly;
+  const [words, setWords] = useState("");
+  const [drawn, setDrawn] = useState(DRAWN);
+  const found = useMemo(() => withGroups(rows ?? [], words), [rows, words]);
+  const most = useMemo(() => Math.max(0.001, ...(rows ?? []).map((each) => Math.max(each.share, each.entitlement))), [rows]);
   const drop = (parent: string | null): void => {
     const moved = rows?.find((each) => each.name === dragged);
     drag(null);
@@ -47,6 +53,22 @@ export function TenantsView() {
           <span class="hint">Drag a row onto a group, or change its group by “Change”. Both show the effect first.</span>
         </p>
       )}
+      {rows !== null && (
+        <div class="table">
+          <p class="tools">
+            <input
+              type="search"
+              aria-label="Filter tenants"
+              placeholder="Filter: a part of a name"
+              value={words}
+              onInput={(event) => setWords(event.currentTarget.value)}
+            />
+            <span class="counted" role="status">
+              {found.length === rows.length ? rows.length : `${found.length} of ${rows.length}`}
+            </span>
+          </p>
+        </div>
+      )}
       {rows === null ? (
         problem === null && <Loading />
       ) : (
@@ -56,17 +78,18 @@ export function TenantsView() {
               <tr>
                 <th>Name</th>
                 <th class="numeric">Weight</th>
-                <th>Share beside entitlement</th>
+                <th>Share, with a mark at its entitlement</th>
                 <th class="numeric">Share</th>
                 <th class="numeric">Entitled to</th>
                 {may && <th>Change</th>}
               </tr>
             </thead>
             <tbody>
-              {rows.map((each) => (
+              {found.slice(0, drawn).map((each) => (
                 <Row
                   key={each.name}
                   row={each}
+                  most={most}
                   depth={depths.get(each.name) ?? 0}
                   may={may}
                   takes={dragged !== null && each.is_group && dragged !== each.name}
@@ -92,6 +115,12 @@ export function TenantsView() {
           {rows.length === 0 && <p class="empty">No tenants yet.</p>}
         </div>
       )}
+      {rows !== null && rows.length > 0 && <p class="hint">The bars end at {percent(most)} of the pool.</p>}
+      {found.length > drawn && (
+        <button type="button" onClick={() => setDrawn(drawn + DRAWN)}>
+          Show {Math.min(DRAWN, found.length - drawn)} more
+        </button>
+      )}
       <Command line="fuga tenant list" />
       <Call line="GET /v1/shares" />
       {asked?.kind === "change" && rows && (
@@ -105,6 +134,8 @@ export function TenantsView() {
 
 function Row(given: {
   row: Standing;
+  /** Where the bars end. */
+  most: number;
   depth: number;
   may: boolean;
   takes: boolean;
@@ -147,8 +178,8 @@ function Row(given: {
       </td>
       <td data-name="Share" class="wide">
         <Bar
-          part={row.share}
-          mark={row.entitlement}
+          part={row.share / given.most}
+          mark={row.entitlement / given.most}
           label={`holds ${percent(row.share)}, entitled to ${percent(row.entitlement)}`}
         />
       </td>
@@ -193,6 +224,19 @@ function Row(given: {
       )}
     </tr>
   );
+}
+
+/** Those with the words in their name, and the groups that they are in. */
+function withGroups(rows: Standing[], words: string): Standing[] {
+  const wanted = words.trim().toLowerCase();
+  if (!wanted) return rows;
+  const parents = new Map(rows.map((each) => [each.name, each.parent]));
+  const kept = new Set<string>();
+  for (const each of rows) {
+    if (!each.name.toLowerCase().includes(wanted)) continue;
+    for (let at: string | null = each.name; at !== null; at = parents.get(at) ?? null) kept.add(at);
+  }
+  return rows.filter((each) => kept.has(each.name));
 }
 
 function depthsOf(rows: Standing[]): Map<string, number> {

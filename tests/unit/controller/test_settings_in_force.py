@@ -1,0 +1,36 @@
+"""What operators read of the settings, and what stays with the process."""
+
+from __future__ import annotations
+
+from controller.questions.settings_in_force import SET, settings_in_force
+from controller.settings import ControllerSettings
+
+
+def test_secrets_are_told_to_be_set_and_nothing_else_of_them() -> None:
+    settings = ControllerSettings(
+        database_url="postgresql://fuga:hunter2@db/fuga",  # type: ignore[arg-type]
+        token="fuga_hunter2",  # type: ignore[arg-type]
+        fence_command=("/usr/bin/fence", "--password", "hunter2"),
+        image_urls=frozenset({"https://me:hunter2@images.example.org/"}),
+    )
+
+    found = {each.name: each for each in settings_in_force(settings, {"FUGA_TOKEN": "x"})}
+
+    assert found["FUGA_DATABASE_URL"].value == SET
+    assert found["FUGA_TOKEN"].value == SET
+    assert found["FUGA_FENCE_COMMAND"].value == "/usr/bin/fence …"
+    assert found["FUGA_BROKER_URL"].value is None
+    assert not any("hunter2" in str(each.value) for each in found.values())
+
+
+def test_a_setting_says_where_it_is_from() -> None:
+    settings = ControllerSettings(policy="drf", slot_length_s=5)
+
+    found = {each.name: each for each in settings_in_force(settings, {"FUGA_POLICY": "drf"})}
+
+    assert (found["FUGA_POLICY"].value, found["FUGA_POLICY"].source) == ("drf", "environment")
+    assert (found["FUGA_SLOT_LENGTH_S"].value, found["FUGA_SLOT_LENGTH_S"].source) == (
+        "5.0",
+        "file",
+    )
+    assert found["FUGA_BUDGET_UNITS"].source == "default"
