@@ -19,6 +19,7 @@ registry     the register center on SQLite and on PostgreSQL
 backlog      a commit as ever more VMs wait beside those that it places
 sweeps       a sweep as ever more is due, and what the end of large requests holds up
 api          requests accepted a second by two processes, beside a bare endpoint
+pages        what 50 open pages of the web console cost the API, by streams and by polling
 floods       what honest callers wait for while a stranger floods the API, beside the calm
 aged         what is done daily on a register a year old, beside a young one
 monitor      how late hosts are looked at beside one that is frozen, and for what
@@ -85,6 +86,7 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     "evacuation": ("lab.evacuation", ["--guests", "6", "--repeats", "1"], []),
     "api": ("api", [], ["--before", "0,5000,50000", "--connections", "8,32,128"]),
     "floods": ("floods", ["--seconds", "5"], ["--seconds", "20"]),
+    "pages": ("pages", ["--seconds", "8"], []),
     "whole": ("whole_rounds", ["--sizes", "500,2500"], []),
     "simulate": (
         "simulate",

@@ -228,6 +228,11 @@ class ControllerSettings(SharedSettings):
         200,
         description="Maximum connections from one address (IPv6: /64), except `trusted_proxies`.",
     )
+    api_event_streams: PositiveInt = Field(
+        300,
+        description="Maximum open streams of events of one API process; a third of them from one"
+        " address, a sixth with one token.",
+    )
     api_processes: PositiveInt = Field(
         1, description="Number of API processes: each gives out its part of the limits."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import ssl
@@ -29,6 +30,9 @@ _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0)  #: pauses between attempts
 #: Pauses while an attempt of ours is still at work; what it waits for, a database that is
 #: started again say, takes longer than a connection that was refused.
 _AT_WORK_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+#: Three beats of a stream that has nothing to tell.
+_SILENCE_S: Final = 45.0
+_EVENT: Final = "message"  #: the kind of server-sent events that name none
 _LONGEST_WAIT_S: Final = 30  #: that the API may ask for; above it the caller is told
 #: The second of two equal calls changes nothing that the first did not.
 _IDEMPOTENT: Final = frozenset({"GET", "PUT", "DELETE"})
@@ -155,6 +159,36 @@ class Client:
                 left -= len(page["items"])
             if cursor is None:
                 return
+
+    def follow(self, path: str, **query: Any) -> Iterator[tuple[str, Json]]:
+        """Read server-sent events, each with its kind, until the stream ends.
+
+        Raises
+        ------
+        ProblemError
+            If the API refuses it.
+        ApiUnreachableError
+            If the API does not answer, or the stream breaks off.
+        """
+        asked = {name: value for name, value in query.items() if value is not None}
+        headers = {"Accept": "text/event-stream"}
+        try:
+            with self._http.stream(
+                "GET", f"/v1/{path}", params=asked, headers=headers, timeout=_SILENCE_S
+            ) as response:
+                if not response.is_success:
+                    response.read()
+                    raise ProblemError(response.status_code, _problem(response))
+                kind = _EVENT
+                for line in response.iter_lines():
+                    name, _, value = line.partition(": ")
+                    if name == "event":
+                        kind = value
+                    elif name == "data":
+                        yield kind, json.loads(value)
+                        kind = _EVENT
+        except httpx.TransportError as error:
+            raise ApiUnreachableError(self.url, str(error) or repr(error)) from error
 
     def ready(self) -> bool:
         """Ask whether the API answers and has its database."""

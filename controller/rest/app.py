@@ -25,7 +25,7 @@ from controller.rest.callers.middleware import AccessLog, Authentication, Crowd
 from controller.rest.dependencies import LOGIN_LIFE_S, Services
 from controller.rest.login import routes as login
 from controller.rest.login.provider import Provider
-from controller.rest.metrics import HttpMetrics
+from controller.rest.metrics import HttpMetrics, watch_streams
 from controller.rest.metrics import router as metrics_router
 from controller.rest.pages.docs import docs_pages
 from controller.rest.pages.made_once import Page
@@ -62,6 +62,8 @@ from controller.rest.routers import (
 from controller.rest.routers.hosting import host_aliases, host_map, label_ratios
 from controller.rest.routers.moving import moves, plans, rolls
 from controller.rest.routers.site import settings as settings_router
+from controller.rest.streams import EventFeed, StreamPlaces
+from controller.rest.streams.places import MOST_STREAMS
 from controller.rest.writes.audit import AuditTrail
 from placement.moving.model import MoveLimits
 from registry import Registry
@@ -93,6 +95,7 @@ def create_app(
     limits: Limits | None = None,
     move_limits: MoveLimits | None = None,
     settings: Sequence[SettingInForce] = (),
+    event_streams: int = MOST_STREAMS,
 ) -> FastAPI:
     """Return the application.
 
@@ -136,9 +139,13 @@ def create_app(
         How many moves go on at once, for plans that are made here.
     settings : sequence of SettingInForce
         What operators are told of the settings of this process.
+    event_streams : int
+        How many streams of events are open at once.
     """
     host_names = HostNames.of(registry, host_naming)
     metrics = metrics if metrics is not None else ProcessMetrics("api")
+    streams = StreamPlaces(event_streams)
+    watch_streams(metrics, streams)
     app = FastAPI(
         title=TITLE,
         openapi_url=None,  # FastAPI writes the document anew for every call; ours is made once
@@ -168,6 +175,8 @@ def create_app(
         move_limits=move_limits or MoveLimits(),
         waiting_times=WaitingTimes(registry),
         settings=tuple(settings),
+        feed=EventFeed(registry, host_names),
+        streams=streams,
     )
     app.state.refusals = Refusals(registry)
     app.router.routes.extend(_routes())

@@ -17,6 +17,7 @@ from controller.queue import TaskQueue
 from controller.rest.callers.auth import caller_of
 from controller.rest.login.provider import Provider
 from controller.rest.schemas.operating import Ready
+from controller.rest.streams import EventFeed, StreamPlaces
 from controller.rest.writes.gathering import Gathering
 from placement.moving.model import MoveLimits
 from registry import ImageStoreError, Registry, RegistryError
@@ -49,6 +50,8 @@ class Services:
     metrics: ProcessMetrics
     move_limits: MoveLimits
     waiting_times: WaitingTimes
+    feed: EventFeed
+    streams: StreamPlaces
     images: ImageStore | None = None
     image_urls: Collection[str] = ()
     default_image: str | None = None

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 from fastapi import APIRouter
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 from starlette.responses import Response
 from starlette.types import Scope
 
 from controller.rest.callers.auth import METRICS_PATH, Operator
+from controller.rest.callers.lasting import END
 from controller.rest.dependencies import GivenServices
+from controller.rest.streams import StreamPlaces
 from service import ProcessMetrics
 from service.metrics import CONTENT_TYPE
 
@@ -46,7 +48,8 @@ class HttpMetrics:
         method = scope["method"] if scope["method"] in METHODS else "OTHER"
         route = _route(scope)
         self._calls.labels(method, route, "none" if status is None else str(status)).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        if END not in scope.get("state", {}):  # a stream is as long as its caller likes
+            self._seconds.labels(method, route).observe(seconds)
 
 
 def count_refusals(metrics: ProcessMetrics) -> Callable[[str], None]:
@@ -58,6 +61,12 @@ def count_refusals(metrics: ProcessMetrics) -> Callable[[str], None]:
         registry=metrics.registry,
     )
     return lambda reason: counter.labels(reason).inc()
+
+
+def watch_streams(metrics: ProcessMetrics, places: StreamPlaces) -> None:
+    """Show how many streams of events are open."""
+    gauge = Gauge("fuga_event_streams", "Open streams of events.", registry=metrics.registry)
+    gauge.set_function(lambda: places.taken)
 
 
 def _route(scope: Scope) -> str:

@@ -227,6 +227,7 @@ def _application(
         metrics=metrics,
         move_limits=move_limits_of(settings),
         settings=settings_in_force(settings),
+        event_streams=settings.api_event_streams,
     )
 
 

@@ -15,8 +15,11 @@ from controller.cli.vms.changes import parse_moment
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, clock, echo, field, print_json, short_id
 
-#: How often `--follow` asks.
+#: How often `--follow` asks where there is no stream, and for how long until it tries again.
 _EVERY_S: Final = 1.0
+_POLL_FOR_S: Final = 60.0
+#: Too many streams are open, or the API is older than they are.
+_NO_STREAM: Final = frozenset({404, 405, 429})
 _PAGE: Final = 500
 
 
@@ -95,15 +98,38 @@ def events(
 
 
 def _follow(session: Session, after: int, asked: Mapping[str, Any]) -> None:
+    """Print new events as they come; by polling where the API refuses a stream."""
+    from controller.client.errors import ApiUnreachableError, ProblemError  # noqa: PLC0415
+
+    wanted = {name: value for name, value in asked.items() if name != "since"}
     while True:
-        page = session.api.get("events", after=after, limit=_PAGE, **asked)
-        after = page["next"]
-        for event in page["items"]:
-            parts = [clock(event["at"]), event["kind"], subject_of(event), _change(event)]
-            parts.append(event["reason"])
-            echo("  ".join(str(each) for each in parts if each))
-        if len(page["items"]) < _PAGE:
-            time.sleep(_EVERY_S)
+        poll_until = 0.0
+        try:
+            for kind, told in session.api.follow("events/stream", after=after, **wanted):
+                if kind == "message":
+                    _tell(told)
+                    after = told["id"]
+        except ApiUnreachableError:
+            pass  # polling waits for it, and says so if it does not come back
+        except ProblemError as error:
+            if error.http_status not in _NO_STREAM:
+                raise
+            poll_until = time.monotonic() + _POLL_FOR_S
+        while True:
+            page = session.api.get("events", after=after, limit=_PAGE, **wanted)
+            after = page["next"]
+            for event in page["items"]:
+                _tell(event)
+            if len(page["items"]) < _PAGE:
+                time.sleep(_EVERY_S)
+                if time.monotonic() >= poll_until:
+                    break
+
+
+def _tell(event: Mapping[str, Any]) -> None:
+    parts = [clock(event["at"]), event["kind"], subject_of(event), _change(event)]
+    parts.append(event["reason"])
+    echo("  ".join(str(each) for each in parts if each))
 
 
 def _id_of(session: Session, typed: str) -> str:

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.rest.callers.auth import LOGIN_PATH, READING, Gate, is_protected
 from controller.rest.callers.connections import TOLD_EVERY_S
+from controller.rest.callers.lasting import LEAVE_CROWD
 from controller.rest.callers.limits import Limits, address_of, whole_seconds
 from controller.rest.metrics import HttpMetrics
 from controller.rest.problems.documents import Problem, problem_of
@@ -140,10 +141,18 @@ class Crowd:
         if self._under_way >= self.most:
             raise OverloadedError(self._under_way)
         self._under_way += 1
+        left = False
+
+        def leave() -> None:
+            nonlocal left
+            self._under_way -= not left
+            left = True
+
+        scope.setdefault("state", {})[LEAVE_CROWD] = leave
         try:
             await self.app(scope, receive, send)
         finally:
-            self._under_way -= 1
+            leave()
 
 
 class _Strangers:

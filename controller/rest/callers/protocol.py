@@ -22,6 +22,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from controller.rest.callers.bodies import MAX_BODY_BYTES
+from controller.rest.callers.lasting import end_lasting
 from controller.rest.problems.documents import CONNECTION_KINDS, MEDIA_TYPE, Problem
 
 MAX_HEAD_BYTES: Final = 16 * 1024
@@ -109,6 +110,8 @@ class BoundedProtocol(H11Protocol):
     def shutdown(self) -> None:
         """Close once the current call is answered."""
         super().shutdown()
+        if self.cycle is not None and not self.cycle.response_complete:
+            end_lasting(self.cycle.scope)
         self._watch()
 
     def pause_writing(self) -> None:

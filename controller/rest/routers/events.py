@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Security
+from fastapi import APIRouter, Header, Query, Security
 
 from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
-from controller.rest.dependencies import GivenReader, GivenRegistry
+from controller.rest.dependencies import GivenReader, GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas.operating import EventsPage, EventsQuery
+from controller.rest.schemas.operating import EventsPage, EventsQuery, EventStreamQuery
+from controller.rest.schemas.values import MAX_BIGINT
+from controller.rest.streams import EventStream
+from controller.rest.streams.feed import Wanted
 from controller.rest.telling import told_event
 
 router = APIRouter(
@@ -40,3 +43,41 @@ def list_events(
     )
     told = [told_event(event, reader) for event in events]
     return EventsPage(items=told, next=events[-1].id if events else query.after)
+
+
+@router.get(
+    "/stream",
+    response_class=EventStream,
+    status_code=200,
+    responses={200: {"description": "Server-sent events."}, **problems(403)},
+)
+async def follow_events(
+    query: Annotated[EventStreamQuery, Query()],
+    caller: AnyCaller,
+    reader: GivenReader,
+    services: GivenServices,
+    last_event_id: Annotated[
+        int | None,
+        Header(
+            ge=0, le=MAX_BIGINT, description="Sent instead of `after` by whoever connects again."
+        ),
+    ] = None,
+) -> EventStream:
+    """Follow events as server-sent events (`text/event-stream`).
+
+    First comes `begin`, whose `after` is where the stream starts. Each event has its id and,
+    as data, the object of `GET /v1/events`; with `brief` there is `changed` instead. Every
+    15 s without news a comment comes. `end` says why the stream ends: the token is no longer
+    valid, the API stops, or an hour is over. Connect again with the last id: nothing is skipped.
+    429: too many streams are open; poll `GET /v1/events` and try again later.
+    """
+    wanted = Wanted(
+        reader=reader,
+        tenant=caller.tenant_to_list(query.tenant),
+        subject=query.subject,
+        kind=query.kind,
+    )
+    after = query.after if last_event_id is None else last_event_id
+    return EventStream(
+        services.feed, services.streams, caller, wanted, after=after, brief=query.brief
+    )

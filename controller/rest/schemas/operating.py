@@ -75,6 +75,24 @@ class EventsQuery(BaseModel):
         return _moment("since", self.since)
 
 
+class EventStreamQuery(BaseModel):
+    """Selects events to follow."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    after: Annotated[int, Field(ge=0, le=MAX_BIGINT)] | None = Field(
+        None, description="Last known id; null: only events still to come."
+    )
+    subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
+        None, description="Id of the request, VM, host or other subject."
+    )
+    kind: Annotated[str, Field(pattern=patterns.EVENT_KIND)] | None = None
+    tenant: Name | None = None
+    brief: bool = Field(
+        False, description="Tell only that there are new events, at most once a second."
+    )
+
+
 class AuditQuery(MomentsQuery):
     """Selects calls that could change something."""
 

@@ -1,0 +1,182 @@
+"""Print what open pages of the web console cost the API, by streams and by polling.
+
+    python -m benchmarks.pages [--pages 50] [--seconds 20]
+
+One process of `fuga api` on a PostgreSQL of its own, and callers that ask as pages do, each
+with a connection of its own: by polling, one small call every three seconds; by a stream,
+none. ``quiet``: nothing happens. ``busy``: a request is made every two seconds, and each page
+reads a list of 100 VMs again whenever it learns of it, at most every three seconds, which is
+the same either way. ``ms a second`` is processor time of the API and of PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from benchmarks.processor import family_cpu_s
+from registry import Registry, upgrade
+from tests.chaos.processes import Managed, fuga_command, inherited
+from tests.register import add_host, add_request, add_tenant, add_vm_type, place
+from tests.servers.ports import a_quiet_port
+from tests.servers.postgres import DURABLE, PostgresServer, postgres_server, why_not
+
+EVERY_S: Final = 3.0
+CHANGE_EVERY_S: Final = 2.0
+VMS: Final = 100
+
+
+@dataclass
+class Counted:
+    """What the pages did."""
+
+    calls: int = 0
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is called."""
+
+    url: str
+    token: str
+    api: int
+    database: int
+    registry: Registry
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--pages", type=int, default=50)
+    arguments.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    given = arguments.parse_args(argv)
+    if reason := why_not():
+        print(f"not here: {reason}")
+        return
+    print(f"{given.pages} pages, {given.seconds:g} s each")
+    print(f"{'site':<8}{'by':<10}{'calls a second':>16}{'API ms a second':>18}{'database':>10}")
+    with tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder, a_site(Path(folder)) as site:
+        for busy in (False, True):
+            for stream in (False, True):
+                show(site, given.pages, given.seconds, busy=busy, stream=stream)
+
+
+def show(site: Site, pages: int, seconds: float, *, busy: bool, stream: bool) -> None:
+    calls, api_ms, database_ms = asyncio.run(
+        measured(site, pages, seconds, busy=busy, stream=stream)
+    )
+    print(
+        f"{'busy' if busy else 'quiet':<8}{'stream' if stream else 'polling':<10}"
+        f"{calls:>16.1f}{api_ms:>18.1f}{database_ms:>10.1f}",
+        flush=True,
+    )
+
+
+async def measured(
+    site: Site, pages: int, seconds: float, *, busy: bool, stream: bool
+) -> tuple[float, float, float]:
+    """Return calls, and ms of processor of the API and of the database, each a second."""
+    counted = Counted()
+    follow = listens if stream else polls
+    limits = httpx.Limits(max_connections=None)
+    headers = {"Authorization": f"Bearer {site.token}"}
+    async with httpx.AsyncClient(
+        base_url=site.url, headers=headers, limits=limits, timeout=30
+    ) as client:
+        tasks = [asyncio.create_task(follow(client, counted)) for _ in range(pages)]
+        await asyncio.sleep(EVERY_S + 1)  # all of them have begun
+        counted.calls, since = 0, time.monotonic()
+        before = family_cpu_s(site.api), family_cpu_s(site.database)
+        while time.monotonic() < since + seconds:
+            await asyncio.sleep(CHANGE_EVERY_S)
+            if busy:
+                await asyncio.to_thread(add_request, site.registry)
+        took_s = time.monotonic() - since
+        after = family_cpu_s(site.api), family_cpu_s(site.database)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    api_ms, database_ms = (1000 * (b - a) / took_s for a, b in zip(before, after, strict=True))
+    return counted.calls / took_s, api_ms, database_ms
+
+
+async def polls(client: httpx.AsyncClient, counted: Counted) -> None:
+    """Follow as a page does that has no stream."""
+    after = await newest(client)
+    while True:
+        await asyncio.sleep(EVERY_S)
+        counted.calls += 1
+        found = await client.get("/v1/events", params={"after": after, "limit": 1})
+        if found.json()["items"]:
+            counted.calls += 1
+            after = await newest(client)
+            await read(client, counted)
+
+
+async def listens(client: httpx.AsyncClient, counted: Counted) -> None:
+    """Follow as a page does that has one."""
+    read_at = 0.0
+    async with client.stream("GET", "/v1/events/stream", params={"brief": True}) as answer:
+        answer.raise_for_status()
+        async for line in answer.aiter_lines():
+            if line == "event: changed":
+                await asyncio.sleep(max(0.0, read_at + EVERY_S - time.monotonic()))
+                read_at = time.monotonic()
+                await read(client, counted)
+
+
+async def newest(client: httpx.AsyncClient) -> int:
+    """Return where the events end."""
+    return int((await client.get("/v1/events", params={"newest": True, "limit": 1})).json()["next"])
+
+
+async def read(client: httpx.AsyncClient, counted: Counted) -> None:
+    """Read what the page shows."""
+    counted.calls += 1
+    (await client.get("/v1/vms", params={"limit": 500})).raise_for_status()
+
+
+@contextmanager
+def a_site(folder: Path) -> Iterator[Site]:
+    """Serve the API of a site where some VMs are."""
+    with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
+        upgrade(url)
+        registry = Registry.connect(url)
+        add_vm_type(registry)
+        add_tenant(registry)
+        host = add_host(registry, vcpus=1000, memory_mib=2_000_000, disk_gib=100_000)
+        place(registry, add_request(registry, VMS), host, VMS)
+        _, secret = registry.tokens.create("tenant", "a", "bench", actor="cli")
+        port = a_quiet_port()
+        env = {
+            **inherited(),
+            "FUGA_STATE_DIR": str(folder),
+            "FUGA_DATABASE_URL": url,
+            "FUGA_LISTEN": f"127.0.0.1:{port}",
+        }
+        api = Managed("api", fuga_command("api"), folder / "api.log", env=env, ready="api_started")
+        try:
+            api.start()
+            api.wait_until_ready()
+            yield Site(f"http://127.0.0.1:{port}", secret, api.pid, _postmaster(server), registry)
+        finally:
+            api.close()
+            registry.close()
+
+
+def _postmaster(server: PostgresServer) -> int:
+    return int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+
+
+if __name__ == "__main__":
+    main()

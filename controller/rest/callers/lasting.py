@@ -1,0 +1,35 @@
+"""Calls that last as long as their callers like: streams.
+
+They have bounds of their own, so they leave the crowd; and they end when the server does,
+which otherwise waits for each call under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from starlette.types import Scope
+
+#: In the state of a call: how it leaves the crowd, and, of one that lasts, how it is ended.
+LEAVE_CROWD: Final = "leave_crowd"
+END: Final = "end_lasting"
+
+
+def leave_crowd(scope: Scope) -> None:
+    """Count a call no longer among those that are to end soon."""
+    leave = scope.get("state", {}).get(LEAVE_CROWD)
+    if leave is not None:
+        leave()
+
+
+def begin_lasting(scope: Scope, end: Callable[[], None]) -> None:
+    """Note that a call lasts, and how the server ends it."""
+    scope.setdefault("state", {})[END] = end
+
+
+def end_lasting(scope: Mapping[str, Any]) -> None:
+    """End a call if it lasts."""
+    end = scope.get("state", {}).get(END)
+    if end is not None:
+        end()

@@ -1,0 +1,119 @@
+"""A stream of events as an answer: lines of text, as browsers and curl read them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Final
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from controller.rest.callers.auth import CREDENTIALS, Caller
+from controller.rest.callers.lasting import begin_lasting, leave_crowd
+from controller.rest.callers.limits import address_of
+from controller.rest.streams.feed import SHUTDOWN, EventFeed, Listener, Wanted
+from controller.rest.streams.places import StreamPlaces
+
+MEDIA_TYPE: Final = "text/event-stream"
+#: Also how long whoever went away without a word may keep a place.
+BEAT_S: Final = 15.0
+#: Several processes and proxies share streams anew that often.
+LASTS_S: Final = 3600.0
+#: Who wants to know only that there is something new is told no more often.
+BRIEF_EVERY_S: Final = 1.0
+_OLD: Final = "the stream is an hour old; connect again"
+
+
+class EventStream(StreamingResponse):
+    """Sends events until the caller leaves, its token ends, or the API does.
+
+    Parameters
+    ----------
+    feed, places
+        Of the process.
+    caller : Caller
+        Who listens.
+    wanted : Wanted
+        The events.
+    after : int, optional
+        The last event that the caller knows; None: those that are still to come.
+    brief : bool
+        Whether to tell only that there is something new.
+    """
+
+    media_type = MEDIA_TYPE
+
+    def __init__(
+        self,
+        feed: EventFeed,
+        places: StreamPlaces,
+        caller: Caller,
+        wanted: Wanted,
+        *,
+        after: int | None,
+        brief: bool,
+    ) -> None:
+        super().__init__(self._messages(), headers={"X-Accel-Buffering": "no"})
+        self._feed, self._places, self._caller = feed, places, caller
+        self._wanted, self._after, self._brief = wanted, after, brief
+        self._listener = Listener("")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the stream. Raises `RateLimitedError` before it begins."""
+        address = address_of(scope)
+        self._listener.secret = _secret(scope)
+        self._places.take(self._caller, address)
+        try:
+            await self._feed.join(self._listener)
+            try:
+                leave_crowd(scope)
+                begin_lasting(scope, lambda: self._listener.end(SHUTDOWN))
+                await super().__call__(scope, receive, send)
+            finally:
+                self._feed.leave(self._listener)
+        finally:
+            self._places.give_back(self._caller, address)
+
+    async def _messages(self) -> AsyncIterator[bytes]:
+        clock = asyncio.get_running_loop().time
+        ends_at = clock() + LASTS_S
+        after = self._feed.upto if self._after is None else self._after
+        yield _message({"after": after}, kind="begin", number=after)
+        while True:
+            self._listener.woken.clear()
+            if self._listener.ends is None and clock() > ends_at:
+                self._listener.end(_OLD)
+            if self._listener.ends is not None:
+                yield _message({"reason": self._listener.ends}, kind="end")
+                return
+            if self._brief:
+                told = self._feed.has(self._wanted, after) is not False
+                after = max(after, self._feed.upto)
+                if told:
+                    yield _message({"after": after}, kind="changed", number=after)
+                    await asyncio.sleep(BRIEF_EVERY_S)
+                    continue
+            else:
+                found, after = await self._feed.after(self._wanted, after)
+                for number, text in found:
+                    yield b"id: %d\ndata: %s\n\n" % (number, text)
+                if found:
+                    continue  # there may be more
+            if not self._listener.woken.is_set():
+                try:
+                    await asyncio.wait_for(self._listener.woken.wait(), BEAT_S)
+                except TimeoutError:
+                    yield b": still here\nid: %d\n\n" % after
+
+
+def _message(data: object, *, kind: str, number: int | None = None) -> bytes:
+    id_line = "" if number is None else f"id: {number}\n"
+    return f"{id_line}event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def _secret(scope: Scope) -> str:
+    given = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+    found = CREDENTIALS.fullmatch(given.strip())
+    return found[1] if found else ""

@@ -1,0 +1,228 @@
+"""The one reader of new events in a process, and who listens to it.
+
+It reads while somebody listens. What it read last stays in memory, so that streams, also one
+that was interrupted, go on without the database. A stream that is further behind reads pages
+of its own, one stream at a time. Nothing is skipped: events are read up to an id below which
+none comes any more (`Events.list`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import structlog
+from pydantic import TypeAdapter
+from starlette.concurrency import run_in_threadpool
+
+from controller.host_names import HostNames, Reader
+from controller.rest.callers.auth import MOST_TOGETHER
+from controller.rest.telling import told_event
+from registry import Registry, RegistryError
+from registry.journal import Event
+
+#: How old news may be, besides what reading takes.
+EVERY_S: Final = 0.5
+#: How long a stream may go on after its token was revoked or has expired.
+CHECK_EVERY_S: Final = 5.0
+PAGE: Final = 500
+#: Some 2 MiB.
+KEPT_EVENTS: Final = 2_000
+TOKEN_ENDED: Final = "the token is no longer valid"  # noqa: S105 - words, no token
+SHUTDOWN: Final = "the API stops; connect again"
+_NO_DATABASE: Final = "the database does not answer; connect again"
+
+log = structlog.get_logger(__name__)
+_EVENT: Final = TypeAdapter(Event)
+Tenant: TypeAlias = str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which events a stream is about."""
+
+    reader: Reader
+    tenant: Tenant
+    subject: str | None = None
+    kind: str | None = None
+
+    def __contains__(self, event: Event) -> bool:
+        return (
+            self.tenant in (None, event.tenant)
+            and self.subject in (None, event.subject_id)
+            and self.kind in (None, event.kind)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """All events above one id up to another, as they were read at once."""
+
+    after: int
+    upto: int
+    events: tuple[Event, ...]
+    told: dict[Tenant, dict[int, bytes]] = field(default_factory=dict)
+
+    def texts(self, reader: Reader, ids: Sequence[int]) -> Sequence[tuple[int, bytes]]:
+        """Return events as their reader may see them; one making serves all of a tenant."""
+        known = self.told.setdefault(reader.tenant, {})
+        missing = {each for each in ids if each not in known}  # others add to it meanwhile
+        for event in self.events:
+            if event.id in missing:
+                known[event.id] = as_json(event, reader)
+        return [(each, known[each]) for each in ids]
+
+
+def as_json(event: Event, reader: Reader) -> bytes:
+    """Return an event as its reader may see it; without line ends, as JSON has none."""
+    return _EVENT.dump_json(told_event(event, reader))
+
+
+class Listener:
+    """One stream."""
+
+    def __init__(self, secret: str) -> None:
+        self.secret = secret
+        self.woken = asyncio.Event()
+        self.ends: str | None = None  #: why it is to end
+
+    def end(self, reason: str) -> None:
+        """Let it end."""
+        self.ends = self.ends or reason
+        self.woken.set()
+
+
+class EventFeed:
+    """New events for the streams of one event loop."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        host_names: HostNames,
+        *,
+        every_s: float = EVERY_S,
+        check_every_s: float = CHECK_EVERY_S,
+    ) -> None:
+        self._registry = registry
+        self.host_names = host_names
+        self._every_s = every_s
+        self._check_every_s = check_every_s
+        self._listeners: set[Listener] = set()
+        self._stretches: deque[Stretch] = deque()
+        self._reader: asyncio.Task[None] | None = None
+        self._behind = asyncio.Lock()
+        self.upto = 0  #: whoever knows all up to here has missed nothing
+
+    async def join(self, listener: Listener) -> None:
+        """Begin to read for a listener, if nobody does yet. Raises `RegistryError`."""
+        self._listeners.add(listener)
+        try:
+            if self._reader is None:
+                newest = await run_in_threadpool(
+                    lambda: self._registry.events.list(newest=True, limit=1)
+                )
+                if self._reader is None:  # else somebody was faster
+                    self._stretches.clear()
+                    self.upto = newest[-1].id if newest else 0
+                    self._reader = asyncio.create_task(self._read())
+        except BaseException:
+            self._listeners.discard(listener)
+            raise
+
+    def leave(self, listener: Listener) -> None:
+        """Let a listener go; the reader ends with the last one."""
+        self._listeners.discard(listener)
+
+    def has(self, wanted: Wanted, after: int) -> bool | None:
+        """Return whether there are wanted events above an id; None: memory does not go back."""
+        if after >= self.upto:
+            return False
+        if not self._stretches or self._stretches[0].after > after:
+            return None
+        return any(event.id > after and event in wanted for event in self._events(after))
+
+    async def after(self, wanted: Wanted, after: int) -> tuple[Sequence[tuple[int, bytes]], int]:
+        """Return wanted events above an id, and the id up to which these are all."""
+        upto = self.upto
+        if after >= upto:
+            return (), after
+        if not self._stretches or self._stretches[0].after > after:
+            return await self._from_database(wanted, after, upto)
+        found: list[tuple[int, bytes]] = []
+        for stretch in [each for each in self._stretches if each.upto > after]:
+            ids = [each.id for each in stretch.events if each.id > after and each in wanted]
+            if ids:
+                found += await run_in_threadpool(stretch.texts, wanted.reader, ids)
+        return found, upto
+
+    def _events(self, after: int) -> Sequence[Event]:
+        return [event for each in self._stretches if each.upto > after for event in each.events]
+
+    async def _from_database(
+        self, wanted: Wanted, after: int, upto: int
+    ) -> tuple[Sequence[tuple[int, bytes]], int]:
+        def page() -> Sequence[tuple[int, bytes]]:
+            events = self._registry.events.list(
+                after=after,
+                tenant=wanted.tenant,
+                subject_id=wanted.subject,
+                kind=wanted.kind,
+                limit=PAGE,
+            )
+            return [(event.id, as_json(event, wanted.reader)) for event in events]
+
+        async with self._behind:
+            found = await run_in_threadpool(page)
+        last = found[-1][0] if found else after
+        # Of a page that is not full, all up to what was read before it began are there.
+        return found, last if len(found) == PAGE else max(last, upto)
+
+    async def _read(self) -> None:
+        clock: Callable[[], float] = asyncio.get_running_loop().time
+        checked_at = clock()
+        reason = SHUTDOWN
+        try:
+            while self._listeners:
+                await asyncio.sleep(self._every_s)
+                while await self._read_page():
+                    pass
+                if clock() - checked_at >= self._check_every_s:
+                    await self._check()
+                    checked_at = clock()
+        except RegistryError as error:
+            log.warning("event_streams_ended", error=str(error))
+            reason = _NO_DATABASE
+        finally:
+            self._reader = None
+            for listener in list(self._listeners):
+                listener.end(reason)
+
+    async def _read_page(self) -> bool:
+        """Read what is new; return whether there may be more."""
+        after = self.upto
+        events = await run_in_threadpool(
+            lambda: self._registry.events.list(after=after, limit=PAGE)
+        )
+        if not events:
+            return False
+        self._stretches.append(Stretch(after, events[-1].id, tuple(events)))
+        while sum(len(each.events) for each in self._stretches) > KEPT_EVENTS:
+            self._stretches.popleft()
+        self.upto = events[-1].id
+        for listener in self._listeners:
+            listener.woken.set()
+        return len(events) == PAGE
+
+    async def _check(self) -> None:
+        """End the streams whose token is no longer valid."""
+        secrets = sorted({each.secret for each in self._listeners})
+        for start in range(0, len(secrets), MOST_TOGETHER):
+            some = secrets[start : start + MOST_TOGETHER]
+            found = await run_in_threadpool(self._registry.tokens.authenticate_all, some)
+            gone = {secret for secret, token in zip(some, found, strict=True) if token is None}
+            for listener in self._listeners:
+                if listener.secret in gone:
+                    listener.end(TOKEN_ENDED)

@@ -1,0 +1,60 @@
+"""How many streams of events are open at once: in all, for a token, and from an address.
+
+A stream costs a connection and little else, but for as long as its caller likes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+from uuid import UUID
+
+from controller.rest.callers.auth import Caller
+from controller.rest.callers.limits import network_of
+from controller.rest.problems.errors import RateLimitedError
+from service.fair_places import FairPlaces
+
+MOST_STREAMS: Final = 300
+#: A place is free when somebody closes a page; until then there is polling.
+RETRY_AFTER_S: Final = 30
+_OF_A_TOKEN: Final = 6  #: a sixth of all
+_OF_AN_ADDRESS: Final = 3  #: a third
+
+
+class StreamPlaces:
+    """The places of one process; not for several threads."""
+
+    def __init__(self, most: int = MOST_STREAMS) -> None:
+        self._most = most
+        self._parties = FairPlaces(most)
+        self._of_tokens: Counter[UUID] = Counter()
+        self._of_addresses: Counter[str] = Counter()
+
+    @property
+    def taken(self) -> int:
+        """How many streams are open."""
+        return self._of_tokens.total()
+
+    def take(self, caller: Caller, address: str) -> None:
+        """Take a place, or raise `RateLimitedError`."""
+        network = network_of(address)
+        if self._of_tokens[caller.token_id] >= -(-self._most // _OF_A_TOKEN):
+            raise _refused(f"too many streams of events are open with token {caller.token}")
+        if self._of_addresses[network] >= -(-self._most // _OF_AN_ADDRESS):
+            raise _refused("too many streams of events are open from this address")
+        if not self._parties.take(caller.scope):
+            raise _refused("too many streams of events are open")
+        self._of_tokens[caller.token_id] += 1
+        self._of_addresses[network] += 1
+
+    def give_back(self, caller: Caller, address: str) -> None:
+        """Leave a place."""
+        self._parties.give_back(caller.scope)
+        self._of_tokens[caller.token_id] -= 1
+        self._of_addresses[network_of(address)] -= 1
+        self._of_tokens += Counter()  # forgets who has none
+        self._of_addresses += Counter()
+
+
+def _refused(reason: str) -> RateLimitedError:
+    return RateLimitedError(f"{reason}; close one, or poll GET /v1/events", RETRY_AFTER_S)
