@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.cluster import why_not_real
+from tests.e2e.web.conftest import a_tab
+from tests.servers.browser import a_browser
 from tests.servers.running import FUGA, eventually, running_fuga
 
 README = Path(__file__).parents[2] / "README.md"
@@ -82,6 +84,28 @@ def test_a_guest_leaves_its_host_while_it_runs(fuga):
     assert eventually(lambda: beats(fuga, "stays-1"), every_s=2.0)[0] > said[-1]
     assert not READY.findall(fuga.cli("console", "stays-1", "--log").stdout)
     fuga.cli("rm", "stays", "--wait")
+
+
+def test_a_browser_types_on_a_real_guests_console(fuga):
+    fuga.cli("request", "small", "--tenant", "a", "--name", "typed", "--wait")
+    with fuga.client() as client:
+        [vm] = client.get("/v1/vms", params={"name": "typed-1"}).json()["items"]
+    eventually(lambda: beats(fuga, "typed-1"), every_s=2.0)
+    known = fuga.credentials()
+
+    with a_browser() as browser, a_tab(browser, known["url"]) as tab:
+        tab.log_in(known["tenants"]["a"])
+        tab.go(f"#/vms/{vm['id']}", "typed-1")
+        tab.page.get_by_role("button", name="Open the console").press("Enter")
+        screen = tab.page.locator(".xterm-accessibility-tree")
+        screen.get_by_text("[fuga: attached]").wait_for()
+        tab.page.keyboard.type("is anybody there?")
+        tab.page.keyboard.press("Enter")
+        screen.get_by_text("LAB-GUEST-HEARD is anybody there?").first.wait_for()
+        tab.page.keyboard.press("Control+]")
+        tab.page.get_by_role("button", name="Open the console").wait_for()
+        assert tab.faults == []
+    fuga.cli("rm", "typed", "--wait")
 
 
 def beats(fuga, vm: str) -> list[int]:

@@ -7,12 +7,18 @@ import type { Status } from "./api/types";
 import { Login, logOut } from "./login";
 import { route } from "./route";
 import { useStore } from "./store";
+import { EventsView } from "./views/events";
+import { GroupsView } from "./views/groups";
 import { HostsView } from "./views/hosts";
+import { ImagesView } from "./views/images";
+import { KeysView } from "./views/keys";
+import { NetworksView } from "./views/networks";
 import { Overview } from "./views/overview";
 import { RequestForm } from "./views/ask";
 import { RequestsView, RequestView } from "./views/requests";
 import { RoundsView, RoundView } from "./views/rounds";
 import { siteView } from "./views/site";
+import { TokenView } from "./views/token";
 import { VmsView, VmView } from "./views/vms";
 
 const NAVIGATION: readonly [string, string, boolean][] = [
@@ -25,6 +31,12 @@ const NAVIGATION: readonly [string, string, boolean][] = [
   ["tenants", "Tenants", true],
   ["rounds", "Rounds", false],
   ["site", "Site", true],
+  ["keys", "Keys", false],
+  ["images", "Images", false],
+  ["networks", "Networks", false],
+  ["groups", "Groups", false],
+  ["events", "Events", false],
+  ["token", "Token", false],
 ];
 
 export function App() {
@@ -86,6 +98,12 @@ function View() {
     vms: () => (second ? <VmView key={second} id={second} /> : <VmsView />),
     requests: () => (second ? <RequestView key={second} id={second} /> : <RequestsView />),
     hosts: () => <HostsView />,
+    keys: () => <KeysView />,
+    images: () => <ImagesView />,
+    networks: () => <NetworksView />,
+    groups: () => <GroupsView />,
+    events: () => <EventsView />,
+    token: () => <TokenView />,
     rounds: () => (second ? <RoundView key={second} number={second} /> : <RoundsView />),
   };
   const site = session.isOperator ? siteView(first, second) : undefined;

@@ -24,8 +24,19 @@ TENANTS_VIEWS = (
     ("#/ask", "Request VMs"),
     ("#/rounds", "Rounds"),
     ("#/rounds/1", "Round 1"),
+    ("#/keys", "SSH keys"),
+    ("#/images", "Images"),
+    ("#/networks", "Networks"),
+    ("#/groups", "VM groups"),
+    ("#/events", "Events"),
+    ("#/token", "Your token"),
 )
-OPERATORS_VIEWS = (("#/", "The whole site"), ("#/hosts", "Hosts"))
+OPERATORS_VIEWS = (
+    ("#/", "The whole site"),
+    ("#/hosts", "Hosts"),
+    ("#/images", "Images"),
+    ("#/token", "Tokens"),
+)
 MARKUP = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
 
 

@@ -26,6 +26,7 @@ export class Problem extends Error {
 export const trouble = new Store<string | null>(null);
 
 const TIMEOUT_MS = 30_000;
+const AWAY = "The API does not answer. Trying again.";
 /** `..` is the API's root: the page stands at `web/` below it, wherever a proxy puts both. */
 const ROOT = "../v1/";
 
@@ -42,11 +43,37 @@ export async function get<T>(path: string, query: Query = {}): Promise<T> {
 
 /** A change. `key` makes it safe to send again: use one for each intention; `token` "" sends none. */
 export async function send<T>(
-  method: "POST" | "PATCH" | "DELETE",
+  method: "POST" | "PUT" | "PATCH" | "DELETE",
   path: string,
   { body, key, token }: { body?: unknown; key?: string; token?: string } = {},
 ): Promise<T> {
   return call<T>(method, path, { body, ...(key ? { key } : {}), ...(token ? { token } : {}) });
+}
+
+/** A change that is sent even while the page is being left; nobody waits for its answer. */
+export function sendLast(method: "DELETE", path: string, token: string): void {
+  const headers = { Authorization: `Bearer ${token}` };
+  fetch(ROOT + path, { method, headers, credentials: "omit", keepalive: true }).catch(() => {});
+}
+
+/** A call whose answer comes piece by piece, for as long as it likes. */
+export async function ask(path: string, signal: AbortSignal): Promise<Response> {
+  const token = session.token;
+  let answer: Response;
+  try {
+    answer = await fetch(ROOT + path, {
+      headers: { Accept: "text/event-stream", Authorization: `Bearer ${token}` },
+      credentials: "omit",
+      cache: "no-store",
+      redirect: "error",
+      signal,
+    });
+  } catch {
+    throw new Problem(0, null, null, AWAY);
+  }
+  if (answer.ok) return answer;
+  if (answer.status === 401 && token === session.token) session.end();
+  throw problemOf(answer, await answer.json().catch(() => null));
 }
 
 async function call<T>(
@@ -71,13 +98,40 @@ async function call<T>(
       ...(given.body !== undefined ? { body: JSON.stringify(given.body) } : {}),
     });
   } catch {
-    throw new Problem(0, null, null, "The API does not answer. Trying again.");
+    throw new Problem(0, null, null, AWAY);
   }
   if (answer.status === 204) return undefined as T;
   const content: unknown = await answer.json().catch(() => null);
   if (answer.ok) return content as T;
   if (answer.status === 401 && token && token === session.token) session.end();
   throw problemOf(answer, content);
+}
+
+/** Send a file as it is. Not `fetch`, which does not tell how much has been sent. */
+export function upload(path: string, file: Blob, tell: (bytes: number) => void): Promise<unknown> {
+  return new Promise((done, refuse) => {
+    const call = new XMLHttpRequest();
+    call.open("POST", ROOT + path);
+    call.setRequestHeader("Authorization", `Bearer ${session.token}`);
+    call.setRequestHeader("Content-Type", "application/octet-stream");
+    call.upload.onprogress = (event) => tell(event.loaded);
+    call.onerror = () => refuse(new Problem(0, null, null, AWAY));
+    call.onload = () => {
+      const answer = new Response(call.responseText, { status: call.status });
+      const content: unknown = parsedOrNull(call.responseText);
+      if (answer.ok) done(content);
+      else refuse(problemOf(answer, content));
+    };
+    call.send(file);
+  });
+}
+
+function parsedOrNull(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
 }
 
 function problemOf(answer: Response, content: unknown): Problem {

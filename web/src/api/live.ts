@@ -1,55 +1,140 @@
 /**
  * Views that follow the cluster.
  *
- * One small call per page asks for new events; a view reads again only if there were any, or
- * after a minute. A page that nobody sees asks for nothing.
+ * One stream per page tells that something is new; views read again then, every three seconds at
+ * most, and after a minute in any case. Where the API refuses the stream, too many are open say,
+ * one small call asks instead. A page that nobody sees follows nothing.
  */
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Store } from "../store";
-import { get, Problem, type Query } from "./client";
+import { get, Problem, type Query, queryText, trouble } from "./client";
 import { session } from "./session";
+import { follow } from "./stream";
 import type { EventsPage, Page } from "./types";
 
-const LOOK_EVERY_MS = 3_000;
+/** Neither stream nor polling lets views read more often. */
+const READ_EVERY_MS = 3_000;
 const READ_AT_LEAST_EVERY_MS = 60_000;
 const LONGEST_PAUSE_MS = 30_000;
+/** How long there is polling until the stream is tried again. */
+const POLL_FOR_MS = 60_000;
 
 /** Rises whenever what is shown may be old. */
 export const changes = new Store(0);
-export const changed = (): void => changes.set(changes.value + 1);
+let readAt = 0;
+let due: ReturnType<typeof setTimeout> | null = null;
+
+/** Let views read now: this page itself has changed something. */
+export function changed(): void {
+  if (due !== null) clearTimeout(due);
+  due = null;
+  readAt = Date.now();
+  changes.set(changes.value + 1);
+}
+
+/** Let views read soon; what comes at once is one change. */
+function changedElsewhere(): void {
+  due ??= setTimeout(changed, Math.max(0, readAt + READ_EVERY_MS - Date.now()));
+}
 
 export function followChanges(): void {
-  let seen: number | null = null;
-  let readAt = Date.now();
+  let stop = new AbortController();
   let failures = 0;
-  const look = async (): Promise<void> => {
-    let pause = LOOK_EVERY_MS;
-    if (session.token && !document.hidden) {
+  const seen = { after: null as number | null };
+
+  const keepUp = async (): Promise<void> => {
+    for (;;) {
+      if (!session.token || document.hidden) {
+        await pause(READ_EVERY_MS, stop.signal);
+        stop = new AbortController();
+        continue;
+      }
       try {
-        const query = seen === null ? { newest: true, limit: 1 } : { after: seen, limit: 1 };
-        const page: EventsPage = await get("events", query);
-        const lasts = Date.now() - readAt > READ_AT_LEAST_EVERY_MS;
-        if (failures || lasts || (seen !== null && page.items.length)) {
-          readAt = Date.now();
-          // Many at once are one change: go on from the newest.
-          const newest: EventsPage = await get("events", { newest: true, limit: 1 });
-          seen = newest.next;
-          changed();
-        } else {
-          seen ??= page.next;
-        }
-        failures = 0;
+        await listen(seen, stop.signal, () => {
+          if (failures) changed();
+          failures = 0;
+        });
       } catch (problem) {
-        failures += 1;
-        const told = problem instanceof Problem ? problem.retryAfterS : null;
-        pause = Math.min(told ? told * 1000 : LOOK_EVERY_MS * 2 ** failures, LONGEST_PAUSE_MS);
+        if (stop.signal.aborted) stop = new AbortController();
+        else if (!(problem instanceof Problem)) await pause(1_000, stop.signal); // it broke off
+        else if (problem.status === 429 || problem.status === 404) {
+          await poll(seen, stop.signal);
+        } else {
+          failures += 1;
+          if (problem.passes) trouble.set(problem.message);
+          const told = problem.retryAfterS;
+          await pause(Math.min(told ? told * 1000 : 1000 * 2 ** failures, LONGEST_PAUSE_MS), stop.signal);
+        }
       }
     }
-    setTimeout(look, pause);
   };
-  void look();
+  void keepUp();
+  setInterval(() => {
+    if (session.token && !document.hidden && Date.now() - readAt > READ_AT_LEAST_EVERY_MS) changed();
+  }, READ_EVERY_MS);
   document.addEventListener("visibilitychange", () => {
+    stop.abort();
     if (!document.hidden) changed();
+  });
+  // Another token may see other events.
+  session.caller.subscribe(() => {
+    seen.after = null;
+    stop.abort();
+  });
+}
+
+interface Seen {
+  after: number | null;
+}
+
+/** Follow the stream until it ends. */
+async function listen(seen: Seen, stop: AbortSignal, begun: () => void): Promise<void> {
+  const query = queryText({ brief: true, after: seen.after });
+  await follow(`events/stream${query}`, stop, ({ kind, data }) => {
+    if (kind === "begin") {
+      trouble.set(null);
+      begun();
+    }
+    // What views read before it began may be old already.
+    if (kind === "changed" || seen.after === null) changedElsewhere();
+    if (kind === "begin" || kind === "changed") seen.after = (data as { after: number }).after;
+  });
+  await pause(READ_EVERY_MS / 3, stop);
+}
+
+/** Ask again and again whether there is something new, for a minute. */
+async function poll(seen: Seen, stop: AbortSignal): Promise<void> {
+  const until = Date.now() + POLL_FOR_MS;
+  let failures = 0;
+  while (Date.now() < until && !stop.aborted && session.token) {
+    let wait = READ_EVERY_MS;
+    try {
+      const query = seen.after === null ? { newest: true, limit: 1 } : { after: seen.after, limit: 1 };
+      const page: EventsPage = await get("events", query);
+      if (seen.after === null) seen.after = page.next;
+      else if (page.items.length) {
+        // Many at once are one change: go on from the newest.
+        seen.after = (await get<EventsPage>("events", { newest: true, limit: 1 })).next;
+        changedElsewhere();
+      }
+      if (failures) changed();
+      failures = 0;
+    } catch (problem) {
+      failures += 1;
+      const told = problem instanceof Problem ? problem.retryAfterS : null;
+      wait = Math.min(told ? told * 1000 : READ_EVERY_MS * 2 ** failures, LONGEST_PAUSE_MS);
+    }
+    await pause(wait, stop);
+  }
+}
+
+function pause(ms: number, stop: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    const timer = setTimeout(done, ms);
+    stop.addEventListener("abort", () => {
+      clearTimeout(timer);
+      done();
+    });
   });
 }
 
@@ -117,7 +202,10 @@ export function useRows<T>(path: string | null, queries: Query[] = [{}]): Live<R
     );
     return {
       rows: pages.flatMap((page) => page.items),
-      more: pages.some((page) => page.next !== null),
+      // Of events there is always a next page, which may be empty.
+      more: pages.some(({ next, items }, index) => {
+        return next !== null && items.length >= Number(queries[index]?.limit ?? MOST_ROWS);
+      }),
     };
   });
 }

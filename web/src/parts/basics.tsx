@@ -1,29 +1,9 @@
 /** Small parts of every view. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { Problem } from "../api/client";
 
-/** The command that does the same, ready to copy. */
-export function Command({ line }: { line: string }) {
-  const [copied, setCopied] = useState(false);
-  const copy = (): void => {
-    void navigator.clipboard?.writeText(line).then(() => {
-      setCopied(true);
-      setTimeout(() => setCopied(false), 2_000);
-    });
-  };
-  return (
-    <p class="command">
-      <span>By command:</span>
-      <code>{line}</code>
-      {"clipboard" in navigator && (
-        <button type="button" class="quiet" onClick={copy}>
-          {copied ? "Copied" : "Copy"}
-        </button>
-      )}
-    </p>
-  );
-}
+export { Command } from "./as_command";
 
 export function Told({ problem }: { problem: Problem | null }) {
   if (problem === null) return null;

@@ -1,7 +1,7 @@
 /** What happened to one thing, newest first. */
 import { useLive } from "../api/live";
 import type { Event, EventsPage } from "../api/types";
-import { moment } from "../words";
+import { moment, shellWord } from "../words";
 import { Command, Panel, Told } from "./basics";
 
 const SHOWN = 50;
@@ -20,12 +20,15 @@ export function History({ subject, name }: { subject: string; name: string }) {
           </li>
         ))}
       </ol>
-      <Command line={`fuga events ${name}`} />
+      <Command
+        line={`fuga events --subject ${shellWord(name)}`}
+        calls={[{ path: `events?newest=true&limit=${SHOWN}&subject=${subject}` }]}
+      />
     </Panel>
   );
 }
 
-function words(event: Event): string {
+export function words(event: Event): string {
   const what = event.kind.replaceAll("_", " ");
   const change = event.to_state ? `: ${event.from_state ?? "new"} → ${event.to_state}` : "";
   return `${what}${change}${event.reason ? ` (${event.reason})` : ""}`.replaceAll("_", " ");

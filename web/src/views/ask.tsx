@@ -132,7 +132,7 @@ export function RequestForm() {
           </button>
         </p>
       </form>
-      <Command line={commandOf(body)} />
+      <Command line={commandOf(body)} calls={[{ method: "POST", path: "requests", body }]} />
     </>
   );
 }

@@ -1,8 +1,10 @@
 /** What a caller holds, what is theirs, what runs and what waits. */
+import { useMemo } from "preact/hooks";
 import { useLive, useRows } from "../api/live";
 import { session } from "../api/session";
-import type { Quota, Request, Standing, Status, Vm } from "../api/types";
+import type { Quota, Request, RequestExplanation, RoundSummary, Standing, Status, Vm } from "../api/types";
 import { Bar, Command, Loading, Panel, State, Told } from "../parts/basics";
+import { type Line, Steps } from "../parts/steps";
 import { to } from "../route";
 import { age, amount, count, duration, noun, percent, waitsFor } from "../words";
 
@@ -13,12 +15,19 @@ export function Overview() {
       <h1>{tenant ? `Tenant ${tenant}` : "The whole site"}</h1>
       <Next />
       <div class="panels">
+        {tenant && <OverTime tenant={tenant} />}
         <Shares />
         {tenant && <Quotas tenant={tenant} />}
         <Waits />
         <Runs />
       </div>
-      <Command line={tenant ? `fuga tenant show ${tenant}` : "fuga status"} />
+      <Command
+        line={tenant ? `fuga tenant show ${tenant}` : "fuga status"}
+        calls={[
+          { path: "shares" },
+          ...(tenant ? [{ path: "rounds?limit=200" }, { path: `tenants/${tenant}/quota` }] : [{ path: "status" }]),
+        ]}
+      />
     </>
   );
 }
@@ -39,6 +48,54 @@ function Next() {
         </a>
       )}
     </p>
+  );
+}
+
+interface Share {
+  tenant: string;
+  before: number;
+  after: number;
+  target: number | null;
+}
+
+/** What rounds stored: the share, and what was fair then. Slots that repeat leave no round. */
+function OverTime({ tenant }: { tenant: string }) {
+  const { data, problem } = useRows<RoundSummary>("rounds", [{ limit: 200 }]);
+  const entitlement = useLive<{ items: Standing[] }>("shares").data?.items.find((each) => each.name === tenant)?.entitlement;
+  const lines = useMemo(() => {
+    const rounds = (data?.rows ?? []).toReversed().flatMap((round) => {
+      const own = (round.shares as unknown as Share[]).find((each) => each.tenant === tenant);
+      return own ? [{ at: Date.parse(round.slot_start_at), own }] : [];
+    });
+    const first = rounds[0]?.at;
+    return [
+      { name: "share", kind: "held", points: rounds.map(({ at, own }) => [at, own.after]) },
+      {
+        name: "fair share",
+        kind: "fair",
+        points: rounds.flatMap(({ at, own }) => (own.target === null ? [] : [[at, own.target]])),
+      },
+      {
+        name: "entitled to",
+        kind: "entitled",
+        points: entitlement === undefined || first === undefined ? [] : [[first, entitlement]],
+      },
+    ] as Line[];
+  }, [data, entitlement, tenant]);
+  return (
+    <Panel title="Share over time">
+      <Told problem={problem} />
+      {data === null && problem === null && <Loading />}
+      {data !== null && lines[0]?.points.length === 0 && (
+        <p class="empty">No round has decided for you yet.</p>
+      )}
+      {(lines[0]?.points.length ?? 0) > 0 && (
+        <Steps title={`Dominant share of ${tenant} beside its fair share, by rounds`} lines={lines} until={Date.now()} />
+      )}
+      <p class="hint">
+        The fair share is what a round aimed at for you, among those who requested something then.
+      </p>
+    </Panel>
   );
 }
 
@@ -110,6 +167,14 @@ function Quotas({ tenant }: { tenant: string }) {
 }
 
 const SHOWN = 8;
+/** Estimates cost the API a calculation each. */
+const ESTIMATED = 4;
+
+/** How long a request may wait, as `fuga explain` has it. */
+function Until({ id }: { id: string }) {
+  const { data } = useLive<RequestExplanation>(`requests/${encodeURIComponent(id)}/explanation`);
+  return data?.estimate ? <span class="why">{data.estimate.message}</span> : null;
+}
 
 function Waits() {
   const { data, problem } = useRows<Request>("requests", [
@@ -122,12 +187,13 @@ function Waits() {
       {data === null && problem === null && <Loading />}
       {data?.rows.length === 0 && <p class="empty">Nothing waits.</p>}
       <ul class="plain">
-        {data?.rows.slice(0, SHOWN).map((each) => (
+        {data?.rows.slice(0, SHOWN).map((each, index) => (
           <li key={each.id}>
             <a href={to("requests", each.id)}>{each.name}</a>{" "}
             {count(each.count - each.vms_placed, "VM")} of type {each.vm_type}
             {session.isOperator && <span class="hint"> for {each.tenant}</span>}
             <span class="why">{waitsFor(each)}</span>
+            {index < ESTIMATED && <Until id={each.id} />}
           </li>
         ))}
       </ul>

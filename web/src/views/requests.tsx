@@ -5,10 +5,11 @@ import type { Request, RequestExplanation } from "../api/types";
 import { Command, Loading, Panel, State, Told } from "../parts/basics";
 import { Deleting } from "../parts/deleting";
 import { History } from "../parts/history";
+import { Labelling } from "../parts/labelling";
 import { type Column, Table } from "../parts/table";
 import { go, route, to } from "../route";
 import { useStore } from "../store";
-import { age, amount, count, noun, percent, waitsFor } from "../words";
+import { age, amount, count, noun, percent, shellWord, waitsFor } from "../words";
 
 const COLUMNS: Column<Request>[] = [
   { name: "Name", value: (each) => each.name, cell: (each) => <a href={to("requests", each.id)}>{each.name}</a> },
@@ -68,12 +69,18 @@ export function RequestsView() {
             ? {}
             : {
                 actions: (chosen: Request[], clear: () => void) => (
-                  <Deleting things={chosen} path="requests" what="request" onDone={clear} />
+                  <>
+                    <Labelling things={chosen} path="requests" />
+                    <Deleting things={chosen} path="requests" onDone={clear} />
+                  </>
                 ),
               })}
         />
       )}
-      <Command line={ended ? "fuga requests --all" : "fuga requests"} />
+      <Command
+        line={ended ? "fuga requests --all" : "fuga requests"}
+        calls={(ended ? ENDED : LIVE).map((state) => ({ path: `requests?limit=500&state=${state}` }))}
+      />
     </>
   );
 }
@@ -94,7 +101,8 @@ export function RequestView({ id }: { id: string }) {
       </p>
       {!session.readOnly && LIVE.includes(request.state) && (
         <div class="buttons">
-          <Deleting things={[request]} path="requests" what="request" onDone={() => go("requests")} />
+          <Labelling things={[request]} path="requests" />
+          <Deleting things={[request]} path="requests" onDone={() => go("requests")} />
         </div>
       )}
       <div class="panels">
@@ -102,7 +110,7 @@ export function RequestView({ id }: { id: string }) {
           <Told problem={why.problem} />
           {why.data === null && why.problem === null && <Loading />}
           {why.data && <Why told={why.data} />}
-          <Command line={`fuga explain ${request.name}`} />
+          <Command line={`fuga explain ${shellWord(request.name)}`} calls={[{ path: `${path}/explanation` }]} />
         </Panel>
         <Panel title="VMs">
           {why.data?.vms.length === 0 && <p class="empty">None is placed yet.</p>}

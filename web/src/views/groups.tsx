@@ -1,0 +1,54 @@
+/** VM groups: which VMs keep together or apart, and where they are. */
+import type { VmGroup } from "../api/types";
+import { Listing } from "../parts/listing";
+import type { Column } from "../parts/table";
+import { to } from "../route";
+import { age, count } from "../words";
+
+const COLUMNS: Column<VmGroup>[] = [
+  { name: "Name", value: (each) => each.name, cell: (each) => each.name },
+  { name: "Tenant", value: (each) => each.tenant, cell: (each) => each.tenant },
+  {
+    name: "Rule",
+    value: (each) => each.rule,
+    cell: (each) => `${each.rule.replaceAll("_", " ")}${each.soft ? ", if possible" : ""}`,
+  },
+  { name: "VMs", value: (each) => each.vms, cell: (each) => each.vms, numeric: true },
+  {
+    name: "On",
+    value: (each) => Object.keys(each.hosts).join(" "),
+    cell: (each) =>
+      Object.entries(each.hosts)
+        .map(([host, vms]) => `${host}: ${String(vms)}`)
+        .join(", ") || "-",
+  },
+  {
+    name: "Requests",
+    value: (each) => each.requests.length,
+    cell: (each) => (
+      <>
+        {each.requests.slice(0, 5).map((id) => (
+          <span key={id}>
+            <a href={to("requests", id)}>{id.slice(-6)}</a>{" "}
+          </span>
+        ))}
+        {each.requests.length > 5 && `and ${count(each.requests.length - 5, "other")}`}
+      </>
+    ),
+  },
+  { name: "Age", value: (each) => -Date.parse(each.created_at), cell: (each) => age(each.created_at), numeric: true },
+];
+
+export function GroupsView() {
+  return (
+    <Listing
+      title="VM groups"
+      label="VM groups"
+      path="vm-groups"
+      line="fuga vm-groups"
+      columns={COLUMNS}
+      keyOf={(each) => each.id}
+      empty="No VM groups. A request that names one makes it."
+    />
+  );
+}

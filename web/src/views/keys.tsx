@@ -1,0 +1,75 @@
+/** SSH keys that new VMs get. */
+import { useState } from "preact/hooks";
+import { send } from "../api/client";
+import { session } from "../api/session";
+import type { SshKey } from "../api/types";
+import { Adding, Field } from "../parts/adding";
+import { Deleting } from "../parts/deleting";
+import { Listing } from "../parts/listing";
+import type { Column } from "../parts/table";
+import { age, shellWord } from "../words";
+
+const COLUMNS: Column<SshKey>[] = [
+  { name: "Name", value: (key) => key.name, cell: (key) => key.name },
+  { name: "Tenant", value: (key) => key.tenant, cell: (key) => key.tenant },
+  { name: "Fingerprint", value: (key) => key.fingerprint, cell: (key) => <code>{key.fingerprint}</code> },
+  { name: "Age", value: (key) => -Date.parse(key.created_at), cell: (key) => age(key.created_at), numeric: true },
+];
+
+export function KeysView() {
+  return (
+    <Listing
+      title="SSH keys"
+      label="keys"
+      path="ssh-keys"
+      line="fuga key list"
+      columns={COLUMNS}
+      keyOf={(key) => key.id}
+      nameOf={(key) => key.name}
+      empty="No keys: VMs are opened as their image says."
+      actions={
+        session.readOnly
+          ? undefined
+          : (chosen, clear) => <Deleting things={chosen} path="ssh-keys" onDone={clear} />
+      }
+    >
+      <p class="lead">VMs that are created from now on let in whoever has one of these keys.</p>
+      {!session.readOnly && <AddKey />}
+    </Listing>
+  );
+}
+
+const NONE = { name: "", public_key: "", tenant: "" };
+
+function AddKey() {
+  const [typed, setTyped] = useState(NONE);
+  const set = (change: Partial<typeof NONE>): void => setTyped({ ...typed, ...change });
+  const body = {
+    name: typed.name.trim(),
+    public_key: typed.public_key.trim(),
+    ...(session.isOperator ? { tenant: typed.tenant.trim() } : {}),
+  };
+  return (
+    <Adding
+      title="Add a key"
+      content={body}
+      ready={Boolean(body.name && body.public_key && (body.tenant ?? "x"))}
+      make={async (key) => {
+        await send("POST", "ssh-keys", { body, key });
+        setTyped(NONE);
+      }}
+      line={`fuga key add ${shellWord(body.name || "NAME")} KEY.pub${body.tenant ? ` --tenant ${shellWord(body.tenant)}` : ""}`}
+      calls={[{ method: "POST", path: "ssh-keys", body }]}
+    >
+      <Field name="Name" most={63} value={typed.name} onInput={(name) => set({ name })} />
+      <Field
+        name="Public key"
+        hint="one line of a file such as id_ed25519.pub"
+        most={16_384}
+        value={typed.public_key}
+        onInput={(public_key) => set({ public_key })}
+      />
+      {session.isOperator && <Field name="Tenant" most={63} value={typed.tenant} onInput={(tenant) => set({ tenant })} />}
+    </Adding>
+  );
+}
