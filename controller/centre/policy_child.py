@@ -16,6 +16,7 @@ import scipy.optimize  # noqa: F401 the bound needs it: imported before a round 
 from controller import debug
 from controller.plans.deciding import decide_plan
 from controller.questions.ahead import estimates
+from controller.rounds.game import decide_in_steps
 from controller.rounds.inputs import allocation_document, decode_inputs
 from controller.rounds.policy_process import HEADER, Decision, Failure, Ideal, frame
 from controller.rounds.priced import prices_document
@@ -79,6 +80,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
     {
         "ready": lambda _: True,
         "decide": decide,
+        "steps": decide_in_steps,
         "ideal": _ideal_of,
         "plan": decide_plan,
         "beside": decide_beside,

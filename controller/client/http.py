@@ -146,6 +146,18 @@ class Client:
         path = f"rounds/{number}/replay"
         return self._content(self._call("POST", path, body={}, timeout_s=_REPLAY_TIMEOUT_S))
 
+    def game(self, number: int, steps: int) -> Json:
+        """Return a stored round step by step; it is computed again, as for a replay."""
+        path = f"rounds/{number}/game"
+        return self._content(
+            self._call("GET", path, query={"steps": steps}, timeout_s=_REPLAY_TIMEOUT_S)
+        )
+
+    def second_policy(self, number: int, body: Mapping[str, Any]) -> Json:
+        """Let another policy decide a stored round, which takes as long as it takes."""
+        path = f"rounds/{number}/second-policy"
+        return self._content(self._call("POST", path, body=body, timeout_s=_REPLAY_TIMEOUT_S))
+
     def items(self, path: str, *, most: int | None = None, **query: Any) -> Iterator[Json]:
         """Walk through a list page by page, at most ``most`` of it."""
         cursor: str | None = None

@@ -114,6 +114,18 @@ class PolicyProcess:
         told: dict[str, Any] = self._ask("beside", beside, deadline_s, policy=beside.policy.policy)
         return told
 
+    def decide_in_steps(
+        self, data: bytes, most: int, *, policy: str, deadline_s: float
+    ) -> dict[str, Any]:
+        """Return a decision move by move, so many of them at most.
+
+        See `controller.rounds.game.decide_in_steps`; `PolicyFailedError` as for `decide`.
+        """
+        if self._child is None or self._child.poll() is not None:
+            self.warm_up()
+        told: dict[str, Any] = self._ask("steps", (data, most), deadline_s, policy=policy)
+        return told
+
     def plan(self, data: bytes, *, kind: str, deadline_s: float) -> dict[str, Any]:
         """Return the plan of moves that encoded inputs ask for, as a document.
 

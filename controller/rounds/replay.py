@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from controller.rounds.inputs import decode_inputs
-from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.policy_process import Beside, PolicyProcess
+from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry
 from registry.rounds import RoundRecord
 from service.version import engine_version
@@ -63,6 +65,70 @@ def replay_round(registry: Registry, number: int) -> ReplayResult:
         seconds=time.perf_counter() - started,
         differences=differences + _version_note(record, differences),
     )
+
+
+def game_of_round(registry: Registry, number: int, most: int) -> dict[str, Any]:
+    """Compute round ``number`` again as `replay_round` does, and tell ``most`` of its moves.
+
+    Returns
+    -------
+    dict
+        See `controller.rounds.game.told_game`; ``identical`` and ``differences`` tell whether
+        what is shown is what was decided.
+    """
+    record = registry.rounds.get(number)
+    stored = record.decision()
+    policy = decode_inputs(stored.inputs).policy
+    process = PolicyProcess()
+    try:
+        told = process.decide_in_steps(stored.inputs, most, policy=policy, deadline_s=REPLAY_TIME_S)
+    finally:
+        process.close()
+    differences = tuple(compare(dict(stored.outcome), told["outcome"]))
+    return {
+        "round": number,
+        "policy": policy,
+        "decided_by": record.decided_by,
+        "identical": not differences,
+        "differences": differences + _version_note(record, differences),
+        **told["game"],
+    }
+
+
+def decide_again_by(
+    registry: Registry, number: int, policy: str, parameters: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Let another policy decide round ``number`` in a new process, without effect.
+
+    Returns
+    -------
+    dict
+        See `controller.shadow.child.decide_beside`; the zones of the round keep their policies.
+
+    Raises
+    ------
+    PolicyFailedError
+        If there is no such policy, or it does not decide.
+    """
+    record = registry.rounds.get(number)
+    stored = record.decision()
+    process = PolicyProcess()
+    beside = Beside(
+        inputs=stored.inputs,
+        outcome=stored.outcome,
+        policy=NamedPolicy(policy=policy, parameters=parameters),
+    )
+    try:
+        told = process.decide_beside(beside, deadline_s=REPLAY_TIME_S)
+    finally:
+        process.close()
+    return {
+        "round": number,
+        "first_policy": record.policy,
+        "policy": policy,
+        "parameters": parameters,
+        **told,
+    }
 
 
 def compare(stored: dict[str, Any], recomputed: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from placement.catalog.zone_policies import (
     zones_of,
 )
 from placement.round.spot import without_spot
+
+#: Of requests that differ.
+MOST_REQUESTS: Final = 200
 
 
 def decide_beside(beside: Beside) -> dict[str, Any]:
@@ -59,6 +62,7 @@ def decide_beside(beside: Beside) -> dict[str, Any]:
         "first": _measured(snapshot, ours, targets, inputs.zones),
         "agreed": agreed(ours, theirs),
         "shares": _shares(inputs, ours, theirs),
+        "requests": _requests(inputs, ours, theirs),
     }
 
 
@@ -143,6 +147,39 @@ def _shares(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[d
         }
         for index in concerned.tolist()
     ]
+
+
+def _requests(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[dict[str, Any]]:
+    """Return requests that differ in how many VMs they got, or where; those that do most first."""
+    first, second = (_of_requests(each) for each in (ours, theirs))
+    agreed = _on_same_hosts(ours, theirs)
+    differ = {
+        request: abs(first[request] - second[request])
+        for request in sorted(first.keys() | second.keys())
+        if not first[request] == second[request] == agreed[request]
+    }
+    most = sorted(differ, key=lambda request: (-differ[request], request))[:MOST_REQUESTS]
+    named = inputs.names.requests
+    return [
+        {
+            "id": named[request][0],
+            "name": named[request][1],
+            "vm_type": named[request][2],
+            "tenant": inputs.names.tenants[inputs.snapshot.tenant[request]][1],
+            "asked": int(inputs.snapshot.count[request]),
+            "placed_first": first[request],
+            "placed_second": second[request],
+            "agreed": agreed[request],
+        }
+        for request in most
+    ]
+
+
+def _of_requests(allocation: Allocation) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for request, _, count in allocation.placed.tolist():
+        found[request] += count
+    return found
 
 
 def _of_tenants(snapshot: Snapshot, requests: Iterable[tuple[int, int]]) -> Counter[int]:

@@ -128,6 +128,7 @@ class Shadow:
         except (PolicyFailedError, RoundPurgedError) as error:
             log.warning("shadow_round_failed", round=number, policy=second.name, error=str(error))
             return NewShadowRound(**told, error=str(error))
+        del found["requests"]  # those of tenants are kept
         told |= found | {name: Decided(**found[name]) for name in ("decided", "first")}
         return NewShadowRound(**told)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from placement.fuga.by_request import FEW_PAIRS, ByRequest, combinations_of
 from placement.fuga.certificate import Certificate
 from placement.fuga.equilibrium import Solution
-from placement.fuga.game import Game, Move
+from placement.fuga.game import Game
 from placement.fuga.serving import fairness_of
-from placement.fuga.strategies import Counts, skewness
+from placement.fuga.strategies import skewness
 from placement.round.arrays import FloatArray, IntArray
 from placement.round.model import Snapshot
 from placement.round.vm_kinds import VmKinds
@@ -21,8 +22,6 @@ from placement.round.vm_kinds import VmKinds
 #: Of more hosts in the games, those alone are told of that took VMs: most rounds of a large
 #: cluster are about few VMs, and what all others did not do would be most of their record.
 _FEW_HOSTS: Final = 1_000
-#: Up to so many pairs of host and request, counts are listed for each request.
-_FEW_PAIRS: Final = 1_000_000
 #: Up to so many, each combination also tells what the others would take.
 _VERY_FEW_PAIRS: Final = 5_000
 
@@ -49,6 +48,7 @@ def details_of(
     ranking: IntArray,
     exchanges: int,
     cuts: Sequence[str],
+    steps: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return `Allocation.details` of the policy.
 
@@ -92,7 +92,9 @@ def details_of(
         ``exchanges``
             fair exchanges after the games;
         ``cuts``
-            what the budget or a limit cut, empty if nothing.
+            what the budget or a limit cut, empty if nothing;
+        ``steps``
+            where asked for, all of that move by move, see `placement.fuga.steps`.
     """
     order = list(dict.fromkeys(host for each in games for host in each.game.players.host.tolist()))
     if len(order) > _FEW_HOSTS:
@@ -130,7 +132,9 @@ def details_of(
         "exchanges": exchanges,
         "cuts": list(cuts),
     }
-    if len(order) * len(snapshot.count) <= _FEW_PAIRS:
+    if steps:
+        details["steps"] = list(steps)
+    if len(order) * len(snapshot.count) <= FEW_PAIRS:
         taken = np.zeros((len(snapshot.count), len(snapshot.free)), dtype=np.int64)
         taken[after_games[:, 0], after_games[:, 1]] = after_games[:, 2]
         taken[gangs[:, 0], gangs[:, 1]] -= gangs[:, 2]
@@ -195,83 +199,12 @@ def _weighed(
     for number, each in enumerate(games, start=1):
         game = each.game
         pairs = len(game.players) * len(snapshot.count)
-        by_request = _ByRequest(game, kinds, in_order=pairs <= _FEW_PAIRS)
+        by_request = ByRequest(game, kinds, in_order=pairs <= FEW_PAIRS)
         hosts = game.players.host.tolist()
         for index, move in game.moves.items():
             host = hosts[index]
             if host not in weighed and any(move.taken):
-                weighed[host] = _combinations(
+                weighed[host] = combinations_of(
                     by_request, move, number, tell_others=pairs <= _VERY_FEW_PAIRS
                 )
     return {str(host): weighed[host] for host in sorted(weighed)}
-
-
-def _combinations(
-    by_request: _ByRequest, move: Move, number: int, *, tell_others: bool
-) -> list[dict[str, Any]]:
-    strategies = move.strategies
-    listed: list[dict[str, Any]] = [
-        {
-            "counts": by_request.counts(others, row),
-            "minimum_utilization": score,
-            "utility": fairness - skew,
-            "fairness": fairness,
-            "skewness": skew,
-            "chosen": False,
-            "game": number,
-        }
-        for row, score, skew, others, fairness in zip(
-            strategies.rows,
-            strategies.score,
-            strategies.skewness,
-            move.others,
-            move.fairness,
-            strict=True,
-        )
-    ]
-    listed[move.chosen]["chosen"] = True
-    if tell_others:
-        for told, row, others in zip(listed, strategies.rows, move.others, strict=True):
-            told["others"] = by_request.counts((0,) * len(row), others)
-    return listed
-
-
-class _ByRequest:
-    """Says who the VMs of each kind go to when so many have been served before.
-
-    What the order of service has no more of (a strategy not chosen may want
-    more than the others left) counts for the last request in it. In large
-    rounds, where the order is long, all VMs of a kind count for its first
-    request: of the same size, open to the same hosts.
-    """
-
-    def __init__(self, game: Game, kinds: VmKinds, *, in_order: bool) -> None:
-        self._serving = game.serving
-        self._in_order = in_order
-        first = np.full(len(kinds), len(kinds.of_request))
-        np.minimum.at(first, kinds.of_request, np.arange(len(kinds.of_request)))
-        self._first = [str(request) for request in first.tolist()]
-        self._known: dict[Counts, dict[str, int]] = {}
-
-    def counts(self, before: Counts, row: Counts) -> dict[str, int]:
-        """Return VMs by request for a combination, so many of each kind being served before."""
-        if not self._in_order:
-            known = self._known.get(row)
-            if known is None:
-                known = self._known[row] = {
-                    self._first[kind]: count for kind, count in enumerate(row) if count
-                }
-            return known
-        by_request: dict[int, int] = {}
-        for kind, count in enumerate(row):
-            if count:
-                served = self._serving.served(
-                    kind, min(before[kind], self._serving.most[kind] - 1), count
-                )
-                missing = count - sum(served.values())
-                if missing:
-                    last_in_line = int(self._serving.order[kind][-1])
-                    served[last_in_line] = served.get(last_in_line, 0) + missing
-                for request, n in served.items():
-                    by_request[request] = by_request.get(request, 0) + n
-        return {str(request): n for request, n in sorted(by_request.items())}

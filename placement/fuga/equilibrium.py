@@ -69,7 +69,8 @@ def solve(
         tree = tree_of(game, range(len(game.players)), budget, most)
         if isinstance(tree, Tree):
             answers = answers_of(game, tree)
-            game.moves = {move.player: move for move in play(game, tree, answers)}
+            for move in play(game, tree, answers):
+                game.choose(move, "exact")
             potential = game.potential()
             return Solution(
                 equilibrium="exact",
@@ -111,7 +112,8 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
     tree = tree_of(game, last_two, budget)
     if isinstance(tree, TooLarge):
         return "budget"
-    game.moves = {move.player: move for move in play(game, tree, answers_of(game, tree))}
+    for move in play(game, tree, answers_of(game, tree)):
+        game.choose(move, "last_two")
     taken: Counts = tuple(game.totals.tolist())
     waiting = players[:-2]
     while waiting:
@@ -123,7 +125,8 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
         strategies = game.clipped(player, left)
         if not budget.spend(len(strategies)):
             return "budget"
-        move = game.moves[player] = game.weigh(player, strategies, taken)
+        move = game.weigh(player, strategies, taken)
+        game.choose(move, "sequential")
         taken = _more(taken, move.taken)
     return None
 
@@ -169,7 +172,7 @@ def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
         others = _less(panel.totals, before.taken)
         strategies = game.clipped(player, _less(game.serving.most, others))
         after = _response(game, before, game.weigh(player, strategies, others))
-        game.moves[player] = after
+        game.choose(after, "sweeps")
         if after.taken == before.taken:
             in_vain += 1
         else:

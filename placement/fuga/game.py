@@ -78,6 +78,10 @@ class Game:
     demand: IntArray  #: (T, R)
     ranking: IntArray
     moves: dict[int, Move] = field(default_factory=dict)
+    #: how each player chose and what, first to last, up to so many; None: nobody wants to know
+    noted: list[tuple[str, Move]] | None = None
+    most_noted: int = 0
+    moved: int = 0  #: how often a player chose, or chose otherwise
     #: strategies that were looked for again when VMs had run out
     anew: dict[int, Strategies] = field(default_factory=dict)
     _strategies: dict[int, Strategies] = field(default_factory=dict)
@@ -107,6 +111,15 @@ class Game:
             own = self._strategies[player] = self.hands[player]
         return own
 
+    def choose(self, move: Move, how: str) -> None:
+        """Let a player take what it chose."""
+        former = self.moves.get(move.player)
+        self.moves[move.player] = move
+        if former is None or former.taken != move.taken:
+            self.moved += 1
+            if self.noted is not None and len(self.noted) < self.most_noted:
+                self.noted.append((how, move))
+
     @property
     def taken(self) -> IntArray:
         """VMs of each kind that each player takes, shape (P, T)."""
@@ -124,11 +137,15 @@ class Game:
 
     def skewness(self) -> FloatArray:
         """Return ske(m) of all players as they have moved, shape (P,)."""
-        capacity = self.players.capacity[:, self.ranking]
-        skew = skewness(capacity - self.players.free[:, self.ranking], capacity)
+        skew = self.idle_skewness()
         for player, move in self.moves.items():
             skew[player] = move.strategies.skewness[move.chosen]
         return skew
+
+    def idle_skewness(self) -> FloatArray:
+        """Return ske(m) of all players before anybody has moved, shape (P,)."""
+        capacity = self.players.capacity[:, self.ranking]
+        return skewness(capacity - self.players.free[:, self.ranking], capacity)
 
     def potential(self) -> float:
         """Return v(A) minus everybody's skewness: what a better response raises as much as U."""

@@ -25,6 +25,8 @@ Equilibrium: TypeAlias = Literal["auto", "exact", "sequential", "sweeps"]
 LARGEST_GAME: Final = 2_000_000
 #: Of games of more players nobody counts the subgames.
 MOST_PLAYERS: Final = 32
+#: More moves than anybody looks at one by one.
+MOST_STEPS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,7 @@ class FugaParameters:
     sweeps: int = 20  #: most best-response sweeps
     #: host -> count of VMs per request, in place of the best combinations
     strategies: Mapping[int, tuple[tuple[int, ...], ...]] | None = None
+    steps: int = 0  #: most moves that are told in the answer, which they do not change
 
 
 def _are_names(value: Any) -> bool:
@@ -100,4 +103,5 @@ READERS: Final[Mapping[str, Reader]] = {
     "fallback": switch,
     "sweeps": whole_number(0, 10_000),
     "strategies": or_null(_strategies),
+    "steps": whole_number(0, MOST_STEPS),
 }

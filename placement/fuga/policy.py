@@ -8,7 +8,8 @@ exchange (`exchange`).
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from placement.fuga.parameters import FugaParameters
 from placement.fuga.players import players_of
 from placement.fuga.ranking import ranking_resources
 from placement.fuga.serving import Serving
+from placement.fuga.steps import Steps, difference
 from placement.fuga.strategies import (
     GivenStrategies,
     StrategySource,
@@ -40,6 +42,8 @@ from placement.round.vm_kinds import vm_kinds
 #: How often, on average, a player can weigh its strategies before a budget that is
 #: nearly spent on searching is spent.
 _LOOKS: Final = 4
+
+Placed = TypeVar("Placed")
 
 
 class Fuga:
@@ -73,6 +77,7 @@ class Fuga:
         """
         round_ = _Round(self.parameters, snapshot, rng, budget)
         gangs = round_.place_before_the_games()
+        round_.steps.placed("before", gangs.tolist())
         if self.parameters.quota:
             round_.play(np.maximum(quotas(round_.targets) - round_.draft.given, 0))
         round_.play(round_.draft.remaining)
@@ -93,6 +98,7 @@ class Fuga:
                 ranking=round_.ranking,
                 exchanges=exchanges,
                 cuts=round_.cuts,
+                steps=round_.steps.told,
             ),
         )
 
@@ -119,6 +125,7 @@ class _Round:
         self._played, self._played_kinds = without_limits(snapshot, self.kinds)
         self.games: list[PlayedGame] = []
         self.cuts: list[str] = []
+        self.steps = Steps(self.kinds, parameters.steps)
         demand = self._played_kinds.demand
         self._search = TopCombinations(demand, self.ranking, parameters.eta, rng, budget)
         self._source: StrategySource = self._search
@@ -177,6 +184,8 @@ class _Round:
         demand = self._played_kinds.demand
         game = Game.of(players, serving, self._source, demand, self.ranking)
         if len(game.players):
+            if self.steps:
+                game.noted, game.most_noted = [], self.steps.most
             solution = solve(
                 game,
                 equilibrium=self._parameters.equilibrium,
@@ -185,8 +194,12 @@ class _Round:
                 budget=self._budget,
             )
             before = draft.remaining.copy()
+            rows = draft.rows if self.steps else None
             hand_out(game, draft)
             self.games.append(PlayedGame(game, solution, before - draft.remaining))
+            if rows is not None:
+                came = difference(rows, draft.rows)
+                self.steps.game(len(self.games), game, solution, came)
             if solution.cut is not None:
                 self.cuts.append(f"game {len(self.games)}: {solution.cut}")
         if self._search.cut > cut_before:
@@ -202,17 +215,28 @@ class _Round:
         """
         exchanged = 0
         while True:
-            self._fill()
-            if begin_next(self.draft, self._fill):
+            self._telling("best_fit", self._fill)
+            if self._telling("gang", lambda: begin_next(self.draft, self._fill)):
                 continue
             if not self._parameters.quota:
                 return exchanged
             made, cut = exchange_unfair(self.draft, self.kinds, self._budget)
             exchanged += len(made)
+            if self.steps:
+                self.steps.exchanges(made)
             if cut:
                 self.cuts.append("exchange: budget")
             if not made:
                 return exchanged
+
+    def _telling(self, kind: str, placing: Callable[[], Placed]) -> Placed:
+        """Place, and note under what the rows that come of it are told."""
+        if not self.steps:
+            return placing()
+        before = self.draft.rows
+        found = placing()
+        self.steps.placed(kind, difference(before, self.draft.rows))
+        return found
 
 
 def hand_out(game: Game, draft: Draft) -> None:

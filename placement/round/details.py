@@ -29,6 +29,8 @@ class Details:
     holding: tuple[tuple[int, ...], ...] = ()  #: request, host held back for it
     cuts: tuple[str, ...] = ()  #: what the budget or a limit cut
     games: tuple[Mapping[str, Any], ...] = ()  #: how each game was solved
+    #: what was placed move by move, with rows of request, host and VMs
+    steps: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
     def of(cls, allocation: Allocation) -> Details:
@@ -41,6 +43,7 @@ class Details:
             holding=tuple(tuple(row) for row in told.get("holding", ())),
             cuts=tuple(told.get("cuts", ())),
             games=tuple(told.get("games", ())),
+            steps=tuple(told.get("steps", ())),
         )
 
     def renamed(self, origin: IntArray) -> Details:
@@ -59,6 +62,7 @@ class Details:
                 {**game, "handed_out": _by_origin(game.get("handed_out", {}), of)}
                 for game in self.games
             ),
+            steps=tuple(_renamed_step(step, of) for step in self.steps),
         )
 
     def document(self) -> dict[str, Any]:
@@ -70,6 +74,7 @@ class Details:
             "holding": [list(row) for row in self.holding],
             "cuts": list(self.cuts),
             "games": [dict(game) for game in self.games],
+            "steps": [dict(step) for step in self.steps],
         }
         return {name: value for name, value in told.items() if value}
 
@@ -81,11 +86,16 @@ def merged(parts: Sequence[Details]) -> Details:
     it; VMs of one request on one host are summed. Games are numbered through all parts.
     """
     weighed: dict[str, Sequence[Mapping[str, Any]]] = {}
+    steps: list[Mapping[str, Any]] = []
     played = 0
     for part in parts:
         for host, listed in part.weighed.items():
             if host not in weighed:
                 weighed[host] = [{**each, "game": played + each["game"]} for each in listed]
+        steps += [
+            {**step, "game": played + step["game"]} if "game" in step else step
+            for step in part.steps
+        ]
         played += len(part.games)
     return Details(
         weighed=weighed,
@@ -94,6 +104,7 @@ def merged(parts: Sequence[Details]) -> Details:
         holding=tuple(sorted({row for part in parts for row in part.holding})),
         cuts=tuple(cut for part in parts for cut in part.cuts),
         games=tuple(game for part in parts for game in part.games),
+        steps=tuple(steps),
     )
 
 
@@ -109,6 +120,13 @@ def _renamed(combination: Mapping[str, Any], origin: Sequence[int]) -> dict[str,
     """Rename the requests of a combination; what others would take is the game's own: left out."""
     told = {key: value for key, value in combination.items() if key != "others"}
     return told | {"counts": _by_origin(combination["counts"], origin)}
+
+
+def _renamed_step(step: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
+    told = {**step, "rows": [[origin[q], h, count] for q, h, count in step["rows"]]}
+    if "combinations" in step:
+        told["combinations"] = [_renamed(each, origin) for each in step["combinations"]]
+    return told
 
 
 def _by_origin(counts: Mapping[str, int], origin: Sequence[int]) -> dict[str, int]:

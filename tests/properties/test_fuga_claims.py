@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import zlib
+from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.centre.policy_child import answer
+from controller.centre.policy_child import answer, decide
 from controller.rounds.inputs import RoundInputs
 from controller.rounds.policy_process import Decision
 from controller.rounds.snapshots import Names
@@ -113,3 +117,54 @@ def test_a_replay_gives_the_same_bytes(inputs):
     first, second = (answer("decide", inputs.encode()).document for _ in range(2))
 
     assert first == second
+
+
+@given(st.one_of(rounds(), contended_rounds()))
+def test_the_steps_of_a_round_lead_to_what_it_placed_and_change_nothing(inputs):
+    told = dataclasses.replace(inputs, parameters={**inputs.parameters, "steps": 10_000})
+
+    silent, document = decide(inputs.encode()).document, decide(told.encode()).document
+
+    steps = document["details"].pop("steps", [])
+    assert document == silent
+    came = Counter()
+    for step in steps:
+        for request, host, count in step["rows"]:
+            came[request, host] += count
+            assert count != 0
+    expected = Counter({(request, host): count for request, host, count in silent["placed"]})
+    assert {pair: count for pair, count in came.items() if count} == dict(expected)
+    games = [step for step in steps if step["kind"] == "game"]
+    assert [step["vms"] > 0 for step in games] == [True] * len(silent["details"]["games"])
+    for number, game in enumerate(silent["details"]["games"], start=1):
+        moves = [each for each in steps if each["kind"] == "move" and each["game"] == number]
+        assert math.isclose(moves[-1]["potential"], game["potential"][1], abs_tol=1e-9)
+        for move in moves:
+            assert [each["chosen"] for each in move["combinations"]].count(True) == 1
+            assert move["host"] in games[number - 1]["hosts"]
+
+
+@pytest.mark.parametrize("most", [0, 3])
+def test_of_a_long_round_only_so_many_moves_are_told(most):
+    snapshot = some_snapshot(
+        capacity=np.repeat(HOSTS[:1], 8, axis=0),
+        free=np.repeat(HOSTS[:1], 8, axis=0),
+        host_class=np.zeros(8, dtype=np.int64),
+        eligible=np.ones((2, 1), dtype=np.bool_),
+        demand=TYPES[[0, 2]],
+        count=np.array([60, 60]),
+        min_count=np.array([1, 1]),
+        tenant=np.array([0, 1]),
+        age=np.array([0, 0]),
+        weight=np.array([1.0, 1.0]),
+        held=np.zeros((2, 3), dtype=np.int64),
+    )
+    inputs = inputs_of(snapshot, 2.0, 0)
+    told = dataclasses.replace(inputs, parameters={**inputs.parameters, "steps": most})
+
+    steps = decide(told.encode()).document["details"].get("steps", [])
+
+    games = [each for each in steps if each["kind"] == "game"]
+    assert len(games) == (most > 0)
+    assert len([each for each in steps if each["kind"] == "move"]) == most
+    assert all(each["moves"] >= 8 and len(each["hosts"]) == most for each in games)

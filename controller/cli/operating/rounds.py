@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from controller.calling.round_words import decided_by, duration_s, shares
 from controller.calling.session import Session, listing, with_session
 from controller.cli.operating.pause import paused
 from controller.cli.operating.shadow import tell
-from controller.terminal.errors import CliError
+from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, clock, echo, field, percent, print_json, print_table
 from plain_text import plain
 
@@ -145,6 +146,27 @@ def show(session: Session, number: NumberArgument) -> None:
     print_table(columns, placed, empty="none")
 
 
+@app.command()
+@with_session
+def game(
+    session: Session,
+    number: NumberArgument,
+    steps: Annotated[int, typer.Option(help="Most steps to show", min=1, max=2000)] = 500,
+) -> None:
+    """Show a round step by step, computed again from what is stored (operators).
+
+    Hosts in the order in which they play, how many combinations each weighed and which it
+    took, with v(A), skewness and the distance from fair shares after each step.
+    """
+    from controller.calling.waiting import progress  # noqa: PLC0415
+    from controller.cli.operating.games import tell_game  # noqa: PLC0415
+
+    with progress(quiet=session.json) as show_line:
+        show_line(f"computing round {number} again")
+        found = session.api.game(number, steps)
+    print_json(found) if session.json else tell_game(found)
+
+
 def _print_shares(rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
     names = list(dict.fromkeys(key for row in rows for key in row))
     columns = [field(name, right=name not in ("tenant", "group", "parent")) for name in names]
@@ -181,10 +203,34 @@ def _price(resource: str, row: Mapping[str, Any]) -> str:
 
 
 @with_session
-def replay(session: Session, number: NumberArgument) -> None:
-    """Recompute a stored round in a new process and compare bit for bit."""
+def replay(
+    session: Session,
+    number: NumberArgument,
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Let another policy decide it, without effect"),
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter",
+            "-p",
+            metavar="NAME=VALUE",
+            help="Parameter of --policy (see fuga solve --list); repeatable",
+        ),
+    ] = None,
+) -> None:
+    """Recompute a stored round in a new process and compare bit for bit.
+
+    With --policy, show beside it what another policy would have decided.
+    """
     from controller.calling.waiting import progress  # noqa: PLC0415
 
+    if policy is not None:
+        _second(session, number, policy, parameter or ())
+        return
+    if parameter:
+        raise BadInputError("--parameter needs --policy")
     with progress(quiet=session.json) as show_line:
         show_line(f"replaying round {number}")
         answer = session.api.replay(number)
@@ -199,3 +245,24 @@ def replay(session: Session, number: NumberArgument) -> None:
         print_json(answer)
     differences = "\n".join(plain(f"  {each}") for each in answer.get("differences") or ())
     raise CliError(f"round {number}: the replay DIFFERS from the stored round\n{differences}")
+
+
+def _second(session: Session, number: int, policy: str, parameters: Sequence[str]) -> None:
+    from controller.calling.waiting import progress  # noqa: PLC0415
+    from controller.cli.operating.games import tell_second  # noqa: PLC0415
+
+    body = {"policy": policy, "parameters": dict(map(_parameter, parameters))}
+    with progress(quiet=session.json) as show_line:
+        show_line(f"deciding round {number} by {policy}")
+        found = session.api.second_policy(number, body)
+    print_json(found) if session.json else tell_second(found)
+
+
+def _parameter(word: str) -> tuple[str, Any]:
+    name, equals, told = word.partition("=")
+    if not (name and equals and told):
+        raise BadInputError(f"--parameter {word}: expected NAME=VALUE")
+    try:
+        return name, json.loads(told)
+    except ValueError:
+        return name, told

@@ -145,7 +145,18 @@ def tell(found: Row) -> None:
     if found["error"] is not None:
         echo(f"not decided: {found['error']}")
         return
-    lines: list[tuple[str, str | None]] = [
+    lines = summary_of_both(found)
+    if found["first"]["zones"] or found["decided"]["zones"]:
+        lines.append(("in zones", _both("zones", _in_zones)(found)))
+    for label, told in lines:
+        echo(f"{label:18}{told}")
+    echo("")
+    print_table(TENANTS, found["shares"], empty="neither policy placed a VM")
+
+
+def summary_of_both(found: Row) -> list[tuple[str, str | None]]:
+    """Return labels and what both policies came to."""
+    lines = [
         ("placed", _both("placed")(found)),
         ("left out", _both("left_out")(found)),
         ("on the same host", str(found["agreed"])),
@@ -153,14 +164,9 @@ def tell(found: Row) -> None:
         ("off fair", _both("fair_distance", percent)(found)),
         ("took", _took(found)),
     ]
-    if found["first"]["zones"] or found["decided"]["zones"]:
-        lines.append(("in zones", _both("zones", _in_zones)(found)))
     if found["cut"]:
         lines.append(("cut", "the round's budget cut its search"))
-    for label, told in lines:
-        echo(f"{label:18}{told}")
-    echo("")
-    print_table(TENANTS, found["shares"], empty="neither policy placed a VM")
+    return lines
 
 
 def _in_zones(zones: Mapping[str, str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from controller.centre.purge import purge_all
@@ -9,10 +11,10 @@ from controller.rounds.policy_process import PolicyProcess
 from registry.operating import Periods
 from registry.rounds import Decided, NewShadowRound
 from tests.e2e.conftest import Api
-from tests.e2e.slots import run_slot
+from tests.e2e.slots import CHOICE, run_slot
 from tests.problems import places, the_problem
 from tests.raw_sql import RawSql
-from tests.register import add_host, take_lease
+from tests.register import ON_ANY_DATABASE, add_host, take_lease
 
 
 def ask(api: Api, tenant: str, count: int) -> str:
@@ -171,6 +173,112 @@ def test_a_round_is_replayed_for_an_operator(api: Api, decider: PolicyProcess):
     the_problem(api.tenant_a.post("/v1/rounds/1/replay"), 403, "forbidden")
 
 
+def test_a_round_is_shown_move_by_move_to_an_operator(api: Api, decider: PolicyProcess):
+    for name in ("h1", "h2"):
+        add_host(api.registry, name, vcpus=4, memory_mib=16384, disk_gib=200)
+    add_host(api.registry, "full", vcpus=0, memory_mib=1, disk_gib=1)
+    ask(api, "a", 7)
+    ask(api, "b", 7)
+    run_slot(api.registry, decider)
+    stored = api.operator.get("/v1/rounds/1").json()
+
+    told = api.operator.get("/v1/rounds/1/game").json()
+
+    assert (told["round"], told["policy"], told["identical"]) == (1, "fuga", True)
+    assert (told["steps_left_out"], told["hosts_left_out"]) == (0, 0)
+    assert sorted(host["name"] for host in told["hosts"]) == ["full", "h1", "h2"]
+    begins, *_ = games = [step for step in told["steps"] if step["kind"] == "game"]
+    assert len(games) == len(stored["games"])
+    assert sorted(told["hosts"][each]["name"] for each in begins["order"]) == ["h1", "h2"]
+    (first, second) = (s for s in told["steps"] if s["kind"] == "move" and s["game"] == 1)
+    assert [first["host"], second["host"]] == begins["order"]
+    for move in (first, second):
+        (chosen,) = (each for each in move["combinations"] if each["chosen"])
+        assert chosen["utility"] == max(each["utility"] for each in move["combinations"])
+        assert chosen["utility"] == pytest.approx(chosen["fairness"] - chosen["skewness"])
+    placed: dict[str, int] = {}
+    for step in told["steps"]:
+        for row in step["rows"]:
+            owner = told["requests"][row["request"]]["tenant"]
+            placed[owner] = placed.get(owner, 0) + row["count"]
+    assert placed == {"a": 4, "b": 4}
+    assert [(each["name"], each["after"]) for each in told["tenants"]] == [("a", 0.5), ("b", 0.5)]
+    assert told["steps"][-1]["fair_distance"] == pytest.approx(stored["fair_distance"])
+
+
+@ON_ANY_DATABASE
+def test_of_a_long_game_the_first_steps_are_told_and_all_that_came_of_it(
+    api: Api, decider: PolicyProcess
+):
+    for number in range(6):
+        add_host(api.registry, f"h{number}", vcpus=4, memory_mib=16384, disk_gib=200)
+    ask(api, "a", 30)
+    run_slot(api.registry, decider)
+
+    told = api.operator.get("/v1/rounds/1/game", params={"steps": 3}).json()
+
+    assert [step["kind"] for step in told["steps"]] == ["game", "move", "move", "rest"]
+    assert told["steps"][0]["moves"] == 6
+    assert told["steps_left_out"] > 0
+    assert sum(row["count"] for step in told["steps"] for row in step["rows"]) == 24
+    wrong = api.operator.get("/v1/rounds/1/game", params={"steps": 2_001})
+    assert places(the_problem(wrong, 422, "invalid")) == ["steps"]
+
+
+@ON_ANY_DATABASE
+def test_a_round_of_another_policy_has_no_moves(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1")
+    ask(api, "a", 1)
+    first_fit = dataclasses.replace(CHOICE, name="first_fit")
+    run_slot(api.registry, decider, choice=first_fit)
+
+    told = api.operator.get("/v1/rounds/1/game").json()
+
+    assert (told["policy"], told["identical"]) == ("first_fit", True)
+    assert [step["kind"] for step in told["steps"]] == ["rest"]
+
+
+def test_another_policy_decides_a_stored_round_without_effect(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1", vcpus=4, memory_mib=16384, disk_gib=200)
+    ask(api, "a", 4)
+    ask(api, "b", 4)
+    run_slot(api.registry, decider)
+    before = api.operator.get("/v1/rounds").json()
+    path = "/v1/rounds/1/second-policy"
+
+    told = api.operator.post(path, json={"policy": "first_fit"}).json()
+
+    assert (told["first_policy"], told["policy"]) == ("fuga", "first_fit")
+    assert (told["first"]["placed"], told["decided"]["placed"], told["agreed"]) == (4, 4, 2)
+    got = [(each["name"], each["placed_first"], each["placed_second"]) for each in told["requests"]]
+    assert got == [("of-a", 2, 4), ("of-b", 2, 0)]
+    shares = {each["tenant"]: (each["first"], each["second"]) for each in told["shares"]}
+    assert shares == {"a": (0.5, 1.0), "b": (0.5, 0.0)}
+    assert api.operator.get("/v1/rounds").json() == before
+    names = [each["name"] for each in api.operator.get("/v1/rounds/policies").json()["items"]]
+    assert {"fuga", "first_fit", "best_fit_drfh"} <= set(names)
+    unknown = the_problem(api.operator.post(path, json={"policy": "no_such"}), 422, "invalid")
+    assert "first_fit" in unknown["detail"]
+    body = {"policy": "fuga", "parameters": {"eta": 0}}
+    assert "eta" in the_problem(api.operator.post(path, json=body), 422, "invalid")["detail"]
+    the_problem(api.tenant_a.post(path, json={"policy": "first_fit"}), 403, "forbidden")
+
+
+@ON_ANY_DATABASE
+def test_games_and_policies_are_for_operators_and_few_at_a_time(api: Api, decider: PolicyProcess):
+    add_host(api.registry, "h1")
+    ask(api, "a", 1)
+    run_slot(api.registry, decider)
+
+    for path in ("/v1/rounds/1/game", "/v1/rounds/policies"):
+        the_problem(api.tenant_a.get(path), 403, "forbidden")
+    the_problem(api.operator.get("/v1/rounds/2/game"), 404, "not_found")
+    places = api.app.state.services.replays
+    while places.acquire(blocking=False):
+        pass
+    the_problem(api.operator.get("/v1/rounds/1/game"), 409, "conflict")
+
+
 def test_rounds_come_newest_first_page_by_page(api: Api, decider: PolicyProcess):
     add_host(api.registry, "h1")
     for number in range(1, 4):
@@ -209,6 +317,7 @@ def test_a_round_whose_inputs_were_purged_is_shown_and_not_replayed(
 
     shown = api.operator.get("/v1/rounds/1").json()
     problem = the_problem(api.operator.post("/v1/rounds/1/replay"), 410, "purged")
+    the_problem(api.operator.get("/v1/rounds/1/game"), 410, "purged")
 
     assert (shown["placed"], shown["replayable"], shown["outcome"]) == (1, False, None)
     assert "FUGA_KEEP_INPUTS_DAYS" in problem["detail"]

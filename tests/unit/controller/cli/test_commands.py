@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from controller.cli.main import main
+from controller.terminal import output
 from tests.fakes.http_api import HttpApi, http_api, problem
 
 REQUEST_ID = "0193a000-0000-7000-8000-000000000001"
@@ -580,6 +581,86 @@ def test_a_replay_that_differs_is_status_1(api: HttpApi, fuga: Fuga) -> None:
 
     assert ended.status == 1
     assert "placed: 4, now 3" in ended.err
+
+
+def a_step(kind: str, **more: object) -> dict[str, object]:
+    nothing = dict.fromkeys(("game", "host", "how", "players", "vms", "moves"))
+    measures = {"fairness": -0.25, "skewness": 0.125, "fair_distance": 0.5}
+    lists = {"rows": [], "combinations": [], "shares": [], "order": []}
+    return {"kind": kind, **nothing, **measures, **lists, **more}
+
+
+def test_a_game_is_told_step_by_step_in_eighty_columns(
+    api: HttpApi, fuga: Fuga, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vms = [{"request": 0, "count": 2}, {"request": 1, "count": 1}]
+    weighed = [
+        {"vms": vms, "utility": -0.375, "chosen": True},
+        {"vms": vms[:1], "utility": -0.5, "chosen": False},
+    ]
+    rows = [
+        {"request": 0, "host": 0, "count": -2},
+        {"request": 1, "host": 0, "count": 1},
+    ]
+    answer = {
+        "round": 7,
+        "policy": "fuga",
+        "decided_by": "policy",
+        "identical": True,
+        "differences": [],
+        "ranking": ["vcpus"],
+        "hosts": [{"name": "kvm-07.rack-3.example"}],
+        "requests": [
+            {"name": "web", "vm_type": "small", "tenant": "a"},
+            {"name": "db", "vm_type": "large", "tenant": "b"},
+        ],
+        "steps": [
+            a_step("game", game=1, players=1, vms=3, how="exact", moves=1),
+            a_step("move", game=1, host=0, how="exact", combinations=weighed),
+            a_step("exchange", host=0, rows=rows),
+        ],
+        "steps_left_out": 4,
+    }
+    api.on("GET", "/v1/rounds/7/game", answer)
+    monkeypatch.setattr(output, "terminal_width", lambda: 80)
+
+    ended = fuga("rounds", "game", "7", "--steps", "3")
+
+    assert ended.status == 0
+    assert "the same again, bit for bit" in ended.out
+    assert "1 large + 2 small" in ended.out
+    assert "-0.3750" in ended.out
+    assert "-2 web, +1 db" in ended.out
+    assert "and 4 steps more" in ended.out
+    assert max(map(len, ended.out.splitlines())) <= 80
+
+
+def test_another_policy_is_asked_for_with_its_parameters(api: HttpApi, fuga: Fuga) -> None:
+    came_to = {"placed": 4, "left_out": 1, "used": {"vcpus": 0.5}, "fair_distance": 0.1}
+    answer = {
+        "round": 7,
+        "first_policy": "fuga",
+        "policy": "best_fit",
+        "seconds": 0.1,
+        "cut": False,
+        "first": came_to,
+        "decided": {**came_to, "placed": 5},
+        "agreed": 3,
+        "shares": [],
+        "requests": [
+            {"name": "web", "tenant": "a", "vm_type": "small", "asked": 5}
+            | {"placed_first": 4, "placed_second": 5, "agreed": 3}
+        ],
+    }
+    api.on("POST", "/v1/rounds/7/second-policy", answer)
+
+    ended = fuga("replay", "7", "--policy", "best_fit", "-p", "overload=0.9")
+
+    assert ended.status == 0
+    (asked,) = api.calls("POST", "/v1/rounds/7/second-policy")
+    assert asked.body == {"policy": "best_fit", "parameters": {"overload": 0.9}}
+    assert "4 / 5" in ended.out
+    assert fuga("replay", "7", "-p", "overload=0.9").status == 2
 
 
 def test_an_explanation_names_what_is_short_where(api: HttpApi, fuga: Fuga) -> None:

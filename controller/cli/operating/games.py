@@ -1,0 +1,133 @@
+"""A round step by step, and as another policy would have decided it: words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from controller.cli.operating.shadow import TENANTS, summary_of_both
+from controller.terminal.output import Column, echo, field, percent, print_table
+from plain_text import plain
+
+Row = Mapping[str, Any]
+#: Of hosts and requests that one line names.
+_NAMED: Final = 3
+_KINDS: Final[Mapping[str, str]] = {
+    "before": "before",
+    "game": "game",
+    "move": "move",
+    "handed_out": "handed out",
+    "best_fit": "Best-Fit",
+    "gang": "gang",
+    "exchange": "exchange",
+    "rest": "rest",
+}
+
+
+def tell_game(told: Row) -> None:
+    """Print a round step by step."""
+    again = "the same again, bit for bit" if told["identical"] else "DIFFERS from what was stored"
+    who = f"decided by {told['decided_by']} with policy {told['policy']}"
+    echo(f"round {told['round']}, {who}: {again}")
+    for each in told["differences"]:
+        echo(plain(f"  {each}"))
+    if told["ranking"]:
+        echo(f"combinations are ranked by {', '.join(told['ranking'])}")
+    echo("")
+    rows = [_line(told, number, step) for number, step in enumerate(told["steps"], start=1)]
+    columns = (
+        field("step", right=True),
+        field("what"),
+        field("where"),
+        field("took"),
+        field("utility", right=True, spare=2),
+        field("weighed", right=True, spare=4),
+        field("v(A)", right=True, spare=3),
+        field("skewness", right=True, spare=3),
+        Column("off fair", lambda row: percent(row["off fair"]), right=True),
+    )
+    print_table(columns, rows, empty="it placed nothing")
+    if left := told["steps_left_out"]:
+        echo(f"and {left} steps more: --steps N, up to 2000")
+
+
+def _line(told: Row, number: int, step: Row) -> dict[str, Any]:
+    chosen = next((each for each in step["combinations"] if each["chosen"]), None)
+    number_of = f" {step['game']}" if step["kind"] == "game" else ""
+    return {
+        "step": number,
+        "what": _KINDS[step["kind"]] + number_of,
+        "where": _where(told, step),
+        "took": _took(told, step, chosen),
+        "utility": None if chosen is None else f"{chosen['utility']:.4f}",
+        "weighed": len(step["combinations"]) or None,
+        "v(A)": _measure(step["fairness"]),
+        "skewness": _measure(step["skewness"]),
+        "off fair": step["fair_distance"],
+    }
+
+
+def _measure(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4f}"
+
+
+def _where(told: Row, step: Row) -> str:
+    if step["kind"] == "game":
+        return f"{step['players']} hosts"
+    if step["host"] is not None:
+        return str(told["hosts"][step["host"]]["name"])
+    names = list(dict.fromkeys(told["hosts"][row["host"]]["name"] for row in step["rows"]))
+    return _listed(names)
+
+
+def _took(told: Row, step: Row, chosen: Row | None) -> str:
+    if step["kind"] == "game":
+        return f"{step['vms']} VMs offered, {step['how']}"
+    if chosen is not None:
+        return _sizes(told, chosen["vms"]) or "nothing"
+    if step["kind"] == "handed_out":
+        return "VMs go to their requests"
+    by_request: dict[int, int] = {}
+    for row in step["rows"]:
+        by_request[row["request"]] = by_request.get(row["request"], 0) + row["count"]
+    words = [
+        f"{count:+d} {told['requests'][request]['name']}" if count else None
+        for request, count in by_request.items()
+    ]
+    return _listed([word for word in words if word is not None])
+
+
+def _sizes(told: Row, vms: Sequence[Row]) -> str:
+    """Return a combination in VMs of each type."""
+    counts: dict[str, int] = {}
+    for each in vms:
+        name = told["requests"][each["request"]]["vm_type"]
+        counts[name] = counts.get(name, 0) + each["count"]
+    return " + ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = len(words) - _NAMED
+    return ", ".join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+_REQUESTS: Final = (
+    field("name", "request"),
+    field("tenant"),
+    field("vm_type", "type", spare=1),
+    field("asked", right=True),
+    Column("placed", lambda row: f"{row['placed_first']} / {row['placed_second']}", right=True),
+    field("agreed", "same host", right=True),
+)
+
+
+def tell_second(told: Row) -> None:
+    """Print what another policy would have decided beside what was decided."""
+    echo(f"round {told['round']} by {told['first_policy']} / by {told['policy']}, without effect:")
+    for label, line in summary_of_both(told):
+        echo(f"{label:18}{line}")
+    echo("")
+    print_table(TENANTS, told["shares"], empty="neither policy placed a VM")
+    if told["requests"]:
+        echo("")
+        print_table(_REQUESTS, told["requests"], empty="")

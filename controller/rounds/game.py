@@ -1,0 +1,259 @@
+"""A stored round move by move: who played in which order, what each weighed and took.
+
+The policy's process computes the round again from its stored bytes (`told_game`), with the steps
+that the policy tells (`placement.fuga.steps`) and what they did to the tenants' shares.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+
+import placement
+from controller.rounds.inputs import RoundInputs, allocation_document, decode_inputs
+from placement import Allocation, dominant_shares, fair_distance, target_shares
+from placement.catalog.zone_policies import Deciding
+
+#: The policy that tells its steps.
+TELLS: Final = "fuga"
+#: Of those that no step names so many, and rows of all steps: an answer of a few MB.
+MOST_HOSTS, MOST_REQUESTS, MOST_TENANTS, MOST_ROWS = 300, 500, 100, 4_000
+_AS_TOLD: Final = (
+    *("kind", "game", "how", "players", "vms", "moves"),
+    *("fairness", "skewness", "potential"),
+)
+
+
+def decide_in_steps(argument: tuple[bytes, int]) -> dict[str, Any]:
+    """Decide encoded inputs again, telling so many moves at most.
+
+    Returns
+    -------
+    dict
+        ``outcome``: the allocation as it is stored, without steps; ``game``: see `told_game`.
+    """
+    data, most = argument
+    inputs = decode_inputs(data)
+    who = Deciding(
+        policy=inputs.policy,
+        parameters=_telling(inputs.policy, inputs.parameters, most),
+        zones=tuple(
+            dataclasses.replace(zone, parameters=_telling(zone.policy, zone.parameters, most))
+            for zone in inputs.zones
+        ),
+    )
+    allocation = placement.decide(
+        inputs.snapshot,
+        inputs.policy_of(who),
+        seed=inputs.seed,
+        budget_units=inputs.budget_units,
+    )
+    steps = allocation.details.get("steps", ())
+    silent = dataclasses.replace(allocation, details=without_steps(allocation.details))
+    return {
+        "outcome": allocation_document(silent),
+        "game": told_game(inputs, allocation, steps, most),
+    }
+
+
+def without_steps(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the same policy tells that was not asked for its steps."""
+    told = {key: value for key, value in details.items() if key != "steps"}
+    if "zones" in told:
+        told["zones"] = {name: without_steps(each) for name, each in told["zones"].items()}
+    if "passes" in told:
+        told["passes"] = [without_steps(each) for each in told["passes"]]
+    return told
+
+
+def told_game(
+    inputs: RoundInputs, allocation: Allocation, steps: Sequence[Mapping[str, Any]], most: int
+) -> dict[str, Any]:
+    """Return a round's steps with hosts, requests and tenants by name, as the API tells them.
+
+    A last step of kind ``rest`` has what is not told of, and what rules outside the game changed,
+    so that all rows together are always what the round placed.
+    """
+    snapshot, names = inputs.snapshot, inputs.names
+    shown = list(steps[:most])
+    came: Counter[tuple[int, int]] = Counter()
+    for step in shown:
+        came.update({(q, h): count for q, h, count in step["rows"]})
+    rest: Counter[tuple[int, int]] = Counter(
+        {(q, h): count for q, h, count in allocation.placed.tolist()}
+    )
+    rest.subtract(came)
+    rows = [[*pair, count] for pair, count in sorted(rest.items()) if count]
+    if rows:
+        shown.append({"kind": "rest", "rows": rows})
+    told = _Told(inputs, shown)
+    return {
+        "resources": list(snapshot.resources),
+        "ranking": list(allocation.details.get("ranking", ())),
+        "hosts": [
+            {
+                "name": names.hosts[index][1],
+                "capacity": _amounts(inputs, snapshot.capacity[index]),
+                "free": _amounts(inputs, snapshot.free[index]),
+            }
+            for index in told.hosts
+        ],
+        "hosts_left_out": len(snapshot.capacity) - len(told.hosts),
+        "requests": [told.request(index) for index in told.requests],
+        "requests_left_out": int(np.count_nonzero(snapshot.count)) - len(told.requests),
+        "tenants": told.tenants_told(allocation),
+        "tenants_left_out": told.tenants_left_out,
+        "fair_distance": told.fair_distance,
+        "steps": told.steps(),
+        "steps_left_out": len(steps) - min(len(steps), most),
+    }
+
+
+class _Told:
+    """What the steps of one answer speak of, and shares as they change."""
+
+    def __init__(self, inputs: RoundInputs, steps: Sequence[Mapping[str, Any]]) -> None:
+        self._inputs, self._snapshot = inputs, inputs.snapshot
+        self._shown = steps
+        snapshot = inputs.snapshot
+        self._held = snapshot.held.copy()
+        self._targets = target_shares(snapshot)
+        self._before = dominant_shares(snapshot.held, snapshot.pool)
+        self.fair_distance = fair_distance(self._before, self._targets)
+        self._rows_of = self._rows()
+        self.hosts = _first(self._hosts_told(), len(snapshot.capacity), MOST_HOSTS)
+        requests = {
+            *np.flatnonzero(snapshot.count).tolist()[:MOST_REQUESTS],
+            *(row[0] for rows in self._rows_of for row in rows),
+            *(
+                int(request)
+                for step in steps
+                for each in step.get("combinations", ())
+                for request in each["counts"]
+            ),
+        }
+        self.requests = sorted(requests)
+        concerned = sorted({int(snapshot.tenant[request]) for request in self.requests})
+        concerned += [t for t in np.flatnonzero(self._before).tolist() if t not in set(concerned)]
+        self.tenants = sorted(concerned[:MOST_TENANTS])  # each round has them in one order
+        self.tenants_left_out = len(snapshot.weight) - len(self.tenants)
+        self._host_at = {index: place for place, index in enumerate(self.hosts)}
+        self._request_at = {index: place for place, index in enumerate(self.requests)}
+        self._tenant_at = {index: place for place, index in enumerate(self.tenants)}
+
+    def _rows(self) -> list[list[list[int]]]:
+        """Return the rows of each step that are told."""
+        left, found = MOST_ROWS, []
+        for step in self._shown:
+            found.append(step["rows"][:left])
+            left -= len(found[-1])
+        return found
+
+    def _hosts_told(self) -> Iterable[int]:
+        for step, rows in zip(self._shown, self._rows_of, strict=True):
+            if "host" in step:
+                yield step["host"]
+            if step["kind"] == "game":
+                yield from step["hosts"][:MOST_HOSTS]
+            yield from (row[1] for row in rows)
+
+    def request(self, index: int) -> dict[str, Any]:
+        """Return what is told of a request."""
+        key, name, vm_type = self._inputs.names.requests[index]
+        return {
+            "id": key,
+            "name": name,
+            "tenant": self._inputs.names.tenants[self._snapshot.tenant[index]][1],
+            "vm_type": vm_type,
+            "demand": _amounts(self._inputs, self._snapshot.demand[index]),
+            "count": int(self._snapshot.count[index]),
+        }
+
+    def tenants_told(self, allocation: Allocation) -> list[dict[str, Any]]:
+        """Return what is told of tenants."""
+        held = self._snapshot.after(allocation.placed).held
+        after = dominant_shares(held, self._snapshot.pool)
+        return [
+            {
+                "name": self._inputs.names.tenants[index][1],
+                "before": float(self._before[index]),
+                "after": float(after[index]),
+                "target": float(self._targets[index]),
+            }
+            for index in self.tenants
+        ]
+
+    def steps(self) -> list[dict[str, Any]]:
+        """Return the steps, each with the shares that it changes and the distance after it."""
+        shares = self._before.copy()
+        return [
+            self._step(step, rows, shares)
+            for step, rows in zip(self._shown, self._rows_of, strict=True)
+        ]
+
+    def _step(
+        self, step: Mapping[str, Any], rows: Sequence[Sequence[int]], shares: Any
+    ) -> dict[str, Any]:
+        snapshot = self._snapshot
+        changed = set()
+        for request, _, count in step["rows"]:
+            tenant = int(snapshot.tenant[request])
+            self._held[tenant] += count * snapshot.demand[request]
+            changed.add(tenant)
+        several = sorted(changed)
+        shares[several] = dominant_shares(self._held[several], snapshot.pool)
+        told: dict[str, Any] = {key: step[key] for key in _AS_TOLD if key in step}
+        if "host" in step:
+            told["host"] = self._host_at[step["host"]]
+        if "hosts" in step:
+            told["order"] = [self._host_at[each] for each in step["hosts"] if each in self._host_at]
+        if "combinations" in step:
+            told["combinations"] = [
+                {
+                    "vms": [
+                        {"request": self._request_at[int(request)], "count": count}
+                        for request, count in each["counts"].items()
+                    ],
+                    **{key: each[key] for key in ("utility", "fairness", "skewness", "chosen")},
+                    "minimum_utilization": each["minimum_utilization"],
+                }
+                for each in step["combinations"]
+            ]
+        return told | {
+            "rows": [
+                {
+                    "request": self._request_at[request],
+                    "host": self._host_at[host],
+                    "count": count,
+                }
+                for request, host, count in rows
+            ],
+            "rows_left_out": len(step["rows"]) - len(rows),
+            "shares": [
+                {"tenant": self._tenant_at[each], "share": float(shares[each])}
+                for each in several
+                if each in self._tenant_at
+            ],
+            "fair_distance": fair_distance(shares, self._targets),
+        }
+
+
+def _telling(policy: str, parameters: Mapping[str, Any], most: int) -> Mapping[str, Any]:
+    return {**parameters, "steps": most} if policy == TELLS else parameters
+
+
+def _amounts(inputs: RoundInputs, row: Any) -> dict[str, int]:
+    return {name: int(row[r]) for r, name in enumerate(inputs.snapshot.resources)}
+
+
+def _first(told: Iterable[int], hosts: int, most: int) -> list[int]:
+    """Return all hosts that are told of and, up to ``most``, those of which nothing is told."""
+    found = list(dict.fromkeys(told))
+    known = set(found)
+    others = (index for index in range(hosts) if index not in known)
+    return found + list(islice(others, max(0, most - len(found))))

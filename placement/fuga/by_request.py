@@ -1,0 +1,86 @@
+"""Combinations in requests: whom the VMs of each kind are for that a host weighs."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from placement.fuga.game import Game, Move
+from placement.fuga.strategies import Counts
+from placement.round.vm_kinds import VmKinds
+
+#: Up to so many pairs of host and request, counts are listed for each request.
+FEW_PAIRS: Final = 1_000_000
+
+
+def combinations_of(
+    by_request: ByRequest, move: Move, number: int, *, tell_others: bool
+) -> list[dict[str, Any]]:
+    """Return what a player weighed, as `Allocation.details` tell it."""
+    strategies = move.strategies
+    listed: list[dict[str, Any]] = [
+        {
+            "counts": by_request.counts(others, row),
+            "minimum_utilization": score,
+            "utility": fairness - skew,
+            "fairness": fairness,
+            "skewness": skew,
+            "chosen": False,
+            "game": number,
+        }
+        for row, score, skew, others, fairness in zip(
+            strategies.rows,
+            strategies.score,
+            strategies.skewness,
+            move.others,
+            move.fairness,
+            strict=True,
+        )
+    ]
+    listed[move.chosen]["chosen"] = True
+    if tell_others:
+        for told, row, others in zip(listed, strategies.rows, move.others, strict=True):
+            told["others"] = by_request.counts((0,) * len(row), others)
+    return listed
+
+
+class ByRequest:
+    """Says who the VMs of each kind go to when so many have been served before.
+
+    What the order of service has no more of (a strategy not chosen may want
+    more than the others left) counts for the last request in it. In large
+    rounds, where the order is long, all VMs of a kind count for its first
+    request: of the same size, open to the same hosts.
+    """
+
+    def __init__(self, game: Game, kinds: VmKinds, *, in_order: bool) -> None:
+        self._serving = game.serving
+        self._in_order = in_order
+        first = np.full(len(kinds), len(kinds.of_request))
+        np.minimum.at(first, kinds.of_request, np.arange(len(kinds.of_request)))
+        self._first = [str(request) for request in first.tolist()]
+        self._known: dict[Counts, dict[str, int]] = {}
+
+    def counts(self, before: Counts, row: Counts) -> dict[str, int]:
+        """Return VMs by request for a combination, so many of each kind being served before."""
+        if not self._in_order:
+            known = self._known.get(row)
+            if known is None:
+                known = self._known[row] = {
+                    self._first[kind]: count for kind, count in enumerate(row) if count
+                }
+            return known
+        by_request: dict[int, int] = {}
+        for kind, count in enumerate(row):
+            if count:
+                served = self._serving.served(
+                    kind, min(before[kind], self._serving.most[kind] - 1), count
+                )
+                missing = count - sum(served.values())
+                if missing:
+                    last_in_line = int(self._serving.order[kind][-1])
+                    served[last_in_line] = served.get(last_in_line, 0) + missing
+                for request, n in served.items():
+                    by_request[request] = by_request.get(request, 0) + n
+        return {str(request): n for request, n in sorted(by_request.items())}

@@ -1,0 +1,178 @@
+"""A round of FUGA move by move: who chose what in which order, and what it did to v(A) and ske.
+
+Nothing is decided here. A round that is asked for its steps decides the same as one that is
+not, and tells them in `Allocation.details` as JSON values, hosts and requests by index.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from placement.fuga.by_request import FEW_PAIRS, ByRequest, combinations_of
+from placement.fuga.equilibrium import Solution
+from placement.fuga.exchange import Exchange
+from placement.fuga.game import Game
+from placement.fuga.strategies import Counts
+from placement.round.arrays import IntArray
+from placement.round.vm_kinds import VmKinds
+
+
+class Steps:
+    """Collects the steps of a round.
+
+    Parameters
+    ----------
+    most : int
+        Of moves, of rows, of hosts and of exchanges so many are told at most; how many there were
+        is told in any case. 0: nothing is collected.
+
+    Notes
+    -----
+    Each step has a ``kind`` and ``rows`` of request, host and VMs that it places, below 0 where it
+    takes VMs back; all rows of all steps together are what the policy placed. The kinds:
+
+    ``before``
+        gangs, and VMs that limits bind, placed by Best-Fit before the games;
+    ``game``
+        the number of the ``game``, ``players`` and the first of their ``hosts`` in the order in
+        which they act, ``vms`` offered, ``how`` it was solved, how many ``moves`` there were; and
+        where it begins: ``fairness`` v(A), ``skewness`` of all players together, ``potential``,
+        which is v(A) less that;
+    ``move``
+        of the ``game``, a ``host`` that chose, ``how``, the ``combinations`` that it weighed, and
+        the same three measures after it. In play that foresees (``exact``, ``last_two``) the
+        utilities are those of the end that a combination leads to;
+    ``handed_out``
+        who got the VMs: rows that differ from those of the moves, which count VMs of a kind for
+        whose turn it is, not for who is on which host;
+    ``best_fit``, ``gang``
+        what Best-Fit placed after the games: single VMs, and the gangs that had not begun;
+    ``exchange``
+        on one ``host``, VMs of one request made room for one of another.
+    """
+
+    def __init__(self, kinds: VmKinds, most: int) -> None:
+        self._kinds = kinds
+        self.most = most
+        self.told: list[dict[str, Any]] = []
+        self._exchanges = 0
+
+    def __bool__(self) -> bool:
+        return self.most > 0
+
+    def placed(self, kind: str, rows: Sequence[tuple[int, int, int]]) -> None:
+        """Tell of rows that were placed, if there are any and somebody wants to know."""
+        if rows and self:
+            self._tell(kind, rows)
+
+    def game(
+        self,
+        number: int,
+        game: Game,
+        solution: Solution,
+        came_of_it: Sequence[tuple[int, int, int]],
+    ) -> None:
+        """Tell of a solved game, move by move, and of the rows that came of it."""
+        idle = game.idle_skewness()
+        taken: dict[int, tuple[Counts, float]] = {}
+        totals: Counts = (0,) * len(game.demand)
+        skewness = float(idle.sum())
+        hosts = game.players.host.tolist()
+        by_request = ByRequest(
+            game,
+            self._kinds,
+            in_order=len(hosts) * len(self._kinds.of_request) <= FEW_PAIRS,
+        )
+
+        def measures() -> dict[str, float]:
+            fairness = game.serving.fairness_of_one(totals)
+            return {
+                "fairness": fairness,
+                "skewness": skewness,
+                "potential": fairness - skewness,
+            }
+
+        self._tell(
+            "game",
+            (),
+            game=number,
+            players=len(hosts),
+            hosts=hosts[: self.most],
+            vms=sum(game.serving.most),
+            how=solution.equilibrium,
+            moves=game.moved,
+            **measures(),
+        )
+        came: Counter[tuple[int, int]] = Counter()
+        for how, move in (game.noted or ())[: self.most]:
+            player, host = move.player, hosts[move.player]
+            before, was = taken.get(player, ((0,) * len(totals), float(idle[player])))
+            after, now = move.taken, move.strategies.skewness[move.chosen]
+            rows = _served(game, totals, before, after, host)
+            taken[player] = after, now
+            totals = tuple(t + a - b for t, a, b in zip(totals, after, before, strict=True))
+            skewness += now - was
+            came.update({(request, host): count for request, host, count in rows})
+            weighed = combinations_of(by_request, move, number, tell_others=False)
+            self._tell(
+                "move",
+                rows,
+                game=number,
+                host=host,
+                how=how,
+                combinations=[
+                    {key: value for key, value in each.items() if key != "game"} for each in weighed
+                ],
+                **measures(),
+            )
+        changes: Counter[tuple[int, int]] = Counter(
+            {(request, host): count for request, host, count in came_of_it}
+        )
+        changes.subtract(came)
+        self._tell("handed_out", _rows(changes), game=number)
+
+    def exchanges(self, made: Sequence[Exchange]) -> None:
+        """Tell of exchanges in the order in which they were made."""
+        for each in made[: max(0, self.most - self._exchanges)]:
+            rows = [
+                (each.taken_from, each.host, -each.taken),
+                (each.given_to, each.host, 1),
+            ]
+            self._tell("exchange", rows, host=each.host)
+        if untold := made[max(0, self.most - self._exchanges) :]:
+            changes: Counter[tuple[int, int]] = Counter()
+            for each in untold:
+                changes[each.taken_from, each.host] -= each.taken
+                changes[each.given_to, each.host] += 1
+            self._tell("exchange", _rows(changes), exchanges=len(untold))
+        self._exchanges += len(made)
+
+    def _tell(self, kind: str, rows: Sequence[tuple[int, int, int]], **more: Any) -> None:
+        step: dict[str, Any] = {"kind": kind, **more, "rows": [list(row) for row in rows]}
+        self.told.append(step)
+
+
+def difference(before: IntArray, after: IntArray) -> list[tuple[int, int, int]]:
+    """Return rows of request, host and VMs that lead from some rows, (P, 3), to others."""
+    changes = Counter({(q, h): count for q, h, count in after.tolist()})
+    changes.subtract({(q, h): count for q, h, count in before.tolist()})
+    return _rows(changes)
+
+
+def _rows(changes: Counter[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    return [(*pair, count) for pair, count in sorted(changes.items()) if count]
+
+
+def _served(
+    game: Game, totals: Counts, before: Counts, after: Counts, host: int
+) -> list[tuple[int, int, int]]:
+    """Return whose turn it is when a host takes more VMs of a kind, or fewer."""
+    changes: Counter[tuple[int, int]] = Counter()
+    for kind, (total, was, now) in enumerate(zip(totals, before, after, strict=True)):
+        more = now - was
+        first, sign = (total, 1) if more > 0 else (total + more, -1)
+        for request, count in game.serving.served(kind, first, abs(more)).items():
+            changes[request, host] += sign * count
+    return _rows(changes)
