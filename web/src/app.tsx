@@ -16,7 +16,7 @@ import { NetworksView } from "./views/networks";
 import { Overview } from "./views/overview";
 import { RequestForm } from "./views/ask";
 import { RequestsView, RequestView } from "./views/requests";
-import { RoundsView, RoundView } from "./views/rounds";
+import { Rounds } from "./views/rounds";
 import { siteView } from "./views/site";
 import { TokenView } from "./views/token";
 import { VmsView, VmView } from "./views/vms";
@@ -104,7 +104,7 @@ function View() {
     groups: () => <GroupsView />,
     events: () => <EventsView />,
     token: () => <TokenView />,
-    rounds: () => (second ? <RoundView key={second} number={second} /> : <RoundsView />),
+    rounds: () => <Rounds path={path.slice(1)} />,
   };
   const site = session.isOperator ? siteView(first, second) : undefined;
   if (site) return site;

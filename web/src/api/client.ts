@@ -30,9 +30,13 @@ const AWAY = "The API does not answer. Trying again.";
 /** `..` is the API's root: the page stands at `web/` below it, wherever a proxy puts both. */
 const ROOT = "../v1/";
 
-export async function get<T>(path: string, query: Query = {}): Promise<T> {
+export async function get<T>(
+  path: string,
+  query: Query = {},
+  { patienceMs }: { patienceMs?: number } = {},
+): Promise<T> {
   try {
-    const found = await call<T>("GET", path, { query });
+    const found = await call<T>("GET", path, { query, ...(patienceMs ? { patienceMs } : {}) });
     trouble.set(null);
     return found;
   } catch (problem) {
@@ -45,9 +49,9 @@ export async function get<T>(path: string, query: Query = {}): Promise<T> {
 export async function send<T>(
   method: "POST" | "PUT" | "PATCH" | "DELETE",
   path: string,
-  { body, key, token }: { body?: unknown; key?: string; token?: string } = {},
+  { body, ...more }: { body?: unknown; key?: string; token?: string; patienceMs?: number } = {},
 ): Promise<T> {
-  return call<T>(method, path, { body, ...(key ? { key } : {}), ...(token ? { token } : {}) });
+  return call<T>(method, path, { body, ...more });
 }
 
 /** A change that is sent even while the page is being left; nobody waits for its answer. */
@@ -79,7 +83,7 @@ export async function ask(path: string, signal: AbortSignal): Promise<Response> 
 async function call<T>(
   method: string,
   path: string,
-  given: { query?: Query; body?: unknown; key?: string; token?: string },
+  given: { query?: Query; body?: unknown; key?: string; token?: string; patienceMs?: number },
 ): Promise<T> {
   const token = given.token ?? session.token;
   const headers: Record<string, string> = { Accept: "application/json" };
@@ -94,7 +98,7 @@ async function call<T>(
       credentials: "omit",
       cache: "no-store",
       redirect: "error",
-      signal: AbortSignal.timeout(TIMEOUT_MS),
+      signal: AbortSignal.timeout(given.patienceMs ?? TIMEOUT_MS),
       ...(given.body !== undefined ? { body: JSON.stringify(given.body) } : {}),
     });
   } catch {

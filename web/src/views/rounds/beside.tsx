@@ -1,0 +1,173 @@
+/** A round decided again: the same? And by another policy. */
+import { useCallback, useState } from "preact/hooks";
+import { send } from "../../api/client";
+import { useRows } from "../../api/live";
+import type { PolicyView, ReplayResult, SecondDecision } from "../../api/types";
+import { Panel, Told } from "../../parts/basics";
+import { type Column, Table } from "../../parts/table";
+import { to } from "../../route";
+import { count, noun, percent, shellWord } from "../../words";
+import { PATIENCE_MS, SameBy, useOnce } from "./parts";
+
+export function Replay({ number }: { number: string }) {
+  const path = `rounds/${encodeURIComponent(number)}/replay`;
+  const reading = useCallback(() => send<ReplayResult>("POST", path, { patienceMs: PATIENCE_MS }), [path]);
+  const { data, problem, busy, ask } = useOnce(reading);
+  return (
+    <Panel title="Replay">
+      <p>Decides the round again from what is stored, in a new process, and compares bit for bit.</p>
+      <p class="buttons">
+        <button type="button" disabled={busy} onClick={ask}>
+          {busy ? "Replaying …" : "Replay"}
+        </button>
+      </p>
+      <Told problem={problem} />
+      <div role="status">
+        {data && (
+          <div class={`told ${data.identical ? "good" : "bad"}`}>
+            <p>
+              {data.identical ? "Identical" : "It differs from what is stored"}: decided by {data.policy} in{" "}
+              {data.seconds.toFixed(2)} s{data.cut && ", cut as it was"}.
+            </p>
+            {data.differences.length > 0 && (
+              <ul>
+                {data.differences.map((each) => (
+                  <li key={each}>{each}</li>
+                ))}
+              </ul>
+            )}
+          </div>
+        )}
+      </div>
+      <SameBy line={`fuga replay ${number}`} call={`POST /v1/${path}`} />
+    </Panel>
+  );
+}
+
+export function Second({ number, first }: { number: string; first: string }) {
+  const { data: known } = useRows<PolicyView>("rounds/policies", [{}]);
+  const [name, setName] = useState("");
+  const others = (known?.rows ?? []).filter((each) => each.name !== first);
+  const policy = name || (others.find((each) => each.name === "best_fit_drfh") ?? others[0])?.name || "";
+  const path = `rounds/${encodeURIComponent(number)}/second-policy`;
+  const reading = useCallback(
+    () => send<SecondDecision>("POST", path, { body: { policy }, patienceMs: PATIENCE_MS }),
+    [path, policy],
+  );
+  const { data, problem, busy, ask } = useOnce(reading);
+  return (
+    <Panel title="Another policy beside it">
+      <p>Decides the same round by another policy, without effect.</p>
+      <p class="buttons">
+        <label class="one-line">
+          Policy{" "}
+          <select value={policy} onChange={(event) => setName(event.currentTarget.value)}>
+            {others.map((each) => (
+              <option key={each.name} value={each.name}>
+                {each.name}
+              </option>
+            ))}
+          </select>
+        </label>
+        <button type="button" disabled={busy || !policy} onClick={ask}>
+          {busy ? "Deciding …" : "Decide"}
+        </button>
+      </p>
+      <p class="hint">{others.find((each) => each.name === policy)?.summary}</p>
+      <Told problem={problem} />
+      <div role="status">{data && <Compared told={data} />}</div>
+      <SameBy
+        line={`fuga replay ${number} --policy ${shellWord(policy)}`}
+        call={`POST /v1/${path} {"policy": ${JSON.stringify(policy)}}`}
+      />
+    </Panel>
+  );
+}
+
+type Request = SecondDecision["requests"][number];
+
+const COLUMNS: Column<Request>[] = [
+  {
+    name: "Request",
+    value: (each) => each.name,
+    cell: (each) => <a href={to("requests", each.id)}>{each.name}</a>,
+  },
+  { name: "Tenant", value: (each) => each.tenant, cell: (each) => each.tenant },
+  { name: "Asked", value: (each) => each.asked, cell: (each) => each.asked, numeric: true },
+  { name: "Placed", value: (each) => each.placed_first, cell: (each) => each.placed_first, numeric: true },
+  { name: "By the other", value: (each) => each.placed_second, cell: (each) => each.placed_second, numeric: true },
+  { name: "Same host", value: (each) => each.agreed, cell: (each) => each.agreed, numeric: true },
+];
+
+function Compared({ told }: { told: SecondDecision }) {
+  const most = Math.max(0.01, ...told.shares.map((each) => Math.max(each.first, each.second)));
+  const scale = Math.min(1, most * 1.1);
+  const measures: [string, (of: SecondDecision["first"]) => string][] = [
+    ["VMs placed", (of) => String(of.placed)],
+    ["left out", (of) => String(of.left_out)],
+    ["off fair", (of) => (of.fair_distance === null ? "-" : percent(of.fair_distance))],
+    ...Object.keys(told.first.used).map((resource): [string, (of: SecondDecision["first"]) => string] => [
+      `${noun(resource)} in use`,
+      (of) => percent(of.used[resource] ?? 0),
+    ]),
+  ];
+  return (
+    <>
+      <table class="beside">
+        <thead>
+          <tr>
+            <td />
+            <th scope="col">{told.first_policy}</th>
+            <th scope="col">{told.policy}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {measures.map(([name, of]) => (
+            <tr key={name} class={of(told.first) === of(told.decided) ? undefined : "differs"}>
+              <th scope="row">{name}</th>
+              <td class="numeric">{of(told.first)}</td>
+              <td class="numeric">{of(told.decided)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p>
+        {count(told.agreed, "VM")} on the same host.
+        {told.cut && " The budget of the round cut the other's search."}
+      </p>
+      <h3>Dominant shares after the round</h3>
+      <ul class="shares pairs">
+        {told.shares.map((each) => (
+          <li key={each.tenant}>
+            <span class="name">{each.tenant}</span>
+            <span
+              class="track"
+              role="img"
+              aria-label={`${told.first_policy} ${percent(each.first)}, ${told.policy} ${percent(each.second)}`}
+            >
+              <span class="seg of-first" style={{ width: `${(each.first / scale) * 100}%` }} />
+              <span class="seg of-second" style={{ width: `${(each.second / scale) * 100}%` }} />
+            </span>
+            <span class="much">
+              {percent(each.first)} <span class="hint">/ {percent(each.second)}</span>
+            </span>
+          </li>
+        ))}
+      </ul>
+      <p class="legend">
+        <span class="chip of-first" /> {told.first_policy} <span class="chip of-second" /> {told.policy}
+      </p>
+      {told.requests.length > 0 ? (
+        <Table
+          label="requests that differ"
+          columns={COLUMNS}
+          rows={told.requests}
+          keyOf={(each) => each.id}
+          empty="None differs."
+        />
+      ) : (
+        <p class="empty">Each request got the same VMs on the same hosts.</p>
+      )}
+    </>
+  );
+}
