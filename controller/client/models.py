@@ -63,6 +63,24 @@ class ClassPrices(TypedDict):
     room: dict[str, int]
 
 
+class Combination(TypedDict):
+    """What a host could take: one of its strategies in the game."""
+
+    chosen: bool
+    fairness: float
+    minimum_utilization: float
+    skewness: float
+    utility: float
+    vms: list[CombinationVms]
+
+
+class CombinationVms(TypedDict):
+    """VMs of one request in a combination."""
+
+    count: int
+    request: int
+
+
 class CommandEndInput(TypedDict):
     """How the command ended on a host."""
 
@@ -221,6 +239,70 @@ class FenceInput(TypedDict):
 
 
 FenceState: TypeAlias = Literal["idle", "asked", "running", "failed", "fenced"]
+
+
+class GameHost(TypedDict):
+    """A host as the round found it."""
+
+    capacity: dict[str, int]
+    free: dict[str, int]
+    name: str
+
+
+class GameRequest(TypedDict):
+    """A request as the round found it."""
+
+    count: int
+    demand: dict[str, int]
+    id: str
+    name: str
+    tenant: str
+    vm_type: str
+
+
+class GameRow(TypedDict):
+    """VMs that a step places; below 0: takes back."""
+
+    count: int
+    host: int
+    request: int
+
+
+class GameShare(TypedDict):
+    """A dominant share after a step that changed it."""
+
+    share: float
+    tenant: int
+
+
+class GameStep(TypedDict):
+    """One step of a round."""
+
+    combinations: NotRequired[list[Combination]]
+    fair_distance: float | None
+    fairness: NotRequired[float | None]
+    game: NotRequired[int | None]
+    host: NotRequired[int | None]
+    how: NotRequired[str | None]
+    kind: Literal["before", "game", "move", "handed_out", "best_fit", "gang", "exchange", "rest"]
+    moves: NotRequired[int | None]
+    order: NotRequired[list[int]]
+    players: NotRequired[int | None]
+    potential: NotRequired[float | None]
+    rows: list[GameRow]
+    rows_left_out: int
+    shares: list[GameShare]
+    skewness: NotRequired[float | None]
+    vms: NotRequired[int | None]
+
+
+class GameTenant(TypedDict):
+    """A tenant's dominant shares."""
+
+    after: float
+    before: float
+    name: str
+    target: float
 
 
 class GameView(TypedDict):
@@ -690,6 +772,15 @@ class ObstacleExplanation(TypedDict):
     what: str | None
 
 
+class Outcome(TypedDict):
+    """What a policy came to."""
+
+    fair_distance: float | None
+    left_out: int
+    placed: int
+    used: dict[str, float]
+
+
 class PauseExplanation(TypedDict):
     """Nothing is decided at all: an operator wants that."""
 
@@ -794,6 +885,13 @@ PlanState: TypeAlias = Literal["asked", "proposed", "approved", "done", "cancell
 
 class PlanStep(TypedDict):
     """Approve or cancel a plan."""
+
+
+class PolicyView(TypedDict):
+    """A policy by which a stored round can be decided again."""
+
+    name: str
+    summary: str | None
 
 
 class Power(TypedDict):
@@ -1172,6 +1270,27 @@ class RoundDetail(TypedDict):
     work: int | None
 
 
+class RoundGame(TypedDict):
+    """A stored round, computed again and told step by step."""
+
+    decided_by: str
+    differences: list[str]
+    fair_distance: float | None
+    hosts: list[GameHost]
+    hosts_left_out: int
+    identical: bool
+    policy: str
+    ranking: list[str]
+    requests: list[GameRequest]
+    requests_left_out: int
+    resources: list[str]
+    round: int
+    steps: list[GameStep]
+    steps_left_out: int
+    tenants: list[GameTenant]
+    tenants_left_out: int
+
+
 class RoundPrices(TypedDict):
     """What a round was short of, in units of one resource."""
 
@@ -1251,6 +1370,55 @@ class Scopes(TypedDict):
 
     given: str
     needed: str
+
+
+class SecondDecision(TypedDict):
+    """A stored round as another policy would have decided it; nothing is kept of it."""
+
+    agreed: int
+    cut: bool
+    decided: Outcome
+    first: Outcome
+    first_policy: str
+    parameters: dict[str, Any]
+    policy: str
+    requests: list[SecondRequest]
+    round: int
+    seconds: float
+    shares: list[SecondShares]
+
+
+class SecondPolicyInput(TypedDict):
+    """Another policy for a stored round."""
+
+    parameters: NotRequired[dict[str, Any]]
+    policy: str
+
+
+class SecondRequest(TypedDict):
+    """A request that the policies served differently."""
+
+    agreed: int
+    asked: int
+    id: str
+    name: str
+    placed_first: int
+    placed_second: int
+    tenant: str
+    vm_type: str
+
+
+class SecondShares(TypedDict):
+    """A tenant's dominant shares by both policies."""
+
+    agreed: int
+    asked: int
+    before: float
+    first: float
+    placed_first: int
+    placed_second: int
+    second: float
+    tenant: str
 
 
 class SettingInForce(TypedDict):

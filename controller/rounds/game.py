@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-import placement
 from controller.rounds.inputs import RoundInputs, allocation_document, decode_inputs
 from placement import Allocation, dominant_shares, fair_distance, target_shares
 from placement.catalog.zone_policies import Deciding
@@ -47,12 +46,7 @@ def decide_in_steps(argument: tuple[bytes, int]) -> dict[str, Any]:
             for zone in inputs.zones
         ),
     )
-    allocation = placement.decide(
-        inputs.snapshot,
-        inputs.policy_of(who),
-        seed=inputs.seed,
-        budget_units=inputs.budget_units,
-    )
+    allocation = inputs.decided_by(who)
     steps = allocation.details.get("steps", ())
     silent = dataclasses.replace(allocation, details=without_steps(allocation.details))
     return {
