@@ -43,6 +43,8 @@ WITH_HOSTS = (
     "tests/system",
     "tests/integration",
     "tests/contract",
+    "tests/unit/hypervisor/test_hypervisor_connection.py",
+    "tests/unit/registry/test_registry_image_files.py",
 )
 
 

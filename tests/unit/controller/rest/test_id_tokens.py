@@ -84,16 +84,19 @@ def _changed_after_it_was_signed() -> str:
     return f"{head}.{body.rstrip(b'=').decode()}.{tail}"
 
 
-NOW: Final = int(time.time())
+def _in(seconds: int) -> int:
+    return int(time.time()) + seconds
+
+
 HOSTILE: Final[dict[str, tuple[Callable[[], str], str]]] = {
     "another key": (lambda: signed(OTHER), "signature is wrong"),
     "no signature": (lambda: by_hand({"alg": "none", "kid": "one"}), "algorithm is not allowed"),
     "NONE": (lambda: by_hand({"alg": "NONE"}), "algorithm is not allowed"),
     "a public key as secret": (_with_the_public_key_as_secret, "algorithm is not allowed"),
     "changed": (_changed_after_it_was_signed, "signature is wrong"),
-    "expired": (lambda: signed(iat=NOW - 500, exp=NOW - 120), "has expired"),
-    "kept": (lambda: signed(iat=NOW - 1200, exp=NOW + 9999), "too old"),
-    "of the future": (lambda: signed(iat=NOW + 600, exp=NOW + 900), "compare the clocks"),
+    "expired": (lambda: signed(iat=_in(-500), exp=_in(-120)), "has expired"),
+    "kept": (lambda: signed(iat=_in(-1200), exp=_in(9999)), "too old"),
+    "of the future": (lambda: signed(iat=_in(600), exp=_in(900)), "compare the clocks"),
     "another audience": (lambda: signed(aud="grafana"), "another application"),
     "shown by another": (lambda: signed(aud=["fuga", "x"], azp="x"), "another application"),
     "several, of nobody": (lambda: signed(aud=["fuga", "x"]), "another application"),
