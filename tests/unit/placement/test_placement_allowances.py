@@ -195,7 +195,7 @@ def test_a_host_that_is_held_for_who_starves_stays_held_when_a_quota_is_given_on
         demand=[(8, 8), (4, 4), (1, 1)],
         count=[1, 3, 9],
         tenant=[1, 0, 0],
-        age=[50, 0, 0],
+        age=[1_440, 0, 0],
         held=[(8, 8), (0, 0)],
     )
 

@@ -135,7 +135,7 @@ def a_large_vm_that_starves(**changes):
         demand=np.array([[2], [1]]),
         count=np.array([1, 4]),
         held=np.array([[0], [3]]),
-        age=np.array([12, 0]),
+        age=np.array([1_440, 0]),
         **changes,
     )
 

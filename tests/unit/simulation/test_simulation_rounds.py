@@ -293,7 +293,12 @@ def test_rounds_repeat_for_the_simulator_when_they_do_for_the_control_centre() -
         snapshot, names = to_snapshot(the_view(engine))
         snapshots.append(snapshot)
         inputs = RoundInputs(
-            snapshot=snapshot, names=names, policy="fuga", parameters={}, seed=age, budget_units=1
+            snapshot=snapshot,
+            names=names,
+            policy="fuga",
+            parameters={"patience": 12},
+            seed=age,
+            budget_units=1,
         )
         digests.append(inputs.digest())
 
