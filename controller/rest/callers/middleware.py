@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from controller.rest.callers.auth import LOGIN_PATH, READING, Gate, is_protected
 from controller.rest.callers.connections import TOLD_EVERY_S
 from controller.rest.callers.lasting import LEAVE_CROWD
-from controller.rest.callers.limits import Limits, address_of, whole_seconds
+from controller.rest.callers.limits import Limits, address_of, network_of, whole_seconds
 from controller.rest.metrics import HttpMetrics
 from controller.rest.problems.documents import Problem, problem_of
 from controller.rest.problems.errors import (
@@ -34,11 +34,14 @@ from controller.rest.problems.errors import (
 from controller.rest.problems.faults import UNKNOWN, Asked, Names, no_names
 from controller.rest.problems.known_names import KnownNames
 from registry import NotFoundError, Registry, UnknownNameError
+from service.fair_places import FairPlaces
 
 #: Log lines per minute of calls without a valid token; one line counts the rest.
 MOST_STRANGERS_TOLD: Final = 60
 #: Calls in one process: ten for each thread that serves them.
 MOST_UNDER_WAY: Final = 400
+#: Of these, logins of all addresses together: whoever has no token may send a body slowly.
+MOST_LOGINS: Final = 64
 #: What restarts the process, systemd say, asks there.
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
 REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -187,6 +190,7 @@ class Authentication:
         self.app = app
         self.gate = Gate(registry)
         self.limits = limits
+        self._logins = FairPlaces(MOST_LOGINS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
@@ -203,11 +207,16 @@ class Authentication:
         await self.app(scope, receive, send)
 
     async def _log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        network = network_of(address_of(scope))
+        if not self._logins.take(network):
+            raise RateLimitedError("too many logins are under way", 1)
         try:
             await self.app(scope, receive, send)
         except LoginRefusedError:
             self.limits.failed(address_of(scope))
             raise
+        finally:
+            self._logins.give_back(network)
 
     async def _count(self, scope: Scope) -> None:
         wait_s = self.limits.stranger_waits(address_of(scope))
