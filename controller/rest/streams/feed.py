@@ -9,6 +9,7 @@ none comes any more (`Events.list`).
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -70,10 +71,16 @@ class Stretch:
         """Return events as their reader may see them; one making serves all of a tenant."""
         known = self.told.setdefault(reader.tenant, {})
         missing = {each for each in ids if each not in known}  # others add to it meanwhile
+        told_to = as_it_reads_now(reader)
         for event in self.events:
             if event.id in missing:
-                known[event.id] = as_json(event, reader)
+                known[event.id] = as_json(event, told_to)
         return [(each, known[each]) for each in ids]
+
+
+def as_it_reads_now(reader: Reader) -> Reader:
+    """Return the reader without the hosts that it remembers: a stream outlasts their list."""
+    return dataclasses.replace(reader)
 
 
 def as_json(event: Event, reader: Reader) -> bytes:
@@ -172,7 +179,8 @@ class EventFeed:
                 kind=wanted.kind,
                 limit=PAGE,
             )
-            return [(event.id, as_json(event, wanted.reader)) for event in events]
+            told_to = as_it_reads_now(wanted.reader)
+            return [(event.id, as_json(event, told_to)) for event in events]
 
         async with self._behind:
             found = await run_in_threadpool(page)
