@@ -36,6 +36,8 @@ from registry.tenancy.tree import asker_id
 LINK_TTL_S: Final = 600
 #: More at a time nobody opens; each is a row.
 MOST_LINKS: Final = 20
+#: That came of one token, or of its logins, are in force or wait: they all end when it does.
+MOST_LOGINS: Final = 200
 #: Of the name of whoever logs in: what is behind it tells his logins apart.
 _STEM: Final = 40
 
@@ -66,7 +68,8 @@ class Logins:
         Raises
         ------
         ConflictError
-            If too many of this token wait to be used, or it has ended meanwhile.
+            If too many of this token wait to be used, too many logins came of it or of the token
+            that it came of, or it has ended meanwhile.
         """
         code, key = f"fuga_once_{secrets.token_urlsafe(16)}", uuid7()
         with self._database.write() as connection:
@@ -79,6 +82,11 @@ class Logins:
                 raise ConflictError(
                     f"{MOST_LINKS} links of this token wait to be opened; they end within"
                     f" {LINK_TTL_S // 60} minutes"
+                )
+            if _came_of_one(connection, token_id, now) >= MOST_LOGINS:
+                raise ConflictError(
+                    f"{MOST_LOGINS} logins and links came of one token, this one or the one that"
+                    " it came of, and are in force; log out where nobody needs them"
                 )
             ends = _first(now + timedelta(seconds=LINK_TTL_S), token.expires_at)
             only = read_only or token.read_only
@@ -177,6 +185,25 @@ class Logins:
 
 def _open(now: datetime | UtcNow) -> tuple[ColumnElement[bool], ...]:
     return login_codes.c.used_at.is_(None), login_codes.c.expires_at > now
+
+
+def _came_of_one(connection: Connection, token_id: UUID, now: datetime) -> int:
+    """Return how many logins and links in force came of the token that this one came of."""
+    above = select(tokens.c.id, tokens.c.parent_id).where(tokens.c.id == token_id)
+    line = above.cte("line", recursive=True)
+    line = line.union_all(
+        select(tokens.c.id, tokens.c.parent_id).where(tokens.c.id == line.c.parent_id)
+    )
+    all_of = select(line.c.id).where(line.c.parent_id.is_(None)).cte("all_of", recursive=True)
+    in_force = (tokens.c.revoked_at.is_(None), tokens.c.expires_at > now)
+    all_of = all_of.union_all(
+        select(tokens.c.id).where(tokens.c.parent_id == all_of.c.id, *in_force)
+    )
+    theirs = login_codes.c.token_id.in_(select(all_of.c.id))
+    logins = select(func.count()).select_from(all_of).scalar_subquery()
+    waiting = select(func.count()).where(theirs, *_open(now)).scalar_subquery()
+    found: int = connection.execute(select(logins + waiting)).scalar_one()
+    return found - 1
 
 
 def _living(connection: Connection, token_id: UUID, now: datetime) -> Token | None:

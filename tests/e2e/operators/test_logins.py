@@ -13,6 +13,7 @@ from controller.rest import create_app
 from controller.rest.callers.limits import Limits, Rate
 from registry import Registry
 from registry.operating import Periods
+from registry.tenancy import logins
 from tests.e2e.conftest import Api, a_token
 from tests.problems import the_problem
 from tests.raw_sql import RawSql
@@ -137,6 +138,23 @@ def test_links_that_nobody_opens_are_few(api: Api) -> None:
 
     assert "20 links" in the_problem(answer, 409, "conflict")["detail"]
     a_link(api.tenant_b)
+
+
+def test_a_token_does_not_multiply_by_logins_of_its_logins(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logins, "MOST_LOGINS", 3)
+    first = api.client(logged_in(api, a_link(api.tenant_a))["secret"])
+    second = api.client(logged_in(api, a_link(first))["secret"])
+    a_link(second)
+
+    for each in (api.tenant_a, first, second):
+        answer = each.post("/v1/login/links", json={})
+        assert "3 logins and links" in the_problem(answer, 409, "conflict")["detail"]
+
+    a_link(api.tenant_b)
+    second.delete("/v1/token")
+    a_link(first)
 
 
 def test_the_audit_tells_who_logged_in_and_nobody_is_told_the_code(api: Api) -> None:
