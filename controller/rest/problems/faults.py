@@ -27,7 +27,10 @@ from registry import (
 
 #: Members of a body that are never quoted, not even when they are faulty.
 UNQUOTED: Final = frozenset(
-    {"user_data", "public_key", "ssh_keys", "content", "credential", "ssh_host_keys"}
+    {
+        *("user_data", "public_key", "ssh_keys", "content", "credential", "ssh_host_keys"),
+        *("code", "verifier"),
+    }
 )
 FOUND_SHOWN: Final = 120
 _FIELDS_SHOWN: Final = 16

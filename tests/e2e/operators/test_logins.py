@@ -157,6 +157,14 @@ def test_a_token_does_not_multiply_by_logins_of_its_logins(
     a_link(first)
 
 
+def test_a_malformed_code_or_verifier_is_not_quoted(api: Api) -> None:
+    for body in ({"code": "x", "verifier": "hunter2"}, {"code": "hunter2" * 2000}):
+        answer = api.stranger.post("/v1/login", json=body)
+
+        the_problem(answer, 422, "invalid")
+        assert "hunter2" not in answer.text
+
+
 def test_the_audit_tells_who_logged_in_and_nobody_is_told_the_code(api: Api) -> None:
     code = a_link(api.tenant_a)
     made = logged_in(api, code)
