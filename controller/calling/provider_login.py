@@ -41,7 +41,10 @@ class Attempt:
 
     @classmethod
     def begin(cls, way: Mapping[str, Any], redirect_uri: str) -> Attempt:
-        """Return a new one."""
+        """Return a new one; an API whose provider is no web page opens nothing here."""
+        endpoint = urlsplit(str(way["authorization_endpoint"]))
+        if endpoint.scheme not in ("https", "http") or not endpoint.netloc:
+            raise CliError("the API names no web address to log in at")
         return cls(
             way=way,
             redirect_uri=redirect_uri,

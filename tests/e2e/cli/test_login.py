@@ -191,3 +191,11 @@ def test_what_comes_to_the_port_without_the_state_of_the_login_is_not_its_answer
             attempt.body(listener.answer(1), None)
     with pytest.raises(BadInputError, match="not the answer to this login"):
         attempt.body(f"http://127.0.0.1/fuga?code=c&state={attempt.state}x", None)
+
+
+@pytest.mark.parametrize("address", ["file:///tmp/run.desktop", "--help", "javascript:x", "https:"])
+def test_an_api_opens_nothing_here_but_web_pages(address: str) -> None:
+    way = {"authorization_endpoint": address, "client_id": "fuga", "scope": "openid"}
+
+    with pytest.raises(CliError, match="no web address"):
+        Attempt.begin(way, "http://127.0.0.1:5/fuga")
