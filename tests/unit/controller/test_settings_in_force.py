@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controller.identities import OidcRule
 from controller.questions.settings_in_force import SET, settings_in_force
 from controller.settings import ControllerSettings
 
@@ -34,3 +35,15 @@ def test_a_setting_says_where_it_is_from() -> None:
         "file",
     )
     assert found["FUGA_BUDGET_UNITS"].source == "default"
+
+
+def test_rules_are_told_in_the_order_in_which_they_count() -> None:
+    rules = (
+        OidcRule(claim="groups", value="staff", tenant="staff"),
+        OidcRule(claim="groups", value="admins", operator=True),
+    )
+
+    found = {each.name: each for each in settings_in_force(ControllerSettings(oidc_rules=rules))}
+
+    told = found["FUGA_OIDC_RULES"].value or ""
+    assert 0 < told.index("'staff'") < told.index("'admins'")
