@@ -139,8 +139,9 @@ def compare(stored: dict[str, Any], recomputed: dict[str, Any]) -> list[str]:
         if before == after:
             continue
         if isinstance(before, list) and isinstance(after, list):
-            gone = [row for row in before if row not in after]
-            new = [row for row in after if row not in before]
+            were, are = ({tuple(row) for row in rows} for rows in (before, after))
+            gone = [row for row in before if tuple(row) not in are]
+            new = [row for row in after if tuple(row) not in were]
             differences.append(
                 f"{key}: {len(gone)} rows are missing {gone[:_SHOWN]}, "
                 f"{len(new)} are new {new[:_SHOWN]}"
