@@ -21,10 +21,22 @@ LIVE = sa.text("spot AND deleted_at IS NULL")
 
 
 def upgrade() -> None:
+    # On PostgreSQL those of VMs are there: `registry.ground.beforehand` made them.
+    beforehand = op.get_bind().dialect.name == "postgresql"
     for table in ("requests", "vms"):
-        op.add_column(table, sa.Column("spot", sa.Boolean(), server_default=NO, nullable=False))
+        op.add_column(
+            table,
+            sa.Column("spot", sa.Boolean(), server_default=NO, nullable=False),
+            if_not_exists=beforehand,
+        )
     op.create_index(
-        "ix_vms_id_spot", "vms", ["id"], unique=False, sqlite_where=LIVE, postgresql_where=LIVE
+        "ix_vms_id_spot",
+        "vms",
+        ["id"],
+        unique=False,
+        if_not_exists=beforehand,
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
     )
     op.create_table(
         "spot_endings",

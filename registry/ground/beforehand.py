@@ -8,6 +8,7 @@ transaction; the revision then finds it there.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from sqlalchemy import Connection, Engine, Index, text
@@ -20,10 +21,17 @@ _LARGE: Final[frozenset[str]] = frozenset(
         "ix_events_kind_id",
         "ix_requests_state_id",
         "ix_vms_id_live",
+        "ix_vms_id_spot",
         "ix_vms_request_id_unplaced",
         "ix_vms_tenant_id_live",
     }
 )
+#: Columns that such indexes are about and that may be missing: with a default, they take no time.
+_COLUMNS: Final[Mapping[str | None, str]] = {
+    "ix_vms_id_spot": (
+        "ALTER TABLE vms ADD COLUMN IF NOT EXISTS spot BOOLEAN DEFAULT false NOT NULL"
+    ),
+}
 _TURN: Final = "SELECT pg_try_advisory_lock(hashtext('fuga: indexes beforehand'))"
 #: None: there is no such index; false: whoever built it was stopped in the middle.
 _IS_VALID: Final = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
@@ -51,5 +59,7 @@ def _build(connection: Connection, index: Index) -> None:
         return
     if is_valid is not None:
         connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {index.name}")
+    if index.name in _COLUMNS:
+        connection.exec_driver_sql(_COLUMNS[index.name])
     statement = str(CreateIndex(index).compile(dialect=connection.dialect))
     connection.exec_driver_sql(statement.replace("CREATE INDEX", "CREATE INDEX CONCURRENTLY", 1))

@@ -55,8 +55,8 @@ def upgrade(database_url: str) -> str:
 
     All revisions run in one transaction, on PostgreSQL as well: a failed upgrade
     leaves the database as it was, but for indexes of large tables, which are built
-    before, beside processes that write. Two at once take turns. A database that is newer
-    than this code, and serves it, is left as it is.
+    before, with the columns that they are about, beside processes that write. Two at once
+    take turns. A database that is newer than this code, and serves it, is left as it is.
 
     Raises
     ------

@@ -140,3 +140,32 @@ def test_an_upgrade_builds_indexes_of_large_tables_beside_processes_that_write(
         "CREATE INDEX CONCURRENTLY ix_events_kind_id ON events (kind, id)",
     ]
     assert upgrade(register_url) == head_revision()
+
+
+def test_an_upgrade_to_spot_vms_keeps_nobody_waiting_while_it_reads_all_vms(
+    register_url: str,
+) -> None:
+    if not register_url.startswith("postgresql"):
+        pytest.skip("SQLite has one writer: nothing is built beside it")
+    with raw_sql(register_url) as raw:
+        raw.run("DROP TABLE spot_endings, kept_rooms")
+        raw.run("ALTER TABLE vms DROP COLUMN spot")
+        raw.run("ALTER TABLE requests DROP COLUMN spot")
+        raw.run("UPDATE alembic_version SET version_num = '0056'")
+    run: list[str] = []
+
+    def note(*given: Any) -> None:
+        run.append(given[2])
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        assert upgrade(register_url) == head_revision()
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+    about = [each for each in run if "INDEX" in each and "ix_vms_id_spot" in each]
+    assert [each.split(" ix_vms")[0] for each in about] == [
+        "CREATE INDEX CONCURRENTLY",
+        "CREATE INDEX IF NOT EXISTS",
+    ]
+    Registry.connect(register_url).close()
