@@ -13,8 +13,9 @@ from starlette.types import Receive, Scope, Send
 from controller.rest.callers.auth import CREDENTIALS, Caller
 from controller.rest.callers.lasting import begin_lasting, leave_crowd
 from controller.rest.callers.limits import address_of
-from controller.rest.streams.feed import SHUTDOWN, EventFeed, Listener, Wanted
+from controller.rest.streams.feed import NO_DATABASE, SHUTDOWN, EventFeed, Listener, Wanted
 from controller.rest.streams.places import StreamPlaces
+from registry import RegistryError
 
 MEDIA_TYPE: Final = "text/event-stream"
 #: Also how long whoever went away without a word may keep a place.
@@ -96,7 +97,11 @@ class EventStream(StreamingResponse):
                     await asyncio.sleep(BRIEF_EVERY_S)
                     continue
             else:
-                found, after = await self._feed.after(self._wanted, after)
+                try:
+                    found, after = await self._feed.after(self._wanted, after)
+                except RegistryError:
+                    self._listener.end(NO_DATABASE)
+                    continue
                 for number, text in found:
                     yield b"id: %d\ndata: %s\n\n" % (number, text)
                 if found:

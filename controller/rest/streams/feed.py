@@ -34,7 +34,7 @@ PAGE: Final = 500
 KEPT_EVENTS: Final = 2_000
 TOKEN_ENDED: Final = "the token is no longer valid"  # noqa: S105 - words, no token
 SHUTDOWN: Final = "the API stops; connect again"
-_NO_DATABASE: Final = "the database does not answer; connect again"
+NO_DATABASE: Final = "the database does not answer; connect again"
 
 log = structlog.get_logger(__name__)
 _EVENT: Final = TypeAdapter(Event)
@@ -152,7 +152,10 @@ class EventFeed:
         return any(event.id > after and event in wanted for event in self._events(after))
 
     async def after(self, wanted: Wanted, after: int) -> tuple[Sequence[tuple[int, bytes]], int]:
-        """Return wanted events above an id, and the id up to which these are all."""
+        """Return wanted events above an id, and the id up to which these are all.
+
+        Raises `RegistryError`.
+        """
         upto = self.upto
         if after >= upto:
             return (), after
@@ -202,7 +205,7 @@ class EventFeed:
                     checked_at = clock()
         except RegistryError as error:
             log.warning("event_streams_ended", error=str(error))
-            reason = _NO_DATABASE
+            reason = NO_DATABASE
         finally:
             self._reader = None
             for listener in list(self._listeners):

@@ -17,6 +17,7 @@ import pytest
 from controller.rest import create_app
 from controller.rest.streams import feed as feeds
 from controller.rest.streams.feed import EventFeed
+from registry import RegistryUnavailableError
 from tests.e2e.conftest import Api, a_token
 from tests.problems import the_problem
 from tests.register import add_request, add_tenant
@@ -190,6 +191,28 @@ def test_a_stream_ends_with_its_token(api: Api, monkeypatch: pytest.MonkeyPatch)
         assert stream.rest() == ""
         with following(url, secret) as again:
             the_problem(again.response, 401, "unauthorized")
+
+
+def test_a_stream_that_is_behind_says_so_when_the_database_does_not_answer(
+    api: Api, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_request(api.registry)
+    listed = api.registry.events.list
+
+    def unavailable(**asked: Any) -> Any:
+        if "kind" in asked:  # as a stream asks that reads for itself
+            raise RegistryUnavailableError("it hangs")
+        return listed(**asked)
+
+    monkeypatch.setattr(api.registry.events, "list", unavailable)
+
+    with following(url, token_of(api.operator), after=0) as stream:
+        told = [stream.next() for _ in range(2)]
+        rest = stream.rest()
+
+    assert [each.kind for each in told] == ["begin", "end"]
+    assert told[1].data == {"reason": "the database does not answer; connect again"}
+    assert rest == ""
 
 
 def test_streams_end_when_the_server_does(api: Api) -> None:
