@@ -67,7 +67,7 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     ),
     "moves": ("placement.moves", ["--repeats", "1"], []),
     "plans": ("whole_plans", ["--sizes", "125,625"], []),
-    "starving": ("starving", ["--seeds", "1"], ["--policies", "best_fit_drfh,fuga"]),
+    "starving": ("placement.starving", ["--seeds", "1"], ["--policies", "best_fit_drfh,fuga"]),
     "registry": ("registry", ["--vms", "3000", "--hosts", "300", "--repeats", "2"], []),
     "sweeps": ("sweeps", ["--due", "100,1000", "--requests", "4"], []),
     "backlog": ("backlog", ["--waiting", "10,1000"], []),

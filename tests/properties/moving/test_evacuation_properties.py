@@ -13,7 +13,7 @@ from placement.moving.check import check_plan
 from placement.moving.evacuate import evacuate
 from placement.moving.model import Plan, Running, WhyStays
 from placement.moving.places import Search
-from tests.properties.running_clusters import a_tight_cluster, limits, runnings
+from tests.properties.moving.running_clusters import a_tight_cluster, limits, runnings
 
 
 @st.composite

@@ -23,7 +23,7 @@ from placement.moving.model import (
 )
 from placement.moving.units import Units
 from placement.moving.waves import Wanted, in_waves
-from tests.properties.running_clusters import limits, runnings
+from tests.properties.moving.running_clusters import limits, runnings
 from tests.unit.placement.moving.builders import a_plan, a_running
 
 

@@ -13,7 +13,7 @@ from placement.moving.check import check_plan
 from placement.moving.model import Mobility, MoveLimits, Plan, Running, RunningGroup, Why
 from placement.moving.room import make_room
 from placement.round.model import Reason
-from tests.properties.running_clusters import limits, runnings
+from tests.properties.moving.running_clusters import limits, runnings
 from tests.unit.placement.moving.builders import a_running
 
 

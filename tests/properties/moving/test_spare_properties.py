@@ -19,7 +19,7 @@ from placement.moving.units import Units
 from placement.moving.whereabouts import Whereabouts
 from placement.round.constraints import Constraints, Group, Spread
 from placement.round.model import Reason
-from tests.properties.running_clusters import runnings
+from tests.properties.moving.running_clusters import runnings
 from tests.unit.placement.moving.builders import a_running
 
 _MANY = MoveLimits(per_source=1000, per_destination=1000, at_once=1000)

@@ -1,6 +1,6 @@
 """Print what large VMs wait for that starve among small ones: patience beside room by moves.
 
-    python -m benchmarks.starving [--policies best_fit_drfh] [--seeds 3] [--days 2]
+    python -m benchmarks.placement.starving [--policies best_fit_drfh] [--seeds 3] [--days 2]
 
 Small VMs of one to four cores, as many as fill the hosts, come and go, and the smallest gap is
 refilled at once. Another tenant asks for a VM as large as a host every three hours, for two
