@@ -105,8 +105,17 @@ async function call<T>(
     throw new Problem(0, null, null, AWAY);
   }
   if (answer.status === 204) return undefined as T;
-  const content: unknown = await answer.json().catch(() => null);
-  if (answer.ok) return content as T;
+  let text: string;
+  try {
+    text = await answer.text();
+  } catch {
+    throw new Problem(0, null, null, AWAY); // it broke off: half an answer is none
+  }
+  const content = parsedOrNull(text);
+  if (answer.ok) {
+    if (content === null && text) throw new Problem(0, null, null, AWAY);
+    return content as T;
+  }
   if (answer.status === 401 && token && token === session.token) session.end();
   throw problemOf(answer, content);
 }

@@ -16,6 +16,8 @@ import type { EventsPage, Page } from "./types";
 const READ_EVERY_MS = 3_000;
 const READ_AT_LEAST_EVERY_MS = 60_000;
 const LONGEST_PAUSE_MS = 30_000;
+/** After how long a call is made again that the API had no time for and named none. */
+const RETRY_AFTER_S = 5;
 /** How long there is polling until the stream is tried again. */
 const POLL_FOR_MS = 60_000;
 
@@ -130,11 +132,13 @@ async function poll(seen: Seen, stop: AbortSignal): Promise<void> {
 
 function pause(ms: number, stop: AbortSignal): Promise<void> {
   return new Promise((done) => {
-    const timer = setTimeout(done, ms);
-    stop.addEventListener("abort", () => {
+    const over = (): void => {
       clearTimeout(timer);
+      stop.removeEventListener("abort", over);
       done();
-    });
+    };
+    const timer = setTimeout(over, stop.aborted ? 0 : ms);
+    stop.addEventListener("abort", over);
   });
 }
 
@@ -145,32 +149,65 @@ export interface Live<T> {
   again: () => void;
 }
 
-/** Read what `asked` says, now and after each change; null: nothing to read yet. */
-export function useReading<T>(asked: string | null, reading: (asked: string) => Promise<T>): Live<T> {
+/**
+ * Read what `asked` says, now and after each change; null: nothing to read yet.
+ *
+ * `everyMs`: what is large is read no oftener than that.
+ */
+export function useReading<T>(
+  asked: string | null,
+  reading: (asked: string) => Promise<T>,
+  everyMs = 0,
+): Live<T> {
   const [data, setData] = useState<T | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
-  const current = useRef<string | null>(null);
+  /** Calls so far, and the one whose answer is shown: those before it are too old. */
+  const calls = useRef({ made: 0, shown: 0, at: 0 });
+  const next = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const read = useCallback(() => {
+    clearTimeout(next.current);
+    next.current = undefined;
     if (asked === null || !session.token) return;
+    const mine = ++calls.current.made;
+    calls.current.at = Date.now();
+    const told = (): boolean => {
+      if (mine < calls.current.shown) return false;
+      calls.current.shown = mine;
+      return true;
+    };
     reading(asked).then(
       (found) => {
-        if (current.current !== asked) return;
+        if (!told()) return;
         setData(found);
         setProblem(null);
       },
       (found: unknown) => {
         if (!(found instanceof Problem)) throw found;
-        const told = !found.passes && found.status !== 401;
-        if (current.current === asked && told) setProblem(found);
+        if (found.status === 401 || mine !== calls.current.made) return; // another is on its way
+        if (!found.passes && told()) setProblem(found);
+        else if (found.passes && !document.hidden) {
+          clearTimeout(next.current);
+          next.current = setTimeout(read, (found.retryAfterS ?? RETRY_AFTER_S) * 1000);
+        }
       },
     );
   }, [asked]);
   useEffect(() => {
-    current.current = asked;
     setData(null);
     setProblem(null);
     read();
-    return changes.subscribe(read);
+    const soon = (): void => {
+      const rests = calls.current.at + everyMs - Date.now();
+      if (everyMs === 0 || rests <= 0) read();
+      else if (!document.hidden) next.current ??= setTimeout(read, rests);
+    };
+    const forget = changes.subscribe(soon);
+    return () => {
+      forget();
+      clearTimeout(next.current);
+      next.current = undefined;
+      calls.current.shown = ++calls.current.made; // what is on its way answers another question
+    };
   }, [asked, read]);
   return { data, problem, again: read };
 }
@@ -181,6 +218,11 @@ export function useLive<T>(path: string | null, query: Query = {}): Live<T> {
     const [path, query] = JSON.parse(asked) as [string, Query];
     return get<T>(path, query);
   });
+}
+
+/** Follow one thing that costs the API much: after changes, but no oftener than `everyMs`. */
+export function useSlowly<T>(path: string, everyMs: number): Live<T> {
+  return useReading<T>(path, get<T>, everyMs);
 }
 
 /** Rows that one query may bring to the page; the API's own limit for a page of a list. */

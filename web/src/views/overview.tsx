@@ -1,6 +1,6 @@
 /** What a caller holds, what is theirs, what runs and what waits. */
 import { useMemo } from "preact/hooks";
-import { useLive, useRows } from "../api/live";
+import { type Live, useLive, useRows, useSlowly } from "../api/live";
 import { session } from "../api/session";
 import type { Quota, Request, RequestExplanation, RoundSummary, Standing, Status, Vm } from "../api/types";
 import { Bar, Command, Loading, Panel, State, Told } from "../parts/basics";
@@ -10,13 +10,14 @@ import { age, amount, count, duration, noun, percent, waitsFor } from "../words"
 
 export function Overview() {
   const tenant = session.caller.value?.tenant ?? null;
+  const shares = useLive<{ items: Standing[] }>("shares");
   return (
     <>
       <h1>{tenant ? `Tenant ${tenant}` : "The whole site"}</h1>
       <Next />
       <div class="panels">
-        {tenant && <OverTime tenant={tenant} />}
-        <Shares />
+        {tenant && <OverTime tenant={tenant} shares={shares.data?.items ?? null} />}
+        <Shares shares={shares} />
         {tenant && <Quotas tenant={tenant} />}
         <Waits />
         <Runs />
@@ -59,9 +60,9 @@ interface Share {
 }
 
 /** What rounds stored: the share, and what was fair then. Slots that repeat leave no round. */
-function OverTime({ tenant }: { tenant: string }) {
+function OverTime({ tenant, shares }: { tenant: string; shares: Standing[] | null }) {
   const { data, problem } = useRows<RoundSummary>("rounds", [{ limit: 200 }]);
-  const entitlement = useLive<{ items: Standing[] }>("shares").data?.items.find((each) => each.name === tenant)?.entitlement;
+  const entitlement = shares?.find((each) => each.name === tenant)?.entitlement;
   const lines = useMemo(() => {
     const rounds = (data?.rows ?? []).toReversed().flatMap((round) => {
       const own = (round.shares as unknown as Share[]).find((each) => each.tenant === tenant);
@@ -99,18 +100,23 @@ function OverTime({ tenant }: { tenant: string }) {
   );
 }
 
-function Shares() {
-  const { data, problem } = useLive<{ items: Standing[] }>("shares");
+/** Rows of shares that are drawn; the view of tenants has all of them. */
+const DRAWN = 50;
+
+function Shares({ shares }: { shares: Live<{ items: Standing[] }> }) {
+  const rows = shares.data?.items;
   return (
     <Panel title="Share">
-      <Told problem={problem} />
+      <Told problem={shares.problem} />
       <p class="hint">
         The bar is the dominant share: the largest part held of any resource. The mark is what the tenant is
         entitled to when all request more than fits.
       </p>
+      {rows === undefined && shares.problem === null && <Loading />}
+      {rows?.length === 0 && <p class="empty">There are no tenants yet.</p>}
       <table class="bars">
         <tbody>
-          {data?.items.map((each) => (
+          {rows?.slice(0, DRAWN).map((each) => (
             <tr key={each.name}>
               <th scope="row">
                 {each.name}
@@ -130,6 +136,7 @@ function Shares() {
           ))}
         </tbody>
       </table>
+      {(rows?.length ?? 0) > DRAWN && <a href="#/tenants">All {rows?.length} tenants and groups</a>}
     </Panel>
   );
 }
@@ -169,10 +176,14 @@ function Quotas({ tenant }: { tenant: string }) {
 const SHOWN = 8;
 /** Estimates cost the API a calculation each. */
 const ESTIMATED = 4;
+const ESTIMATED_EVERY_MS = 60_000;
 
 /** How long a request may wait, as `fuga explain` has it. */
 function Until({ id }: { id: string }) {
-  const { data } = useLive<RequestExplanation>(`requests/${encodeURIComponent(id)}/explanation`);
+  const { data } = useSlowly<RequestExplanation>(
+    `requests/${encodeURIComponent(id)}/explanation`,
+    ESTIMATED_EVERY_MS,
+  );
   return data?.estimate ? <span class="why">{data.estimate.message}</span> : null;
 }
 

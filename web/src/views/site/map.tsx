@@ -1,5 +1,6 @@
 /** All hosts as squares of one picture, coloured by what is asked about them. For operators. */
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useSlowly } from "../../api/live";
 import type { HostMap } from "../../api/types";
 import { Command, Loading, Told } from "../../parts/basics";
 import { go, to } from "../../route";
@@ -7,7 +8,6 @@ import { amount, count, noun, percent } from "../../words";
 import { type Choice, choices, type Colouring, colouring, labelKeys, labelValue, stateOf, vmsOn } from "./colours";
 import { type Group, hostAt, type Layout, layOut } from "./layout";
 import { Call } from "./parts";
-import { useSlowly } from "./slowly";
 import "./map.css";
 import "./site.css";
 

@@ -1,6 +1,6 @@
 /** Plans of moves: proposed, compared before and after, approved, followed. For operators. */
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { newKey, send } from "../../api/client";
+import { get, newKey, send } from "../../api/client";
 import { useLive, useRows } from "../../api/live";
 import { session } from "../../api/session";
 import type { Host, Move, Plan, PlanMove, PlanMoves, Request, Vm } from "../../api/types";
@@ -453,22 +453,41 @@ function Waves({ moves }: { moves: PlanMove[] }) {
 
 function Stays({ plan }: { plan: Plan }) {
   const stays = staysOf(plan);
+  const names = useNames(stays.slice(0, NAMED).map((each) => each.vm));
   if (stays.length === 0) return null;
   return (
     <Panel title={`${count(stays.length, "VM")} without another place`}>
       <ul class="plain">
-        {stays.slice(0, 100).map((each) => (
+        {stays.slice(0, NAMED).map((each) => (
           <li key={each.vm}>
-            <VmName id={each.vm} />: {whyItStays(each)}
+            <a href={to("vms", each.vm)}>{names.get(each.vm) ?? short(each.vm)}</a>: {whyItStays(each)}
           </li>
         ))}
-        {stays.length > 100 && <li>and {stays.length - 100} more</li>}
+        {stays.length > NAMED && <li>and {stays.length - NAMED} more</li>}
       </ul>
     </Panel>
   );
 }
 
-function VmName({ id }: { id: string }) {
-  const { data } = useLive<Vm>(`vms/${id}`);
-  return <a href={to("vms", id)}>{data?.name ?? short(id)}</a>;
+const NAMED = 100;
+
+/** Names of VMs, read once and one after another: a plan may leave many where they are. */
+function useNames(ids: string[]): ReadonlyMap<string, string> {
+  const [names, setNames] = useState<ReadonlyMap<string, string>>(new Map());
+  const asked = ids.join(" ");
+  useEffect(() => {
+    let over = false;
+    const read = async (): Promise<void> => {
+      for (const id of asked.split(" ").filter(Boolean)) {
+        const vm = await get<Vm>(`vms/${id}`).catch(() => null); // it may be gone
+        if (over) return;
+        if (vm !== null) setNames((now) => new Map(now).set(id, vm.name));
+      }
+    };
+    void read();
+    return () => {
+      over = true;
+    };
+  }, [asked]);
+  return names;
 }

@@ -1,7 +1,7 @@
 /** How the site does: who leads, what is late, who was heard; its settings, and who changed what. */
-import { useState } from "preact/hooks";
-import { get, Problem } from "../../api/client";
-import { useLive, useReading } from "../../api/live";
+import { useEffect, useState } from "preact/hooks";
+import { get, Problem, type Query } from "../../api/client";
+import { useLive, useReading, useSlowly } from "../../api/live";
 import { session } from "../../api/session";
 import type { AuditEntry, HostMap, LateThing, Page, ProcessHeard, SettingInForce, SlotLoop, Status } from "../../api/types";
 import { Command, Loading, Panel, State, Told } from "../../parts/basics";
@@ -10,7 +10,6 @@ import { to } from "../../route";
 import { age, count, duration, moment, plain, shellWord } from "../../words";
 import { stateOf } from "./colours";
 import { AskingButton, Call } from "./parts";
-import { useSlowly } from "./slowly";
 import "./site.css";
 
 const READ_MAP_EVERY_MS = 30_000;
@@ -239,33 +238,40 @@ const SINCE = [
 ] as const;
 const OPTION: Record<string, string> = { 3600: "1h", 86400: "1d", 604800: "7d" };
 
+/** The newest calls before those that are here already, if both meet; the newest alone otherwise. */
+function joined(before: Page<AuditEntry> | null, newest: Page<AuditEntry>): Page<AuditEntry> {
+  const ids = new Set(newest.items.map((each) => each.id));
+  const older = before?.items.filter((each) => !ids.has(each.id)) ?? [];
+  if (before === null || older.length === before.items.length) return newest;
+  return { items: [...newest.items, ...older], next: before.next };
+}
+
 function Audit() {
   const [token, setToken] = useState("");
   const [tenant, setTenant] = useState("");
   const [method, setMethod] = useState("");
   const [refused, setRefused] = useState(false);
   const [since, setSince] = useState("86400");
-  const [more, setMore] = useState<AuditEntry[]>([]);
-  const [next, setNext] = useState<string | null>(null);
+  const [kept, keep] = useState<Page<AuditEntry> | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
   const filters = { token, tenant, method, refused: refused || null };
-  const query = (): Record<string, string | boolean | number | null> => ({
+  const query = (): Query => ({
     ...filters,
     limit: 100,
     since: since ? new Date(Date.now() - Number(since) * 1000).toISOString() : null,
   });
-  const asked = JSON.stringify([filters, since]);
-  const first = useReading<Page<AuditEntry>>(asked, async () => {
-    const page = await get<Page<AuditEntry>>("audit", query());
-    setMore([]);
-    setNext(page.next);
-    return page;
-  });
-  const further = async (): Promise<void> => {
+  const first = useReading(JSON.stringify([filters, since]), () => get<Page<AuditEntry>>("audit", query()));
+  const { data } = first;
+  useEffect(() => {
+    setProblem(null);
+    keep((before) => data && joined(before, data));
+  }, [data]);
+  const further = async (cursor: string): Promise<void> => {
     try {
-      const page = await get<Page<AuditEntry>>("audit", { ...query(), cursor: next });
-      setMore([...more, ...page.items]);
-      setNext(page.next);
+      const page = await get<Page<AuditEntry>>("audit", { ...query(), cursor });
+      setProblem(null);
+      // Unless other filters were chosen meanwhile.
+      keep((now) => (now?.next === cursor ? { items: [...now.items, ...page.items], next: page.next } : now));
     } catch (found) {
       if (!(found instanceof Problem)) throw found;
       setProblem(found);
@@ -314,20 +320,20 @@ function Audit() {
         </label>
       </div>
       <Told problem={first.problem ?? problem} />
-      {first.data === null ? (
+      {kept === null ? (
         first.problem === null && <Loading />
       ) : (
         <Table
           label="calls"
           columns={AUDIT}
-          rows={[...first.data.items, ...more]}
+          rows={kept.items}
           keyOf={(each) => String(each.id)}
           empty="No call is like that."
         />
       )}
-      {next !== null && (
+      {kept !== null && kept.next !== null && (
         <p class="buttons">
-          <button type="button" onClick={() => void further()}>
+          <button type="button" onClick={() => void further(kept.next ?? "")}>
             Older calls
           </button>
         </p>
