@@ -143,7 +143,7 @@ function Played({ game }: { game: RoundGame }) {
         <div class="scene">
           <div class="left">
             <Stage game={game} scene={scene} />
-            <div class="measures">
+            <div class="game-measures">
               <Lines
                 label="Distance from fair shares"
                 at={at}
@@ -190,7 +190,7 @@ function Steps(given: { game: RoundGame; at: number; onPick: (at: number) => voi
   const first = Math.max(0, Math.min(at - SHOWN / 2, game.steps.length - SHOWN));
   return (
     <Panel title="Steps">
-      <ol class="steps" start={first + 1}>
+      <ol class="step-list" start={first + 1}>
         {game.steps.slice(first, first + SHOWN).map((step, place) => {
           const here = first + place + 1;
           return (

@@ -73,7 +73,7 @@ export function Settings({ host, onDone }: { host: Host; onDone: () => void }) {
         const now = typed[each.resource];
         if (now === undefined) return null;
         return (
-          <fieldset key={each.resource} class="three">
+          <fieldset key={each.resource} class="fields">
             <legend>{unitName(each.resource)}</legend>
             <Amount name="Override" value={now.override} empty="detected" onInput={(value) => set(each.resource, "override", value)} />
             <Amount name="Reserved" value={now.reserved} empty="0" onInput={(value) => set(each.resource, "reserved", value)} />
@@ -87,7 +87,7 @@ export function Settings({ host, onDone }: { host: Host; onDone: () => void }) {
           </fieldset>
         );
       })}
-      <div class="two">
+      <div class="fields">
         <Amount name="Builds at a time" value={builds} empty="" onInput={setBuilds} />
         <label>
           Fence target
@@ -271,7 +271,7 @@ export function HostAddView() {
           Labels <span class="hint">(words or key=value, separated by commas)</span>
           <input placeholder="zone=east, ssd" value={asked.labels} onInput={(event) => set({ labels: event.currentTarget.value })} />
         </label>
-        <div class="three">
+        <div class="fields">
           <label>
             Guests run by
             <select value={asked.kind} onChange={(event) => set({ kind: event.currentTarget.value as Asked["kind"] })}>

@@ -209,7 +209,7 @@ function Legend(given: { colours: Colouring; only: string | null; onOnly: (name:
   const dark = useDark();
   if (colours.kind === null) {
     return (
-      <p class="legend">
+      <p class="map-legend">
         <span>0 %</span>
         <span class="ramp" aria-hidden="true">
           {Array.from({ length: 12 }, (_, step) => (
@@ -223,7 +223,7 @@ function Legend(given: { colours: Colouring; only: string | null; onOnly: (name:
     );
   }
   return (
-    <ul class="legend" aria-label="Colours">
+    <ul class="map-legend" aria-label="Colours">
       {colours.kinds.map((each) => (
         <li key={each.name}>
           <button

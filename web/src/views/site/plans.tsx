@@ -109,7 +109,7 @@ function Propose() {
   const words = kind === "evacuate" ? ` ${named.map(shellWord).join(" ") || "HOST"}` : kind === "room" ? ` ${shellWord(requestName)}` : "";
   return (
     <form class="form propose" onSubmit={(event) => void submit(event)}>
-      <div class="two">
+      <div class="fields">
         <label>
           Propose a plan
           <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>

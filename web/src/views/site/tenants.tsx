@@ -317,7 +317,7 @@ function ChangeAsks(given: { rows: Standing[]; name: string; begins: Change; onD
       onYes={() => void yes()}
       onNo={given.onDone}
     >
-      <div class="two">
+      <div class="fields">
         <label>
           Weight
           <input
@@ -450,7 +450,7 @@ function NewAsks({ rows, onDone }: { rows: Standing[]; onDone: () => void }) {
         Name
         <input required maxLength={63} value={name} onInput={(event) => setName(event.currentTarget.value)} />
       </label>
-      <div class="two">
+      <div class="fields">
         <label>
           Weight
           <input type="number" min="0" step="any" value={weight} onInput={(event) => setWeight(event.currentTarget.value)} />
@@ -517,7 +517,7 @@ function QuotaAsks({ name, onDone }: { name: string; onDone: () => void }) {
       {quota === null && problem === null && <Loading />}
       {quota && (
         <>
-          <div class="two">
+          <div class="fields">
             {axis.map((resource) => (
               <label key={resource}>
                 {resource === "vms" ? "VMs" : unitName(resource)}{" "}
