@@ -108,6 +108,11 @@ export function Login() {
     if (asks === null) dialog.current?.close();
   }, [asks]);
 
+  // Browsers end a dialog at the second Escape, whatever was done about the first.
+  const stay = (): void => {
+    if (session.asks.value !== null) dialog.current?.showModal();
+  };
+
   const begin = async (event: Event): Promise<void> => {
     event.preventDefault();
     const token = typed.trim();
@@ -140,7 +145,7 @@ export function Login() {
   };
 
   return (
-    <dialog ref={dialog} class="login" aria-labelledby="login-title" onCancel={(event) => event.preventDefault()}>
+    <dialog ref={dialog} class="login" aria-labelledby="login-title" onCancel={(event) => event.preventDefault()} onClose={stay}>
       <form onSubmit={(event) => void begin(event)}>
         <h2 id="login-title">Log in to fuga</h2>
         <p>{asks}</p>

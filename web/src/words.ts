@@ -30,7 +30,19 @@ export function amount(resource: string, value: number): string {
   return String(value);
 }
 
-export const noun = (resource: string): string => resource.replace(/_(mib|gib|s)$/, "").replaceAll("_", " ");
+export const noun = (resource: string): string => readable(resource.replace(/_(mib|gib|s)$/, ""));
+
+/** `partly_placed` is two words. */
+export const readable = (word: string): string => word.replaceAll("_", " ");
+
+/** The name of a resource with its unit: `memory (MiB)`. */
+export function unitName(resource: string): string {
+  const unit = /_(mib|gib)$/.exec(resource)?.[1];
+  return unit ? `${noun(resource)} (${unit === "mib" ? "MiB" : "GiB"})` : noun(resource);
+}
+
+/** The end of an id, which differs most. */
+export const shortId = (id: string): string => id.slice(-8);
 
 const round = (value: number): string => String(Math.round(value * 10) / 10);
 
@@ -52,5 +64,5 @@ export function plain(text: string): string {
 /** Why a request waits, in two or three words; `explain` has the sentence. */
 export function waitsFor(request: { waiting: { count: number; reason: string } | null }): string {
   if (request.waiting === null) return "the next round decides";
-  return `${request.waiting.count}: ${request.waiting.reason.replaceAll("_", " ")}`;
+  return `${request.waiting.count}: ${readable(request.waiting.reason)}`;
 }

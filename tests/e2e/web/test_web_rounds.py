@@ -77,7 +77,8 @@ def test_a_round_is_chosen_by_keyboard_and_watched_step_by_step(
     page.get_by_role("button", name="Play").wait_for()  # it has come to its end
     assert step.input_value() == step.get_attribute("max")
     page.get_by_text("fuga rounds game 1").wait_for()
-    page.get_by_text("GET /v1/rounds/1/game").wait_for()
+    page.get_by_text("By a call of the API").click()
+    page.get_by_text("/v1/rounds/1/game?steps=").wait_for()
     assert tab.faults == []
 
 

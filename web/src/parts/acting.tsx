@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { Problem } from "../api/client";
 import { changed } from "../api/live";
 import { type Call, Command } from "./as_command";
-import { Confirm } from "./basics";
+import { Ask } from "./asking";
 
 /** So many calls at once: the API refuses crowds. */
 const AT_ONCE = 4;
@@ -75,18 +75,20 @@ export function Acting<T>(given: Given<T>) {
         </ul>
       )}
       {asks && (
-        <Confirm
+        <Ask
           title={given.title ?? ""}
           action={given.action}
-          onAnswer={(yes) => {
+          danger={given.danger ?? false}
+          onNo={() => setAsks(false)}
+          onYes={() => {
             setAsks(false);
-            if (yes) void run();
+            void run();
           }}
         >
           <p class="names">{some(names, ", ")}</p>
           {given.children}
           <Command line={given.line} calls={things.slice(0, 1).map(given.call)} />
-        </Confirm>
+        </Ask>
       )}
     </>
   );

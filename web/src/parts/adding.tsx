@@ -1,9 +1,9 @@
 /** A form that makes one thing: closed until somebody wants it, and kept if a call is lost. */
 import type { ComponentChildren } from "preact";
-import { useMemo, useState } from "preact/hooks";
-import { newKey, Problem } from "../api/client";
-import { changed } from "../api/live";
+import { useMemo } from "preact/hooks";
+import { newKey } from "../api/client";
 import { type Call, Command } from "./as_command";
+import { useSending } from "./asking";
 import { Told } from "./basics";
 
 export function Adding(given: {
@@ -16,26 +16,18 @@ export function Adding(given: {
   calls?: Call[];
   children: ComponentChildren;
 }) {
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, problem, run } = useSending();
   const key = useMemo(newKey, [JSON.stringify(given.content)]);
-  const submit = async (event: Event): Promise<void> => {
-    event.preventDefault();
-    setBusy(true);
-    setProblem(null);
-    try {
-      await given.make(key);
-      changed();
-    } catch (found) {
-      if (!(found instanceof Problem)) throw found;
-      setProblem(found);
-    }
-    setBusy(false);
-  };
   return (
     <details class="adding">
       <summary class="button">{given.title}</summary>
-      <form class="form" onSubmit={(event) => void submit(event)}>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void run(() => given.make(key));
+        }}
+      >
         {given.children}
         <Told problem={problem} />
         <p class="buttons">

@@ -29,10 +29,13 @@ export function Command({ line, calls = [] }: { line: string; calls?: Call[] }) 
 function Line({ title, line }: { title?: string; line: string }) {
   const [copied, setCopied] = useState(false);
   const copy = (): void => {
-    void navigator.clipboard?.writeText(line).then(() => {
-      setCopied(true);
-      setTimeout(() => setCopied(false), 2_000);
-    });
+    navigator.clipboard.writeText(line).then(
+      () => {
+        setCopied(true);
+        setTimeout(() => setCopied(false), 2_000);
+      },
+      () => {}, // the browser does not let us
+    );
   };
   return (
     <p class="command">

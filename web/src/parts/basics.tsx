@@ -1,7 +1,7 @@
 /** Small parts of every view. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
 import { Problem } from "../api/client";
+import { readable } from "../words";
 
 export { Command } from "./as_command";
 
@@ -33,7 +33,7 @@ export function State({ word, title }: { word: string; title?: string }) {
   const kind = GOOD.has(word) ? "good" : BAD.has(word) ? "bad" : UNDER_WAY.has(word) ? "wait" : "off";
   return (
     <span class={`state ${kind}`} title={title}>
-      {word.replaceAll("_", " ")}
+      {readable(word)}
     </span>
   );
 }
@@ -64,37 +64,5 @@ export function Panel({ title, children }: { title: string; children: ComponentC
       <h2>{title}</h2>
       {children}
     </section>
-  );
-}
-
-/** Asks before something that cannot be undone. */
-export function Confirm(given: {
-  title: string;
-  action: string;
-  children: ComponentChildren;
-  onAnswer: (yes: boolean) => void;
-}) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
-  return (
-    <dialog
-      ref={dialog}
-      aria-labelledby="confirm-title"
-      onCancel={(event) => {
-        event.preventDefault();
-        given.onAnswer(false);
-      }}
-    >
-      <h2 id="confirm-title">{given.title}</h2>
-      {given.children}
-      <p class="buttons">
-        <button type="button" onClick={() => given.onAnswer(false)}>
-          Cancel
-        </button>
-        <button type="button" class="danger" onClick={() => given.onAnswer(true)}>
-          {given.action}
-        </button>
-      </p>
-    </dialog>
   );
 }

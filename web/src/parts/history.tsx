@@ -1,7 +1,7 @@
 /** What happened to one thing, newest first. */
 import { useLive } from "../api/live";
 import type { Event, EventsPage } from "../api/types";
-import { moment, shellWord } from "../words";
+import { moment, plain, readable, shellWord } from "../words";
 import { Command, Panel, Told } from "./basics";
 
 const SHOWN = 50;
@@ -29,7 +29,6 @@ export function History({ subject, name }: { subject: string; name: string }) {
 }
 
 export function words(event: Event): string {
-  const what = event.kind.replaceAll("_", " ");
   const change = event.to_state ? `: ${event.from_state ?? "new"} → ${event.to_state}` : "";
-  return `${what}${change}${event.reason ? ` (${event.reason})` : ""}`.replaceAll("_", " ");
+  return plain(readable(`${event.kind}${change}${event.reason ? ` (${event.reason})` : ""}`));
 }

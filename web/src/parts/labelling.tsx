@@ -1,9 +1,10 @@
 /** Setting or removing one label of one or many VMs or requests. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { send } from "../api/client";
 import { shellWord } from "../words";
 import { Acting, some } from "./acting";
 import { Command } from "./as_command";
+import { Dialog } from "./asking";
 
 interface Labelled {
   id: string;
@@ -17,17 +18,15 @@ export function Labelling(given: { things: Labelled[]; path: "vms" | "requests";
       <button type="button" onClick={() => setOpen(true)}>
         Label{given.things.length > 1 ? ` ${given.things.length}` : ""}
       </button>
-      {open && <Dialog {...given} onClose={() => setOpen(false)} />}
+      {open && <Asks {...given} onClose={() => setOpen(false)} />}
     </>
   );
 }
 
-function Dialog(given: { things: Labelled[]; path: string; onDone?: () => void; onClose: () => void }) {
+function Asks(given: { things: Labelled[]; path: string; onDone?: () => void; onClose: () => void }) {
   const { things, path } = given;
-  const dialog = useRef<HTMLDialogElement>(null);
   const [key, setKey] = useState("");
   const [value, setValue] = useState("");
-  useEffect(() => dialog.current?.showModal(), []);
   const body = { labels: { [key.trim()]: value.trim() || null } };
   const word = shellWord(value.trim() ? `${key.trim()}=${value.trim()}` : `${key.trim()}-`);
   const whole = (each: Labelled): string => `${path}/${encodeURIComponent(each.id)}`;
@@ -36,8 +35,7 @@ function Dialog(given: { things: Labelled[]; path: string; onDone?: () => void; 
     given.onDone?.();
   };
   return (
-    <dialog ref={dialog} aria-labelledby="label-title" onCancel={given.onClose}>
-      <h2 id="label-title">Set or remove a label</h2>
+    <Dialog title="Set or remove a label" onClose={given.onClose}>
       <p class="names">{some(things.map((each) => each.name), ", ")}</p>
       <label>
         Key
@@ -68,6 +66,6 @@ function Dialog(given: { things: Labelled[]; path: string; onDone?: () => void; 
           onDone={done}
         />
       </p>
-    </dialog>
+    </Dialog>
   );
 }

@@ -1,9 +1,10 @@
 /** The form that requests VMs; before sending it tells what fits now. */
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { newKey, Problem, send } from "../api/client";
-import { changed, useLive, useRows } from "../api/live";
+import { newKey, send } from "../api/client";
+import { useLive, useRows } from "../api/live";
 import { session } from "../api/session";
 import type { Capacity, Request, RequestInput, Quota, VmType } from "../api/types";
+import { useSending } from "../parts/asking";
 import { Command, Told } from "../parts/basics";
 import { go } from "../route";
 import { amount, count, noun, shellWord } from "../words";
@@ -36,8 +37,7 @@ const EMPTY: Asked = {
 
 export function RequestForm() {
   const [asked, setAsked] = useState<Asked>(EMPTY);
-  const [problem, setProblem] = useState<Problem | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, problem, run } = useSending();
   const types = useRows<VmType>("vm-types").data?.rows;
   const tenants = useRows<Named & { is_group?: boolean }>(session.isOperator ? "tenants" : null).data?.rows;
   const images = useRows<Named & { state: string }>("images").data?.rows;
@@ -52,17 +52,10 @@ export function RequestForm() {
 
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
-    setBusy(true);
-    setProblem(null);
-    try {
+    await run(async () => {
       const made = await send<Request>("POST", "requests", { body, key });
-      changed();
       go("requests", made.id);
-    } catch (found) {
-      if (!(found instanceof Problem)) throw found;
-      setProblem(found);
-    }
-    setBusy(false);
+    });
   };
 
   if (session.readOnly) return <p class="empty">This token only reads: it cannot request VMs.</p>;

@@ -4,7 +4,7 @@ import { Listing } from "../parts/listing";
 import { words } from "../parts/history";
 import type { Column } from "../parts/table";
 import { to } from "../route";
-import { moment } from "../words";
+import { moment, readable } from "../words";
 
 const SHOWS: Record<string, string> = { vm: "vms", request: "requests" };
 
@@ -13,7 +13,7 @@ function Subject({ event }: { event: Event }) {
   const name = event.subject_name ?? event.subject_id;
   return (
     <>
-      {event.subject_type.replaceAll("_", " ")}{" "}
+      {readable(event.subject_type)}{" "}
       {view ? <a href={to(view, event.subject_id)}>{name}</a> : name === event.subject_type ? "" : name}
     </>
   );

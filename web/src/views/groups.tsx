@@ -3,7 +3,7 @@ import type { VmGroup } from "../api/types";
 import { Listing } from "../parts/listing";
 import type { Column } from "../parts/table";
 import { to } from "../route";
-import { age, count } from "../words";
+import { age, count, readable, shortId } from "../words";
 
 const COLUMNS: Column<VmGroup>[] = [
   { name: "Name", value: (each) => each.name, cell: (each) => each.name },
@@ -11,7 +11,7 @@ const COLUMNS: Column<VmGroup>[] = [
   {
     name: "Rule",
     value: (each) => each.rule,
-    cell: (each) => `${each.rule.replaceAll("_", " ")}${each.soft ? ", if possible" : ""}`,
+    cell: (each) => `${readable(each.rule)}${each.soft ? ", if possible" : ""}`,
   },
   { name: "VMs", value: (each) => each.vms, cell: (each) => each.vms, numeric: true },
   {
@@ -29,7 +29,7 @@ const COLUMNS: Column<VmGroup>[] = [
       <>
         {each.requests.slice(0, 5).map((id) => (
           <span key={id}>
-            <a href={to("requests", id)}>{id.slice(-6)}</a>{" "}
+            <a href={to("requests", id)}>{shortId(id)}</a>{" "}
           </span>
         ))}
         {each.requests.length > 5 && `and ${count(each.requests.length - 5, "other")}`}

@@ -73,7 +73,7 @@ export function HostsView() {
           empty="No hosts. `fuga host add` adds one."
         />
       )}
-      <Command line="fuga host list" />
+      <Command line="fuga host list" calls={[{ path: "hosts?limit=500" }]} />
     </>
   );
 }

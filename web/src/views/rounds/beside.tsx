@@ -3,11 +3,11 @@ import { useCallback, useState } from "preact/hooks";
 import { send } from "../../api/client";
 import { useRows } from "../../api/live";
 import type { PolicyView, ReplayResult, SecondDecision } from "../../api/types";
-import { Panel, Told } from "../../parts/basics";
+import { Command, Panel, Told } from "../../parts/basics";
 import { type Column, Table } from "../../parts/table";
 import { to } from "../../route";
 import { count, noun, percent, shellWord } from "../../words";
-import { PATIENCE_MS, SameBy, useOnce } from "./parts";
+import { PATIENCE_MS, useOnce } from "./parts";
 
 export function Replay({ number }: { number: string }) {
   const path = `rounds/${encodeURIComponent(number)}/replay`;
@@ -39,7 +39,7 @@ export function Replay({ number }: { number: string }) {
           </div>
         )}
       </div>
-      <SameBy line={`fuga replay ${number}`} call={`POST /v1/${path}`} />
+      <Command line={`fuga replay ${number}`} calls={[{ method: "POST", path }]} />
     </Panel>
   );
 }
@@ -76,9 +76,9 @@ export function Second({ number, first }: { number: string; first: string }) {
       <p class="hint">{others.find((each) => each.name === policy)?.summary}</p>
       <Told problem={problem} />
       <div role="status">{data && <Compared told={data} />}</div>
-      <SameBy
+      <Command
         line={`fuga replay ${number} --policy ${shellWord(policy)}`}
-        call={`POST /v1/${path} {"policy": ${JSON.stringify(policy)}}`}
+        calls={[{ method: "POST", path, body: { policy } }]}
       />
     </Panel>
   );

@@ -2,11 +2,10 @@
 import { useLive } from "../../api/live";
 import { session } from "../../api/session";
 import type { RoundDetail } from "../../api/types";
-import { Bar, Loading, Panel, Told } from "../../parts/basics";
+import { Bar, Command, Loading, Panel, Told } from "../../parts/basics";
 import { to } from "../../route";
 import { age, count, moment, percent } from "../../words";
 import { Replay, Second } from "./beside";
-import { SameBy } from "./parts";
 import { SOLVED } from "./play";
 
 /** A row of `shares`: what one tenant held before and after. */
@@ -74,7 +73,7 @@ export function OneRound(given: { number: string }) {
           </ul>
         </Panel>
       </div>
-      <SameBy line={`fuga rounds show ${round.number}`} call={`GET /v1/rounds/${round.number}`} />
+      <Command line={`fuga rounds show ${round.number}`} calls={[{ path: `rounds/${round.number}` }]} />
       {again && !session.readOnly && (
         <div class="panels again">
           <Replay number={given.number} />

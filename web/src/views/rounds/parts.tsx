@@ -1,23 +1,9 @@
 /** Parts of the views of rounds. */
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Problem } from "../../api/client";
-import { Command } from "../../parts/basics";
 
 /** A round is computed again before the API answers; it gives up after ten minutes. */
 export const PATIENCE_MS = 660_000;
-
-/** The command and the call that do the same. */
-export function SameBy({ line, call }: { line: string; call: string }) {
-  return (
-    <div class="same-by">
-      <Command line={line} />
-      <p class="command">
-        <span>By call:</span>
-        <code>{call}</code>
-      </p>
-    </div>
-  );
-}
 
 export interface Once<T> {
   data: T | null;

@@ -2,10 +2,10 @@
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { get } from "../../api/client";
 import type { RoundGame } from "../../api/types";
-import { Panel, Told } from "../../parts/basics";
+import { Command, Panel, Told } from "../../parts/basics";
 import { to } from "../../route";
 import { count } from "../../words";
-import { Lines, PATIENCE_MS, SameBy, useOnce } from "./parts";
+import { Lines, PATIENCE_MS, useOnce } from "./parts";
 import { over, part, sceneAt, signed, title, told } from "./play";
 import { Shares, Stage, Weighing } from "./stage";
 
@@ -43,7 +43,7 @@ export function Theatre({ number }: { number: string }) {
         </p>
       )}
       {game && <Played game={game} />}
-      <SameBy line={`fuga rounds game ${number}`} call={`GET /v1/${path}`} />
+      <Command line={`fuga rounds game ${number}`} calls={[{ path: `${path}?steps=${MOST_STEPS}` }]} />
     </>
   );
 }

@@ -3,11 +3,11 @@ import { useState } from "preact/hooks";
 import { useRows } from "../../api/live";
 import { session } from "../../api/session";
 import type { RoundSummary } from "../../api/types";
-import { Loading, Panel, Told } from "../../parts/basics";
+import { Command, Loading, Panel, Told } from "../../parts/basics";
 import { type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
 import { age, count, moment, noun, percent } from "../../words";
-import { Lines, SameBy, type Series } from "./parts";
+import { Lines, type Series } from "./parts";
 
 const MOST = 200;
 
@@ -74,7 +74,7 @@ export function Timeline() {
           />
         </>
       )}
-      <SameBy line="fuga rounds" call={`GET /v1/rounds?limit=${MOST}`} />
+      <Command line="fuga rounds" calls={[{ path: `rounds?limit=${MOST}` }]} />
     </>
   );
 }

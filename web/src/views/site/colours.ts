@@ -1,6 +1,6 @@
 /** By what the hosts of a map are coloured: a value of each, and what the values mean. */
 import type { HostMap } from "../../api/types";
-import { amount, noun } from "../../words";
+import { amount, noun, readable } from "../../words";
 
 /** How a map is coloured: by a part of a whole, or by what kind a host is. */
 export interface Colouring {
@@ -49,7 +49,7 @@ export function stateOf(map: HostMap, host: number): string {
   const health = map.health[host] ?? "";
   if (health === "down" || health === "unreachable") return health;
   if (map.admin[host] !== "active") return map.admin[host] ?? "";
-  return map.closed[host]?.replaceAll("_", " ") ?? health;
+  return readable(map.closed[host] ?? health);
 }
 
 /** Values of a label by host: `zone=east` is `east` of `zone`; a word alone says that it is there. */

@@ -1,17 +1,18 @@
 /** One host: what it has, what is on it, and every step that an operator takes with it. */
 import { useState } from "preact/hooks";
+import { queryText } from "../../api/client";
 import { useLive, useRows } from "../../api/live";
 import { session } from "../../api/session";
 import type { Host, HostDifference, HostReport, Move, Plan, Vm } from "../../api/types";
+import { AskingButton } from "../../parts/asking";
 import { Bar, Command, Loading, Panel, State, Told } from "../../parts/basics";
 import { History } from "../../parts/history";
 import { type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
-import { age, amount, count, moment, noun, plain, shellWord } from "../../words";
+import { age, amount, count, moment, noun, plain, readable, shellWord } from "../../words";
 import { stateOf as stateOfVm } from "../vms";
 import { Actions } from "./host_actions";
 import { Settings } from "./host_settings";
-import { AskingButton, Call, readable } from "./parts";
 import "./site.css";
 
 const OFTEN_MOVES = 50;
@@ -55,15 +56,17 @@ export function HostView({ name }: { name: string }) {
       <Panel title={`VMs that hold a part of it${held ? ` (${vms.data?.more ? "more than " : ""}${held.length})` : ""}`}>
         <Told problem={vms.problem} />
         {held === null ? vms.problem === null && <Loading /> : <Guests rows={held} more={vms.data?.more ?? false} />}
-        <Command line={`fuga vms --host ${shellWord(host.name)}`} />
+        <Command
+          line={`fuga vms --host ${shellWord(host.name)}`}
+          calls={[{ path: `vms${queryText({ limit: 500, host: host.name })}` }]}
+        />
       </Panel>
       <div class="panels">
         <Moves host={host} />
         <Differences host={host} />
       </div>
       <History subject={host.id} name={host.name} />
-      <Command line={`fuga host show ${shellWord(host.name)}`} />
-      <Call line={`GET /v1/hosts/${host.name}`} />
+      <Command line={`fuga host show ${shellWord(host.name)}`} calls={[{ path }, { path: `${path}/report` }]} />
     </>
   );
 }
@@ -259,7 +262,10 @@ function Moves({ host }: { host: Host }) {
           </li>
         ))}
       </ul>
-      <Command line={`fuga move list --host ${shellWord(host.name)}`} />
+      <Command
+        line={`fuga move list --host ${shellWord(host.name)}`}
+        calls={[{ path: `moves${queryText({ host: host.name, open: true, limit: OFTEN_MOVES })}` }]}
+      />
     </Panel>
   );
 }
@@ -281,6 +287,7 @@ function Differences({ host }: { host: Host }) {
                 title={`Repair ${readable(each.difference)}?`}
                 action="Repair"
                 danger
+                line="fuga doctor --hosts --repair"
                 method="POST"
                 path={`hosts/${encodeURIComponent(host.name)}/repair`}
                 body={{ difference: each.difference, subject: each.subject }}
@@ -289,13 +296,12 @@ function Differences({ host }: { host: Host }) {
                 <p>
                   On your decision: <strong>{plain(each.on_word)}</strong>.
                 </p>
-                <Command line="fuga doctor --hosts --repair" />
               </AskingButton>
             )}
           </li>
         ))}
       </ul>
-      <Command line="fuga doctor --hosts" />
+      <Command line="fuga doctor --hosts" calls={[{ path: `differences${queryText({ host: host.name })}` }]} />
     </Panel>
   );
 }

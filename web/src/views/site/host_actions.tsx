@@ -3,10 +3,11 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { send } from "../../api/client";
 import type { Host, Plan, Vm } from "../../api/types";
+import type { Call } from "../../parts/as_command";
+import { Ask, AskingButton, useSending } from "../../parts/asking";
 import { Command } from "../../parts/basics";
 import { count, shellWord } from "../../words";
-import { Ask, AskingButton, Call, useSending } from "./parts";
-import { usePreview, WouldMove } from "./preview";
+import { type Preview, usePreview, WouldMove } from "./preview";
 
 interface Given {
   host: Host;
@@ -40,6 +41,7 @@ export function Actions({ host, vms, more, onRetired }: Given) {
           name="Activate"
           title={`Place VMs on ${host.name} again?`}
           action="Activate"
+          line={`fuga host activate ${name}`}
           method="PATCH"
           path={path}
           body={{ admin: "active" }}
@@ -48,8 +50,6 @@ export function Actions({ host, vms, more, onRetired }: Given) {
             The next round may place VMs here
             {host.health === "up" ? "." : `, once it is up: it is ${host.health} now.`} {many} on it stay.
           </p>
-          <Command line={`fuga host activate ${name}`} />
-          <Call line={`PATCH /v1/hosts/${host.name} {"admin": "active"}`} />
         </AskingButton>
       )}
       {(vms?.length ?? 0) > 0 && host.health === "up" && <Empty host={host} vms={vms ?? []} />}
@@ -60,13 +60,12 @@ export function Actions({ host, vms, more, onRetired }: Given) {
         action="Remove"
         danger
         disabled={vms === null || vms.length > 0}
+        line={`fuga host remove ${name}`}
         method="DELETE"
         path={path}
         onDone={onRetired}
       >
         <p>It is retired: fuga forgets how to reach it, and keeps its history. Its name may be given again.</p>
-        <Command line={`fuga host remove ${name}`} />
-        <Call line={`DELETE /v1/hosts/${host.name}`} />
       </AskingButton>
       {vms !== null && vms.length > 0 && <span class="hint">To remove it, have its VMs moved away first.</span>}
     </div>
@@ -94,13 +93,14 @@ function TakeOut(given: {
 
 function TakeOutAsks(given: Parameters<typeof TakeOut>[0] & { onDone: () => void }) {
   const { host, vms, admin } = given;
+  const path = `hosts/${encodeURIComponent(host.name)}`;
   const [moves, setMoves] = useState(false);
   const preview = usePreview(moves ? [host.name] : null);
   const sending = useSending();
   const decided = preview.plan?.state === "proposed";
   const yes = async (): Promise<void> => {
     const done = await sending.run(async () => {
-      await send<Host>("PATCH", `hosts/${encodeURIComponent(host.name)}`, { body: { admin } });
+      await send<Host>("PATCH", path, { body: { admin } });
       if (moves && preview.plan) {
         await send<Plan>("POST", `plans/${preview.plan.id}/approve`, { body: {} });
         preview.keep();
@@ -131,9 +131,9 @@ function TakeOutAsks(given: Parameters<typeof TakeOut>[0] & { onDone: () => void
         </label>
       </fieldset>
       {moves && <WouldMove preview={preview} names={namesOf(vms ?? [])} />}
-      <Command line={`fuga host ${word} ${shellWord(host.name)}${moves ? " --move" : ""}`} />
-      <Call
-        line={`PATCH /v1/hosts/${host.name} {"admin": "${admin}"}${moves ? `, POST /v1/plans/${preview.plan?.id ?? "…"}/approve` : ""}`}
+      <Command
+        line={`fuga host ${word} ${shellWord(host.name)}${moves ? " --move" : ""}`}
+        calls={[{ method: "PATCH", path, body: { admin } }, ...(moves ? approval(preview) : [])]}
       />
     </Ask>
   );
@@ -174,8 +174,7 @@ function EmptyAsks({ host, vms, onDone }: { host: Host; vms: Vm[]; onDone: () =>
     >
       {host.admin === "active" && <p>It stays active: the next round may place others here. Drain it to keep it empty.</p>}
       <WouldMove preview={preview} names={namesOf(vms)} />
-      <Command line={`fuga plan evacuate ${shellWord(host.name)} --approve`} />
-      <Call line={`POST /v1/plans/${preview.plan?.id ?? "…"}/approve`} />
+      <Command line={`fuga plan evacuate ${shellWord(host.name)} --approve`} calls={approval(preview)} />
     </Ask>
   );
 }
@@ -196,9 +195,11 @@ function FenceAsks({ host, vms, onDone }: { host: Host; vms: Vm[]; onDone: () =>
   const [byHand, setByHand] = useState(!host.fence_target);
   const [sure, setSure] = useState(false);
   const sending = useSending();
+  const path = `hosts/${encodeURIComponent(host.name)}/fence`;
+  const body = { by_hand: byHand };
   const yes = async (): Promise<void> => {
     const done = await sending.run(async () => {
-      await send<Host>("POST", `hosts/${encodeURIComponent(host.name)}/fence`, { body: { by_hand: byHand } });
+      await send<Host>("POST", path, { body });
     });
     if (done) onDone();
   };
@@ -243,10 +244,20 @@ function FenceAsks({ host, vms, onDone }: { host: Host; vms: Vm[]; onDone: () =>
           switched off, and I keep it off: two copies of a VM would destroy its disk
         </label>
       )}
-      <Command line={`fuga host fence ${shellWord(host.name)}${byHand ? " --by-hand" : ""}`} />
-      <Call line={`POST /v1/hosts/${host.name}/fence {"by_hand": ${byHand}}`} />
+      <Command
+        line={`fuga host fence ${shellWord(host.name)}${byHand ? " --by-hand" : ""}`}
+        calls={[{ method: "POST", path, body }]}
+      />
     </Ask>
   );
+}
+
+/** The calls by which a plan is decided, and then approved. */
+function approval(preview: Preview): Call[] {
+  return [
+    { method: "POST", path: "plans", body: { kind: "evacuate", hosts: preview.hosts } },
+    { method: "POST", path: `plans/${preview.plan?.id ?? "PLAN"}/approve`, body: {} },
+  ];
 }
 
 const namesOf = (vms: Vm[]): Map<string, string> => new Map(vms.map((vm) => [vm.id, vm.name]));

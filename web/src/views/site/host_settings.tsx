@@ -3,10 +3,10 @@ import { useMemo, useState } from "preact/hooks";
 import { newKey, send } from "../../api/client";
 import { session } from "../../api/session";
 import type { Host } from "../../api/types";
+import { Ask, useSending } from "../../parts/asking";
 import { Command, Told } from "../../parts/basics";
 import { go } from "../../route";
-import { amount, noun, shellWord } from "../../words";
-import { Ask, Call, unitName, useSending } from "./parts";
+import { amount, noun, shellWord, unitName } from "../../words";
 import "./site.css";
 
 /** Of one resource, as typed: empty means that nothing is said. */
@@ -44,10 +44,11 @@ export function Settings({ host, onDone }: { host: Host; onDone: () => void }) {
     ),
   );
   const sending = useSending();
+  const path = `hosts/${encodeURIComponent(host.name)}`;
   const { change, options } = changeOf(host, words(labels), builds, target, typed);
   const yes = async (): Promise<void> => {
     const done = await sending.run(async () => {
-      await send<Host>("PATCH", `hosts/${encodeURIComponent(host.name)}`, { body: change });
+      await send<Host>("PATCH", path, { body: change });
     });
     if (done) onDone();
   };
@@ -96,10 +97,10 @@ export function Settings({ host, onDone }: { host: Host; onDone: () => void }) {
       </div>
       <Consequences host={host} typed={typed} change={change} />
       {options.length > 0 && (
-        <>
-          <Command line={`fuga host set ${shellWord(host.name)} ${options.join(" ")}`} />
-          <Call line={`PATCH /v1/hosts/${host.name} ${JSON.stringify(change)}`} />
-        </>
+        <Command
+          line={`fuga host set ${shellWord(host.name)} ${options.join(" ")}`}
+          calls={[{ method: "PATCH", path, body: change }]}
+        />
       )}
     </Ask>
   );
@@ -300,8 +301,7 @@ export function HostAddView() {
           </button>
         </p>
       </form>
-      <Command line={commandOf(asked)} />
-      <Call line={`POST /v1/hosts ${JSON.stringify(body)}`} />
+      <Command line={commandOf(asked)} calls={[{ method: "POST", path: "hosts", body }]} />
     </>
   );
 }

@@ -7,7 +7,6 @@ import { go, to } from "../../route";
 import { amount, count, noun, percent } from "../../words";
 import { type Choice, choices, type Colouring, colouring, labelKeys, labelValue, stateOf, vmsOn } from "./colours";
 import { type Group, hostAt, type Layout, layOut } from "./layout";
-import { Call } from "./parts";
 import "./map.css";
 import "./site.css";
 
@@ -24,8 +23,7 @@ export function HostMapView() {
       <h1>Cluster map</h1>
       <Told problem={problem} />
       {map === null ? problem === null && <Loading /> : <Mapped map={map} />}
-      <Command line="fuga host list" />
-      <Call line="GET /v1/host-map" />
+      <Command line="fuga host list" calls={[{ path: "host-map" }]} />
     </>
   );
 }

@@ -4,18 +4,16 @@ import { get, newKey, send } from "../../api/client";
 import { useLive, useRows } from "../../api/live";
 import { session } from "../../api/session";
 import type { Host, Move, Plan, PlanMove, PlanMoves, Request, Vm } from "../../api/types";
+import { AskingButton, useSending } from "../../parts/asking";
 import { Bar, Command, Loading, Panel, State, Told } from "../../parts/basics";
 import { type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
-import { age, count, duration, moment, percent, plain, shellWord } from "../../words";
-import { AskingButton, Call, readable, useSending } from "./parts";
+import { age, count, duration, moment, percent, plain, readable, shellWord, shortId as short } from "../../words";
 import { staysOf, whyItStays } from "./preview";
 import "./site.css";
 
 /** While the control centre decides: that takes a second or two, and somebody waits. */
 const LOOK_EVERY_MS = 1_000;
-
-const short = (id: string): string => id.slice(-8);
 
 const KINDS = [
   ["evacuate", "Empty hosts", "Every VM of these hosts finds another place, where one takes it."],
@@ -74,8 +72,7 @@ export function PlansView() {
           empty="No plans yet."
         />
       )}
-      <Command line="fuga plan list" />
-      <Call line="GET /v1/plans" />
+      <Command line="fuga plan list" calls={[{ path: "plans?limit=200" }]} />
       <UnderWay />
     </>
   );
@@ -152,8 +149,7 @@ function Propose() {
           Propose
         </button>
       </p>
-      <Command line={`fuga plan ${kind}${words}`} />
-      <Call line={`POST /v1/plans ${JSON.stringify(body)}`} />
+      <Command line={`fuga plan ${kind}${words}`} calls={[{ method: "POST", path: "plans", body }]} />
     </form>
   );
 }
@@ -193,12 +189,12 @@ const MOVES: Column<Move>[] = [
           title={`Cancel the move of ${each.vm_name}?`}
           action="Cancel the move"
           danger
+          line={`fuga move cancel ${short(each.id)}`}
           method="POST"
           path={`moves/${each.id}/cancel`}
           body={{}}
         >
           <p>The VM stays on {each.from_host}, and runs on. If it has arrived by then, it stays there.</p>
-          <Command line={`fuga move cancel ${short(each.id)}`} />
         </AskingButton>
       ),
   },
@@ -227,7 +223,7 @@ function UnderWay() {
           empty="No VM moves."
         />
       )}
-      <Command line="fuga move list" />
+      <Command line="fuga move list" calls={[{ path: "moves?open=true&limit=500" }]} />
     </Panel>
   );
 }
@@ -308,8 +304,7 @@ export function PlanView({ id }: { id: string }) {
         <p class="empty">No move is useful.</p>
       )}
       <Stays plan={plan} />
-      <Command line={`fuga plan show ${short(plan.id)}`} />
-      <Call line={`GET /v1/plans/${plan.id}`} />
+      <Command line={`fuga plan show ${short(plan.id)}`} calls={[{ path }, { path: `${path}/moves` }]} />
     </>
   );
 }
@@ -335,6 +330,7 @@ function Steps({ plan }: { plan: Plan }) {
           name="Approve"
           title="Carry this plan out?"
           action="Approve"
+          line={`fuga plan approve ${short(plan.id)}`}
           method="POST"
           path={`plans/${plan.id}/approve`}
           body={{}}
@@ -344,8 +340,6 @@ function Steps({ plan }: { plan: Plan }) {
             {plan.moved_gib.toFixed(1)} GiB. Guests run on and stand still for a moment; what is no longer possible when
             its turn comes is left out.
           </p>
-          <Command line={`fuga plan approve ${short(plan.id)}`} />
-          <Call line={`POST /v1/plans/${plan.id}/approve`} />
         </AskingButton>
       )}
       {["asked", "proposed", "approved"].includes(plan.state) && (
@@ -354,6 +348,7 @@ function Steps({ plan }: { plan: Plan }) {
           title="End this plan?"
           action="End the plan"
           danger
+          line={`fuga plan cancel ${short(plan.id)}`}
           method="POST"
           path={`plans/${plan.id}/cancel`}
           body={{}}
@@ -363,8 +358,6 @@ function Steps({ plan }: { plan: Plan }) {
               ? `${count(over, "move")} are not over: those under way go on, no others begin. What has moved stays there.`
               : "Nothing has moved, and nothing will."}
           </p>
-          <Command line={`fuga plan cancel ${short(plan.id)}`} />
-          <Call line={`POST /v1/plans/${plan.id}/cancel`} />
         </AskingButton>
       )}
     </div>

@@ -3,13 +3,13 @@ import { useEffect, useState } from "preact/hooks";
 import { get, newKey, Problem, send } from "../../api/client";
 import type { Plan, PlanMoves } from "../../api/types";
 import { Told } from "../../parts/basics";
-import { count, duration } from "../../words";
-import { readable } from "./parts";
+import { count, duration, readable } from "../../words";
 
 const LOOK_EVERY_MS = 500;
 const SHOWN = 8;
 
 export interface Preview {
+  hosts: string[];
   plan: Plan | null;
   moves: PlanMoves | null;
   problem: Problem | null;
@@ -65,7 +65,7 @@ export function usePreview(hosts: string[] | null): Preview {
       drop();
     };
   }, [asked]);
-  return { plan, moves, problem, waitedMs, keep: () => plan && kept.add(plan.id) };
+  return { hosts: hosts ?? [], plan, moves, problem, waitedMs, keep: () => plan && kept.add(plan.id) };
 }
 
 interface Stays {

@@ -1,15 +1,15 @@
 /** How the site does: who leads, what is late, who was heard; its settings, and who changed what. */
 import { useEffect, useState } from "preact/hooks";
-import { get, Problem, type Query } from "../../api/client";
+import { get, Problem, type Query, queryText } from "../../api/client";
 import { useLive, useReading, useSlowly } from "../../api/live";
 import { session } from "../../api/session";
 import type { AuditEntry, HostMap, LateThing, Page, ProcessHeard, SettingInForce, SlotLoop, Status } from "../../api/types";
+import { AskingButton } from "../../parts/asking";
 import { Command, Loading, Panel, State, Told } from "../../parts/basics";
 import { type Column, Table } from "../../parts/table";
 import { to } from "../../route";
 import { age, count, duration, moment, plain, shellWord } from "../../words";
 import { stateOf } from "./colours";
-import { AskingButton, Call } from "./parts";
 import "./site.css";
 
 const READ_MAP_EVERY_MS = 30_000;
@@ -42,8 +42,7 @@ function Leads({ status }: { status: Status }) {
         {status.last_slot_at ? `The last slot was decided ${age(status.last_slot_at)} ago` : "No slot was decided yet"}
         {status.slot_length_s ? `; one lasts ${duration(status.slot_length_s)}.` : "."}
       </p>
-      <Command line="fuga status" />
-      <Call line="GET /v1/status" />
+      <Command line="fuga status" calls={[{ path: "status" }]} />
     </>
   );
 }
@@ -97,7 +96,7 @@ function Findings({ status }: { status: Status | null }) {
         The command compares the sums of the ledger, images, credentials and certificates as well, on the machine where
         it runs.
       </p>
-      <Command line="fuga doctor" />
+      <Command line="fuga doctor" calls={[{ path: "status" }, { path: "host-map" }]} />
     </Panel>
   );
 }
@@ -147,6 +146,7 @@ function Loop() {
                     action="Pause"
                     danger
                     disabled={!reason.trim()}
+                    line={`fuga pause ${shellWord(reason.trim())}`}
                     method="POST"
                     path="slot-loop/pause"
                     body={{ reason: reason.trim() }}
@@ -154,22 +154,19 @@ function Loop() {
                   >
                     <p>No round places anything until you resume it: requests gather and wait. VMs that are placed are
                       created, switched and deleted as ever.</p>
-                    <Command line={`fuga pause ${shellWord(reason.trim())}`} />
-                    <Call line="POST /v1/slot-loop/pause" />
                   </AskingButton>
                 ) : (
                   <AskingButton
                     name="Resume"
                     title="Resume the slot loop?"
                     action="Resume"
+                    line="fuga resume"
                     method="POST"
                     path="slot-loop/resume"
                     body={reason.trim() ? { reason: reason.trim() } : {}}
                     onDone={() => setReason("")}
                   >
                     <p>The next slot is decided, with all that has gathered.</p>
-                    <Command line="fuga resume" />
-                    <Call line="POST /v1/slot-loop/resume" />
                   </AskingButton>
                 )}
               </p>
@@ -177,7 +174,7 @@ function Loop() {
           )}
         </>
       )}
-      <Command line={runs ? "fuga pause REASON" : "fuga resume"} />
+      <Command line={runs ? "fuga pause REASON" : "fuga resume"} calls={[{ path: "slot-loop" }]} />
     </Panel>
   );
 }
@@ -338,8 +335,7 @@ function Audit() {
           </button>
         </p>
       )}
-      <Command line={["fuga audit", ...options].join(" ")} />
-      <Call line="GET /v1/audit" />
+      <Command line={["fuga audit", ...options].join(" ")} calls={[{ path: `audit${queryText(query())}` }]} />
     </Panel>
   );
 }
@@ -382,8 +378,7 @@ function Settings() {
         <input type="checkbox" checked={shown} onChange={(event) => setShown(event.currentTarget.checked)} /> those that
         nobody has set as well
       </label>
-      <Command line="fuga doctor" />
-      <Call line="GET /v1/settings" />
+      <Command line="fuga doctor" calls={[{ path: "settings" }]} />
     </Panel>
   );
 }

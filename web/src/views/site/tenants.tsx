@@ -4,9 +4,9 @@ import { Problem, queryText, send } from "../../api/client";
 import { useLive } from "../../api/live";
 import { session } from "../../api/session";
 import type { Effects, Quota, Standing, Tenant } from "../../api/types";
+import { Ask, AskingButton, useSending } from "../../parts/asking";
 import { Bar, Command, Loading, Told } from "../../parts/basics";
-import { amount, count, percent, shellWord } from "../../words";
-import { Ask, AskingButton, Call, unitName, useSending } from "./parts";
+import { amount, count, percent, shellWord, unitName } from "../../words";
 import "./site.css";
 import "./tenants.css";
 
@@ -121,8 +121,7 @@ export function TenantsView() {
           Show {Math.min(DRAWN, found.length - drawn)} more
         </button>
       )}
-      <Command line="fuga tenant list" />
-      <Call line="GET /v1/shares" />
+      <Command line="fuga tenant list" calls={[{ path: "shares" }]} />
       {asked?.kind === "change" && rows && (
         <ChangeAsks rows={rows} name={asked.name} begins={asked.change} onDone={() => ask(null)} />
       )}
@@ -213,11 +212,11 @@ function Row(given: {
               title={`Remove ${row.name}?`}
               action="Remove"
               danger
+              line={`fuga tenant remove ${shellWord(row.name)}`}
               method="DELETE"
               path={`tenants/${encodeURIComponent(row.name)}`}
             >
               <p>Its history is kept. It must have no requests, and a group no members.</p>
-              <Command line={`fuga tenant remove ${shellWord(row.name)}`} />
             </AskingButton>
           </span>
         </td>
@@ -331,10 +330,9 @@ function ChangeAsks(given: { rows: Standing[]; name: string; begins: Change; onD
         <GroupChoice groups={groups} value={parent} onChange={setParent} />
       </div>
       <EffectsShown rehearsal={rehearsal} about={changes ? null : "Change the weight or the group to see the effect."} />
-      {commands.map((each) => (
-        <Command key={each} line={each} />
+      {commands.map((each, index) => (
+        <Command key={each} line={each} calls={index === 0 ? [{ method: "PATCH", path, body: change }] : []} />
       ))}
-      {changes && <Call line={`PATCH /v1/tenants/${name} ${JSON.stringify(change)}`} />}
     </Ask>
   );
 }
@@ -462,8 +460,10 @@ function NewAsks({ rows, onDone }: { rows: Standing[]; onDone: () => void }) {
         its tenants request VMs, it does not
       </label>
       <EffectsShown rehearsal={rehearsal} about={name ? null : "Type a name to see the effect."} />
-      <Command line={["fuga tenant create", shellWord(name || "NAME"), ...options].join(" ")} />
-      <Call line={`POST /v1/tenants ${JSON.stringify(body)}`} />
+      <Command
+        line={["fuga tenant create", shellWord(name || "NAME"), ...options].join(" ")}
+        calls={[{ method: "POST", path: "tenants", body }]}
+      />
     </Ask>
   );
 }
@@ -556,8 +556,10 @@ function QuotaAsks({ name, onDone }: { name: string; onDone: () => void }) {
           ))}
         </ul>
       )}
-      <Command line={["fuga quota set", shellWord(name), ...options].join(" ")} />
-      <Call line={`PATCH /v1/tenants/${name}/quota ${JSON.stringify(body)}`} />
+      <Command
+        line={["fuga quota set", shellWord(name), ...options].join(" ")}
+        calls={[{ method: "PATCH", path, body }]}
+      />
     </Ask>
   );
 }
