@@ -22,6 +22,7 @@ interface Asked {
   network: string;
   labels: string;
   together: boolean;
+  spot: boolean;
 }
 
 const EMPTY: Asked = {
@@ -33,6 +34,7 @@ const EMPTY: Asked = {
   network: "",
   labels: "",
   together: false,
+  spot: false,
 };
 
 export function RequestForm() {
@@ -115,6 +117,10 @@ export function RequestForm() {
           />
           All together or none yet
         </label>
+        <label class="check">
+          <input type="checkbox" checked={asked.spot} onChange={(event) => set({ spot: event.currentTarget.checked })} />{" "}
+          Spot VMs <span class="hint">(on what nobody else wants, in no share; they end, told before, when others need the room)</span>
+        </label>
         {type && (tenant || !session.isOperator) && (
           <Fits type={type} many={many} tenant={tenant || null} resources={types?.find((each) => each.name === type)?.resources ?? {}} />
         )}
@@ -155,12 +161,14 @@ function Choice(given: {
 function Fits(given: { type: string; many: number; tenant: string | null; resources: Record<string, number> }) {
   const { type, many, tenant, resources } = given;
   const settled = useSettled(type, 300);
-  const { data } = useLive<Capacity>("capacity", {
+  const { data, problem } = useLive<Capacity>("capacity", {
     vm_type: settled,
     tenant: session.isOperator ? tenant : null,
   });
   const quota = useLive<Quota>(tenant ? `tenants/${encodeURIComponent(tenant)}/quota` : null);
-  if (data === null || data.vm_type !== type || !(many > 0)) return <p class="told">Looking what fits …</p>;
+  if (!(many > 0)) return null;
+  if (problem !== null) return <Told problem={problem} />;
+  if (data === null || data.vm_type !== type) return <p class="told">Looking what fits …</p>;
   const least = data.at_least ? "at least " : "";
   const short = many > data.fits;
   const excess = (quota.data?.limits ?? []).filter(
@@ -209,6 +217,7 @@ function bodyOf(asked: Asked, type: string, many: number): RequestInput {
     vm_type: type,
     count: many,
     ...(asked.together && many > 1 ? { min_count: many } : {}),
+    ...(asked.spot ? { spot: true } : {}),
     ...(asked.name.trim() ? { name: asked.name.trim() } : {}),
     ...(asked.tenant ? { tenant: asked.tenant } : {}),
     ...(asked.image ? { image: asked.image } : {}),
@@ -223,6 +232,7 @@ function commandOf(body: RequestInput): string {
     if (value) words.push(option, value);
   };
   add("--min-count", body.min_count ? String(body.min_count) : null);
+  if (body.spot) words.push("--spot");
   add("--tenant", body.tenant);
   add("--name", body.name);
   add("--image", body.image);

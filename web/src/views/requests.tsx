@@ -9,12 +9,13 @@ import { Labelling } from "../parts/labelling";
 import { type Column, Table } from "../parts/table";
 import { go, route, to } from "../route";
 import { useStore } from "../store";
+import { endOf, typeOf } from "./vms";
 import { age, amount, count, noun, percent, shellWord, waitsFor } from "../words";
 
 const COLUMNS: Column<Request>[] = [
   { name: "Name", value: (each) => each.name, cell: (each) => <a href={to("requests", each.id)}>{each.name}</a> },
   { name: "Tenant", value: (each) => each.tenant, cell: (each) => each.tenant },
-  { name: "Type", value: (each) => each.vm_type, cell: (each) => each.vm_type },
+  { name: "Type", value: typeOf, cell: typeOf },
   { name: "State", value: (each) => each.state, cell: (each) => <State word={each.state} /> },
   {
     name: "Running",
@@ -96,7 +97,7 @@ export function RequestView({ id }: { id: string }) {
         {request.name} <State word={request.state} />
       </h1>
       <p class="lead">
-        {count(request.count, "VM")} of type {request.vm_type} for tenant {request.tenant}:{" "}
+        {count(request.count, request.spot ? "spot VM" : "VM")} of type {request.vm_type} for tenant {request.tenant}:{" "}
         {request.vms_placed} placed, {request.vms_running} running.
       </p>
       {!session.readOnly && LIVE.includes(request.state) && (
@@ -119,6 +120,7 @@ export function RequestView({ id }: { id: string }) {
               <li key={vm.vm}>
                 <a href={to("vms", vm.vm)}>{vm.name}</a>{" "}
                 <State word={vm.unknown_since ? "unknown" : vm.observed} /> {vm.host ? `on ${vm.host}` : ""}
+                {vm.ends_at && <span class="why">{endOf(vm)}</span>}
               </li>
             ))}
           </ul>

@@ -21,6 +21,16 @@ export function stateOf(vm: Vm): string {
   return vm.paused_since ? "paused" : vm.observed;
 }
 
+/** `small`, or `small, spot`. */
+export const typeOf = (each: { vm_type: string; spot: boolean }): string =>
+  each.spot ? `${each.vm_type}, spot` : each.vm_type;
+
+/** When a spot VM ends, and for whom; null: it stays for now. */
+export function endOf(vm: { ends_at?: string | null; ending_for?: string | null }): string | null {
+  if (!vm.ends_at) return null;
+  return `ends at ${moment(vm.ends_at)} to make room for ${vm.ending_for ? `request ${vm.ending_for}` : "another tenant"}`;
+}
+
 const labelsOf = (vm: Vm): string =>
   Object.entries(vm.labels ?? {})
     .map(([key, value]) => `${key}=${value}`)
@@ -29,8 +39,17 @@ const labelsOf = (vm: Vm): string =>
 const COLUMNS: Column<Vm>[] = [
   { name: "Name", value: (vm) => vm.name, cell: (vm) => <a href={to("vms", vm.id)}>{vm.name}</a> },
   { name: "Tenant", value: (vm) => vm.tenant, cell: (vm) => vm.tenant },
-  { name: "Type", value: (vm) => vm.vm_type, cell: (vm) => vm.vm_type },
-  { name: "State", value: stateOf, cell: (vm) => <State word={stateOf(vm)} /> },
+  { name: "Type", value: typeOf, cell: typeOf },
+  {
+    name: "State",
+    value: (vm) => `${stateOf(vm)} ${endOf(vm) ?? ""}`,
+    cell: (vm) => (
+      <>
+        <State word={stateOf(vm)} />
+        {vm.ends_at && <span class="why">{endOf(vm)}</span>}
+      </>
+    ),
+  },
   { name: "Host", value: (vm) => vm.host ?? "", cell: (vm) => vm.host ?? "waits" },
   { name: "Address", value: (vm) => vm.address ?? "", cell: (vm) => vm.address ?? "-" },
   { name: "Labels", value: labelsOf, cell: (vm) => labelsOf(vm) || "-" },
@@ -85,7 +104,7 @@ export function VmView({ id }: { id: string }) {
   if (vm === null) return problem ? <Told problem={problem} /> : <Loading />;
   const rows: [string, string | null | undefined][] = [
     ["Tenant", vm.tenant],
-    ["Type", vm.vm_type],
+    ["Type", typeOf(vm)],
     ["Address", vm.address],
     ["Network", vm.network],
     ["Host name", vm.hostname],
@@ -104,6 +123,14 @@ export function VmView({ id }: { id: string }) {
         {vm.moving_to && `, moving to ${vm.moving_to}`}. Part of request{" "}
         <a href={to("requests", vm.request_id)}>{vm.name.replace(/-\d+$/, "")}</a>.
       </p>
+      {vm.ends_at && vm.desired !== "deleted" && (
+        <p class="told warn" role="status">
+          This spot VM {endOf(vm)}. Its disk goes with it. If that request waits no more, the VM stays.
+        </p>
+      )}
+      {vm.spot && !vm.ends_at && vm.desired !== "deleted" && (
+        <p class="hint">A spot VM: it is in no share, and ends, told before, when a request of others needs its room.</p>
+      )}
       {!session.readOnly && vm.desired !== "deleted" && (
         <>
           <div class="buttons">

@@ -10,7 +10,7 @@ import { History } from "../../parts/history";
 import { type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
 import { age, amount, count, moment, noun, plain, readable, shellWord } from "../../words";
-import { stateOf as stateOfVm } from "../vms";
+import { stateOf as stateOfVm, typeOf } from "../vms";
 import { Actions } from "./host_actions";
 import { Settings } from "./host_settings";
 import "./site.css";
@@ -219,7 +219,7 @@ function Fact({ name, value }: { name: string; value: string | null }) {
 const GUESTS: Column<Vm>[] = [
   { name: "Name", value: (vm) => vm.name, cell: (vm) => <a href={to("vms", vm.id)}>{vm.name}</a> },
   { name: "Tenant", value: (vm) => vm.tenant, cell: (vm) => vm.tenant },
-  { name: "Type", value: (vm) => vm.vm_type, cell: (vm) => vm.vm_type },
+  { name: "Type", value: typeOf, cell: typeOf },
   { name: "State", value: stateOfVm, cell: (vm) => <State word={stateOfVm(vm)} /> },
   { name: "Address", value: (vm) => vm.address ?? "", cell: (vm) => vm.address ?? "-" },
   { name: "Moves to", value: (vm) => vm.moving_to ?? "", cell: (vm) => vm.moving_to ?? "-" },
