@@ -10,7 +10,7 @@ import { useStore } from "./store";
 import { Told } from "./parts/basics";
 
 const ASKED_AGAIN_MS = 5_000;
-const ASK = "Paste a token: `fuga env` prints the one that the command uses.";
+const ASK = "Paste a token: the command fuga env prints the one that it uses itself.";
 
 /** Log in by what the address brought, or go on with the token that this tab has. */
 export async function resume(): Promise<void> {

@@ -226,7 +226,7 @@ export function useSlowly<T>(path: string, everyMs: number): Live<T> {
 }
 
 /** Rows that one query may bring to the page; the API's own limit for a page of a list. */
-const MOST_ROWS = 500;
+export const MOST_ROWS = 500;
 
 export interface Rows<T> {
   rows: T[];

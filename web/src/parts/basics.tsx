@@ -1,7 +1,7 @@
 /** Small parts of every view. */
 import type { ComponentChildren } from "preact";
 import { Problem } from "../api/client";
-import { readable } from "../words";
+import { plain, readable } from "../words";
 
 export { Command } from "./as_command";
 
@@ -55,6 +55,17 @@ export function Loading() {
     <p class="loading" role="status">
       Reading …
     </p>
+  );
+}
+
+/** A row of a `dl`; of what there is nothing to say, none. */
+export function Fact({ name, value }: { name: string; value: ComponentChildren }) {
+  if (value === null || value === undefined || value === "") return null;
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{typeof value === "string" ? plain(value) : value}</dd>
+    </div>
   );
 }
 

@@ -2,7 +2,7 @@
 import { useLive } from "../api/live";
 import type { Event, EventsPage } from "../api/types";
 import { moment, plain, readable, shellWord } from "../words";
-import { Command, Panel, Told } from "./basics";
+import { Command, Loading, Panel, Told } from "./basics";
 
 const SHOWN = 50;
 
@@ -11,6 +11,7 @@ export function History({ subject, name }: { subject: string; name: string }) {
   return (
     <Panel title="History">
       <Told problem={problem} />
+      {data === null && problem === null && <Loading />}
       {data?.items.length === 0 && <p class="empty">Nothing is kept.</p>}
       <ol class="history">
         {data?.items.toReversed().map((event) => (

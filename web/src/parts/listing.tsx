@@ -1,8 +1,8 @@
-/** A view that is a table of one list of the API. */
+/** A view that is a table of one list of the API: read, loading, empty, refused and too long alike everywhere. */
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { type Query, queryText } from "../api/client";
-import { useRows } from "../api/live";
+import { MOST_ROWS, useRows } from "../api/live";
 import { Command, Loading, Told } from "./basics";
 import { type Column, Table } from "./table";
 
@@ -10,19 +10,20 @@ export function Listing<T>(given: {
   title: string;
   label: string;
   path: string;
-  query?: Query;
+  /** What is asked of the list; several lists are joined. */
+  queries?: Query[];
   line: string;
   columns: Column<T>[];
   keyOf: (row: T) => string;
   nameOf?: (row: T) => string;
-  empty: string;
+  empty: ComponentChildren;
   /** In which order rows stand until somebody sorts; the API's if not given. */
   order?: (rows: T[]) => T[];
   actions?: ((chosen: T[], clear: () => void) => ComponentChildren) | undefined;
   children?: ComponentChildren;
 }) {
-  const query = given.query ?? {};
-  const { data, problem } = useRows<T>(given.path, [query]);
+  const queries = given.queries ?? [{}];
+  const { data, problem } = useRows<T>(given.path, queries);
   const rows = useMemo(() => (data && given.order ? given.order(data.rows) : data?.rows), [data]);
   return (
     <>
@@ -43,7 +44,7 @@ export function Listing<T>(given: {
           {...(given.actions ? { actions: given.actions } : {})}
         />
       )}
-      <Command line={given.line} calls={[{ path: given.path + queryText({ limit: 500, ...query }) }]} />
+      <Command line={given.line} calls={queries.map((query) => ({ path: given.path + queryText({ limit: MOST_ROWS, ...query }) }))} />
     </>
   );
 }

@@ -1,13 +1,21 @@
 /** A table that sorts, filters and lets rows be chosen. */
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
+import { age } from "../words";
 
 export interface Column<T> {
   name: string;
   cell: (row: T) => ComponentChildren;
-  /** What it sorts and filters by. */
-  value: (row: T) => string | number;
+  /** What it sorts and filters by; without it, it does neither. */
+  value?: (row: T) => string | number;
+  /** What it sorts by is not what it shows, a time behind an age: words do not find it. */
+  sortsOnly?: boolean;
   numeric?: boolean;
+}
+
+/** How long something exists; the youngest first. */
+export function aged<T>(at: (row: T) => string, name = "Age"): Column<T> {
+  return { name, value: (row) => -Date.parse(at(row)), cell: (row) => age(at(row)), sortsOnly: true, numeric: true };
 }
 
 interface Given<T> {
@@ -16,7 +24,7 @@ interface Given<T> {
   rows: T[];
   more?: boolean;
   keyOf: (row: T) => string;
-  empty: string;
+  empty: ComponentChildren;
   /** With it, rows can be chosen, and this shows what can be done with them. */
   actions?: (chosen: T[], clear: () => void) => ComponentChildren;
   nameOf?: (row: T) => string;
@@ -34,14 +42,16 @@ export function Table<T>(given: Given<T>) {
 
   const found = useMemo(() => {
     const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+    const read = columns.flatMap((each) => (each.value && !each.sortsOnly ? [each.value] : []));
     const matching = rows.filter((row) => {
-      const text = columns.map((each) => String(each.value(row)).toLowerCase());
+      if (wanted.length === 0) return true;
+      const text = read.map((value) => String(value(row)).toLowerCase());
       return wanted.every((word) => text.some((each) => each.includes(word)));
     });
-    const by = order === null ? undefined : columns[order.column];
+    const by = order === null ? undefined : columns[order.column]?.value;
     if (by === undefined) return matching;
     const sign = order?.down ? -1 : 1;
-    return matching.toSorted((a, b) => sign * compare(by.value(a), by.value(b)));
+    return matching.toSorted((a, b) => sign * compare(by(a), by(b)));
   }, [rows, words, order, columns]);
 
   const seen = found.slice(0, drawn);
@@ -73,6 +83,8 @@ export function Table<T>(given: Given<T>) {
       </div>
       {rows.length === 0 ? (
         <p class="empty">{given.empty}</p>
+      ) : found.length === 0 ? (
+        <p class="empty">No row has all of these words{given.more && ", among the first that are here"}.</p>
       ) : (
         <div class="scrolls" tabIndex={0} role="region" aria-label={given.label}>
           <table>
@@ -94,12 +106,16 @@ export function Table<T>(given: Given<T>) {
                     class={column.numeric ? "numeric" : ""}
                     aria-sort={order?.column !== index ? "none" : order.down ? "descending" : "ascending"}
                   >
-                    <button type="button" class="sort" onClick={() => sortBy(index)}>
-                      {column.name}
-                      <span aria-hidden="true">
-                        {order?.column !== index ? "" : order.down ? " ▾" : " ▴"}
-                      </span>
-                    </button>
+                    {column.value === undefined ? (
+                      column.name
+                    ) : (
+                      <button type="button" class="sort" onClick={() => sortBy(index)}>
+                        {column.name}
+                        <span aria-hidden="true">
+                          {order?.column !== index ? "" : order.down ? " ▾" : " ▴"}
+                        </span>
+                      </button>
+                    )}
                   </th>
                 ))}
               </tr>

@@ -20,7 +20,7 @@ function Subject({ event }: { event: Event }) {
 }
 
 const COLUMNS: Column<Event>[] = [
-  { name: "At", value: (event) => -event.id, cell: (event) => <time dateTime={event.at}>{moment(event.at)}</time> },
+  { name: "At", value: (event) => -event.id, sortsOnly: true, cell: (event) => <time dateTime={event.at}>{moment(event.at)}</time> },
   { name: "What", value: words, cell: words },
   {
     name: "About",
@@ -36,7 +36,7 @@ export function EventsView() {
       title="Events"
       label="events"
       path="events"
-      query={{ newest: true }}
+      queries={[{ newest: true }]}
       order={(rows) => rows.toReversed()}
       line="fuga events --last 500"
       columns={COLUMNS}

@@ -1,9 +1,9 @@
 /** VM groups: which VMs keep together or apart, and where they are. */
 import type { VmGroup } from "../api/types";
 import { Listing } from "../parts/listing";
-import type { Column } from "../parts/table";
+import { aged, type Column } from "../parts/table";
 import { to } from "../route";
-import { age, count, readable, shortId } from "../words";
+import { count, readable, shortId } from "../words";
 
 const COLUMNS: Column<VmGroup>[] = [
   { name: "Name", value: (each) => each.name, cell: (each) => each.name },
@@ -36,7 +36,7 @@ const COLUMNS: Column<VmGroup>[] = [
       </>
     ),
   },
-  { name: "Age", value: (each) => -Date.parse(each.created_at), cell: (each) => age(each.created_at), numeric: true },
+  aged((each) => each.created_at),
 ];
 
 export function GroupsView() {

@@ -1,13 +1,14 @@
 /** Hosts as a table: health, what they hold, what is wrong. For operators. */
-import { useRows } from "../api/live";
 import type { Host } from "../api/types";
-import { Bar, Command, Loading, State, Told } from "../parts/basics";
-import { type Column, Table } from "../parts/table";
+import { Bar, State } from "../parts/basics";
+import { Listing } from "../parts/listing";
+import type { Column } from "../parts/table";
 import { session } from "../api/session";
 import { to } from "../route";
-import { age, amount, noun } from "../words";
+import { age, amount, noun, plain } from "../words";
 
-const stateOf = (host: Host): string => (host.admin === "active" ? host.health : host.admin);
+/** What operators decided about a host, or else how it is. */
+export const stateOfHost = (host: Host): string => (host.admin === "active" ? host.health : host.admin);
 
 function used(host: Host): number {
   return Math.max(0, ...host.inventories.map((each) => (each.capacity ? each.committed / each.capacity : 0)));
@@ -15,7 +16,7 @@ function used(host: Host): number {
 
 const COLUMNS: Column<Host>[] = [
   { name: "Name", value: (host) => host.name, cell: (host) => <a href={to("hosts", host.name)}>{host.name}</a> },
-  { name: "State", value: stateOf, cell: (host) => <State word={stateOf(host)} /> },
+  { name: "State", value: stateOfHost, cell: (host) => <State word={stateOfHost(host)} /> },
   {
     name: "Committed",
     value: used,
@@ -36,20 +37,29 @@ const COLUMNS: Column<Host>[] = [
     ),
   },
   { name: "Labels", value: (host) => host.labels.join(" "), cell: (host) => host.labels.join(", ") || "-" },
-  { name: "Polled", value: (host) => host.last_polled_at ?? "", cell: (host) => `${age(host.last_polled_at)} ago` },
-  { name: "Last error", value: (host) => host.last_error ?? "", cell: (host) => host.last_error ?? "-" },
+  { name: "Polled", value: (host) => host.last_polled_at ?? "", cell: (host) => (host.last_polled_at ? `${age(host.last_polled_at)} ago` : "never") },
+  { name: "Last error", value: (host) => host.last_error ?? "", cell: (host) => plain(host.last_error ?? "-") },
   {
     name: "VMs",
-    value: () => "",
     cell: (host) => <a href={`#/vms?host=${encodeURIComponent(host.name)}`}>show</a>,
   },
 ];
 
 export function HostsView() {
-  const { data, problem } = useRows<Host>("hosts");
   return (
-    <>
-      <h1>Hosts</h1>
+    <Listing
+      title="Hosts"
+      label="hosts"
+      path="hosts"
+      line="fuga host list"
+      columns={COLUMNS}
+      keyOf={(host) => host.id}
+      empty={
+        <>
+          No hosts. <code>fuga host add</code> adds one.
+        </>
+      }
+    >
       <p class="buttons">
         <a class="button" href="#/map">
           Show them as a map
@@ -60,20 +70,6 @@ export function HostsView() {
           </a>
         )}
       </p>
-      <Told problem={problem} />
-      {data === null ? (
-        problem === null && <Loading />
-      ) : (
-        <Table
-          label="hosts"
-          columns={COLUMNS}
-          rows={data.rows}
-          more={data.more}
-          keyOf={(host) => host.id}
-          empty="No hosts. `fuga host add` adds one."
-        />
-      )}
-      <Command line="fuga host list" calls={[{ path: "hosts?limit=500" }]} />
-    </>
+    </Listing>
   );
 }

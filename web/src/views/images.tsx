@@ -7,8 +7,8 @@ import { Adding, Field } from "../parts/adding";
 import { Bar, State } from "../parts/basics";
 import { Deleting } from "../parts/deleting";
 import { Listing } from "../parts/listing";
-import type { Column } from "../parts/table";
-import { age, amount, percent, shellWord } from "../words";
+import { aged, type Column } from "../parts/table";
+import { amount, percent, plain, shellWord } from "../words";
 
 const size = (bytes: number | null): string => (bytes === null ? "-" : amount("_mib", Math.ceil(bytes / 2 ** 20)));
 
@@ -21,7 +21,7 @@ const COLUMNS: Column<Image>[] = [
     cell: (each) => (
       <>
         <State word={each.held_at ? "held" : each.state} />
-        {(each.last_error ?? each.held_reason) && <span class="why">{each.last_error ?? each.held_reason}</span>}
+        {(each.last_error ?? each.held_reason) && <span class="why">{plain(each.last_error ?? each.held_reason ?? "")}</span>}
       </>
     ),
   },
@@ -34,7 +34,7 @@ const COLUMNS: Column<Image>[] = [
   { name: "Disk", value: (each) => each.virtual_size_bytes ?? 0, cell: (each) => size(each.virtual_size_bytes), numeric: true },
   { name: "Seed", value: (each) => each.seed_kind, cell: (each) => each.seed_kind },
   { name: "Signed by", value: (each) => each.signed_by ?? "", cell: (each) => each.signed_by ?? "-" },
-  { name: "Age", value: (each) => -Date.parse(each.created_at), cell: (each) => age(each.created_at), numeric: true },
+  aged((each) => each.created_at),
 ];
 
 export function ImagesView() {

@@ -6,14 +6,14 @@ import type { SshKey } from "../api/types";
 import { Adding, Field } from "../parts/adding";
 import { Deleting } from "../parts/deleting";
 import { Listing } from "../parts/listing";
-import type { Column } from "../parts/table";
-import { age, shellWord } from "../words";
+import { aged, type Column } from "../parts/table";
+import { shellWord } from "../words";
 
 const COLUMNS: Column<SshKey>[] = [
   { name: "Name", value: (key) => key.name, cell: (key) => key.name },
   { name: "Tenant", value: (key) => key.tenant, cell: (key) => key.tenant },
   { name: "Fingerprint", value: (key) => key.fingerprint, cell: (key) => <code>{key.fingerprint}</code> },
-  { name: "Age", value: (key) => -Date.parse(key.created_at), cell: (key) => age(key.created_at), numeric: true },
+  aged((key) => key.created_at),
 ];
 
 export function KeysView() {

@@ -1,16 +1,17 @@
 /** Requests as a table, and one request: why it waits, and where its VMs are. */
-import { useLive, useRows } from "../api/live";
+import { useLive } from "../api/live";
 import { session } from "../api/session";
 import type { Request, RequestExplanation } from "../api/types";
 import { Command, Loading, Panel, State, Told } from "../parts/basics";
 import { Deleting } from "../parts/deleting";
 import { History } from "../parts/history";
 import { Labelling } from "../parts/labelling";
-import { type Column, Table } from "../parts/table";
+import { Listing } from "../parts/listing";
+import { aged, type Column } from "../parts/table";
 import { go, route, to } from "../route";
 import { useStore } from "../store";
 import { endOf, typeOf } from "./vms";
-import { age, amount, count, noun, percent, shellWord, waitsFor } from "../words";
+import { amount, count, noun, percent, shellWord, waitsFor } from "../words";
 
 const COLUMNS: Column<Request>[] = [
   { name: "Name", value: (each) => each.name, cell: (each) => <a href={to("requests", each.id)}>{each.name}</a> },
@@ -28,7 +29,7 @@ const COLUMNS: Column<Request>[] = [
     value: (each) => each.waiting?.reason ?? "",
     cell: (each) => (each.state === "placed" || !LIVE.includes(each.state) ? "-" : waitsFor(each)),
   },
-  { name: "Age", value: (each) => -Date.parse(each.created_at), cell: (each) => age(each.created_at), numeric: true },
+  aged((each) => each.created_at),
 ];
 
 const LIVE = ["pending", "partly_placed", "placed"];
@@ -37,13 +38,28 @@ const ENDED = ["released", "cancelled", "expired"];
 export function RequestsView() {
   const { query } = useStore(route);
   const ended = query.has("ended");
-  const { data, problem } = useRows<Request>(
-    "requests",
-    (ended ? ENDED : LIVE).map((state) => ({ state })),
-  );
   return (
-    <>
-      <h1>Requests</h1>
+    <Listing
+      title="Requests"
+      label="requests"
+      path="requests"
+      queries={(ended ? ENDED : LIVE).map((state) => ({ state }))}
+      line={ended ? "fuga requests --all" : "fuga requests"}
+      columns={COLUMNS}
+      keyOf={(each) => each.id}
+      nameOf={(each) => each.name}
+      empty={ended ? "None has ended." : "No requests."}
+      actions={
+        session.readOnly || ended
+          ? undefined
+          : (chosen, clear) => (
+              <>
+                <Labelling things={chosen} path="requests" />
+                <Deleting things={chosen} path="requests" onDone={clear} />
+              </>
+            )
+      }
+    >
       <p class="buttons">
         {!session.readOnly && (
           <a class="primary button" href="#/ask">
@@ -54,35 +70,7 @@ export function RequestsView() {
           {ended ? "Those in force" : "Those that have ended"}
         </a>
       </p>
-      <Told problem={problem} />
-      {data === null ? (
-        problem === null && <Loading />
-      ) : (
-        <Table
-          label="requests"
-          columns={COLUMNS}
-          rows={data.rows}
-          more={data.more}
-          keyOf={(each) => each.id}
-          nameOf={(each) => each.name}
-          empty={ended ? "None has ended." : "No requests."}
-          {...(session.readOnly || ended
-            ? {}
-            : {
-                actions: (chosen: Request[], clear: () => void) => (
-                  <>
-                    <Labelling things={chosen} path="requests" />
-                    <Deleting things={chosen} path="requests" onDone={clear} />
-                  </>
-                ),
-              })}
-        />
-      )}
-      <Command
-        line={ended ? "fuga requests --all" : "fuga requests"}
-        calls={(ended ? ENDED : LIVE).map((state) => ({ path: `requests?limit=500&state=${state}` }))}
-      />
-    </>
+    </Listing>
   );
 }
 

@@ -1,7 +1,7 @@
 /** The caller's own token, and what it may; operators see all tokens. */
 import { session } from "../api/session";
 import type { Token } from "../api/types";
-import { Command, Panel, State } from "../parts/basics";
+import { Command, Fact, Panel, State } from "../parts/basics";
 import { Deleting } from "../parts/deleting";
 import { Listing } from "../parts/listing";
 import type { Column } from "../parts/table";
@@ -60,15 +60,9 @@ export function TokenView() {
       <Panel title={own.name}>
         <dl>
           {COLUMNS.slice(1).map((column) => (
-            <div key={column.name}>
-              <dt>{column.name}</dt>
-              <dd>{column.cell(own)}</dd>
-            </div>
+            <Fact key={column.name} name={column.name} value={column.cell(own)} />
           ))}
-          <div>
-            <dt>Made</dt>
-            <dd>{moment(own.created_at)}</dd>
-          </div>
+          <Fact name="Made" value={moment(own.created_at)} />
         </dl>
         <p class="hint">Operators make, renew and revoke tokens.</p>
         <Command line="fuga env" calls={[{ path: "token" }]} />

@@ -1,16 +1,17 @@
 /** VMs as a table, and one VM. */
-import { useLive, useRows } from "../api/live";
+import { useLive } from "../api/live";
 import { session } from "../api/session";
 import type { Vm, VmExplanation } from "../api/types";
-import { Command, Loading, Panel, State, Told } from "../parts/basics";
+import { Command, Fact, Loading, Panel, State, Told } from "../parts/basics";
 import { Deleting } from "../parts/deleting";
 import { History } from "../parts/history";
 import { Labelling } from "../parts/labelling";
+import { Listing } from "../parts/listing";
 import { Switching } from "../parts/switching";
-import { type Column, Table } from "../parts/table";
+import { aged, type Column } from "../parts/table";
 import { go, route, to } from "../route";
 import { useStore } from "../store";
-import { age, moment, shellWord } from "../words";
+import { moment, plain, shellWord } from "../words";
 import { Console } from "./console";
 
 /** What is told of a VM: its host may be silent, its power under way. */
@@ -53,47 +54,36 @@ const COLUMNS: Column<Vm>[] = [
   { name: "Host", value: (vm) => vm.host ?? "", cell: (vm) => vm.host ?? "waits" },
   { name: "Address", value: (vm) => vm.address ?? "", cell: (vm) => vm.address ?? "-" },
   { name: "Labels", value: labelsOf, cell: (vm) => labelsOf(vm) || "-" },
-  { name: "Age", value: (vm) => -Date.parse(vm.created_at), cell: (vm) => age(vm.created_at), numeric: true },
-  { name: "Last error", value: (vm) => vm.last_error ?? "", cell: (vm) => vm.last_error ?? "-" },
+  aged((vm) => vm.created_at),
+  { name: "Last error", value: (vm) => vm.last_error ?? "", cell: (vm) => plain(vm.last_error ?? "-") },
 ];
 
 export function VmsView() {
   const { query } = useStore(route);
   const host = query.get("host");
-  const { data, problem } = useRows<Vm>("vms", [{ host }]);
   return (
-    <>
-      <h1>VMs{host && ` on ${host}`}</h1>
-      <Told problem={problem} />
-      {data === null ? (
-        problem === null && <Loading />
-      ) : (
-        <Table
-          label="VMs"
-          columns={COLUMNS}
-          rows={data.rows}
-          more={data.more}
-          keyOf={(vm) => vm.id}
-          nameOf={(vm) => vm.name}
-          empty="No VMs."
-          {...(session.readOnly
-            ? {}
-            : {
-                actions: (chosen: Vm[], clear: () => void) => (
-                  <>
-                    <Switching vms={chosen} />
-                    <Labelling things={chosen} path="vms" />
-                    <Deleting things={chosen} path="vms" onDone={clear} />
-                  </>
-                ),
-              })}
-        />
-      )}
-      <Command
-        line={`fuga vms${host ? ` --host ${shellWord(host)}` : ""}`}
-        calls={[{ path: `vms?limit=500${host ? `&host=${encodeURIComponent(host)}` : ""}` }]}
-      />
-    </>
+    <Listing
+      title={host ? `VMs on ${host}` : "VMs"}
+      label="VMs"
+      path="vms"
+      queries={[{ host }]}
+      line={`fuga vms${host ? ` --host ${shellWord(host)}` : ""}`}
+      columns={COLUMNS}
+      keyOf={(vm) => vm.id}
+      nameOf={(vm) => vm.name}
+      empty="No VMs."
+      actions={
+        session.readOnly
+          ? undefined
+          : (chosen, clear) => (
+              <>
+                <Switching vms={chosen} />
+                <Labelling things={chosen} path="vms" />
+                <Deleting things={chosen} path="vms" onDone={clear} />
+              </>
+            )
+      }
+    />
   );
 }
 
@@ -102,17 +92,6 @@ export function VmView({ id }: { id: string }) {
   const { data: vm, problem } = useLive<Vm>(path);
   const why = useLive<VmExplanation>(`${path}/explanation`);
   if (vm === null) return problem ? <Told problem={problem} /> : <Loading />;
-  const rows: [string, string | null | undefined][] = [
-    ["Tenant", vm.tenant],
-    ["Type", typeOf(vm)],
-    ["Address", vm.address],
-    ["Network", vm.network],
-    ["Host name", vm.hostname],
-    ["Made", moment(vm.created_at)],
-    ["Labels", labelsOf(vm)],
-    ["Last error", vm.last_error],
-    ["Id", vm.id],
-  ];
   return (
     <>
       <h1>
@@ -138,10 +117,13 @@ export function VmView({ id }: { id: string }) {
             <Labelling things={[vm]} path="vms" />
             <Deleting things={[vm]} path="vms" onDone={() => go("vms")} />
           </div>
-          <Command
-            line={`fuga ${vm.desired === "stopped" ? "start" : "stop"} ${shellWord(vm.name)}`}
-            calls={[{ method: "POST", path: `vms/${vm.id}/${vm.desired === "stopped" ? "start" : "stop"}`, body: {} }]}
-          />
+          {(vm.desired === "stopped" ? ["start"] : ["stop", "reboot"]).map((what) => (
+            <Command
+              key={what}
+              line={`fuga ${what} ${shellWord(vm.name)}`}
+              calls={[{ method: "POST", path: `vms/${vm.id}/${what}`, body: {} }]}
+            />
+          ))}
         </>
       )}
       <div class="panels">
@@ -155,14 +137,15 @@ export function VmView({ id }: { id: string }) {
         </Panel>
         <Panel title="Facts">
           <dl>
-            {rows
-              .filter(([, value]) => value)
-              .map(([name, value]) => (
-                <div key={name}>
-                  <dt>{name}</dt>
-                  <dd>{value}</dd>
-                </div>
-              ))}
+            <Fact name="Tenant" value={vm.tenant} />
+            <Fact name="Type" value={typeOf(vm)} />
+            <Fact name="Address" value={vm.address} />
+            <Fact name="Network" value={vm.network} />
+            <Fact name="Host name" value={vm.hostname} />
+            <Fact name="Made" value={moment(vm.created_at)} />
+            <Fact name="Labels" value={labelsOf(vm)} />
+            <Fact name="Last error" value={vm.last_error} />
+            <Fact name="Id" value={vm.id} />
           </dl>
         </Panel>
       </div>

@@ -1,6 +1,6 @@
 /** What a round's steps say and do: from the API's answer to what the stage shows. */
 import type { RoundGame } from "../../api/types";
-import { count, percent } from "../../words";
+import { count } from "../../words";
 
 export type Step = RoundGame["steps"][number];
 export type Weighed = Step["combinations"][number];
@@ -189,5 +189,3 @@ export function choices(game: RoundGame, step: Step): Choice[] {
   }
   return [...found.values()];
 }
-
-export const part = (value: number): string => percent(value);

@@ -4,9 +4,9 @@ import { get } from "../../api/client";
 import type { RoundGame } from "../../api/types";
 import { Command, Panel, Told } from "../../parts/basics";
 import { to } from "../../route";
-import { count } from "../../words";
+import { count, percent } from "../../words";
 import { Lines, PATIENCE_MS, useOnce } from "./parts";
-import { over, part, sceneAt, signed, title, told } from "./play";
+import { over, sceneAt, signed, title, told } from "./play";
 import { Shares, Stage, Weighing } from "./stage";
 
 const MOST_STEPS = 1_000;
@@ -148,7 +148,7 @@ function Played({ game }: { game: RoundGame }) {
                 label="Distance from fair shares"
                 at={at}
                 onPick={stop}
-                format={part}
+                format={percent}
                 series={[{ name: "off fair", colour: "one", values: over(game, "fair_distance") }]}
               />
               <Lines

@@ -5,21 +5,18 @@ import { useLive, useRows } from "../../api/live";
 import { session } from "../../api/session";
 import type { Host, HostDifference, HostReport, Move, Plan, Vm } from "../../api/types";
 import { AskingButton } from "../../parts/asking";
-import { Bar, Command, Loading, Panel, State, Told } from "../../parts/basics";
+import { Bar, Command, Fact, Loading, Panel, State, Told } from "../../parts/basics";
 import { History } from "../../parts/history";
 import { type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
 import { age, amount, count, moment, noun, plain, readable, shellWord } from "../../words";
+import { stateOfHost } from "../hosts";
 import { stateOf as stateOfVm, typeOf } from "../vms";
 import { Actions } from "./host_actions";
 import { Settings } from "./host_settings";
 import "./site.css";
 
 const OFTEN_MOVES = 50;
-
-export function stateOfHost(host: Host): string {
-  return host.admin === "active" ? host.health : host.admin;
-}
 
 export function HostView({ name }: { name: string }) {
   const path = `hosts/${encodeURIComponent(name)}`;
@@ -39,7 +36,7 @@ export function HostView({ name }: { name: string }) {
         )}
       </h1>
       <p class="lead">
-        {host.labels.length > 0 ? host.labels.join(", ") : "No labels"}. Polled {age(host.last_polled_at)} ago.
+        {host.labels.length > 0 ? host.labels.join(", ") : "No labels"}. {host.last_polled_at ? `Polled ${age(host.last_polled_at)} ago.` : "Not polled yet."}
         {host.missed_polls > 0 && ` ${count(host.missed_polls, "poll")} missed since.`}
       </p>
       <Troubles host={host} />
@@ -206,16 +203,6 @@ function Facts({ host }: { host: Host }) {
   );
 }
 
-function Fact({ name, value }: { name: string; value: string | null }) {
-  if (value === null) return null;
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{plain(value)}</dd>
-    </div>
-  );
-}
-
 const GUESTS: Column<Vm>[] = [
   { name: "Name", value: (vm) => vm.name, cell: (vm) => <a href={to("vms", vm.id)}>{vm.name}</a> },
   { name: "Tenant", value: (vm) => vm.tenant, cell: (vm) => vm.tenant },
@@ -239,7 +226,7 @@ function Guests({ rows, more }: { rows: Vm[]; more: boolean }) {
 }
 
 function Moves({ host }: { host: Host }) {
-  const { data } = useRows<Move>("moves", [{ host: host.name, open: true, limit: OFTEN_MOVES }]);
+  const { data, problem } = useRows<Move>("moves", [{ host: host.name, open: true, limit: OFTEN_MOVES }]);
   const plans = useRows<Plan>("plans", [{ state: "approved" }, { state: "proposed" }]);
   const emptied = plans.data?.rows.filter((each) => {
     const named = each.arguments["hosts"];
@@ -247,6 +234,7 @@ function Moves({ host }: { host: Host }) {
   });
   return (
     <Panel title="Moves under way">
+      <Told problem={problem} />
       {data?.rows.length === 0 && !emptied?.length && <p class="empty">No VM moves from or to it.</p>}
       <ul class="plain">
         {emptied?.map((each) => (

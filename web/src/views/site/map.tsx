@@ -40,7 +40,7 @@ function Mapped({ map }: { map: HostMap }) {
   const order = useMemo(() => inOrder(map), [map]);
   const groups = useMemo(() => groupsOf(map, order, grouped), [map, order, grouped]);
   const seen = useMemo(() => matching(map, colours, words, only), [map, colours, words, only]);
-  if (map.names.length === 0) return <p class="empty">No hosts. `fuga host add` adds one.</p>;
+  if (map.names.length === 0) return <p class="empty">No hosts. <code>fuga host add</code> adds one.</p>;
   return (
     <>
       <Sums map={map} />

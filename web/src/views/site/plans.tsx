@@ -6,7 +6,8 @@ import { session } from "../../api/session";
 import type { Host, Move, Plan, PlanMove, PlanMoves, Request, Vm } from "../../api/types";
 import { AskingButton, useSending } from "../../parts/asking";
 import { Bar, Command, Loading, Panel, State, Told } from "../../parts/basics";
-import { type Column, Table } from "../../parts/table";
+import { Listing } from "../../parts/listing";
+import { aged, type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
 import { age, count, duration, moment, percent, plain, readable, shellWord, shortId as short } from "../../words";
 import { staysOf, whyItStays } from "./preview";
@@ -35,7 +36,7 @@ const COLUMNS: Column<Plan>[] = [
   { name: "Failed", value: (each) => each.failed, cell: (each) => each.failed, numeric: true },
   { name: "Stay", value: (each) => each.stays.length, cell: (each) => each.stays.length, numeric: true },
   { name: "GiB", value: (each) => each.moved_gib, cell: (each) => each.moved_gib.toFixed(1), numeric: true },
-  { name: "Age", value: (each) => -Date.parse(each.asked_at), cell: (each) => age(each.asked_at), numeric: true },
+  aged((each) => each.asked_at),
   { name: "Asked by", value: (each) => each.asked_by, cell: (each) => each.asked_by },
 ];
 
@@ -54,25 +55,20 @@ function Progress({ plan }: { plan: Plan }) {
 }
 
 export function PlansView() {
-  const { data, problem } = useRows<Plan>("plans", [{ limit: 200 }]);
   return (
     <>
-      <h1>Plans of moves</h1>
-      {!session.readOnly && <Propose />}
-      <Told problem={problem} />
-      {data === null ? (
-        problem === null && <Loading />
-      ) : (
-        <Table
-          label="plans"
-          columns={COLUMNS}
-          rows={data.rows}
-          more={data.more}
-          keyOf={(each) => each.id}
-          empty="No plans yet."
-        />
-      )}
-      <Command line="fuga plan list" calls={[{ path: "plans?limit=200" }]} />
+      <Listing
+        title="Plans of moves"
+        label="plans"
+        path="plans"
+        queries={[{ limit: 200 }]}
+        line="fuga plan list"
+        columns={COLUMNS}
+        keyOf={(each) => each.id}
+        empty="No plans yet."
+      >
+        {!session.readOnly && <Propose />}
+      </Listing>
       <UnderWay />
     </>
   );
@@ -179,7 +175,6 @@ const MOVES: Column<Move>[] = [
   { name: "Reason", value: (each) => each.reason, cell: (each) => plain(each.reason) },
   {
     name: "Action",
-    value: () => "",
     cell: (each) =>
       session.readOnly || each.cancelled_by !== null ? (
         each.cancelled_by && "asked to end"
@@ -213,6 +208,7 @@ function UnderWay() {
   return (
     <Panel title="Moves under way">
       <Told problem={problem} />
+      {data === null && problem === null && <Loading />}
       {data && (
         <Table
           label="moves under way"

@@ -6,7 +6,7 @@ import { session } from "../../api/session";
 import type { AuditEntry, HostMap, LateThing, Page, ProcessHeard, SettingInForce, SlotLoop, Status } from "../../api/types";
 import { AskingButton } from "../../parts/asking";
 import { Command, Loading, Panel, State, Told } from "../../parts/basics";
-import { type Column, Table } from "../../parts/table";
+import { aged, type Column, Table } from "../../parts/table";
 import { to } from "../../route";
 import { age, count, duration, moment, plain, shellWord } from "../../words";
 import { stateOf } from "./colours";
@@ -186,7 +186,7 @@ const PROCESSES: Column<ProcessHeard>[] = [
   { name: "Name", value: (each) => each.name, cell: (each) => each.name },
   { name: "State", value: (each) => String(each.late), cell: (each) => <State word={each.late ? "late" : "running"} /> },
   { name: "Heard", value: (each) => each.heard_at, cell: (each) => `${age(each.heard_at)} ago`, numeric: true },
-  { name: "Runs for", value: (each) => -Date.parse(each.started_at), cell: (each) => age(each.started_at), numeric: true },
+  aged((each) => each.started_at, "Runs for"),
   { name: "Trouble", value: (each) => each.trouble ?? "", cell: (each) => (each.trouble ? plain(each.trouble) : "-") },
 ];
 
