@@ -153,7 +153,7 @@ function View() {
   const begins = useRef(true);
   useEffect(() => {
     const name = placeOf(first)?.name;
-    document.title = name ? `${name} – fuga` : "fuga";
+    document.title = name ? `${name} · fuga` : "fuga";
     // What had the focus may be gone with the view before: go on from the content, not from the top.
     const lost = !begins.current && document.activeElement === document.body;
     if (lost) document.getElementById("main")?.focus({ preventScroll: true });

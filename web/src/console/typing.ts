@@ -47,7 +47,12 @@ export class Typing {
   }
 
   type(bytes: Uint8Array): void {
-    if (this.#over || this.#unsent.length + bytes.length > MOST_UNSENT_BYTES) return;
+    if (this.#over) return;
+    if (this.#unsent.length + bytes.length > MOST_UNSENT_BYTES) {
+      // What a person pasted; answers of the terminal are short.
+      if (bytes.length > PIECE_BYTES) this.heard.told(`${bytes.length} bytes are too many at once and were not sent`);
+      return;
+    }
     this.#unsent.push(...bytes);
     if (!this.#sends) void this.#send();
   }

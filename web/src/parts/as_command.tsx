@@ -8,6 +8,8 @@ export interface Call {
   /** Below `/v1/`, with its query. */
   path: string;
   body?: unknown;
+  /** Name of a file that is sent as it is. */
+  file?: string;
 }
 
 export function Command({ line, calls = [] }: { line: string; calls?: Call[] }) {
@@ -51,12 +53,15 @@ function Line({ title, line }: { title?: string; line: string }) {
 }
 
 /** The API's own address as the page sees it; where a token goes stands a variable. */
-function curlOf({ method = "GET", path, body }: Call): string {
+function curlOf({ method = "GET", path, body, file }: Call): string {
   const url = new URL(`../v1/${path}`, location.href.split("#")[0]).href;
   const words = ["curl", ...(method === "GET" ? [] : ["-X", method]), shellWord(url)];
   words.push("-H", '"Authorization: Bearer $FUGA_TOKEN"');
   if (body !== undefined) {
     words.push("-H", "'Content-Type: application/json'", "-d", shellWord(JSON.stringify(body)));
+  }
+  if (file !== undefined) {
+    words.push("-H", "'Content-Type: application/octet-stream'", "--data-binary", shellWord(`@${file}`));
   }
   return words.join(" ");
 }

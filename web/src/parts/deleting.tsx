@@ -24,19 +24,19 @@ const KINDS = {
   "ssh-keys": {
     what: "key",
     command: "fuga key remove",
-    consequence: "VMs that are created from now on do not get it; those that exist keep it.",
+    consequence: "New VMs do not get it; VMs that exist keep it.",
   },
   images: {
     what: "image",
     command: "fuga image remove",
-    consequence: "The store and the hosts forget it. One that is used is refused.",
+    consequence: "It is removed from the store and from hosts. An image that is in use is refused.",
   },
   networks: {
     what: "network",
     command: "fuga network remove",
-    consequence: "One that a request or a VM uses is refused.",
+    consequence: "A network that a request or a VM uses is refused.",
   },
-  tokens: { what: "token", command: "fuga token revoke", consequence: "Whoever uses it is refused at once." },
+  tokens: { what: "token", command: "fuga token revoke", consequence: "Whoever uses it is refused from now on." },
 } satisfies Record<string, Kind>;
 
 export function Deleting(given: {

@@ -107,7 +107,7 @@ export function RequestForm() {
         <Choice name="Network" none="the host's own" names={networks} value={asked.network} onChange={(network) => set({ network })} />
         <label>
           Labels <span class="hint">(key=value, separated by commas)</span>
-          <input value={asked.labels} onInput={(event) => set({ labels: event.currentTarget.value })} />
+          <input value={asked.labels} placeholder="tier=front, team=web" onInput={(event) => set({ labels: event.currentTarget.value })} />
         </label>
         <label class="check">
           <input
@@ -115,7 +115,7 @@ export function RequestForm() {
             checked={asked.together}
             onChange={(event) => set({ together: event.currentTarget.checked })}
           />
-          All together or none yet
+          All of them in one round, or none yet
         </label>
         <label class="check">
           <input type="checkbox" checked={asked.spot} onChange={(event) => set({ spot: event.currentTarget.checked })} />{" "}
@@ -168,7 +168,7 @@ function Fits(given: { type: string; many: number; tenant: string | null; resour
   const quota = useLive<Quota>(tenant ? `tenants/${encodeURIComponent(tenant)}/quota` : null);
   if (!(many > 0)) return null;
   if (problem !== null) return <Told problem={problem} />;
-  if (data === null || data.vm_type !== type) return <p class="told">Looking what fits …</p>;
+  if (data === null || data.vm_type !== type) return <p class="told">Looking up what fits …</p>;
   const least = data.at_least ? "at least " : "";
   const short = many > data.fits;
   const excess = (quota.data?.limits ?? []).filter(
@@ -185,7 +185,7 @@ function Fits(given: { type: string; many: number; tenant: string | null; resour
       {excess.map((each) => (
         <p key={`${each.tenant} ${each.resource}`}>
           The quota of {each.tenant} is {amount(each.resource, each.limit)} {noun(each.resource)}, and{" "}
-          {amount(each.resource, each.asked)} are in use: this goes beyond it.
+          {amount(each.resource, each.asked)} are requested already: this goes beyond it.
         </p>
       ))}
     </div>

@@ -18,7 +18,7 @@ export function Console({ vm }: { vm: Vm }) {
         <button type="button" disabled={log.busy || !vm.host} onClick={() => void log.read()}>
           {log.busy ? "Reading …" : log.found === null ? "Read the log" : "Read again"}
         </button>
-        {log.found && <span class="hint">{log.found.end} bytes written so far; the last 64 KiB are here</span>}
+        {log.found && <span class="hint">{log.found.end} bytes written so far; these are the last 64 KiB</span>}
       </p>
       <Told problem={log.problem} />
       {log.found && (

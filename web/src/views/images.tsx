@@ -145,6 +145,7 @@ function FromFile() {
         if (input.current) input.current.value = "";
       }}
       line={`fuga image add ${shellWord(name || "NAME")} ${shellWord(file?.name ?? "FILE")} --format ${typed.format} --seed ${typed.seed_kind}`}
+      calls={[{ method: "POST", path: `images/upload${query}`, file: file?.name ?? "FILE" }]}
     >
       <Field name="Name" most={63} value={typed.name} onInput={(name) => set({ name })} />
       <label>

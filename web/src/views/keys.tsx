@@ -26,14 +26,14 @@ export function KeysView() {
       columns={COLUMNS}
       keyOf={(key) => key.id}
       nameOf={(key) => key.name}
-      empty="No keys: VMs are opened as their image says."
+      empty="No keys: how to get into a VM is up to its image."
       actions={
         session.readOnly
           ? undefined
           : (chosen, clear) => <Deleting things={chosen} path="ssh-keys" onDone={clear} />
       }
     >
-      <p class="lead">VMs that are created from now on let in whoever has one of these keys.</p>
+      <p class="lead">New VMs let in whoever holds one of these keys.</p>
       {!session.readOnly && <AddKey />}
     </Listing>
   );

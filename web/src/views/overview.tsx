@@ -146,6 +146,7 @@ function Quotas({ tenant }: { tenant: string }) {
   return (
     <Panel title="Quota">
       <Told problem={problem} />
+      {data === null && problem === null && <Loading />}
       {data?.limits.length === 0 && <p class="empty">No limit is set.</p>}
       <table class="bars">
         <tbody>
@@ -193,7 +194,7 @@ function Waits() {
     { state: "partly_placed", limit: 100 },
   ]);
   return (
-    <Panel title="Waits">
+    <Panel title="Waiting">
       <Told problem={problem} />
       {data === null && problem === null && <Loading />}
       {data?.rows.length === 0 && <p class="empty">Nothing waits.</p>}
@@ -208,7 +209,7 @@ function Waits() {
           </li>
         ))}
       </ul>
-      {(data?.rows.length ?? 0) > SHOWN && <a href="#/requests">All that wait</a>}
+      {(data?.rows.length ?? 0) > SHOWN && <a href="#/requests">All requests</a>}
     </Panel>
   );
 }
@@ -218,7 +219,7 @@ function Runs() {
   const types = new Map<string, number>();
   for (const vm of data?.rows ?? []) types.set(vm.vm_type, (types.get(vm.vm_type) ?? 0) + 1);
   return (
-    <Panel title="Runs">
+    <Panel title="Running">
       <Told problem={problem} />
       {data === null && problem === null && <Loading />}
       {data?.rows.length === 0 && <p class="empty">No VM runs.</p>}

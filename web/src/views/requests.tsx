@@ -48,7 +48,7 @@ export function RequestsView() {
       columns={COLUMNS}
       keyOf={(each) => each.id}
       nameOf={(each) => each.name}
-      empty={ended ? "None has ended." : "No requests."}
+      empty={ended ? "No request has ended." : "No requests."}
       actions={
         session.readOnly || ended
           ? undefined
@@ -67,7 +67,7 @@ export function RequestsView() {
           </a>
         )}
         <a class="button" href={ended ? "#/requests" : "#/requests?ended"}>
-          {ended ? "Those in force" : "Those that have ended"}
+          {ended ? "Show those in force" : "Show those that have ended"}
         </a>
       </p>
     </Listing>

@@ -47,7 +47,7 @@ export function TokenView() {
         }
       >
         <p class="lead">
-          This page uses the token <strong>{own?.name}</strong>. A new one is made by command, which prints its secret
+          This page uses the token <strong>{own?.name}</strong>. To make one, use the command, which prints its secret
           once: <code>fuga token create</code>.
         </p>
       </Listing>
@@ -62,7 +62,7 @@ export function TokenView() {
           {COLUMNS.slice(1).map((column) => (
             <Fact key={column.name} name={column.name} value={column.cell(own)} />
           ))}
-          <Fact name="Made" value={moment(own.created_at)} />
+          <Fact name="Created" value={moment(own.created_at)} />
         </dl>
         <p class="hint">Operators make, renew and revoke tokens.</p>
         <Command line="fuga env" calls={[{ path: "token" }]} />

@@ -129,6 +129,7 @@ export function VmView({ id }: { id: string }) {
       <div class="panels">
         <Panel title="Why here">
           <Told problem={why.problem} />
+          {why.data === null && why.problem === null && <Loading />}
           <p class="prose">{why.data?.message}</p>
           {(why.data?.utilities.length ?? 0) > 0 && (
             <p class="hint">The host evaluated {why.data?.utilities.length} combinations of VMs.</p>
@@ -142,7 +143,7 @@ export function VmView({ id }: { id: string }) {
             <Fact name="Address" value={vm.address} />
             <Fact name="Network" value={vm.network} />
             <Fact name="Host name" value={vm.hostname} />
-            <Fact name="Made" value={moment(vm.created_at)} />
+            <Fact name="Created" value={moment(vm.created_at)} />
             <Fact name="Labels" value={labelsOf(vm)} />
             <Fact name="Last error" value={vm.last_error} />
             <Fact name="Id" value={vm.id} />

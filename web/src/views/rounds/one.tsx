@@ -40,7 +40,7 @@ export function OneRound(given: { number: string }) {
       )}
       <div class="panels">
         <Panel title="Shares before and after">
-          {shares.length === 0 && <p class="empty">None to show.</p>}
+          {shares.length === 0 && <p class="empty">No shares to show.</p>}
           <table class="bars">
             <tbody>
               {shares.map((each) => (
@@ -62,7 +62,7 @@ export function OneRound(given: { number: string }) {
           </table>
         </Panel>
         <Panel title="Games between hosts">
-          {(round.games ?? []).length === 0 && <p class="empty">None to show.</p>}
+          {(round.games ?? []).length === 0 && <p class="empty">No games to show.</p>}
           <ul class="plain">
             {round.games?.map((each) => (
               <li key={each.game}>

@@ -1,5 +1,5 @@
 /** One round as theatre: its hosts on a stage, step by step, computed again from what is stored. */
-import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get } from "../../api/client";
 import type { RoundGame } from "../../api/types";
 import { Command, Panel, Told } from "../../parts/basics";
@@ -188,9 +188,15 @@ const SHOWN = 200;
 function Steps(given: { game: RoundGame; at: number; onPick: (at: number) => void }) {
   const { game, at } = given;
   const first = Math.max(0, Math.min(at - SHOWN / 2, game.steps.length - SHOWN));
+  const list = useRef<HTMLOListElement>(null);
+  useEffect(() => {
+    // The list alone: `scrollIntoView` would turn the page away from the stage.
+    const here = list.current?.querySelector<HTMLElement>("[aria-current]");
+    if (list.current && here) list.current.scrollTop = here.offsetTop - list.current.clientHeight / 2;
+  }, [at]);
   return (
     <Panel title="Steps">
-      <ol class="step-list" start={first + 1}>
+      <ol ref={list} class="step-list" start={first + 1}>
         {game.steps.slice(first, first + SHOWN).map((step, place) => {
           const here = first + place + 1;
           return (

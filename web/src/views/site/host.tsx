@@ -146,7 +146,8 @@ function Latest({ host }: { host: Host }) {
   const foreign = report?.domains.filter((each) => !each.assignment_id) ?? [];
   return (
     <Panel title="Latest report">
-      {problem?.status === 404 ? <p class="empty">It was not polled yet.</p> : <Told problem={problem} />}
+      {problem?.status === 404 ? <p class="empty">No poll has been answered yet.</p> : <Told problem={problem} />}
+      {report === null && problem === null && <Loading />}
       {report && (
         <>
           <dl>
@@ -235,6 +236,7 @@ function Moves({ host }: { host: Host }) {
   return (
     <Panel title="Moves under way">
       <Told problem={problem} />
+      {data === null && problem === null && <Loading />}
       {data?.rows.length === 0 && !emptied?.length && <p class="empty">No VM moves from or to it.</p>}
       <ul class="plain">
         {emptied?.map((each) => (
@@ -263,6 +265,7 @@ function Differences({ host }: { host: Host }) {
   return (
     <Panel title="Differences from the ledger">
       <Told problem={problem} />
+      {data === null && problem === null && <Loading />}
       {data?.items.length === 0 && <p class="empty">None at the latest poll.</p>}
       <ul class="plain">
         {data?.items.map((each) => (

@@ -53,7 +53,7 @@ export function Actions({ host, vms, more, onRetired }: Given) {
         </AskingButton>
       )}
       {(vms?.length ?? 0) > 0 && host.health === "up" && <Empty host={host} vms={vms ?? []} />}
-      {host.health === "down" && <Fence host={host} vms={vms ?? []} />}
+      {host.health === "down" && <Fence host={host} many={many} />}
       <AskingButton
         name="Remove"
         title={`Remove ${host.name}?`}
@@ -179,19 +179,19 @@ function EmptyAsks({ host, vms, onDone }: { host: Host; vms: Vm[]; onDone: () =>
   );
 }
 
-function Fence({ host, vms }: { host: Host; vms: Vm[] }) {
+function Fence({ host, many }: { host: Host; many: string }) {
   const [asks, setAsks] = useState(false);
   return (
     <>
       <button type="button" class="danger" onClick={() => setAsks(true)}>
         Fence
       </button>
-      {asks && <FenceAsks host={host} vms={vms} onDone={() => setAsks(false)} />}
+      {asks && <FenceAsks host={host} many={many} onDone={() => setAsks(false)} />}
     </>
   );
 }
 
-function FenceAsks({ host, vms, onDone }: { host: Host; vms: Vm[]; onDone: () => void }) {
+function FenceAsks({ host, many, onDone }: { host: Host; many: string; onDone: () => void }) {
   const [byHand, setByHand] = useState(!host.fence_target);
   const [sure, setSure] = useState(false);
   const sending = useSending();
@@ -215,8 +215,7 @@ function FenceAsks({ host, vms, onDone }: { host: Host; vms: Vm[]; onDone: () =>
       onNo={onDone}
     >
       <p>
-        {count(vms.length, "VM")} of this host {vms.length === 1 ? "waits" : "wait"} for the next round once it is proven
-        to be off.{" "}
+        {many} {many === "1 VM" ? "waits" : "wait"} for the next round once the host is proven to be off.{" "}
         {host.shared_pool
           ? `They keep their disks, in the shared pool ${host.shared_pool}.`
           : "Their disks are on it alone: they start anew from their images, and what they had written is lost."}

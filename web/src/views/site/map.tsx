@@ -34,9 +34,11 @@ function Mapped({ map }: { map: HostMap }) {
   const [grouped, setGrouped] = useState(() => (labelKeys(map).includes("zone") ? "zone" : ""));
   const [zoom, setZoom] = useState(0);
   const [words, setWords] = useState("");
-  const [only, setOnly] = useState<string | null>(null);
+  const [chosen, setOnly] = useState<string | null>(null);
   const [shown, setShown] = useState<number | null>(null);
   const colours = useMemo(() => colouring(map, by, tenant), [map, by, tenant]);
+  // A kind of which there is no host any more has no button to let go of it.
+  const only = colours.kinds.some((each) => each.name === chosen) ? chosen : null;
   const order = useMemo(() => inOrder(map), [map]);
   const groups = useMemo(() => groupsOf(map, order, grouped), [map, order, grouped]);
   const seen = useMemo(() => matching(map, colours, words, only), [map, colours, words, only]);
@@ -445,7 +447,7 @@ function HostList(given: {
           </li>
         ))}
       </ol>
-      {hosts.length === 0 && <p class="empty">No host is like that.</p>}
+      {hosts.length === 0 && <p class="empty">No host matches.</p>}
     </section>
   );
 }

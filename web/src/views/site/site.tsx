@@ -124,6 +124,7 @@ function Loop() {
   return (
     <Panel title="Slot loop">
       <Told problem={problem} />
+      {loop === null && problem === null && <Loading />}
       {loop && (
         <>
           <p>
@@ -325,7 +326,7 @@ function Audit() {
           columns={AUDIT}
           rows={kept.items}
           keyOf={(each) => String(each.id)}
-          empty="No call is like that."
+          empty="No call matches."
         />
       )}
       {kept !== null && kept.next !== null && (
@@ -365,18 +366,19 @@ function Settings() {
     <Panel title="Settings in force">
       <p class="hint">Of the API that answers this page; secrets are masked. Workers and monitors may have others.</p>
       <Told problem={problem} />
+      {data === null && problem === null && <Loading />}
       {data && (
         <Table
           label="settings"
           columns={SETTINGS}
           rows={shown ? data.items : own}
           keyOf={(each) => each.name}
-          empty="All of them are as fuga has them by default."
+          empty="Each setting has its default."
         />
       )}
       <label class="check">
-        <input type="checkbox" checked={shown} onChange={(event) => setShown(event.currentTarget.checked)} /> those that
-        nobody has set as well
+        <input type="checkbox" checked={shown} onChange={(event) => setShown(event.currentTarget.checked)} /> Show
+        settings that nobody has set as well
       </label>
       <Command line="fuga doctor" calls={[{ path: "settings" }]} />
     </Panel>
