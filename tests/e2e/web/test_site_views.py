@@ -452,7 +452,7 @@ def test_settings_are_shown_and_no_secret_of_them(tab: Tab) -> None:
     settings = tab.page.get_by_role("region", name="settings")
     expect(settings).to_contain_text("FUGA_DATABASE_URL")
     expect(settings).to_contain_text("(set)")
-    tab.page.get_by_label("those that nobody has set").check()
+    tab.page.get_by_label("settings that nobody has set").check()
     expect(settings).to_contain_text("FUGA_POLICY_DEADLINE_S")
 
     assert SECRET not in tab.page.content()

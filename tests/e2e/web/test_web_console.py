@@ -112,6 +112,7 @@ def test_vms_are_chosen_and_deleted_by_keyboard_after_a_question(
     dialog.wait_for()
     tab.page.keyboard.press("Escape")
     dialog.wait_for(state="hidden")
+    assert tab.page.evaluate("document.activeElement.textContent") == "Delete"
     assert register.vms.list(name="web-1").items[0].desired == "running"
 
     tab.page.get_by_role("button", name="Delete").press("Enter")
@@ -191,6 +192,50 @@ def test_views_fit_and_axe_finds_nothing_serious(
             assert tab.faults == []
 
     assert found == []
+
+
+def test_views_are_chosen_from_a_menu_where_there_is_no_room_for_a_row(
+    browser: Browser, url: str, register: Registry
+) -> None:
+    with a_tab(browser, url, viewport={"width": 390, "height": 844}) as tab:
+        tab.log_in(a_token(register, None))
+        views = tab.page.get_by_role("navigation", name="Views")
+        links = views.get_by_role("link")
+        menu = views.get_by_role("button")
+        expect(menu).to_have_text("☰ Overview")
+        expect(links).to_have_count(0)
+        menu.press("Enter")
+        expect(links).to_have_count(15)
+        tab.page.keyboard.press("Escape")
+        expect(links).to_have_count(0)
+
+        menu.press("Enter")
+        views.get_by_role("link", name="Hosts").press("Enter")
+
+        tab.page.get_by_role("heading", level=1, name="Hosts").wait_for()
+        expect(links).to_have_count(0)
+        assert tab.page.title() == "Hosts · fuga"
+        assert tab.faults == []
+
+
+def test_an_answer_that_breaks_off_or_is_refused_for_now_is_asked_for_again(
+    tab: Tab, token_of_a: str
+) -> None:
+    tab.log_in(token_of_a)
+    answers = iter(({"status": 200, "body": '{"items": ['}, {"status": 429, "json": {}}))
+
+    def spoil(route: Route) -> None:
+        spoilt: Any = next(answers, None)
+        if spoilt is None:
+            route.continue_()
+        else:
+            route.fulfill(headers={"Retry-After": "1"}, **spoilt)
+
+    tab.page.route("**/v1/vms?**", spoil)
+    tab.go("#/vms", "VMs")
+    tab.page.get_by_role("link", name="web-1").wait_for(timeout=50_000)  # no event, not a minute
+
+    assert [each for each in tab.faults if "Failed to load resource" not in each] == []
 
 
 def test_browsers_are_sent_to_the_page_and_programs_get_their_problem(url: str) -> None:

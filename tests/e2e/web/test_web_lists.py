@@ -72,6 +72,49 @@ def test_many_vms_are_labelled_at_once_with_the_command_and_the_call_shown(
     assert {vm.labels["tier"] for vm in batch} == {"back"}
 
 
+def test_spot_vms_are_requested_and_their_end_is_told(
+    tab: Tab, token_of_a: str, register: Registry
+) -> None:
+    tab.log_in(token_of_a)
+    tab.go("#/ask", "Request VMs")
+    tab.page.get_by_label("Name").fill("sweep")
+    tab.page.get_by_label("Spot VMs").check()
+    tab.page.get_by_text("fuga request small -n 1 --spot --name sweep").wait_for()
+    tab.page.get_by_role("button", name="Request", exact=True).click()
+    tab.page.get_by_role("heading", level=1, name="sweep").wait_for()
+    tab.page.get_by_text("1 spot VM of type small").wait_for()
+    assert [each.spot for each in register.requests.list(name="sweep").items] == [True]
+
+    def ends(route: Route) -> None:
+        answer = route.fetch()
+        body = answer.json()
+        for each in body.get("items", [body]):
+            each.update(spot=True, ends_at="2026-01-01T12:00:00Z", ending_for="urgent")
+        route.fulfill(response=answer, json=body)
+
+    tab.page.route("**/v1/vms?**", ends)
+    tab.page.route(re.compile("/v1/vms/[^/]+$"), ends)
+    tab.go("#/vms", "VMs")
+    tab.page.get_by_text("to make room for request urgent").first.wait_for()
+    tab.page.get_by_text("small, spot").first.wait_for()
+    tab.page.get_by_role("link", name="web-1").click()
+    tab.page.get_by_text("This spot VM ends at").wait_for()
+    assert tab.faults == []
+
+
+def test_words_do_not_find_a_row_by_what_it_does_not_show(
+    tab: Tab, token_of_a: str, register: Registry
+) -> None:
+    (vm,) = register.vms.list(name="web-1").items
+    tab.log_in(token_of_a)
+    tab.go("#/vms", "VMs")
+    tab.page.get_by_role("link", name="web-1").wait_for()
+
+    tab.page.get_by_role("searchbox").fill(str(int(vm.created_at.timestamp() * 1000))[:6])
+
+    tab.page.get_by_text("No row has all of these words").wait_for()
+
+
 def test_an_operator_uploads_an_image_from_a_file(
     browser: Browser, url: str, register: Registry, tmp_path: Path
 ) -> None:
