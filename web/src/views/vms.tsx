@@ -32,6 +32,11 @@ export function endOf(vm: { ends_at?: string | null; ending_for?: string | null 
   return `ends at ${moment(vm.ends_at)} to make room for ${vm.ending_for ? `request ${vm.ending_for}` : "another tenant"}`;
 }
 
+/** Operators look at hosts, too; tenants know them by other names. */
+function HostName({ name }: { name: string }) {
+  return session.isOperator ? <a href={to("hosts", name)}>{name}</a> : <>{name}</>;
+}
+
 const labelsOf = (vm: Vm): string =>
   Object.entries(vm.labels ?? {})
     .map(([key, value]) => `${key}=${value}`)
@@ -51,7 +56,7 @@ const COLUMNS: Column<Vm>[] = [
       </>
     ),
   },
-  { name: "Host", value: (vm) => vm.host ?? "", cell: (vm) => vm.host ?? "waits" },
+  { name: "Host", value: (vm) => vm.host ?? "", cell: (vm) => (vm.host ? <HostName name={vm.host} /> : "waits") },
   { name: "Address", value: (vm) => vm.address ?? "", cell: (vm) => vm.address ?? "-" },
   { name: "Labels", value: labelsOf, cell: (vm) => labelsOf(vm) || "-" },
   aged((vm) => vm.created_at),
@@ -98,8 +103,19 @@ export function VmView({ id }: { id: string }) {
         {vm.name} <State word={stateOf(vm)} />
       </h1>
       <p class="lead">
-        {vm.host ? `On ${vm.host}` : "Not placed yet"}
-        {vm.moving_to && `, moving to ${vm.moving_to}`}. Part of request{" "}
+        {vm.host ? (
+          <>
+            On <HostName name={vm.host} />
+          </>
+        ) : (
+          "Not placed yet"
+        )}
+        {vm.moving_to && (
+          <>
+            , moving to <HostName name={vm.moving_to} />
+          </>
+        )}
+        . Part of request{" "}
         <a href={to("requests", vm.request_id)}>{vm.name.replace(/-\d+$/, "")}</a>.
       </p>
       {vm.ends_at && vm.desired !== "deleted" && (

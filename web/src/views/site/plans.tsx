@@ -243,7 +243,7 @@ export function PlanView({ id }: { id: string }) {
   const state = plan?.state;
   useEffect(() => {
     if (state !== "asked") return listAgain(); // its moves have come with its decision
-    const timer = setInterval(again, LOOK_EVERY_MS);
+    const timer = setInterval(() => document.hidden || again(), LOOK_EVERY_MS);
     return () => clearInterval(timer);
   }, [state]);
   if (plan === null) return problem ? <Told problem={problem} /> : <Loading />;
