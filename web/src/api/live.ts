@@ -234,20 +234,20 @@ export interface Rows<T> {
   more: boolean;
 }
 
-/** Follow the first rows of each query, joined. */
-export function useRows<T>(path: string | null, queries: Query[] = [{}]): Live<Rows<T>> {
+/** Follow the first rows of each query, joined; no oftener than `everyMs`. */
+export function useRows<T>(path: string | null, queries: Query[] = [{}], everyMs = 0): Live<Rows<T>> {
   const asked = path === null ? null : JSON.stringify([path, queries]);
-  return useReading<Rows<T>>(asked, async (asked) => {
-    const [path, queries] = JSON.parse(asked) as [string, Query[]];
-    const pages = await Promise.all(
-      queries.map((query) => get<Page<T>>(path, { limit: MOST_ROWS, ...query })),
-    );
-    return {
-      rows: pages.flatMap((page) => page.items),
-      // Of events there is always a next page, which may be empty.
-      more: pages.some(({ next, items }, index) => {
-        return next !== null && items.length >= Number(queries[index]?.limit ?? MOST_ROWS);
-      }),
-    };
-  });
+  return useReading<Rows<T>>(asked, rowsOf, everyMs);
+}
+
+async function rowsOf<T>(asked: string): Promise<Rows<T>> {
+  const [path, queries] = JSON.parse(asked) as [string, Query[]];
+  const pages = await Promise.all(queries.map((query) => get<Page<T>>(path, { limit: MOST_ROWS, ...query })));
+  return {
+    rows: pages.flatMap((page) => page.items),
+    // Of events there is always a next page, which may be empty.
+    more: pages.some(({ next, items }, index) => {
+      return next !== null && items.length >= Number(queries[index]?.limit ?? MOST_ROWS);
+    }),
+  };
 }

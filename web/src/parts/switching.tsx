@@ -29,7 +29,7 @@ export function Switching({ vms, onDone }: { vms: Vm[]; onDone?: () => void }) {
             line={`fuga ${what} ${some(possible.map((vm) => shellWord(vm.name)))}`}
             call={(vm) => ({ method: "POST", path: `vms/${vm.id}/${what}`, body: {} })}
             onDone={onDone}
-            {...(many && what !== "start" ? { title: `${name} ${possible.length} VMs?` } : {})}
+            {...(many ? { title: `${name} ${possible.length} VMs?` } : {})}
           />
         );
       })}

@@ -8,6 +8,9 @@ import { type Line, Steps } from "../parts/steps";
 import { to } from "../route";
 import { age, amount, count, duration, noun, percent, waitsFor } from "../words";
 
+/** Hundreds of rows for a sum or a line: not at each event. */
+const LISTED_EVERY_MS = 15_000;
+
 export function Overview() {
   const tenant = session.caller.value?.tenant ?? null;
   const shares = useLive<{ items: Standing[] }>("shares");
@@ -61,7 +64,7 @@ interface Share {
 
 /** What rounds stored: the share, and what was fair then. Slots that repeat leave no round. */
 function OverTime({ tenant, shares }: { tenant: string; shares: Standing[] | null }) {
-  const { data, problem } = useRows<RoundSummary>("rounds", [{ limit: 200 }]);
+  const { data, problem } = useRows<RoundSummary>("rounds", [{ limit: 200 }], LISTED_EVERY_MS);
   const entitlement = shares?.find((each) => each.name === tenant)?.entitlement;
   const lines = useMemo(() => {
     const rounds = (data?.rows ?? []).toReversed().flatMap((round) => {
@@ -215,7 +218,7 @@ function Waits() {
 }
 
 function Runs() {
-  const { data, problem } = useRows<Vm>("vms", [{ state: "running" }]);
+  const { data, problem } = useRows<Vm>("vms", [{ state: "running" }], LISTED_EVERY_MS);
   const types = new Map<string, number>();
   for (const vm of data?.rows ?? []) types.set(vm.vm_type, (types.get(vm.vm_type) ?? 0) + 1);
   return (

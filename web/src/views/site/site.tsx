@@ -236,11 +236,15 @@ const SINCE = [
 ] as const;
 const OPTION: Record<string, string> = { 3600: "1h", 86400: "1d", 604800: "7d" };
 
-/** The newest calls before those that are here already, if both meet; the newest alone otherwise. */
+/** Calls that a page keeps which is open for days. */
+const MOST_CALLS = 2_000;
+
+/** The newest calls, and below them the older ones that somebody has asked for, if both meet. */
 function joined(before: Page<AuditEntry> | null, newest: Page<AuditEntry>): Page<AuditEntry> {
+  if (before === null || before.items.length <= newest.items.length) return newest;
   const ids = new Set(newest.items.map((each) => each.id));
-  const older = before?.items.filter((each) => !ids.has(each.id)) ?? [];
-  if (before === null || older.length === before.items.length) return newest;
+  const older = before.items.filter((each) => !ids.has(each.id));
+  if (older.length === before.items.length || older.length > MOST_CALLS) return newest;
   return { items: [...newest.items, ...older], next: before.next };
 }
 
