@@ -20,6 +20,8 @@ export function Dialog(given: {
   useEffect(() => {
     const element = dialog.current;
     element?.showModal();
+    // Not what can be copied, which stands before it: Enter alone must not end a VM.
+    element?.querySelector<HTMLElement>("[data-first]")?.focus();
     return () => {
       gone.current = true;
       element?.close(); // which gives the focus back, unless the button is gone or disabled by now
@@ -72,7 +74,7 @@ export function Ask(given: {
         {given.children}
         <Told problem={given.problem ?? null} />
         <p class="buttons">
-          <button type="button" autofocus={danger} disabled={busy} onClick={given.onNo}>
+          <button type="button" data-first={danger ? "" : undefined} disabled={busy} onClick={given.onNo}>
             Cancel
           </button>
           <button type="submit" class={danger ? "danger" : "primary"} disabled={busy || given.disabled === true}>
