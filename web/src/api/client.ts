@@ -123,15 +123,17 @@ async function call<T>(
 /** Send a file as it is. Not `fetch`, which does not tell how much has been sent. */
 export function upload(path: string, file: Blob, tell: (bytes: number) => void): Promise<unknown> {
   return new Promise((done, refuse) => {
+    const token = session.token;
     const call = new XMLHttpRequest();
     call.open("POST", ROOT + path);
-    call.setRequestHeader("Authorization", `Bearer ${session.token}`);
+    call.setRequestHeader("Authorization", `Bearer ${token}`);
     call.setRequestHeader("Content-Type", "application/octet-stream");
     call.upload.onprogress = (event) => tell(event.loaded);
     call.onerror = () => refuse(new Problem(0, null, null, AWAY));
     call.onload = () => {
       const answer = new Response(call.responseText, { status: call.status });
       const content: unknown = parsedOrNull(call.responseText);
+      if (answer.status === 401 && token === session.token) session.end();
       if (answer.ok) done(content);
       else refuse(problemOf(answer, content));
     };

@@ -11,8 +11,11 @@ export async function goToProvider(way: ProviderWay): Promise<void> {
     redirect_uri: location.origin + location.pathname,
     back: location.hash,
   };
-  const there = new URL(way.authorization_endpoint ?? "");
-  if (!["https:", "http:"].includes(there.protocol)) throw new TypeError("no address of a provider");
+  const address = way.authorization_endpoint ?? "";
+  const there = URL.canParse(address) ? new URL(address) : null;
+  if (there === null || !["https:", "http:"].includes(there.protocol)) {
+    throw new Problem(0, null, null, "The provider names no address to log in at.");
+  }
   const asked = {
     response_type: "code",
     response_mode: way.response_mode,

@@ -88,6 +88,7 @@ function Terminal({ vm }: { vm: Vm }) {
     setOver(null);
     setProblem(null);
     let screen: Screen | null = null;
+    let typing: Typing | null = null;
     const early: (Uint8Array | string)[] = [];
     const show = (said: Uint8Array | string): void => {
       if (screen === null) early.push(said);
@@ -96,7 +97,7 @@ function Terminal({ vm }: { vm: Vm }) {
     };
     try {
       const { openTerminal } = await import("../console/terminal");
-      const typing = await Typing.begin(vm.id, force, {
+      const hold = await Typing.begin(vm.id, force, {
         output: show,
         told: show,
         ended: (why) => {
@@ -105,25 +106,27 @@ function Terminal({ vm }: { vm: Vm }) {
           setState("closed");
         },
       });
+      typing = hold;
       if (gone.current || place.current === null) {
-        typing.leave();
+        hold.leave();
         return;
       }
       screen = openTerminal(place.current, `Console of ${vm.name}: Ctrl-] leaves it`, {
-        typed: (bytes) => typing.type(bytes),
+        typed: (bytes) => hold.type(bytes),
         left: () => {
-          typing.leave();
+          hold.leave();
           opener.current?.focus();
         },
         sized: (columns, rows) => setSize([columns, rows]),
       });
-      open.current = { screen, typing };
+      open.current = { screen, typing: hold };
       setState("open");
       early.splice(0).forEach(show);
       screen.focus();
     } catch (found) {
       setState("closed");
       if (!(found instanceof Problem)) {
+        typing?.leave(); // nobody else could take it before it times out
         setOver("the terminal could not be loaded; reload the page");
         return;
       }

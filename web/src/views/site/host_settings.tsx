@@ -187,7 +187,7 @@ function changeOf(
       options.push(ratio === null ? `--label-ratio ${each.resource}` : `--ratio ${each.resource}=${ratio / 1000}`);
     }
   }
-  if (Number(builds) !== host.max_builds) {
+  if (builds.trim() && Number(builds) !== host.max_builds) {
     change.max_builds = Number(builds);
     options.push(`--max-builds ${builds}`);
   }
