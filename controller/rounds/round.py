@@ -221,6 +221,8 @@ def run_round(
     ranking = _first_ranking_resource(snapshot.resources, choice.parameters)
     ideal, ideal_s = _ideal(decided.data, ranking, choice, decider)
     shares = _shares(snapshot, decided.allocation, names, ideal)
+    spot = _spot_commit(choice, seen, decided.allocation.details.get("spot"))
+    placements = _placements(view, decided.allocation)
     commit_started = time.perf_counter()
     committed = store.commit_round(
         RoundCommit(
@@ -249,19 +251,8 @@ def run_round(
                 "bound_seconds": ideal_s,
                 "decide_seconds": time.perf_counter() - started,
             },
-            placements=tuple(
-                Placement(
-                    request_id=UUID(names.requests[request][0]),
-                    host_id=UUID(names.hosts[host][0]),
-                    count=count,
-                    shared_pool=view.requests[request].shared_pool,
-                )
-                for request, host, count in decided.allocation.placed.tolist()
-            ),
-            host_versions={
-                view.hosts[host].id: view.hosts[host].version
-                for host in np.unique(decided.allocation.placed[:, 1]).tolist()
-            },
+            placements=placements,
+            host_versions=_versions(view, placements, spot),
             waiting=waiting_requests(
                 slot.start_at, view, snapshot, decided.allocation, names, shares=shares
             )
@@ -269,7 +260,7 @@ def run_round(
             else {},
             group_shares=_group_shares(snapshot, decided.allocation, names, ideal),
             prices=_labelled(view, None if ideal is None else ideal.prices),
-            spot=_spot_commit(choice, seen, decided.allocation.details.get("spot")),
+            spot=spot,
             keeps_rooms=view.spot is not None and bool(view.spot.kept),
         )
     )
@@ -291,6 +282,28 @@ def run_round(
         duration_s=ended - started,
         assignments=committed.assignments,
     )
+
+
+def _placements(view: ClusterView, allocation: Allocation) -> tuple[Placement, ...]:
+    return tuple(
+        Placement(
+            request_id=view.requests[request].id,
+            host_id=view.hosts[host].id,
+            count=count,
+            shared_pool=view.requests[request].shared_pool,
+        )
+        for request, host, count in allocation.placed.tolist()
+    )
+
+
+def _versions(
+    view: ClusterView, placements: Sequence[Placement], spot: SpotCommit | None
+) -> Mapping[UUID, int]:
+    """Return the versions, as the round saw them, of all hosts that it does something with."""
+    used = {part.host_id for part in placements}
+    if spot is not None:
+        used |= {each.host_id for each in (*spot.ends, *spot.lets_in)}
+    return {host.id: host.version for host in view.hosts if host.id in used}
 
 
 def _spot_commit(

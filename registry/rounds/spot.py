@@ -108,7 +108,9 @@ def note_endings(
     moved: set[UUID] = set()
     for some in chunks(sorted(wanted)):
         query = select(hosts.c.id, hosts.c.version).where(among(connection, hosts.c.id, some))
-        moved |= {row.id for row in connection.execute(query) if versions[row.id] != row.version}
+        moved |= {
+            row.id for row in connection.execute(query) if versions.get(row.id) != row.version
+        }
     ends = {each.vm_id: each for each in decided.ends if each.host_id not in moved}
     lets_in = [each for each in decided.lets_in if each.host_id not in moved]
     named: dict[UUID, Any] = {}
