@@ -103,7 +103,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         want_copies(connection, chosen, now=now, actor=ACTOR)
     number = _insert_round(connection, commit, now, Counter(vm.tenant for vm, _ in chosen), dropped)
     if commit.keeps_rooms:
-        use_rooms(connection, Counter((vm.request_id, host_id) for vm, host_id in chosen))
+        use_rooms(connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now)
     if commit.spot is not None:
         note_endings(connection, commit.spot, commit.host_versions, number, now=now, actor=ACTOR)
     with behind(connection) as later:

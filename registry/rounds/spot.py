@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, Row, delete, select, tuple_
 
 from registry.catalogue.resources import demands
-from registry.ground.bulk import among, chunks, insert_rows
+from registry.ground.bulk import PARAMETERS, among, chunks, insert_rows
 from registry.ground.schema import (
     arriving_at,
     assignments,
@@ -160,22 +161,46 @@ def note_endings(
     insert_rows(connection, spot_endings, rows)
     record(connection, history)
     until = ends_at + timedelta(seconds=decided.hold_s)
-    for each in lets_in:
-        its = (kept_rooms.c.request_id == each.request_id, kept_rooms.c.host_id == each.host_id)
-        connection.execute(delete(kept_rooms).where(*its))
-        room = {"request_id": each.request_id, "host_id": each.host_id, "count": each.count}
-        insert_rows(connection, kept_rooms, [{**room, "until": until}])
+    kept = _rooms(connection, {each.request_id for each in lets_in}, now)
+    rooms = Counter({(each.request_id, each.host_id): each.count for each in lets_in})
+    for pair in rooms.keys() & kept.keys():  # who is let in waits besides those of before
+        rooms[pair] += kept[pair].count
+    _keep(connection, rooms, {pair: (count, until) for pair, count in rooms.items()})
 
 
-def use_rooms(connection: Connection, placed: Mapping[tuple[UUID, UUID], int]) -> None:
+def use_rooms(
+    connection: Connection, placed: Mapping[tuple[UUID, UUID], int], now: datetime
+) -> None:
     """Keep less room where VMs of whom it is kept for, by request and host, were placed."""
-    rooms = connection.execute(
-        select(kept_rooms.c.request_id, kept_rooms.c.host_id, kept_rooms.c["count"])
-    )
-    for request, host, count in rooms.all():
-        taken = placed.get((request, host), 0)
-        its = (kept_rooms.c.request_id == request, kept_rooms.c.host_id == host)
-        if taken >= count:
-            connection.execute(delete(kept_rooms).where(*its))
-        elif taken:
-            connection.execute(update(kept_rooms).where(*its).values(count=count - taken))
+    kept = _rooms(connection, {request for request, _ in placed}, now)
+    used = {pair: row for pair, row in kept.items() if pair in placed}
+    left = {pair: (row.count - placed[pair], row.until) for pair, row in used.items()}
+    _keep(connection, used, {pair: room for pair, room in left.items() if room[0] > 0})
+
+
+def _rooms(
+    connection: Connection, request_ids: Collection[UUID], now: datetime
+) -> Mapping[tuple[UUID, UUID], Row[Any]]:
+    """Return the room that is kept for requests, by request and host."""
+    found: dict[tuple[UUID, UUID], Row[Any]] = {}
+    for some in chunks(sorted(request_ids)):
+        its = among(connection, kept_rooms.c.request_id, some)
+        for row in connection.execute(select(kept_rooms).where(its, kept_rooms.c.until > now)):
+            found[row.request_id, row.host_id] = row
+    return found
+
+
+def _keep(
+    connection: Connection,
+    before: Collection[tuple[UUID, UUID]],
+    rooms: Mapping[tuple[UUID, UUID], tuple[int, datetime]],
+) -> None:
+    """Write rooms, counts and times by request and host, in the place of those of before."""
+    key = tuple_(kept_rooms.c.request_id, kept_rooms.c.host_id)
+    for some in chunks(sorted(before), PARAMETERS // 2):
+        connection.execute(delete(kept_rooms).where(key.in_(some)))
+    rows = [
+        {"request_id": request, "host_id": host, "count": count, "until": until}
+        for (request, host), (count, until) in sorted(rooms.items())
+    ]
+    insert_rows(connection, kept_rooms, rows)

@@ -11,6 +11,7 @@ from controller.rest.schemas.operating import RoundDetail
 from controller.rounds.replay import replay_round
 from registry import Registry
 from registry.errors import InvalidError
+from registry.lifecycle import HostAdminEvent
 from registry.requests import MembershipRule, Request, Rules, Vm
 from tests.integration.moves.test_room import DecidesHere, run
 from tests.readers import a_tenant, an_operator
@@ -98,6 +99,21 @@ def test_a_round_ends_no_more_spot_vms_than_let_a_request_in_and_keeps_their_roo
     assert register.requests.get(full.id).count == 2
     assert raw.value("SELECT count(*) FROM kept_rooms") == 0
     assert register.check() == []
+
+
+def test_room_that_is_kept_on_a_host_grows_by_what_a_later_round_lets_in_there(
+    register: Registry, raw: RawSql, full: Request
+) -> None:
+    register.hosts.apply("h2", HostAdminEvent.DRAIN, actor="cli")
+    wanted = add_request(register, 1, name="web")
+    a_round(register, 60)
+    register.requests.change(wanted.id, count=2, actor="cli")
+
+    a_round(register, 120)
+    a_round(register, 180)
+
+    assert raw.value("SELECT count FROM kept_rooms") == 2
+    assert len(ending(register, full)) == 2
 
 
 def test_spot_vms_are_in_no_share_and_count_for_quotas(register: Registry, full: Request) -> None:
