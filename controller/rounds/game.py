@@ -17,6 +17,7 @@ import numpy as np
 from controller.rounds.inputs import RoundInputs, allocation_document, decode_inputs
 from placement import Allocation, dominant_shares, fair_distance, target_shares
 from placement.catalog.zone_policies import Deciding
+from placement.round.spot import without_spot
 
 #: The policy that tells its steps.
 TELLS: Final = "fuga"
@@ -116,7 +117,7 @@ class _Told:
         self._shown = steps
         snapshot = inputs.snapshot
         self._held = snapshot.held.copy()
-        self._targets = target_shares(snapshot)
+        self._targets = target_shares(without_spot(snapshot))
         self._before = dominant_shares(snapshot.held, snapshot.pool)
         self.fair_distance = fair_distance(self._before, self._targets)
         self._rows_of = self._rows()
@@ -196,6 +197,8 @@ class _Told:
         snapshot = self._snapshot
         changed = set()
         for request, _, count in step["rows"]:
+            if snapshot.spot is not None and snapshot.spot.asks[request]:
+                continue  # in no share
             tenant = int(snapshot.tenant[request])
             self._held[tenant] += count * snapshot.demand[request]
             changed.add(tenant)

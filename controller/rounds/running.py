@@ -21,6 +21,7 @@ from placement.moving.model import (
 )
 from registry.moves import RunningView, RunningVm
 from registry.requests import zone_of
+from registry.rounds import ClusterView
 
 _MEMORY = "memory_mib"
 
@@ -37,9 +38,11 @@ def to_running(view: RunningView, *, to_move: bool = True) -> tuple[Running, Run
     """Turn one read of the register center into what a plan is decided on.
 
     Without ``to_move`` into what a round keeps spare for: who moved lately does not matter,
-    and hosts that moves free for a request could take VMs of those that fail.
+    and hosts that moves, or spot VMs, free for a request could take VMs of those that fail.
     """
+    freed: set[UUID] = set()
     if to_move:
+        freed = _freed(view.cluster)
         view = replace(view, cluster=ordinary(view.cluster))
     cluster = view.cluster
     snapshot, names = to_snapshot(cluster, told_apart_by=view.requests)
@@ -63,7 +66,6 @@ def to_running(view: RunningView, *, to_move: bool = True) -> tuple[Running, Run
     zones = _ints(zone_index.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
     memory = cluster.resources.index(_MEMORY)
     spreads = _spreads(view, vms, host_index, zones, zone_names)
-    freed = {host for plan in cluster.freed for host in plan.hosts} if to_move else set()
     running = Running(
         snapshot=snapshot,
         kind=kind,
@@ -90,6 +92,14 @@ def to_running(view: RunningView, *, to_move: bool = True) -> tuple[Running, Run
         zones=zones if spreads else _ints(()),
     )
     return running, RunningNames(snapshot=names, vms=tuple(str(vm.id) for vm in vms))
+
+
+def _freed(cluster: ClusterView) -> set[UUID]:
+    """Return the hosts where room is made, or kept, for requests that wait."""
+    rooms = () if cluster.spot is None else cluster.spot.kept
+    waits = {request.id for request in cluster.requests}
+    hosts = {host for plan in cluster.freed for host in plan.hosts}
+    return hosts | {room.host_id for room in rooms if room.request_id in waits}
 
 
 def _ints(values: object) -> IntArray:

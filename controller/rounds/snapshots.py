@@ -160,12 +160,13 @@ def to_snapshot(
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
     tree, groups = tree_of(view.tenants, view.groups) if view.groups else (None, ())
     allowances, quotas = allowances_of(view) if view.quotas else ((), ())
+    eligible = eligibility(view.hosts, classes, view.requests, may_use)
     snapshot = Snapshot(
         resources=view.resources,
         capacity=hosts.capacity,
         free=np.maximum(hosts.capacity - committed, 0),
         host_class=classes.of_host,
-        eligible=eligibility(view.hosts, classes, view.requests, may_use),
+        eligible=eligible,
         demand=_rows([request.demand for request in view.requests], len(view.resources)),
         count=_of(view.requests, lambda request: request.count),
         min_count=_of(view.requests, lambda request: request.min_count),
@@ -179,7 +180,14 @@ def to_snapshot(
         priority=_of(view.requests, lambda request: request.priority)
         if any(request.priority for request in view.requests)
         else None,
-        spot=None if view.spot is None else _spot(view, view.spot, hosts.capacity - committed),
+        spot=None
+        if view.spot is None
+        else _spot(
+            view,
+            view.spot,
+            room=hosts.capacity - committed,
+            open_to=lambda row, host: bool(eligible[row, classes.of_host[host]]),
+        ),
     )
     names = Names(
         hosts=hosts.names,
@@ -218,10 +226,14 @@ def may_use(request: RequestView, host: HostView) -> bool:
     )
 
 
-def _spot(view: ClusterView, seen: SpotView, room: IntArray) -> Spot:
+def _spot(
+    view: ClusterView, seen: SpotView, *, room: IntArray, open_to: Callable[[int, int], bool]
+) -> Spot:
     """Return what a round knows of spot VMs.
 
-    None ends on a host that is overfull, where its ``room``, (H, R), would not be free.
+    None ends on a host that is overfull, where its ``room``, (H, R), would not be free. Room is
+    kept for a request only where hosts are ``open_to`` it now: one that was drained or failed
+    keeps nobody waiting.
     """
     rows_of = rows_by_request(view.requests)
     index_of = {host.id: index for index, host in enumerate(view.hosts)}
@@ -236,10 +248,10 @@ def _spot(view: ClusterView, seen: SpotView, room: IntArray) -> Spot:
         amounts=_rows([vm.amounts for vm in vms], len(view.resources)),
         may_end=may_end & (room[host] >= 0).all(axis=1),
         kept=tuple(
-            (row, index_of[room.host_id], room.count)
-            for room in seen.kept
-            for row in rows_of.get(room.request_id, ())
-            if room.host_id in index_of
+            (row, index_of[kept.host_id], kept.count)
+            for kept in seen.kept
+            for row in rows_of.get(kept.request_id, ())
+            if kept.host_id in index_of and open_to(row, index_of[kept.host_id])
         ),
     )
 

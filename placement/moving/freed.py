@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,10 @@ from placement.moving.keeping import left_out_but_for
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
 from placement.round.model import Allocation, Policy, Reason, Snapshot
+from placement.round.reasons import never_fit
+
+#: Reasons of one whose hosts are all closed to it.
+_CLOSED_OUT: Final = frozenset({Reason.NO_ELIGIBLE_HOST, Reason.NO_HOST_LARGE_ENOUGH})
 
 
 class KeepingFreed:
@@ -47,11 +52,30 @@ class KeepingFreed:
         if not rows:
             return self._policy.place(snapshot, rng, budget)
         allocation = self._policy.place(closed(snapshot, rows), rng, budget)
+        allocation = _without_closing(snapshot, allocation)
         return dataclasses.replace(
             allocation,
             left_out=left_out_but_for(Reason.HELD_BACK, snapshot, allocation, allocation.placed),
             details={**allocation.details, "freed": [list(row) for row in rows]},
         )
+
+
+def _without_closing(snapshot: Snapshot, allocation: Allocation) -> Allocation:
+    """Return an allocation on closed hosts, with reasons that speak of room.
+
+    To the policy, one that may use no other hosts has none.
+    """
+    closed_out = [left.request for left in allocation.left_out if left.reason in _CLOSED_OUT]
+    never = never_fit(snapshot, np.array(closed_out, dtype=np.int64))
+    return dataclasses.replace(
+        allocation,
+        left_out=tuple(
+            dataclasses.replace(left, reason=Reason.NO_ROOM)
+            if left.reason in _CLOSED_OUT and left.request not in never
+            else left
+            for left in allocation.left_out
+        ),
+    )
 
 
 def closed(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Snapshot:

@@ -81,7 +81,7 @@ def decide_spot(
     free = rest.free
     if beside.kept is not None:
         free = np.maximum(free - beside.kept(allocation.placed), 0)
-    rest = dataclasses.replace(rest, free=free)
+    rest = dataclasses.replace(rest, free=free - _promised(rest, spot, free))
     look = _Look(beside.policy, seed, budget_units)
     ends, lets_in = _ending(rest, spot, allocation, look)
     after = rest.after(_array(lets_in)) if lets_in else rest
@@ -118,6 +118,18 @@ class _Look:
         if snapshot.priority is None:
             return found
         return in_order_of_priority(snapshot, snapshot.priority, found)
+
+
+def _promised(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
+    """Return what of the free room, (H, R), is for those whom rounds before let in.
+
+    What spot VMs that end still hold there is theirs, too, and comes to them later.
+    """
+    promised = np.zeros_like(free)
+    for request, host, count in spot.kept:
+        promised[host] += min(count, int(rest.count[request])) * rest.demand[request]
+    np.subtract.at(promised, spot.host[~spot.may_end], spot.amounts[~spot.may_end])
+    return np.clip(promised, 0, free)
 
 
 def _ending(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence, Set
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, and_, delete, select, update
 
-from registry.ground.bulk import among
+from registry.ground.bulk import among, chunks
 from registry.ground.locks import lock_vms
 from registry.ground.schema import (
     assignments,
+    hosts,
     is_place,
     kept_rooms,
     requests,
@@ -25,10 +26,12 @@ from registry.ground.schema import (
 from registry.journal.changes import SPOT
 from registry.journal.events import record
 from registry.ledger.deletion import delete_vms
-from registry.ledger.placeable import which_wait
-from registry.lifecycle import SpotEvent, SpotState, VmDesired
+from registry.ledger.placeable import count_waiting
+from registry.lifecycle import HostAdmin, HostHealth, SpotEvent, SpotState, VmDesired
 
-_ENDINGS = (
+#: Of a host that takes VMs, as far as that lasts.
+_IS_UP: Final = and_(hosts.c.admin == HostAdmin.ACTIVE.value, hosts.c.health == HostHealth.UP.value)
+_ENDINGS: Final = (
     select(
         spot_endings.c.vm_id,
         spot_endings.c.host_id,
@@ -38,8 +41,10 @@ _ENDINGS = (
         vms.c.request_id.label("own_request"),
         tenants.c.name.label("tenant"),
         assignments.c.host_id.label("place"),
+        _IS_UP.label("is_up"),
     )
     .select_from(spot_endings)
+    .outerjoin(hosts, hosts.c.id == spot_endings.c.host_id)
     .join(vms, vms.c.id == spot_endings.c.vm_id)
     .join(tenants, tenants.c.id == vms.c.tenant_id)
     .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place, unreleased))
@@ -58,8 +63,9 @@ def settle(
 ) -> tuple[UUID, ...]:
     """End these spot VMs, if their end is due and still needed; return which ended.
 
-    An end is withdrawn once the request for which it was told has no VMs that wait, or once the
-    VM is not on that host any more.
+    An end is withdrawn once the request for which it was told has no VMs that wait for room on
+    that host, once the host takes none, or once the VM is not there any more. Where the VM stays
+    no room is kept any more.
     """
     lock_vms(connection, among(connection, vms.c.id, vm_ids))
     these = _ENDINGS.where(among(connection, spot_endings.c.vm_id, vm_ids))
@@ -73,6 +79,14 @@ def settle(
         connection,
         [step.row(now, actor, row.vm_id, tenant=row.tenant) for row, step in steps],
     )
+    stay = {
+        (row.request_id, row.host_id)
+        for row, event in settled
+        if event is SpotEvent.WITHDRAWN and row.place == row.host_id
+    }
+    for request, host in sorted(stay):
+        its = (kept_rooms.c.request_id == request, kept_rooms.c.host_id == host)
+        connection.execute(delete(kept_rooms).where(*its))
     ended = [row for row, event in settled if event is SpotEvent.DUE]
     which = among(connection, vms.c.id, [row.vm_id for row in ended])
     delete_vms(connection, which, now=now, actor=actor, reason="its room is needed")
@@ -97,13 +111,40 @@ def _events(
     connection: Connection, rows: Sequence[Any], now: datetime
 ) -> list[tuple[Any, SpotEvent]]:
     """Return to which ends that were told something happens now, and what."""
-    waits = which_wait(connection, {row.request_id for row in rows}) if rows else set()
+    needed = _needed(connection, {row.request_id for row in rows})
     found = []
     for row in rows:
         if row.desired == VmDesired.DELETED.value:
             found.append((row, SpotEvent.DELETED))
-        elif row.request_id not in waits or row.place != row.host_id:
+        elif not row.is_up or row.place != row.host_id or not needed(row.request_id, row.host_id):
             found.append((row, SpotEvent.WITHDRAWN))
         elif row.ends_at <= now:
             found.append((row, SpotEvent.DUE))
     return found
+
+
+def _needed(connection: Connection, request_ids: Set[UUID]) -> Callable[[UUID, UUID], bool]:
+    """Return who tells whether a request still needs the room that is kept for it on a host.
+
+    It has as many VMs to wait for as there are; of its rooms those that come first are used.
+    """
+    rooms: defaultdict[UUID, list[tuple[UUID, int]]] = defaultdict(list)
+    for some in chunks(sorted(request_ids)):
+        query = (
+            select(kept_rooms)
+            .join(hosts, hosts.c.id == kept_rooms.c.host_id)
+            .where(among(connection, kept_rooms.c.request_id, some), _IS_UP)
+        )
+        in_turn = (kept_rooms.c.until, kept_rooms.c.host_id)
+        for row in connection.execute(query.order_by(*in_turn)):
+            rooms[row.request_id].append((row.host_id, row.count))
+    kept = {key: sum(count for _, count in rooms[key]) for key in request_ids}
+    waiting = count_waiting(connection, {key: kept[key] + 1 for key in request_ids})
+    too_many: set[tuple[UUID, UUID]] = set()
+    for key in request_ids:
+        left = waiting.get(key, 0)
+        for host, count in rooms[key]:
+            if left <= 0:
+                too_many.add((key, host))
+            left -= count
+    return lambda key, host: waiting.get(key, 0) > 0 and (key, host) not in too_many

@@ -159,3 +159,38 @@ def test_the_youngest_ends_where_one_is_enough_and_none_for_who_never_fits():
         (1, 10_000, Reason.NO_HOST_LARGE_ENOUGH),
         (2, 3, Reason.NO_ROOM),
     ]
+
+
+def test_room_that_spot_vms_left_to_one_request_is_not_counted_for_another():
+    snapshot = dataclasses.replace(
+        a_snapshot(
+            capacity=[(4, 99, 99)],
+            free=[(1, 90, 90)],
+            demand=[(2, 1, 1), (2, 1, 1)],
+            count=[1, 1],
+            tenant=[0, 1],
+        ),
+        spot=Spot(
+            asks=np.array([False, False]),
+            host=np.array([0, 0, 0]),
+            tenant=np.array([1, 1, 1]),
+            amounts=np.array([(1, 1, 1), (1, 1, 1), (1, 1, 1)]),
+            may_end=np.array([False, True, True]),  # the first ends for request 0
+            kept=((0, 0, 1),),
+        ),
+    )
+
+    allocation = decided(snapshot, "best_fit_drfh", 0)
+
+    assert allocation.details["spot"]["ends"] == [[1, 1], [2, 1]]
+
+
+def test_who_finds_its_only_host_kept_for_another_is_told_that_there_is_no_room():
+    snapshot = a_snapshot(
+        capacity=[(4, 99, 99)], free=[(1, 90, 90)], demand=[(2, 1, 1), (2, 1, 1)], count=[1, 1]
+    )
+    policy = KeepingFreed(policy_by_name("best_fit_drfh", {}), (), [(0, 0)])
+
+    allocation = decide(snapshot, policy, seed=0, budget_units=None)
+
+    assert [left.reason for left in allocation.left_out] == [Reason.NO_ROOM, Reason.NO_ROOM]

@@ -164,6 +164,37 @@ def test_an_end_is_withdrawn_once_nobody_needs_it(
     assert (event.from_state, event.to_state) == ("ending", "stays")
 
 
+def test_no_more_spot_vms_end_than_vms_still_wait_for_their_room(
+    register: Registry, raw: RawSql, full: Request
+) -> None:
+    wanted = add_request(register, 3, name="web")
+    a_round(register, 60)
+    assert len(ending(register, full)) == 3
+    register.requests.change(wanted.id, count=2, actor="cli")
+    let_time_pass(raw)
+
+    assert len(register.requests.end_spot()) == 2
+
+
+def test_where_a_host_takes_no_vms_any_more_none_ends_and_nobody_waits_for_its_room(
+    register: Registry, raw: RawSql, full: Request
+) -> None:
+    add_request(register, 1, name="web")
+    a_round(register, 60)
+    [first] = ending(register, full)
+    assert first.host is not None
+    register.hosts.apply(first.host, HostAdminEvent.DRAIN, actor="cli")
+    let_time_pass(raw)
+    a_round(register, 120)
+
+    assert {vm.host for vm in ending(register, full)} == {"h1", "h2"}
+    let_time_pass(raw)
+    [ended] = register.requests.end_spot()
+
+    assert ended != first.id
+    assert raw.value("SELECT count(*) FROM kept_rooms") == 1
+
+
 def test_a_spot_vm_that_its_tenant_deletes_first_is_ended_once(
     register: Registry, raw: RawSql, full: Request
 ) -> None:
