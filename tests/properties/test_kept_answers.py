@@ -68,15 +68,21 @@ def test_a_question_is_the_same_beside_other_kinds_and_in_any_order(room, most, 
     assert mixed.score.tolist() == few.score.tolist() == straight.score.tolist()
 
 
-def test_the_oldest_answers_are_forgotten():
-    kept, budget = Answers(most=2), Budget()
-    questions = Questions(DEMAND, np.array([0, 1]), 3, np.array([9, 9, 99]), budget, kept=kept)
-    for cores in (5, 6, 7, 8, 5, 9):
-        room = np.array([cores, 9, 99])
-        fits = np.array([int(vms_that_fit(room[None], each)[0]) for each in DEMAND])
-        questions.ask(free=room, room=room, fits=fits, most=fits, pool=8)
+def test_the_oldest_answers_are_forgotten_by_how_large_they_are():
+    kept, budget = Answers(most=10_000), Budget()
+    for kinds in (2, 40):
+        demand = np.array([[1 + kind, 1, 1] for kind in range(kinds)])
+        questions = Questions(
+            demand, np.array([0, 1]), 3, np.array([99, 99, 99]), budget, kept=kept
+        )
+        for cores in range(60, 90):
+            room = np.array([cores, 99, 99])
+            fits = cores // demand[:, 0]
+            questions.ask(free=room, room=room, fits=fits, most=np.minimum(fits, 2), pool=8)
+        if kinds == 2:
+            assert 10 < len(kept) < 30
 
-        assert len(kept) <= 4
+    assert len(kept) < 8
 
 
 def test_an_answer_that_a_budget_cut_is_asked_for_again():

@@ -20,8 +20,11 @@ from placement.fuga.combinations.top import Combinations, top_combinations
 from placement.round.arrays import IntArray
 from placement.round.budget import Budget
 
-#: Answers kept, of a few hundred bytes each, before the oldest of twice as many are forgotten.
-MOST_KEPT: Final = 30_000
+#: Bytes of answers kept before the oldest of twice as many are forgotten. Most answers are a
+#: kilobyte; where few hosts choose among a hundred kinds of VM, fifty.
+MOST_KEPT: Final = 2**25
+#: What an answer takes besides its question and its arrays.
+_BESIDE: Final = 600
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,10 +36,10 @@ class Answer:
 
 
 class Answers:
-    """The newest answers, by what was asked."""
+    """The newest answers, by what was asked: at most twice so many bytes."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
-        self._most = most
+        self._most, self._size = most, 0
         self._newer: dict[bytes, Answer] = {}
         self._older: dict[bytes, Answer] = {}
 
@@ -45,7 +48,7 @@ class Answers:
 
     def forget(self) -> None:
         """Forget them all."""
-        self._newer, self._older = {}, {}
+        self._newer, self._older, self._size = {}, {}, 0
 
     def get(self, question: bytes) -> Answer | None:
         """Return what was answered, if it is still known."""
@@ -55,10 +58,12 @@ class Answers:
         return answer
 
     def keep(self, question: bytes, answer: Answer) -> None:
-        """Remember an answer; of two runs of so many, the older is forgotten."""
-        if len(self._newer) >= self._most:
-            self._older, self._newer = self._newer, {}
+        """Remember an answer; of two runs of so many bytes, the older is forgotten."""
+        size = len(question) + answer.found.counts.nbytes + answer.found.score.nbytes + _BESIDE
+        if self._size + size > self._most:
+            self._older, self._newer, self._size = self._newer, {}, 0
         self._newer[question] = answer
+        self._size += size
 
 
 #: Of this process, whichever rounds it decides.
