@@ -417,8 +417,7 @@ def _decide(
         its, what = choice, seen
         if each is not who:
             its = replace(choice, budget_units=None, decision_time_s=FALLBACK_TIME_S)
-            # Spare may be what took too long: no slot is skipped for its sake.
-            what = replace(seen, spare=None)
+            what = _simpler(seen)
         inputs = _inputs(slot, its, what, each)
         data = inputs.encode()
         decision = decider.decide(data, policy=each.policy, deadline_s=its.decision_time_s)
@@ -442,6 +441,18 @@ def _decide(
     if first_feasible(who, seen.snapshot, ask, note, failures) is None:
         raise SlotSkippedError(tuple(reasons))
     return decided[-1]
+
+
+def _simpler(seen: _Seen) -> _Seen:
+    """Return what was seen less what may have taken too long: no slot is skipped for its sake.
+
+    That is spare, and the looks for whom spot VMs might end: none ends.
+    """
+    snapshot = seen.snapshot
+    if snapshot.spot is not None:
+        spot = replace(snapshot.spot, may_end=np.zeros_like(snapshot.spot.may_end))
+        snapshot = replace(snapshot, spot=spot)
+    return replace(seen, snapshot=snapshot, spare=None)
 
 
 def _ideal(

@@ -22,6 +22,8 @@ from registry.rounds import (
     Lease,
     RequestView,
     RoundCommit,
+    SpotView,
+    SpotVm,
     TenantView,
 )
 
@@ -201,6 +203,27 @@ def test_the_fallback_decides_when_the_policy_does_not(decider, reason):
     assert reason in commit.fallback_reason
     assert decode_inputs(commit.inputs).policy == "best_fit_drfh"
     assert report.placed == 2
+
+
+def test_the_fallback_ends_no_spot_vms_as_looking_for_them_may_have_taken_too_long():
+    full = [dataclasses.replace(a_host(each), committed=a_host(each).capacity) for each in (1, 2)]
+    spot = SpotVm(
+        id=an_id(300),
+        name="sweep-1",
+        tenant_id=an_id(50),
+        host_id=full[0].id,
+        amounts=full[0].capacity,
+        may_end=True,
+    )
+    view = dataclasses.replace(a_view(hosts=full), spot=SpotView(vms=(spot,), kept=()))
+    ended, store = FakeStore(view), FakeStore(view)
+
+    run_round(SLOT, LEASE, CHOICE, store=ended, decider=Deciding())
+    run_round(SLOT, LEASE, CHOICE, store=store, decider=Deciding(fail=["fuga"]))
+
+    assert [end.vm_id for end in ended.commits[0].spot.ends] == [spot.id]
+    assert ended.commits[0].host_versions == {full[0].id: 7}
+    assert (store.commits[0].decided_by, store.commits[0].spot) == ("fallback", None)
 
 
 def test_the_slot_is_skipped_when_nobody_gives_a_feasible_allocation():
