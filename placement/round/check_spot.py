@@ -86,15 +86,16 @@ def _check_room(
     lets_in: Sequence[tuple[int, int, int]],
     ended: dict[int, list[int]],
 ) -> None:
-    resources = range(len(snapshot.resources))
+    taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for request, host, count in [*allocation.placed.tolist(), *lets_in]:
+        taken[host].append((request, count))
     for host in sorted({host for _, host, _ in lets_in}):
         room = [int(amount) for amount in snapshot.free[host]]
-        for request, where, count in [*allocation.placed.tolist(), *lets_in]:
-            if where == host:
-                for resource in resources:
-                    room[resource] -= count * int(snapshot.demand[request, resource])
+        for request, count in taken[host]:
+            for resource in range(len(room)):
+                room[resource] -= count * int(snapshot.demand[request, resource])
         for vm in ended.get(host, ()):
-            for resource in resources:
+            for resource in range(len(room)):
                 room[resource] += int(spot.amounts[vm, resource])
         if min(room, default=0) < 0:
             raise InfeasibleAllocationError(
