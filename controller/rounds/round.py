@@ -302,7 +302,7 @@ def _versions(
     """Return the versions, as the round saw them, of all hosts that it does something with."""
     used = {part.host_id for part in placements}
     if spot is not None:
-        used |= {each.host_id for each in (*spot.ends, *spot.lets_in)}
+        used |= {end.host_id for end in spot.ends} | {room.host_id for room in spot.lets_in}
     return {host.id: host.version for host in view.hosts if host.id in used}
 
 

@@ -131,13 +131,13 @@ def _needed(connection: Connection, request_ids: Set[UUID]) -> Callable[[UUID, U
     rooms: defaultdict[UUID, list[tuple[UUID, int]]] = defaultdict(list)
     for some in chunks(sorted(request_ids)):
         query = (
-            select(kept_rooms)
+            select(kept_rooms.c.request_id, kept_rooms.c.host_id, kept_rooms.c["count"])
             .join(hosts, hosts.c.id == kept_rooms.c.host_id)
             .where(among(connection, kept_rooms.c.request_id, some), _IS_UP)
         )
         in_turn = (kept_rooms.c.until, kept_rooms.c.host_id)
-        for row in connection.execute(query.order_by(*in_turn)):
-            rooms[row.request_id].append((row.host_id, row.count))
+        for request, host, count in connection.execute(query.order_by(*in_turn)):
+            rooms[request].append((host, count))
     kept = {key: sum(count for _, count in rooms[key]) for key in request_ids}
     waiting = count_waiting(connection, {key: kept[key] + 1 for key in request_ids})
     too_many: set[tuple[UUID, UUID]] = set()

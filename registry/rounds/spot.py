@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, delete, select, tuple_
+from sqlalchemy import Connection, delete, select, tuple_
 
 from registry.catalogue.resources import demands
 from registry.ground.bulk import PARAMETERS, among, chunks, insert_rows
@@ -164,7 +164,7 @@ def note_endings(
     kept = _rooms(connection, {each.request_id for each in lets_in}, now)
     rooms = Counter({(each.request_id, each.host_id): each.count for each in lets_in})
     for pair in rooms.keys() & kept.keys():  # who is let in waits besides those of before
-        rooms[pair] += kept[pair].count
+        rooms[pair] += kept[pair][0]
     _keep(connection, rooms, {pair: (count, until) for pair, count in rooms.items()})
 
 
@@ -173,20 +173,22 @@ def use_rooms(
 ) -> None:
     """Keep less room where VMs of whom it is kept for, by request and host, were placed."""
     kept = _rooms(connection, {request for request, _ in placed}, now)
-    used = {pair: row for pair, row in kept.items() if pair in placed}
-    left = {pair: (row.count - placed[pair], row.until) for pair, row in used.items()}
+    used = {pair: room for pair, room in kept.items() if pair in placed}
+    left = {pair: (count - placed[pair], until) for pair, (count, until) in used.items()}
     _keep(connection, used, {pair: room for pair, room in left.items() if room[0] > 0})
 
 
 def _rooms(
     connection: Connection, request_ids: Collection[UUID], now: datetime
-) -> Mapping[tuple[UUID, UUID], Row[Any]]:
-    """Return the room that is kept for requests, by request and host."""
-    found: dict[tuple[UUID, UUID], Row[Any]] = {}
+) -> Mapping[tuple[UUID, UUID], tuple[int, datetime]]:
+    """Return the room that is kept for requests, counts and times by request and host."""
+    columns = (kept_rooms.c.request_id, kept_rooms.c.host_id, kept_rooms.c["count"])
+    found: dict[tuple[UUID, UUID], tuple[int, datetime]] = {}
     for some in chunks(sorted(request_ids)):
         its = among(connection, kept_rooms.c.request_id, some)
-        for row in connection.execute(select(kept_rooms).where(its, kept_rooms.c.until > now)):
-            found[row.request_id, row.host_id] = row
+        query = select(*columns, kept_rooms.c.until).where(its, kept_rooms.c.until > now)
+        for request, host, count, until in connection.execute(query):
+            found[request, host] = count, until
     return found
 
 
