@@ -112,7 +112,7 @@ def test_vms_are_chosen_and_deleted_by_keyboard_after_a_question(
     dialog.wait_for()
     tab.page.keyboard.press("Escape")
     dialog.wait_for(state="hidden")
-    assert tab.page.evaluate("document.activeElement.textContent") == "Delete"
+    expect(tab.page.get_by_role("button", name="Delete")).to_be_focused(timeout=PATIENCE_MS)
     assert register.vms.list(name="web-1").items[0].desired == "running"
 
     tab.page.get_by_role("button", name="Delete").press("Enter")

@@ -19,12 +19,16 @@ export function Dialog(given: {
   const title = useId();
   useEffect(() => {
     const element = dialog.current;
+    const before = document.activeElement;
     element?.showModal();
     // Not what can be copied, which stands before it: Enter alone must not end a VM.
     element?.querySelector<HTMLElement>("[data-first]")?.focus();
     return () => {
       gone.current = true;
-      element?.close(); // which gives the focus back, unless the button is gone or disabled by now
+      element?.close();
+      // A dialog that left the page with its view gave the focus back to nobody.
+      if (before instanceof HTMLElement) before.focus({ preventScroll: true });
+      // The button may be gone or disabled by now.
       if (document.activeElement === document.body) document.getElementById("main")?.focus({ preventScroll: true });
     };
   }, []);
