@@ -32,8 +32,23 @@ export async function resume(): Promise<void> {
 
 arrived.subscribe(() => arrived.value !== null && void resume());
 
+/** A link that was agreed to in a tab that was logged in. */
+let agreed: Arrival | null = null;
+
+/** Whoever sends somebody a link would have them act as another: that is asked before. */
+function mayReplace(arrival: Arrival): boolean {
+  const replaces = session.token !== null && arrival !== agreed && "code" in arrival && !("verifier" in arrival);
+  if (replaces && !confirm("This link logs this tab in anew, as whoever made the link. Go on?")) return false;
+  agreed = arrival;
+  return true;
+}
+
 /** Exchange what was brought for a token. */
 async function enter(arrival: Arrival): Promise<void> {
+  if (!mayReplace(arrival)) {
+    arrived.set(null);
+    return resume();
+  }
   try {
     if ("refused" in arrival) throw new Problem(401, null, null, arrival.refused);
     const made = await send<TokenCreated>("POST", "login", { body: arrival, token: "" });

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Dialog
 
 from controller.rest import create_app
 from registry import Registry
@@ -70,16 +70,28 @@ def test_a_link_logs_in_once_and_leaves_nothing_in_address_history_or_lasting_st
         assert tab.page.evaluate("sessionStorage.length") == 0
 
 
-def test_a_link_that_is_opened_in_a_tab_with_the_page_takes_it_over(
+def test_a_link_that_is_opened_in_a_tab_with_the_page_asks_and_takes_it_over(
     tab: Tab, register: Registry, token_of_a: str
 ) -> None:
     tab.log_in(token_of_a)
     tab.go("#/vms", "VMs")
     code = a_code(register, a_token(register, None, "ops"))
+    asked: list[str] = []
+
+    def answer(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        dialog.dismiss() if len(asked) == 1 else dialog.accept()
+
+    tab.page.on("dialog", answer)
+    tab.page.goto(f"{tab.url}/web/#login={code}")
+    tab.page.get_by_role("heading", level=1, name="Tenant a").wait_for()
+    assert asked == ["This link logs this tab in anew, as whoever made the link. Go on?"]
+    assert tab.page.evaluate("sessionStorage.getItem('fuga.token')") == token_of_a
 
     tab.page.goto(f"{tab.url}/web/#login={code}")
 
     tab.page.get_by_role("heading", level=1, name="The whole site").wait_for()
+    assert len(asked) == 2
     assert tab.page.url == f"{tab.url}/web/#/"
     assert told_nowhere(tab, code)
     tab.page.goto(f"{tab.url}/web/#login={code}")
