@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import gcd
 
 import numpy as np
 
 from placement import Snapshot
 
 
+class TiedShapesError(Exception):
+    """Hosts of different shapes have the very same H: rounding decides between them elsewhere."""
+
+
 def plain_best_fit(snapshot: Snapshot) -> list[list[int]]:
-    """Return rows of request, host, count, in exact arithmetic."""
+    """Return rows of request, host, count, in exact arithmetic.
+
+    Raises
+    ------
+    TiedShapesError
+        If hosts whose free vectors are no multiples of each other tie. The fast form promises
+        the lowest index among hosts of one shape alone (`placement.filling.buckets.mismatch`).
+    """
     free = snapshot.free.tolist()
     held = snapshot.held.tolist()
     pool = snapshot.pool.tolist()
@@ -58,9 +70,17 @@ def plain_best_fit(snapshot: Snapshot) -> list[list[int]]:
             left[request] = 0
             continue
         host = min(hosts, key=lambda each: (h(request, each), each))
+        tied = {_shape(free[each]) for each in hosts if h(request, each) == h(request, host)}
+        if len(tied) > 1:
+            raise TiedShapesError
         placed[request, host] = placed.get((request, host), 0) + 1
         left[request] -= 1
         for r, amount in enumerate(demand[request]):
             free[host][r] -= amount
             held[int(snapshot.tenant[request])][r] += amount
     return [[q, h_, n] for (q, h_), n in sorted(placed.items())]
+
+
+def _shape(free: list[int]) -> tuple[int, ...]:
+    divisor = gcd(*free)
+    return tuple(amount // divisor for amount in free)

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from placement import (
@@ -28,7 +28,7 @@ from placement.round.reasons import (
     still_needed_of_each,
 )
 from tests.builders import a_snapshot
-from tests.properties.plain_best_fit import plain_best_fit
+from tests.properties.plain_best_fit import TiedShapesError, plain_best_fit
 from tests.properties.strategies import (
     SEEDS,
     contended_snapshots,
@@ -152,9 +152,13 @@ def test_what_was_set_aside_would_have_been_left_out_for_the_same_reason(policy,
 def test_best_fit_in_buckets_is_best_fit_host_by_host(snapshot):
     allocation = place(policy_by_name("best_fit_drfh", {}), snapshot)
 
+    try:
+        expected = plain_best_fit(snapshot)
+    except TiedShapesError:
+        reject()
     left_out = {int(snapshot.tenant[left.request]) for left in allocation.left_out}
     contains(len(snapshot.count) > len(snapshot.weight) and left_out)
-    assert allocation.placed.tolist() == plain_best_fit(snapshot)
+    assert allocation.placed.tolist() == expected
 
 
 @given(

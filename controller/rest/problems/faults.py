@@ -33,7 +33,7 @@ UNQUOTED: Final = frozenset(
     }
 )
 FOUND_SHOWN: Final = 120
-_FIELDS_SHOWN: Final = 16
+_FIELDS_SHOWN: Final = 20
 #: Fields that are objects of names that callers choose.
 _OF_NAMES: Final = frozenset({"labels", "limits", "overrides", "ratios", "reserved", "resources"})
 #: How Pydantic begins: "Input should be a valid integer", "String should match pattern ..."

@@ -134,11 +134,20 @@ def test_who_has_no_browser_here_pastes_where_his_ended(
     assert len([each for each in register.tokens.list().items if each.login]) == 1
 
 
+@pytest.fixture
+def all_logs() -> Iterator[None]:
+    """What the API logs is printed, as in a process of its own."""
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("all_logs")
 def test_a_code_is_good_once_and_only_with_its_verifier(
     register: Registry, issuer: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     add_tenant(register, "a")
-    structlog.reset_defaults()
     with served(create_app(register, provider=provider_at(issuer))) as url:
         way = httpx.get(f"{url}/v1/login").json()["provider"]
         bodies = []

@@ -45,8 +45,10 @@ NARROWING: Final = frozenset(
     | {"affinity", "spread", "after", "kind", "bytes", "wait_s", "include_deleted", "since"}
     | {"until", "include_removed", "include_retired", "sha256", "source", "seed_kind"}
     | {"min_memory_mib", "dry_run", "token", "method", "status", "refused", "request_id", "newest"}
-    | {"open"}
+    | {"open", "steps"}
 )
+#: Goes on for an hour; `tests/e2e/calls/test_event_streams.py` follows it as tenants.
+LASTS: Final = "/v1/events/stream"
 MOST_IDS: Final = 6
 
 
@@ -78,7 +80,7 @@ class Crawl:
         """Read everything twice, for the second time with the ids of the first, then change."""
         for _ in range(2):
             for path, operations in self.document["paths"].items():
-                if "get" in operations:
+                if "get" in operations and path != LASTS:
                     self._call_with_all("GET", path, operations["get"])
         for path, operations in self.document["paths"].items():
             for method in ("post", "patch", "put", "delete"):
