@@ -35,7 +35,7 @@ _FIRST_PART: Final = 0.1
 class Patience:
     """When hosts are held back, and how many."""
 
-    patience: int = PATIENCE  #: rounds that a request waits before; 0: nothing is held back
+    patience: int = PATIENCE  #: slots that a request waits before; 0: nothing is held back
     held_part: float = 0.01  #: of the open hosts, at most, but at least one
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
@@ -75,7 +75,7 @@ def waiting_levels(age: IntArray, patience: int) -> IntArray:
     Parameters
     ----------
     age : ndarray of int64, shape (Q,)
-        Rounds that each request has waited.
+        Slots that each request has waited.
     patience : int
         0 for no limit.
 

@@ -146,13 +146,12 @@ def update_rows(
     rows: Sequence[Mapping[str, Any]],
     *,
     keys: Sequence[str] = ("id",),
-    raised: Sequence[str] = (),
 ) -> None:
     """Set columns of the rows that have these keys; all of ``rows`` name the same columns.
 
-    One is added to the columns that are ``raised``. Who locks in an order has done so.
+    Who locks in an order has done so.
     """
-    updating(connection, table, rows, keys=keys, raised=raised)()
+    updating(connection, table, rows, keys=keys)()
 
 
 def updating(
@@ -161,7 +160,6 @@ def updating(
     rows: Sequence[Mapping[str, Any]],
     *,
     keys: Sequence[str] = ("id",),
-    raised: Sequence[str] = (),
 ) -> Ready:
     """Return `update_rows`, ready to be run: what is left to do is the database's."""
     if not rows:
@@ -171,7 +169,6 @@ def updating(
         # SQLAlchemy keeps the names of columns for itself.
         statement = update(table).where(*(table.c[key] == bindparam(f"of_{key}") for key in keys))
         changes: dict[str, Any] = {name: bindparam(f"new_{name}") for name in columns}
-        changes |= {name: table.c[name] + 1 for name in raised}
         given = [
             {f"of_{key}": row[key] for key in keys} | {f"new_{name}": row[name] for name in columns}
             for row in rows
@@ -179,7 +176,6 @@ def updating(
         return lambda: _run(connection, statement.values(changes), given)
     source, parameters = _unnested(connection, table, rows, [*keys, *columns])
     changed = [f"{name} = given.{name}" for name in columns]
-    changed += [f"{name} = {table.name}.{name} + 1" for name in raised]
     same = " AND ".join(f"{table.name}.{key} = given.{key}" for key in keys)
     text = f"UPDATE {table.name} SET {', '.join(changed)} FROM {source} WHERE {same}"  # noqa: S608
     return lambda: _run_driver_sql(connection, text, parameters)

@@ -1128,6 +1128,8 @@ slot_loop = Table(
     Column("changed_at", UtcDateTime),
     Column("last_slot_at", UtcDateTime),  # that was decided, if only that there was nothing to do
     Column("slot_length_s", Float),  # of that slot
+    # Slots since the last round that left none; whoever waited in that round waited in these.
+    Column("without_round", Integer, nullable=False, server_default="0"),
     _one_of("state", SlotLoopState),
     CheckConstraint("id = 1", name="one_row"),
 )

@@ -1,12 +1,25 @@
-"""Why VMs wait, as JSON in `requests.waiting`."""
+"""Why VMs wait, as JSON in `requests.waiting`, and for how many slots they have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+from sqlalchemy import case, select
+
+from registry.ground.schema import requests, slot_loop
 from registry.records.requests import Waiting
+
+#: Slots that a request waited in: `rounds_waited`, and those that left no round since. Whoever
+#: waited in no round came after those, or a round would have been.
+SLOTS_WAITED: Final = case(
+    (
+        requests.c.rounds_waited > 0,
+        requests.c.rounds_waited + select(slot_loop.c.without_round).scalar_subquery(),
+    ),
+    else_=0,
+)
 
 
 def to_json(waiting: Waiting) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from registry.ground.engine import Database
 from registry.ground.ids import first_at
 from registry.ground.schema import moves, plan_moves, plans, requests
 from registry.ledger.placeable import count_waiting
+from registry.ledger.waiting import SLOTS_WAITED
 from registry.lifecycle import RequestState
 from registry.moves.stored_plans import GOES_ON, get_plan
 from registry.records.moves import PlanKind
@@ -47,7 +48,7 @@ class RoomPlans:
         """
         waits = select(requests.c.id).where(
             requests.c.state.in_(_OPEN_REQUESTS),
-            requests.c.rounds_waited >= rounds,
+            rounds <= SLOTS_WAITED,
             requests.c.waiting["reason"].as_string().in_(_FOR_ROOM),
         )
         with self._database.read() as connection:

@@ -37,6 +37,7 @@ from registry.ground.schema import (
 from registry.images.holds import IMAGE_HELD, held_for
 from registry.ledger.placeable import kept_of_requests, waiting_vms
 from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk
+from registry.ledger.waiting import SLOTS_WAITED
 from registry.lifecycle import HostAdmin, PlanState, RequestState, SlotLoopState
 from registry.networks.addresses import limits, within
 from registry.records.requests import Rules, Waiting
@@ -336,6 +337,7 @@ def _views(
             request_images.c.image_id,
             request_networks.c.network_id,
             in_group.exists().label("in_group"),
+            SLOTS_WAITED.label("slots"),
         )
         .select_from(requests)
         .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
@@ -366,7 +368,7 @@ def _views(
             hosts=tuple(row.hosts) if row.hosts is not None else None,
             avoid=tuple(avoid[row.id]),
             failed_on=tuple(avoid[row.id]),
-            age=row.rounds_waited,
+            age=row.slots,
             created_at=row.created_at,
             rules=rules_of(row, groups.get(row.id, {})) if _has_rules(row) else NO_RULES,
             spread=spreads.get(row.id),

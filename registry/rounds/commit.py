@@ -116,6 +116,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     recompute_placed(connection, gained, now=now, actor=ACTOR, reason=f"round {number}")
     if commit.waiting or dropped:
         write_waiting(connection, commit, dropped, number, now, refused=refused)
+    connection.execute(update(slot_loop).values(without_round=0))
     by_request: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for (vm, _), key in zip(chosen, keys, strict=True):
         by_request[vm.request_id].append(key)

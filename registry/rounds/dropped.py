@@ -21,7 +21,7 @@ from registry.ground.schema import requests
 from registry.images.on_hosts import without_room
 from registry.ledger.avoidance import avoid
 from registry.ledger.placeable import count_waiting, which_wait
-from registry.ledger.waiting import from_json, to_json
+from registry.ledger.waiting import SLOTS_WAITED, from_json, to_json
 from registry.lifecycle import FINISHED
 from registry.networks.addresses import NO_ADDRESS, give_addresses
 from registry.records.requests import Waiting
@@ -113,7 +113,7 @@ def write_waiting(
     *,
     refused: Mapping[str, Sequence[Placement]],
 ) -> None:
-    """Write for each request that waits why it does, and that it waited one round more.
+    """Write for each request that waits why it does, and that it waited one slot more.
 
     What waits is what the round left out, and dropped parts: for the reason under which they
     are ``refused``, else since their host moved. Of VMs that were deleted since the read no
@@ -130,7 +130,12 @@ def write_waiting(
     for some in chunks(concerned):
         waits = which_wait(connection, some)
         query = (
-            select(requests.c.id, requests.c.count.label("asked"), requests.c.waiting)
+            select(
+                requests.c.id,
+                requests.c.count.label("asked"),
+                requests.c.waiting,
+                SLOTS_WAITED.label("slots"),
+            )
             .where(among(connection, requests.c.id, some), requests.c.state.not_in(finished))
             .order_by(requests.c.id)
         )
@@ -146,5 +151,12 @@ def write_waiting(
                 detail["dropped"] = moved[row.id]
             since = before.since if before is not None else now
             stored = replace(waiting, count=count, round=number, since=since, detail=detail)
-            changes.append({"id": row.id, "waiting": to_json(stored), "updated_at": now})
-    update_rows(connection, requests, changes, raised=["rounds_waited"])
+            changes.append(
+                {
+                    "id": row.id,
+                    "waiting": to_json(stored),
+                    "rounds_waited": row.slots + 1,
+                    "updated_at": now,
+                }
+            )
+    update_rows(connection, requests, changes)

@@ -54,13 +54,17 @@ class SlotLoopSwitch:
 
     @retried
     def decided(self, slot_at: datetime, length_s: float) -> None:
-        """Note that a slot was decided in which nothing was to be done.
+        """Note that a slot was decided in which nothing was to be done: who waits waited in it too.
 
         A round notes its slot in its commit.
         """
         with self._database.write() as connection:
             connection.execute(
-                update(slot_loop).values(last_slot_at=slot_at, slot_length_s=length_s)
+                update(slot_loop).values(
+                    last_slot_at=slot_at,
+                    slot_length_s=length_s,
+                    without_round=slot_loop.c.without_round + 1,
+                )
             )
 
     @retried

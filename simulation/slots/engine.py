@@ -202,6 +202,7 @@ class Engine:
             return passed
         snapshot, tenants = self.snapshot()
         if self.last_idle.would_repeat(snapshot, self.waiting.request):
+            self.waiting = self.waiting.after(np.zeros_like(self.waiting.count))
             return passed
         around = None if self.movers is None else self.movers.around
         allocation, reason = self.decider.decide(snapshot, passed.start_s, around)

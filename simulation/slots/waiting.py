@@ -17,7 +17,7 @@ class Waiting(Rows):
 
     min_count: IntArray  #: at least that many at once, while nothing of it was ever placed
     wanted: IntArray  #: VMs that it asked for
-    age: IntArray  #: rounds that left some of it out
+    age: IntArray  #: slots that left some of it out, whether or not they had a round
     since_s: FloatArray  #: when it arrived, or its VMs were lost
     lifetime_s: FloatArray  #: of its VMs, or what is left of it; inf: they never end
     wait_at_most_s: FloatArray  #: then its tenant gives up what waits; inf: never
@@ -35,7 +35,7 @@ class Waiting(Rows):
         return least
 
     def after(self, given: IntArray) -> Waiting:
-        """Return what waits after a round placed so many VMs of each row: one round older."""
+        """Return what waits after a slot placed so many VMs of each row: one slot older."""
         count = self.count - given
         left = replace(
             self,

@@ -6,15 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from alembic import command
 from sqlalchemy import Engine, event
 
 from registry import Registry, RequestState, upgrade
 from registry.ground.beforehand import build_beforehand
 from registry.ground.engine import make_engine
 from registry.operating import Periods
-from registry.operating.upgrade import head_revision
+from registry.operating.revisions import alembic_config, head_revision
 from tests.raw_sql import RawSql, raw_sql
 from tests.register import ACTOR, a_cluster, add_request, place, run_vm, take_lease
+from tests.servers.postgres import PostgresServer
 from tests.work import work
 
 FEW, MANY = 30, 1_200
@@ -142,30 +144,29 @@ def test_an_upgrade_builds_indexes_of_large_tables_beside_processes_that_write(
     assert upgrade(register_url) == head_revision()
 
 
+@pytest.mark.postgresql  # SQLite has one writer: nothing is built beside it
 def test_an_upgrade_to_spot_vms_keeps_nobody_waiting_while_it_reads_all_vms(
-    register_url: str,
+    postgres: PostgresServer,
 ) -> None:
-    if not register_url.startswith("postgresql"):
-        pytest.skip("SQLite has one writer: nothing is built beside it")
-    with raw_sql(register_url) as raw:
-        raw.run("DROP TABLE spot_endings, kept_rooms")
-        raw.run("ALTER TABLE vms DROP COLUMN spot")
-        raw.run("ALTER TABLE requests DROP COLUMN spot")
-        raw.run("UPDATE alembic_version SET version_num = '0056'")
     run: list[str] = []
 
     def note(*given: Any) -> None:
         run.append(given[2])
 
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
-        assert upgrade(register_url) == head_revision()
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
+    with postgres.database() as url:
+        engine = make_engine(url, patient=True)
+        with engine.begin() as connection:
+            command.upgrade(alembic_config(connection), "0056")
+        engine.dispose()
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            assert upgrade(url) == head_revision()
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+        Registry.connect(url).close()
 
     about = [each for each in run if "INDEX" in each and "ix_vms_id_spot" in each]
     assert [each.split(" ix_vms")[0] for each in about] == [
         "CREATE INDEX CONCURRENTLY",
         "CREATE INDEX IF NOT EXISTS",
     ]
-    Registry.connect(register_url).close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -224,6 +225,25 @@ def test_reasons_for_waiting_are_written_kept_and_cleared(register: Registry) ->
 
     place(register, request, host, 2, lease)
     assert register.requests.get(request.id).waiting is None
+
+
+def test_who_waits_gets_older_in_slots_that_leave_no_round(register: Registry) -> None:
+    a_cluster(register)
+    lease, early = take_lease(register), add_request(register, 2)
+    why = Waiting(count=2, reason="no_room")
+    register.rounds.commit_round(a_commit(lease, waiting={early.id: why}))
+    late = add_request(register, 1)
+
+    for slot in range(3):  # each would have repeated the round
+        start = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=slot)
+        register.slot_loop.decided(start, 60)
+
+    assert [each.age for each in register.rounds.read_cluster(lease).requests] == [4, 0]
+    assert register.room_plans.lacking(rounds=4, rest_s=0) == {early.id}
+    assert register.room_plans.lacking(rounds=5, rest_s=0) == frozenset()
+    both = {early.id: why, late.id: replace(why, count=1)}
+    register.rounds.commit_round(a_commit(lease, waiting=both))
+    assert [each.age for each in register.rounds.read_cluster(lease).requests] == [5, 1]
 
 
 def test_a_request_that_ended_meanwhile_gets_no_reason_to_wait(register: Registry) -> None:
