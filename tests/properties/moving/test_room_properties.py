@@ -158,6 +158,25 @@ def test_the_smallest_vm_that_is_enough_makes_room() -> None:
     assert plan.let_in == ((0, 0, 1),)
 
 
+def test_what_frees_cores_and_memory_at_once_is_reckoned_once() -> None:
+    # Host 0 lacks 2 cores and 1000 MiB, and two VMs that carry 1000 MiB have both. Reckoned
+    # for each resource and added up these would seem dearer than any other way: the one VM
+    # there that is enough (1100), or those of hosts 1 and 2, which lack cores alone.
+    running = a_running(
+        host=[0, 0, 0, 1, 2],
+        kind=[0, 0, 1, 2, 3],
+        demand=[(1, 500), (2, 1100), (2, 1500), (2, 1600)],
+        capacity=[(6, 6000), (4, 8192), (4, 8192), (3, 2048)],
+        requests=[(4, 4900)],
+        count=[1],
+    )
+
+    plan = make_room(running, 0)
+
+    assert [(m.vm, m.source, m.carried_mib) for m in plan.moves] == [(0, 0, 500), (1, 0, 500)]
+    assert plan.let_in == ((0, 0, 1),)
+
+
 def test_a_gang_that_does_not_become_whole_moves_nobody() -> None:
     running = a_running(
         host=[0, 1],
