@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final
@@ -26,9 +27,12 @@ from registry.ground.schema import (
     hosts,
     inventories,
     is_place,
+    kept_rooms,
     request_groups,
     requests,
     resources,
+    slot_loop,
+    spot_endings,
     unreleased,
     vm_groups,
     vms,
@@ -63,6 +67,8 @@ TRIGGERS_FOUND: Final = {
 #: Few enough that each is looked up by its key, however large the tables are.
 PAGE: Final = 500
 EVENTS: Final = 50_000
+#: A control centre that decides looks at what is due every few seconds, too.
+_OVERDUE: Final = timedelta(minutes=15)
 
 #: What opens a transaction that only reads.
 Reading = Callable[[], AbstractContextManager[Connection]]
@@ -326,6 +332,48 @@ def _groups(connection: Connection) -> Iterator[str]:
             yield f"group {row.name} keeps together and is on several hosts"
 
 
+def _spot(connection: Connection) -> Iterator[str]:
+    """Ends of spot VMs, and room kept for whom they end: without foreign keys, and for a time.
+
+    Late is what was due well before a slot that was decided: while nobody decides, nobody is
+    late.
+    """
+    last = connection.scalar(select(slot_loop.c.last_slot_at))
+    ends = (
+        select(spot_endings.c.vm_id, spot_endings.c.ends_at, vms.c.id)
+        .outerjoin(vms, vms.c.id == spot_endings.c.vm_id)
+        .order_by(spot_endings.c.ends_at, spot_endings.c.vm_id)
+    )
+    for row in connection.execute(ends):
+        if row.id is None:
+            yield f"spot VM {row.vm_id} is to end, and there is no such VM"
+        elif last is not None and row.ends_at < last - _OVERDUE:
+            yield f"spot VM {row.vm_id} was to end at {row.ends_at:%Y-%m-%d %H:%M:%S} UTC"
+    rooms = (
+        select(
+            kept_rooms.c.request_id,
+            kept_rooms.c.host_id,
+            kept_rooms.c.until,
+            requests.c.id.label("request"),
+            hosts.c.name.label("host"),
+        )
+        .outerjoin(requests, requests.c.id == kept_rooms.c.request_id)
+        .outerjoin(hosts, hosts.c.id == kept_rooms.c.host_id)
+        .order_by(kept_rooms.c.request_id, kept_rooms.c.host_id)
+    )
+    for row in connection.execute(rooms):
+        if row.request is None or row.host is None:
+            what, key = (
+                ("request", row.request_id) if row.request is None else ("host", row.host_id)
+            )
+            yield f"room is kept on host {row.host or row.host_id}, and there is no {what} {key}"
+        elif last is not None and row.until < last - _OVERDUE:
+            yield (
+                f"room is kept on host {row.host} for request {row.request_id} beyond its time,"
+                f" {row.until:%Y-%m-%d %H:%M:%S} UTC"
+            )
+
+
 def _transitions(reading: Reading, *, history: bool) -> Iterator[str]:
     """Check changes of state on record against the tables of `lifecycle`, page by page."""
     with reading() as connection:
@@ -366,5 +414,6 @@ _WHOLE: Final[Sequence[Callable[[Connection], Iterable[str]]]] = (
     _inventories,
     _assignments,
     _groups,
+    _spot,
     check_addresses,
 )

@@ -222,6 +222,51 @@ def test_room_that_nobody_took_is_kept_for_a_time_alone(
     assert raw.value("SELECT count(*) FROM kept_rooms") == 0
 
 
+def test_the_check_of_the_register_finds_ends_and_rooms_that_are_overdue(
+    register: Registry, raw: RawSql, full: Request
+) -> None:
+    wanted = add_request(register, 1, name="web")
+    a_round(register, 60)
+    [vm] = ending(register, full)
+    assert register.check() == []
+    last = raw.value("SELECT max(slot_start_at) FROM rounds")
+    late = "2022-12-01 00:00:00+00:00"
+    raw.run("UPDATE spot_endings SET ends_at = ?", late)
+    raw.run("UPDATE kept_rooms SET until = ?", late)
+    # Nothing was decided since: nobody was there to end it.
+    raw.run("UPDATE slot_loop SET last_slot_at = ?", late)
+    assert register.check() == []
+
+    raw.run("UPDATE slot_loop SET last_slot_at = ?", last)
+
+    assert register.check() == [
+        f"spot VM {vm.id} was to end at 2022-12-01 00:00:00 UTC",
+        f"room is kept on host {vm.host} for request {wanted.id} beyond its time,"
+        " 2022-12-01 00:00:00 UTC",
+    ]
+    assert register.check(history=False) == register.check()
+    register.requests.end_spot()
+    assert register.check() == []
+
+
+def test_the_check_of_the_register_finds_ends_and_rooms_of_what_is_not_there(
+    register: Registry, raw: RawSql, full: Request
+) -> None:
+    add_request(register, 1, name="web")
+    a_round(register, 60)
+    [vm] = ending(register, full)
+    raw.run("UPDATE spot_endings SET vm_id = host_id")
+    raw.run("UPDATE kept_rooms SET request_id = host_id")
+
+    found = register.check()
+
+    assert [each.partition(" and ")[2].rpartition(" ")[0] for each in found] == [
+        "there is no such",
+        "there is no request",
+    ]
+    assert f"room is kept on host {vm.host}," in found[1]
+
+
 def test_spot_vms_are_in_no_vm_group(register: Registry) -> None:
     add_tenant(register)
     add_vm_type(register)
