@@ -19,16 +19,18 @@ from registry.errors import MoveRefusedError, NotFoundError
 from registry.ground.clock import db_now
 from registry.ground.schema import hosts, tenants, vms
 from registry.moves.asking import CANNOT_COPY, HERE, against_any, amounts_of
-from registry.records.rounds import ClusterView, HostView, RequestView, TenantView
+from registry.records.rounds import ClusterView, HostView, RequestView, SpotView, TenantView
 from registry.requests.rules import vm_group_views, zone_of
-from registry.rounds.cluster import request_of_vm
+from registry.rounds.cluster import making_room, request_of_vm
 from registry.rounds.known_hosts import KnownHosts
+from registry.rounds.spot import rooms_kept
 
 
 def as_one_more(connection: Connection, vm_id: UUID, *, only_cold: bool) -> ClusterView:
     """Return the cluster with one request: for one VM, which avoids the host that it leaves.
 
-    No quota stands in its way, since a move asks for no more than the tenant holds.
+    No quota stands in its way, since a move asks for no more than the tenant holds. Room that
+    is made or kept for requests that wait is told, spot VMs are not.
 
     Raises
     ------
@@ -53,6 +55,8 @@ def as_one_more(connection: Connection, vm_id: UUID, *, only_cold: bool) -> Clus
         tenants=(_tenant(connection, vm.tenant_id, len(axis)),),
         requests=(_leaving(connection, vm, request, axis, found),),
         vm_groups=vm_group_views(connection, [request.id], leaving=vm.host_id),
+        freed=making_room(connection, axis),
+        spot=SpotView(vms=(), kept=rooms_kept(connection, now)),
     )
 
 

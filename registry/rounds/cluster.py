@@ -45,6 +45,7 @@ from registry.records.rounds import (
     Accounts,
     CapacityView,
     ClusterView,
+    FreedView,
     GroupView,
     LatestRound,
     Lease,
@@ -110,7 +111,6 @@ def view_cluster(
         for request in waiting
         if request.rules.affinity is not None or request.rules.anti_affinity is not None
     ]
-    making_room = connection.execute(_MAKING_ROOM).all()
     return ClusterView(
         epoch=epoch,
         now=now,
@@ -122,9 +122,15 @@ def view_cluster(
         vm_groups=vm_group_views(connection, grouped) if grouped else (),
         quotas=_quotas(connection),
         last=last_round(connection),
-        freed=freed(connection, axis, making_room) if making_room else (),
+        freed=making_room(connection, axis),
         spot=spot,
     )
+
+
+def making_room(connection: Connection, axis: Sequence[str]) -> tuple[FreedView, ...]:
+    """Return what plans under way free for requests that wait."""
+    under_way = connection.execute(_MAKING_ROOM).all()
+    return freed(connection, axis, under_way) if under_way else ()
 
 
 def last_round(connection: Connection) -> LatestRound | None:

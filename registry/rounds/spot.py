@@ -57,11 +57,6 @@ def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> S
     ).all()
     demand = demands(connection, {row.vm_type_id for row in rows}) if rows else {}
     amounts = {key: tuple(each.get(name, 0) for name in axis) for key, each in demand.items()}
-    kept = connection.execute(
-        select(kept_rooms.c.request_id, kept_rooms.c.host_id, kept_rooms.c["count"])
-        .where(kept_rooms.c.until > now)
-        .order_by(kept_rooms.c.request_id, kept_rooms.c.host_id)
-    )
     return SpotView(
         vms=tuple(
             SpotVm(
@@ -76,9 +71,19 @@ def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> S
             )
             for row in rows
         ),
-        kept=tuple(
-            KeptRoom(request_id=request, host_id=host, count=count) for request, host, count in kept
-        ),
+        kept=rooms_kept(connection, now),
+    )
+
+
+def rooms_kept(connection: Connection, now: datetime) -> tuple[KeptRoom, ...]:
+    """Return the room that spot VMs leave, or left, and that is kept for whom they end."""
+    kept = connection.execute(
+        select(kept_rooms.c.request_id, kept_rooms.c.host_id, kept_rooms.c["count"])
+        .where(kept_rooms.c.until > now)
+        .order_by(kept_rooms.c.request_id, kept_rooms.c.host_id)
+    )
+    return tuple(
+        KeptRoom(request_id=request, host_id=host, count=count) for request, host, count in kept
     )
 
 

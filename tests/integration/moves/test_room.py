@@ -12,11 +12,18 @@ from controller.centre import policy_child
 from controller.plans.carrying import Plans
 from controller.plans.deciding import decide_plan
 from controller.plans.making_room import RoomRule
+from controller.questions.destinations import destinations
 from controller.questions.why_waiting import explain_request
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.policy_process import Decision, Ideal
 from controller.rounds.round import Decider, PolicyChoice, RoundReport, Slot, run_round
-from registry import ConflictError, Registry, UnknownNameError
+from registry import (
+    ConflictError,
+    HostAdminEvent,
+    MoveRefusedError,
+    Registry,
+    UnknownNameError,
+)
 from registry.ground.ids import uuid7
 from registry.moves import Plan, PlanKind
 from registry.requests import Request
@@ -151,6 +158,32 @@ def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
     assert decide_plan(inputs) == document
     world.sweep()
     assert world.registry.check() == []
+
+
+def test_a_vm_that_is_moved_by_hand_takes_no_room_that_is_kept(
+    world: MovingWorld, centre: Plans
+) -> None:
+    large = add_request(world.registry, tenant="b", vm_type="large")
+    plan = ask(world, large, approve=True)
+    centre.look()
+    [made] = world.registry.plans.get(plan.id).let_in["hosts"]
+    [owed] = world.registry.plans.moves(plan.id)
+    taken = {made["host"], owed.vm_name}
+    vm = next(
+        vm
+        for vm in world.registry.vms.list(limit=500).items
+        if vm.host not in {*taken, None} and vm.name not in taken
+    )
+
+    may_go_to = set(destinations(world.registry.moves.as_one_more(vm.id), vm.name))
+
+    assert may_go_to == {"h1", "h2", "h3"} - {made["host"], vm.host}
+    for name in may_go_to:
+        world.registry.hosts.apply(name, HostAdminEvent.DRAIN, actor=ACTOR)
+    with pytest.raises(MoveRefusedError, match="reserved for requests that have waited longer"):
+        next(destinations(world.registry.moves.as_one_more(vm.id), vm.name))
+    # Who names the host means it.
+    assert world.ask(vm, made["host"]).to_host == made["host"]
 
 
 def test_the_room_is_given_up_when_the_plan_is_cancelled(world: MovingWorld, centre: Plans) -> None:
