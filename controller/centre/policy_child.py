@@ -15,6 +15,7 @@ import scipy.optimize  # noqa: F401 the bound needs it: imported before a round 
 
 from controller import debug
 from controller.plans.deciding import decide_plan
+from controller.questions import surviving
 from controller.questions.ahead import estimates
 from controller.rounds.game import decide_in_steps
 from controller.rounds.inputs import allocation_document, decode_inputs
@@ -85,6 +86,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "plan": decide_plan,
         "beside": decide_beside,
         "estimates": estimates,
+        "survival": surviving.answered,
     }
 )
 

@@ -3,8 +3,8 @@
 The policy is Best-Fit DRFH of the catalogue. For a single VM no share decides anything, so what
 is left of it is its choice of the host whose free capacity has the shape of the VM: the same
 that places what the game of FUGA leaves, and that decides rounds whose policy failed. It keeps
-every rule of the VM's request, as each policy of the catalogue does. Hosts where room is kept for requests that wait are passed
-over: only whoever names such a host moves a VM there.
+every rule of the VM's request, as each policy of the catalogue does. Hosts where room is kept
+for requests that wait are passed over: only whoever names such a host moves a VM there.
 """
 
 from __future__ import annotations

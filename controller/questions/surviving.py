@@ -1,4 +1,8 @@
-"""If a host, a zone or the hosts of a label fail: do their VMs find room on the others?"""
+"""If a host, a zone or the hosts of a label fail: do their VMs find room on the others?
+
+An operator who asks has it reckoned in a process of its own, below everything else: other
+calls are answered meanwhile, and what takes too long is ended.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,21 @@ from typing import Final
 
 import numpy as np
 
+from controller.errors import PolicyFailedError
+from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import RunningNames, to_running
 from controller.rounds.spare_domains import domains_of
 from placement.moving.model import Running, Stays
 from placement.moving.spare import Spare, spare
-from registry import Registry
+from registry import ConflictError, Registry
+from registry.moves import RunningView
 
 #: Hosts weighed for VMs. What was not asked by then is told to be not known.
 BUDGET_UNITS: Final = 2_000_000
+#: For the process to start, and to answer.
+TIME_S: Final = 120.0
+#: As of estimates (`controller.questions.when`).
+_NICENESS: Final = 10
 _DOMAINS_TOLD: Final = 50
 _VMS_TOLD: Final = 20
 
@@ -52,6 +63,15 @@ class Survival:
     lacking: tuple[LackingDomain, ...]  #: the first of the others
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked of a process of its own."""
+
+    view: RunningView
+    domain: str
+    told: int
+
+
 def survival(registry: Registry, domain: str, *, told: int = _DOMAINS_TOLD) -> Survival:
     """Return whether the cluster as it is survives the failure of any one domain.
 
@@ -59,14 +79,43 @@ def survival(registry: Registry, domain: str, *, told: int = _DOMAINS_TOLD) -> S
     hold it is told what they lack, which takes longest. VMs that are stopped count like
     those that run; requests that wait do not.
     """
-    view = registry.plans.view_running(rest_s=0)
-    running, names = to_running(view, to_move=False)
-    domains = domains_of(domain, view.cluster.hosts)
-    found = spare(running, domains.of_host, budget_units=BUDGET_UNITS, told=told)
+    return answered(Asked(view=registry.plans.view_running(rest_s=0), domain=domain, told=told))
+
+
+def survival_aside(
+    registry: Registry,
+    domain: str,
+    *,
+    process: PolicyProcess | None = None,
+    within_s: float = TIME_S,
+) -> Survival:
+    """Return the same, reckoned in a process of its own.
+
+    Raises
+    ------
+    ConflictError
+        If it took too long, and was ended, or failed.
+    """
+    asked = Asked(view=registry.plans.view_running(rest_s=0), domain=domain, told=_DOMAINS_TOLD)
+    process = process or PolicyProcess(niceness=_NICENESS)
+    try:
+        found: Survival = process.survival(asked, deadline_s=within_s)
+    except PolicyFailedError as error:
+        raise ConflictError(f"it was not found out what survives: {error}") from error
+    finally:
+        process.close()
+    return found
+
+
+def answered(asked: Asked) -> Survival:
+    """Reckon whether any one domain may fail."""
+    running, names = to_running(asked.view, to_move=False)
+    domains = domains_of(asked.domain, asked.view.cluster.hosts)
+    found = spare(running, domains.of_host, budget_units=BUDGET_UNITS, told=asked.told)
     in_some = domains.of_host[running.host] >= 0
     lacking = np.flatnonzero(~found.holds)[:_DOMAINS_TOLD].tolist()
     return Survival(
-        domain=domain,
+        domain=asked.domain,
         domains=len(domains.names),
         hold=int(found.holds.sum()),
         not_known=int((~found.known).sum()),

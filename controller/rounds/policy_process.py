@@ -145,6 +145,13 @@ class PolicyProcess:
             self.warm_up()
         return self._ask("estimates", question, deadline_s, policy="estimates")
 
+    def survival(self, asked: object, *, deadline_s: float) -> Any:
+        """Return which failure domains may fail; see `controller.questions.surviving.answered`.
+
+        `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
+        """
+        return self._ask("survival", asked, deadline_s, policy="survival")
+
     def kill(self) -> None:
         """End the child at once, from another thread than the one that asks it."""
         child = self._child

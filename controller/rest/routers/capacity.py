@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Security
 
 from controller.questions.capacity import Capacity, capacity_in_steps, capacity_left
 from controller.questions.in_turn import capacity_in_turn
-from controller.questions.surviving import Survival, survival
+from controller.questions.surviving import Survival, survival_aside
 from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenServices
@@ -64,6 +64,6 @@ def show_survival(
     if not services.replays.acquire(blocking=False):
         raise ConflictError("other replays are running; try again later")
     try:
-        return survival(services.registry, query.domain)
+        return survival_aside(services.registry, query.domain)
     finally:
         services.replays.release()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from controller.centre import policy_child
 from controller.errors import PolicyFailedError
 from controller.plans.watching_spare import SpareWatch
-from controller.questions.surviving import Survival, survival
+from controller.questions.surviving import Survival, survival, survival_aside
 from controller.questions.why_waiting import explain_request
-from controller.rounds.policy_process import Decision
-from registry import HostAdminEvent, Registry
+from controller.rounds.policy_process import Decision, PolicyProcess
+from registry import ConflictError, HostAdminEvent, Registry
 from registry.rounds import Lease
 from tests.integration.moves.test_room import DecidesHere, run
 from tests.readers import an_operator
@@ -105,3 +107,29 @@ def test_what_is_missing_is_told_by_domain_and_watched(site: Registry) -> None:
     assert (zones.domains, zones.hold, zones.not_known) == (2, 0, 0)
     site.hosts.apply("h3", HostAdminEvent.DRAIN, actor="boss")
     assert survival(site, "label:rack").domains == 0
+
+
+def test_what_an_operator_asks_is_reckoned_in_a_process_of_its_own(site: Registry) -> None:
+    process = PolicyProcess()
+    children = []
+    ask = process.survival
+
+    def noted(*asked: Any, **more: Any) -> Any:
+        found = ask(*asked, **more)
+        children.append(process._child)
+        return found
+
+    process.survival = noted  # type: ignore[method-assign]
+
+    found = survival_aside(site, "host", process=process)
+
+    assert found == survival(site, "host")
+    [child] = children
+    assert child is not None
+    assert child.pid != os.getpid()
+    assert child.returncode is not None  # it does not stay
+
+
+def test_what_takes_too_long_to_reckon_is_ended_and_told(site: Registry) -> None:
+    with pytest.raises(ConflictError, match=r"exceeded its time of 0\.001 s and was killed"):
+        survival_aside(site, "host", within_s=0.001)
