@@ -171,6 +171,11 @@ class Rolls:
         """
         with self._database.write() as connection:
             row, now = _locked(connection, id), db_now(connection)
+            if row.state not in _OPEN:
+                raise ConflictError(
+                    f"roll {id} is {row.state}: there is nothing to resume; `fuga roll --hosts`"
+                    " begins another"
+                )
             if row.state == RollState.GOING.value and row.driver_until > now:
                 raise ConflictError(
                     f"{row.driver} drives the roll. If it is gone, the roll can be resumed in"

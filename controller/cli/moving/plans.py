@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -252,6 +252,19 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
         print_table(columns, rows, empty="")
         if plan["gain"] is not None:
             echo(f"gain {plan['gain']:.6f}")
+    _tell_moves(moves)
+    if plan["stays"]:
+        echo("")
+        echo("These VMs have no place:")
+        for each in plan["stays"]:
+            echo(f"  {_stays(session, each)}")
+    if plan["state"] == "proposed" and moves:
+        echo("")
+        echo(f"nothing moves before `fuga plan approve {plan['id']}`")
+
+
+def _tell_moves(moves: Sequence[Mapping[str, Any]]) -> None:
+    """Print moves in their order, and why some of them were refused."""
     echo("")
     print_table(
         (
@@ -267,14 +280,11 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
         moves,
         empty="no useful move",
     )
-    if plan["stays"]:
+    if refused := [each for each in moves if each["refused"]]:
         echo("")
-        echo("These VMs have no place:")
-        for each in plan["stays"]:
-            echo(f"  {_stays(session, each)}")
-    if plan["state"] == "proposed" and moves:
-        echo("")
-        echo(f"nothing moves before `fuga plan approve {plan['id']}`")
+        echo("These moves were refused:")
+        for each in refused:
+            echo(f"  {each['vm_name']} to {each['to_host']}: {each['refused']}")
 
 
 def _nothing_useful(before: Mapping[str, Any] | None) -> str:

@@ -157,7 +157,8 @@ def over(
         if session.json:
             print_json(roll)
         raise CliError(_what_now(session, roll, run))
-    session.answer(roll, f"roll {roll['id']} is done: {roll['done']} hosts")
+    hosts_done = "1 host" if roll["done"] == 1 else f"{roll['done']} hosts"
+    session.answer(roll, f"roll {roll['id']} is done: {hosts_done}")
 
 
 @app.command("list")

@@ -146,6 +146,8 @@ def test_it_stops_at_the_first_failure_and_goes_on_from_there(
     done = site.drive(again)
 
     assert (done.roll.state, site.ran) == ("done", ["h1", "h2", "h2", "h3"])
+    with pytest.raises(ConflictError, match="is done: there is nothing to resume"):
+        world.registry.rolls.resume(claim.roll.id, driver="b", command="./update", actor="boss")
     assert set(site.admin().values()) == {"active"}
     assert world.registry.check() == []
 

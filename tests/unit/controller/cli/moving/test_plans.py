@@ -74,7 +74,13 @@ def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
         "state": None,
     }
     api.on("GET", f"/v1/plans/{PLAN_ID}", plan)
-    api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": []}, {"items": [move]})
+    refused = {**move, "refused": "it is not on host h1 any more"}
+    moves = ([], [move], [refused])
+    api.on("GET", f"/v1/plans/{PLAN_ID}/moves", *({"items": each} for each in moves))
 
     assert "no useful move; 2 VMs moved within" in fuga("plan", "show", PLAN_ID).out
-    assert "   1  a   t " in fuga("plan", "show", PLAN_ID).out
+    told = fuga("plan", "show", PLAN_ID).out
+    assert "   1  a   t " in told
+    assert "refused" not in told
+    why = "These moves were refused:\n  a to h2: it is not on host h1 any more\n"
+    assert why in fuga("plan", "show", PLAN_ID).out
