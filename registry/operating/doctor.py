@@ -361,16 +361,16 @@ def _spot(connection: Connection) -> Iterator[str]:
         .outerjoin(hosts, hosts.c.id == kept_rooms.c.host_id)
         .order_by(kept_rooms.c.request_id, kept_rooms.c.host_id)
     )
-    for row in connection.execute(rooms):
-        if row.request is None or row.host is None:
-            what, key = (
-                ("request", row.request_id) if row.request is None else ("host", row.host_id)
-            )
-            yield f"room is kept on host {row.host or row.host_id}, and there is no {what} {key}"
-        elif last is not None and row.until < last - _OVERDUE:
+    for room in connection.execute(rooms):
+        where = room.host or room.host_id
+        if room.request is None:
+            yield f"room is kept on host {where}, and there is no request {room.request_id}"
+        elif room.host is None:
+            yield f"room is kept on host {where}, and there is no such host"
+        elif last is not None and room.until < last - _OVERDUE:
             yield (
-                f"room is kept on host {row.host} for request {row.request_id} beyond its time,"
-                f" {row.until:%Y-%m-%d %H:%M:%S} UTC"
+                f"room is kept on host {where} for request {room.request_id} beyond its time,"
+                f" {room.until:%Y-%m-%d %H:%M:%S} UTC"
             )
 
 
