@@ -6,6 +6,7 @@ here, from the definitions; the solver's tables are what is checked. Only v(A) i
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
@@ -117,18 +118,27 @@ def _usable(offered: IntArray) -> BoolArray:
 
 def _by_width(game: Game) -> list[tuple[IntArray, IntArray]]:
     """Return players (X,) and their strategies (X, K, T), those with as many together."""
-    of_each = [game.anew.get(player) for player in range(len(game.players))]
     combinations = [row for pool in game.hands.pools for row in pool.rows]
     numbered, counts = game.hands.numbered(), game.hands.counts
     known = np.array(combinations, dtype=np.int64).reshape(-1, len(game.demand))
     found: list[tuple[IntArray, IntArray]] = []
-    usual = np.array([own is None for own in of_each], dtype=np.bool_)
+    usual = np.ones(len(game.players), dtype=np.bool_)
+    usual[list(game.anew)] = False
     for width in np.unique(counts[usual]).tolist():
         players = np.flatnonzero(usual & (counts == width))
-        parts = np.array_split(players, -(-len(players) * width // _BLOCK))
-        found.extend((some, known[numbered[some, :width]]) for some in parts)
-    found.extend((np.array([player]), own.counts[None]) for player, own in game.anew.items())
+        found.extend((some, known[numbered[some, :width]]) for some in _blocks(players, width))
+    anew: defaultdict[int, list[int]] = defaultdict(list)
+    for player, own in game.anew.items():
+        anew[len(own)].append(player)
+    for width, those in anew.items():
+        for some in _blocks(np.array(those), width):
+            rows = [game.anew[player].rows for player in some.tolist()]
+            found.append((some, np.array(rows, dtype=np.int64)))
     return found
+
+
+def _blocks(players: IntArray, width: int) -> list[IntArray]:
+    return np.array_split(players, -(-len(players) * width // _BLOCK))
 
 
 def _skewness(game: Game, players: IntArray, offered: IntArray) -> FloatArray:

@@ -85,6 +85,7 @@ class Game:
     #: strategies that were looked for again when VMs had run out
     anew: dict[int, Strategies] = field(default_factory=dict)
     _strategies: dict[int, Strategies] = field(default_factory=dict)
+    _idle: list[float] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -177,7 +178,9 @@ class Game:
         return self._scored(player, rows)
 
     def _nothing(self, player: int) -> Strategies:
-        return self._scored(player, [(0,) * len(self.demand)])
+        if not self._idle:  # towards the end of a game that is nearly everybody
+            self._idle = self.idle_skewness().tolist()
+        return Strategies([(0,) * len(self.demand)], [0.0], [self._idle[player]])
 
     def _scored(self, player: int, rows: list[Counts]) -> Strategies:
         return with_scores(self.players[player], rows, self.demand, self.ranking)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -176,7 +176,7 @@ class TopCombinations:
         self._rng = rng
         self._budget = budget
         self._known: dict[bytes, Strategies] = {}
-        self._drawn: dict[tuple[bytes, Counts], list[Strategies]] = {}
+        self._drawn: dict[tuple[bytes, Counts], Iterator[Strategies]] = {}
         self._questions: Questions | None = None
         self._largest = np.zeros(0, dtype=np.int64)
         self._kept = 0
@@ -195,8 +195,9 @@ class TopCombinations:
         if not any(most):  # towards the end of a game that is nearly everybody
             return Strategies([], [], [])
         host = player.capacity.tobytes() + player.free.tobytes() + player.room.tobytes()
-        waiting = self._drawn.get((host, most))
-        if not waiting:
+        waiting = self._drawn.get((host, most), iter(()))
+        own = next(waiting, None)
+        if own is None:
             # Who asks alone, because VMs ran out, is followed by others like it.
             alike = Players(
                 *(
@@ -210,9 +211,9 @@ class TopCombinations:
                     )
                 )
             )
-            hands = self.of_all(alike, left)
-            waiting = self._drawn[host, most] = [hands[place] for place in range(_ASK_LATER)]
-        return waiting.pop()
+            waiting = self._drawn[host, most] = reversed(self.of_all(alike, left))
+            own = next(waiting)
+        return own
 
     def of_all(self, players: Players, left: IntArray) -> Hands:
         """Return the strategies of many players when ``left`` VMs of each kind, (T,), are left."""
