@@ -36,6 +36,7 @@ from benchmarks.placement.one_at_a_time import place_one_by_one
 from benchmarks.placement.phases import PHASES, Meter, MeteredDecider, MeteredStore, Taken
 from benchmarks.placement.rounds import progress
 from benchmarks.registered import Loaded, ask, load, run_what_was_placed
+from controller.rounds.inputs import Kept
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.round import PolicyChoice, RoundReport, Slot, run_round
 from controller.settings import ControllerSettings
@@ -141,6 +142,7 @@ class Rounds:
     ) -> None:
         self.meter = meter
         self._running = registry.plans
+        self._kept = Kept()
         self._store = MeteredStore(registry, meter)
         self._decider = MeteredDecider(process, meter)
         settings = ControllerSettings()
@@ -165,6 +167,7 @@ class Rounds:
                 store=self._store,
                 decider=self._decider,
                 running=self._running,
+                kept=self._kept,
             )
         assert report is not None
         return Measured(report, self.meter.taken)

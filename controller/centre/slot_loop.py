@@ -26,6 +26,7 @@ from controller.plans.watching_spare import SpareWatch
 from controller.policies import check_policies
 from controller.questions.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
+from controller.rounds.inputs import Kept
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.round import PolicyChoice, Slot, run_round
 from controller.settings import ControllerSettings, ZonePolicy
@@ -66,6 +67,7 @@ class SlotLoop:
         self._on_committed = on_committed
         self._metrics = metrics
         self._now = now
+        self._kept = Kept()
 
     def run(self, stop: threading.Event) -> None:
         """Run slot after slot until stopped."""
@@ -97,6 +99,7 @@ class SlotLoop:
                 store=self._registry.rounds,
                 decider=self._decider,
                 running=self._registry.plans,
+                kept=self._kept,
             )
             if report is None:
                 self._metrics.slot("idle")

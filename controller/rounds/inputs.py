@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.rounds.snapshots import Names
+from controller.rounds.snapshots import KnownArrays, Names
 from placement import Allocation, Allowance, IntArray, LeftOut, Reason, Snapshot, decide
 from placement.catalog.zone_policies import Deciding, ZoneInputs
 from placement.moving.freed import KeepingFreed
@@ -151,8 +151,15 @@ def _listed(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
-#: Of this process: a control centre decides round after round.
-_PIECES: Final = Pieces()
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """What whoever decides round after round keeps from one to the next; outcomes do not show it.
+
+    The arrays of hosts, and the pieces of the stored inputs.
+    """
+
+    arrays: KnownArrays = field(default_factory=KnownArrays)
+    pieces: Pieces = field(default_factory=Pieces)
 
 
 def _plain(value: Any) -> Any:
@@ -215,11 +222,11 @@ class RoundInputs:
         after = with_placed(self.spare.running, self.snapshot, placed)
         return kept_spare(after, self.spare.domain)
 
-    def encode(self) -> bytes:
-        """Compressed JSON; equal inputs give equal bytes."""
-        return joined(_PIECES.of(self.document(plain=lambda value: value)))
+    def encode(self, pieces: Pieces | None = None) -> bytes:
+        """Compressed JSON; equal inputs give equal bytes, whatever ``pieces`` were kept."""
+        return joined((pieces or Pieces()).of(self.document(plain=lambda value: value)))
 
-    def digest(self) -> str:
+    def digest(self, pieces: Pieces | None = None) -> str:
         """Return whether anything but time has changed since another round.
 
         The seed and the slot are left out: with the rest unchanged, a round that
@@ -230,7 +237,7 @@ class RoundInputs:
         document["snapshot"]["age"] = self._levels()
         del document["seed"]
         digest = hashlib.sha256()
-        for piece in _PIECES.of(document):
+        for piece in (pieces or Pieces()).of(document):
             digest.update(piece.text)
         return digest.hexdigest()
 

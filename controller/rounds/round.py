@@ -16,6 +16,7 @@ import structlog
 
 from controller.errors import PolicyFailedError, SlotSkippedError
 from controller.rounds.inputs import (
+    Kept,
     RoundInputs,
     SpareInputs,
     allocation_of,
@@ -183,10 +184,12 @@ def run_round(
     store: RoundStore,
     decider: Decider,
     running: RunningStore | None = None,
+    kept: Kept | None = None,
 ) -> RoundReport | None:
     """Decide everything that waits, once, and commit it.
 
-    ``running`` is needed if the choice keeps spare.
+    ``running`` is needed if the choice keeps spare. What is ``kept`` of the round before saves
+    time, and changes nothing else.
 
     Returns None when nothing waits, or when nothing has changed since a round
     that placed nothing: such slots leave no round.
@@ -199,25 +202,26 @@ def run_round(
         If the lease was lost meanwhile; nothing was written then.
     """
     started = time.perf_counter()
+    kept = kept or Kept()
     view = store.read_cluster(lease)
     if not view.requests:
         return None
     if choice.spare is None or running is None:
-        seen = _seen(view)
+        seen = _seen(view, kept)
     else:
         # What runs is read for rounds alone that have something to decide.
         seen_running = running.read_running(lease)
         view = seen_running.cluster
-        seen = _with_spare(seen_running, choice.spare)
+        seen = _with_spare(seen_running, choice.spare, kept)
     snapshot, names = seen.snapshot, seen.names
     read_s = time.perf_counter() - started
 
     zones = _zones(view, choice) if choice.zones else ()
     who = Deciding(policy=choice.name, parameters=choice.parameters, zones=zones)
-    digest = _inputs(slot, choice, seen, who).digest()
+    digest = _inputs(slot, choice, seen, who).digest(kept.pieces)
     if _would_repeat(view.last, digest):
         return None
-    decided = _decide(slot, choice, seen, who=who, decider=decider)
+    decided = _decide(slot, choice, seen, who=who, decider=decider, kept=kept)
     ranking = _first_ranking_resource(snapshot.resources, choice.parameters)
     ideal, ideal_s = _ideal(decided.data, ranking, choice, decider)
     shares = _shares(snapshot, decided.allocation, names, ideal)
@@ -252,7 +256,7 @@ def run_round(
                 "decide_seconds": time.perf_counter() - started,
             },
             placements=placements,
-            host_versions=_versions(view, placements, spot),
+            host_versions=_versions(view, decided.allocation, spot),
             waiting=waiting_requests(
                 slot.start_at, view, snapshot, decided.allocation, names, shares=shares
             )
@@ -297,13 +301,15 @@ def _placements(view: ClusterView, allocation: Allocation) -> tuple[Placement, .
 
 
 def _versions(
-    view: ClusterView, placements: Sequence[Placement], spot: SpotCommit | None
+    view: ClusterView, allocation: Allocation, spot: SpotCommit | None
 ) -> Mapping[UUID, int]:
     """Return the versions, as the round saw them, of all hosts that it does something with."""
-    used = {part.host_id for part in placements}
+    placed_on = [view.hosts[host] for host in np.unique(allocation.placed[:, 1]).tolist()]
+    versions = {host.id: host.version for host in placed_on}
     if spot is not None:
-        used |= {end.host_id for end in spot.ends} | {room.host_id for room in spot.lets_in}
-    return {host.id: host.version for host in view.hosts if host.id in used}
+        used = {end.host_id for end in spot.ends} | {room.host_id for room in spot.lets_in}
+        versions |= {host.id: host.version for host in view.hosts if host.id in used}
+    return versions
 
 
 def _spot_commit(
@@ -350,13 +356,13 @@ def _labelled(view: ClusterView, prices: Mapping[str, Any] | None) -> Mapping[st
     return {**prices, "classes": classes}
 
 
-def _seen(view: ClusterView) -> _Seen:
-    snapshot, names = to_snapshot(view)
+def _seen(view: ClusterView, kept: Kept) -> _Seen:
+    snapshot, names = to_snapshot(view, known=kept.arrays)
     return _Seen(snapshot=snapshot, names=names, freed=freed_rows(view), spare=None)
 
 
-def _with_spare(view: RunningView, kind: str) -> _Seen:
-    running, names = to_running(view, to_move=False)
+def _with_spare(view: RunningView, kind: str, kept: Kept) -> _Seen:
+    running, names = to_running(view, to_move=False, known=kept.arrays)
     domain = domains_of(kind, view.cluster.hosts).of_host
     return _Seen(
         snapshot=running.snapshot,
@@ -408,6 +414,7 @@ def _decide(
     *,
     who: Deciding,
     decider: Decider,
+    kept: Kept,
 ) -> _Decided:
     """Ask the policy (of each zone), then the fallback; the first feasible allocation counts."""
     reasons: list[str] = []
@@ -419,7 +426,7 @@ def _decide(
             its = replace(choice, budget_units=None, decision_time_s=FALLBACK_TIME_S)
             what = _simpler(seen)
         inputs = _inputs(slot, its, what, each)
-        data = inputs.encode()
+        data = inputs.encode(kept.pieces)
         decision = decider.decide(data, policy=each.policy, deadline_s=its.decision_time_s)
         decided.append(
             _Decided(

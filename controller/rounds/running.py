@@ -9,7 +9,14 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.rounds.snapshots import Names, may_use, ordinary, rows_by_request, to_snapshot
+from controller.rounds.snapshots import (
+    KnownArrays,
+    Names,
+    may_use,
+    ordinary,
+    rows_by_request,
+    to_snapshot,
+)
 from placement import IntArray
 from placement.moving.model import (
     OBSTACLES,
@@ -34,7 +41,9 @@ class RunningNames:
     vms: tuple[str, ...]  #: ids on the axis V
 
 
-def to_running(view: RunningView, *, to_move: bool = True) -> tuple[Running, RunningNames]:
+def to_running(
+    view: RunningView, *, to_move: bool = True, known: KnownArrays | None = None
+) -> tuple[Running, RunningNames]:
     """Turn one read of the register center into what a plan is decided on.
 
     Without ``to_move`` into what a round keeps spare for: who moved lately does not matter,
@@ -45,7 +54,7 @@ def to_running(view: RunningView, *, to_move: bool = True) -> tuple[Running, Run
         freed = _freed(view.cluster)
         view = replace(view, cluster=ordinary(view.cluster))
     cluster = view.cluster
-    snapshot, names = to_snapshot(cluster, told_apart_by=view.requests)
+    snapshot, names = to_snapshot(cluster, told_apart_by=view.requests, known=known)
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
     requests = {request.id: request for request in view.requests}

@@ -110,10 +110,6 @@ class KnownArrays:
         return found
 
 
-#: Of this process: a control centre decides round after round.
-_HOSTS: Final = KnownArrays()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
     """What the indices of a snapshot stand for; stored with it, for people and replays."""
@@ -137,15 +133,18 @@ def ordinary(view: ClusterView) -> ClusterView:
 
 
 def to_snapshot(
-    view: ClusterView, told_apart_by: Sequence[RequestView] = ()
+    view: ClusterView,
+    told_apart_by: Sequence[RequestView] = (),
+    known: KnownArrays | None = None,
 ) -> tuple[Snapshot, Names]:
     """Turn one read of the register center into what a policy decides on.
 
-    ``told_apart_by`` are further requests for which hosts of one class have to be alike.
+    ``told_apart_by`` are further requests for which hosts of one class have to be alike. What is
+    ``known`` of the hosts of the read before need not be made again.
     Hosts that take no VMs now (draining, unreachable, held back) keep their
     capacity, which counts in the pool, but no request is eligible there.
     """
-    hosts = _HOSTS.of(view.hosts, len(view.resources))
+    hosts = (known or KnownArrays()).of(view.hosts, len(view.resources))
     telling_apart = [*view.requests, *told_apart_by]
     if any(each.hosts is not None or each.avoid for each in telling_apart):
         classes = host_classes(view.hosts, telling_apart)
@@ -206,6 +205,8 @@ def to_snapshot(
 
 def freed_rows(view: ClusterView) -> tuple[tuple[int, int], ...]:
     """Return which hosts moves free for which requests, as indices of Q and H."""
+    if not view.freed:
+        return ()
     rows_of = rows_by_request(view.requests)
     index_of = {host.id: index for index, host in enumerate(view.hosts)}
     return tuple(

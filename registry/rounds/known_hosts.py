@@ -115,8 +115,8 @@ class KnownHosts:
         self._place: dict[UUID, int] = {}  #: of each host in `_by_name`
         #: time alone changes whether hosts of failed builds are held back
         self._timed: set[UUID] = set()
-        #: versions of hosts of which there is nothing else to tell, as `_QUIET` has it, by id
-        self._quiet: dict[str, str] = {}
+        #: of hosts of which there is nothing else to tell, as `_QUIET` has it: id and version
+        self._quiet: dict[UUID, str] = {}
         self._held_on: dict[UUID, list[tuple[UUID, tuple[int, ...]]]] = {}
         self._held: dict[UUID, tuple[int, ...]] = {}
         #: the hosts of which `_held` is not known any more; None: of all
@@ -157,7 +157,7 @@ class KnownHosts:
         if all(
             key in self._views and self._views[key].name == self._by_name[self._place[key]].name
             for key in known
-        ) and not any(key in self._views for key in changed - self._place.keys()):
+        ) and not any(key in self._views for key in changed if key not in self._place):
             if known:
                 views = list(self._by_name)
                 for key in known:
@@ -228,9 +228,9 @@ class KnownHosts:
         for row in changed:
             self._rows[row.id] = row
             if row.quiet:
-                self._quiet[str(row.id)] = str(row.version)
+                self._quiet[row.id] = f"{row.id} {row.version}"
             else:
-                self._quiet.pop(str(row.id), None)
+                self._quiet.pop(row.id, None)
             if row.held_back_until is None:
                 self._timed.discard(row.id)
             else:
@@ -261,8 +261,9 @@ class KnownHosts:
         written = _written_since("hosts", floor)
         version = func.concat(hosts.c.id, " ", hosts.c.version)
         told = select(func.string_agg(version, ",")).where(written, _QUIET)
-        versions = (each.split(" ") for each in (connection.scalar(told) or "").split(",") if each)
-        others = [UUID(key) for key, version in versions if self._quiet.get(key) != version]
+        versions = (connection.scalar(told) or "").split(",")
+        unknown = {*filter(None, versions)}.difference(self._quiet.values())
+        others = [UUID(each.partition(" ")[0]) for each in sorted(unknown)]
         rows = list(connection.execute(query.where(written, ~_QUIET)))
         if len(others) > PARAMETERS:  # of so many all are asked for, in one statement
             rows += connection.execute(query.where(written, _QUIET))

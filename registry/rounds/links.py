@@ -27,6 +27,8 @@ from registry.records.rounds import ProofHeader, ProofRow, RoundCommit, RoundPro
 #: What the first link follows.
 BEGINNING: Final = "0" * 64
 _SALT_BYTES: Final = 32
+#: Made once: a round writes a text for each tenant.
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 #: Rounds of a page, whatever is asked for: the tree of each is made anew.
 _MOST: Final = 50
 #: Of a round, what its link covers.
@@ -228,7 +230,7 @@ def _salt_of(salt: bytes, tenant: str) -> bytes:
 
 
 def _text(values: Any) -> str:
-    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(values)
 
 
 def _leaf(salt: bytes, text: str) -> bytes:
