@@ -5,7 +5,8 @@
 For each number of hosts eight times as many VMs run, and eight tenths as many
 wait. The first round of a control centre reads everything; then all that it
 placed runs, as many VMs wait again, and the second round decides them (*later*);
-in the third a hundredth of them waits (*small*). With --spare two more rounds of the first
+in the third a hundredth of them waits (*small*), as again in the fourth (*again*), before which
+little was written; in the fifth a single VM (*one*). With --spare two more rounds of the first
 size keep spare: the *first* that does, and a later one (*kept*). PostgreSQL is a server of its
 own with the settings of the operations guide.
 
@@ -36,9 +37,10 @@ from benchmarks.placement.one_at_a_time import place_one_by_one
 from benchmarks.placement.phases import PHASES, Meter, MeteredDecider, MeteredStore, Taken
 from benchmarks.placement.rounds import progress
 from benchmarks.registered import Loaded, ask, load, run_what_was_placed
+from controller.rounds.contract import PolicyChoice, RoundReport, Slot
 from controller.rounds.inputs import Kept
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.round import PolicyChoice, RoundReport, Slot, run_round
+from controller.rounds.round import run_round
 from controller.settings import ControllerSettings
 from registry import Registry, upgrade
 from registry.rounds import CONTROL_LEASE, Lease
@@ -108,7 +110,10 @@ def measure_size(
         pid = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
         rounds = Rounds(registry, process, Meter(pid), policy)
         found: dict[str, Measured] = {}
-        for name, vms in (("first", pending), ("later", pending), ("small", pending // 100)):
+        few = pending // 100
+        for name, vms in (
+            ("first", pending), ("later", pending), ("small", few), ("again", few), ("one", 1),
+        ):  # fmt: skip
             ask(loaded, vms)
             found[name] = rounds.run()
             print_round(hosts, name, found[name])

@@ -38,8 +38,8 @@ from controller.centre.leadership import Leadership
 from controller.centre.metrics import SlotMetrics
 from controller.centre.slot_loop import SlotLoop
 from controller.rest.app import create_app
+from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.round import PolicyChoice, Slot
 from registry import Registry, upgrade
 from registry.hosts import HostReport, NewHost
 from scripts.house import packages

@@ -9,7 +9,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from controller.centre.leadership import Leadership
 from controller.questions.surviving import Survival
-from controller.rounds.round import RoundReport
+from controller.rounds.contract import RoundReport
 from service import ProcessMetrics
 
 _CERTIFIED: Final = {True: "yes", False: "no", None: "not_checked"}

@@ -26,9 +26,10 @@ from controller.plans.watching_spare import SpareWatch
 from controller.policies import check_policies
 from controller.questions.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
+from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.inputs import Kept
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.round import PolicyChoice, Slot, run_round
+from controller.rounds.round import run_round
 from controller.settings import ControllerSettings, ZonePolicy
 from controller.shadow.metrics import ShadowMetrics
 from controller.shadow.second import NICENESS, SecondPolicy, Shadow

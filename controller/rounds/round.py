@@ -6,15 +6,22 @@ import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 import structlog
 
 from controller.errors import PolicyFailedError, SlotSkippedError
+from controller.rounds.contract import (
+    Decider,
+    PolicyChoice,
+    RoundReport,
+    RoundStore,
+    RunningStore,
+    Slot,
+)
 from controller.rounds.inputs import (
     Kept,
     RoundInputs,
@@ -23,7 +30,7 @@ from controller.rounds.inputs import (
     games_of,
     packed,
 )
-from controller.rounds.policy_process import Decision, Ideal
+from controller.rounds.policy_process import Ideal
 from controller.rounds.running import to_running
 from controller.rounds.snapshots import Names, freed_rows, to_snapshot
 from controller.rounds.spare_domains import domains_of
@@ -48,7 +55,6 @@ from registry.moves import RunningView
 from registry.requests import zone_of
 from registry.rounds import (
     ClusterView,
-    CommittedRound,
     KeptRoom,
     LatestRound,
     Lease,
@@ -63,77 +69,6 @@ from service.version import engine_version
 FALLBACK_TIME_S = 30.0
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """An interval of time, named by its start."""
-
-    start_at: datetime
-    length_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyChoice:
-    """Which policy decides, and how it is told to run."""
-
-    name: str
-    parameters: Mapping[str, Any]
-    budget_units: int | None
-    decision_time_s: float
-    seed: int | None = None  #: None: the start of the slot, in whole seconds
-    zones: Mapping[str, NamedPolicy] = field(default_factory=dict)  #: policies of their own
-    spare: str | None = None  #: what may fail, as `domains_of` reads it; None: nothing is kept
-    spot_grace_s: int = 120  #: from when a spot VM is told that it ends until it does
-    room_hold_s: float = 600  #: so much longer rounds keep its room for whom it ends
-
-
-class RoundStore(Protocol):
-    """What a round needs of the register center."""
-
-    def read_cluster(self, lease: Lease) -> ClusterView:
-        """One consistent read."""
-        ...
-
-    def commit_round(self, commit: RoundCommit) -> CommittedRound:
-        """Decision and record in one transaction."""
-        ...
-
-
-class RunningStore(Protocol):
-    """What a round that keeps spare needs besides."""
-
-    def read_running(self, lease: Lease) -> RunningView:
-        """One consistent read of the cluster and of what runs on it."""
-        ...
-
-
-class Decider(Protocol):
-    """Runs a policy on encoded inputs within a time; see `PolicyProcess`."""
-
-    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
-        """Raises `PolicyFailedError` when it does not decide in time."""
-        ...
-
-    def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
-        """What could be placed of one resource at most, and what is fair."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundReport:
-    """One summary of a round, for the log line."""
-
-    number: int
-    decided_by: str
-    placed: int
-    left_out: int
-    dropped: int
-    fallback_reason: str | None
-    games: tuple[Mapping[str, Any], ...]  #: between hosts, as the policy tells of each
-    phases_s: Mapping[str, float]  #: read, policy, bound and commit
-    duration_s: float
-    assignments: Mapping[UUID, tuple[UUID, ...]]  #: by request
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -22,8 +22,8 @@ import pytest
 from controller.cli.commands import PLACES
 from controller.rest.app import create_app
 from controller.rest.callers.auth import PROTECTED_PREFIX
+from controller.rounds.contract import PolicyChoice
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.round import PolicyChoice
 from placement.catalog.plugins import POLICY_GROUP
 from placement.catalog.policies import POLICIES
 from registry import Registry, lifecycle

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.round import PolicyChoice, Slot, run_round
+from controller.rounds.round import run_round
 from registry import Registry
 from tests.register import take_lease
 

@@ -9,8 +9,8 @@ import pytest
 from controller.centre.leadership import Leadership
 from controller.centre.metrics import SlotMetrics
 from controller.centre.slot_loop import SlotLoop
+from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.round import PolicyChoice, Slot
 from registry import SlotLoopPausedError
 from service import ProcessMetrics
 from tests.e2e.conftest import Api

@@ -14,9 +14,10 @@ from controller.plans.deciding import decide_plan
 from controller.plans.making_room import RoomRule
 from controller.questions.destinations import destinations
 from controller.questions.why_waiting import explain_request
+from controller.rounds.contract import Decider, PolicyChoice, RoundReport, Slot
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.policy_process import Decision, Ideal
-from controller.rounds.round import Decider, PolicyChoice, RoundReport, Slot, run_round
+from controller.rounds.round import run_round
 from registry import (
     ConflictError,
     HostAdminEvent,

@@ -8,8 +8,9 @@ import pytest
 
 from controller.questions.why_here import explain_vm
 from controller.questions.why_waiting import explain_request
+from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.replay import replay_round
-from controller.rounds.round import PolicyChoice, Slot, run_round
+from controller.rounds.round import run_round
 from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry
 from registry.rounds import CONTROL_LEASE

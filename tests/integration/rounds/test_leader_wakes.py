@@ -9,8 +9,8 @@ from controller.centre.leadership import Leadership
 from controller.centre.metrics import SlotMetrics
 from controller.centre.policy_child import answer
 from controller.centre.slot_loop import SlotLoop
+from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.policy_process import Decision, Failure, Ideal
-from controller.rounds.round import PolicyChoice, Slot
 from registry import Registry
 from registry.rounds import CONTROL_LEASE
 from service import ProcessMetrics

@@ -10,9 +10,10 @@ import pytest
 from controller.centre.purge import purge_all
 from controller.questions.why_here import explain_vm
 from controller.questions.why_waiting import explain_request
+from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.replay import replay_round
-from controller.rounds.round import PolicyChoice, Slot, run_round
+from controller.rounds.round import run_round
 from registry import RoundPurgedError
 from registry.ground.packing import pack, unpack
 from registry.operating import Periods

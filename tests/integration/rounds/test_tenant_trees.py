@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.replay import replay_round
-from controller.rounds.round import PolicyChoice, Slot, run_round
+from controller.rounds.round import run_round
 from registry import Registry
 from registry.tenancy import MoveTo
 from tests.register import (

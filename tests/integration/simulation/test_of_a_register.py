@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from controller.cli.simulations.recording import decided_as
+from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.round import PolicyChoice, Slot, run_round
+from controller.rounds.round import run_round
 from controller.settings import ControllerSettings
 from placement.catalog.zone_policies import NamedPolicy
 from registry import HostAdminEvent, Registry
