@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -270,10 +270,7 @@ class _Market:
         return [(each, min(rows_of[each])) for each in rich if each in rows_of]
 
     def _is_able(self, poor: int, some: Sequence[tuple[int, int]]) -> bool:
-        if not some:
-            return False
-        could_spare = self._could_spare(poor)
-        return any(least <= could_spare(rich) for rich, least in some)
+        return any(least <= self._could_spare(poor, rich) for rich, least in some)
 
     def _able(self, poor: int) -> Iterator[Able]:
         """Yield level in steps, party and the most VMs it may give, of those who can make room.
@@ -283,14 +280,14 @@ class _Market:
         rows_of = self._vms.by_party(self._parties.kind[poor])
         if not rows_of:
             return
-        of_tenant, could_spare = self._parties.of_tenant, self._could_spare(poor)
+        of_tenant = self._parties.of_tenant
         too_poor = self._levels[self._parties.tenant[poor]] + self._vm_level[poor]
         for steps, tenant in self._richest:
             if self._levels[tenant] < too_poor - SHARE_TOLERANCE:
                 return  # as all that follow: in steps, they may be richer by a step at most
             for rich in of_tenant[tenant]:
                 if rich in rows_of:
-                    most = could_spare(rich)
+                    most = self._could_spare(poor, rich)
                     if min(rows_of[rich]) <= most:
                         yield -steps, rich, most
 
@@ -308,32 +305,26 @@ class _Market:
             together = _RICHEST
         return None
 
-    def _could_spare(self, poor: int) -> Callable[[int], float]:
-        """Return who tells at most how many VMs a rich party may give for one VM of a poor one.
+    def _could_spare(self, poor: int, rich: int) -> float:
+        """Return at most how many VMs a rich party may give for one VM of a poor one.
 
         Below 0 where the richer's tenant is not richer by more than a VM, or would not stay
         as rich as the poorer one becomes.
         """
-        levels, vm_level, weight, pools = self._levels, self._vm_level, self._weight, self._pool
-        tenants, demands, holdings = self._parties.tenant, self._parties.demand, self._held
-        level_of_poor, vm_of_poor = levels[tenants[poor]], vm_level[poor]
+        levels, vm_level, tenants = self._levels, self._vm_level, self._parties.tenant
+        tenant = tenants[rich]
+        of_one = vm_level[rich] if vm_level[rich] > vm_level[poor] else vm_level[poor]
+        if not levels[tenants[poor]] + of_one < levels[tenant] - SHARE_TOLERANCE:
+            return -1.0
         # Some resource must keep the richer tenant's share up; rounding is for `_best_of`.
-        after = self._after(poor) - 2 * SHARE_TOLERANCE
-
-        def could_spare(rich: int) -> float:
-            tenant, of_one = tenants[rich], vm_level[rich]
-            of_one = max(of_one, vm_of_poor)
-            if not level_of_poor + of_one < levels[tenant] - SHARE_TOLERANCE:
-                return -1.0
-            level, most = after * weight[tenant], -1.0
-            for has, each, pool in zip(holdings[tenant], demands[rich], pools, strict=True):
-                if pool > 0:
-                    above = has - level * pool
-                    spared = above / each if each else _ANY_NUMBER if above >= 0 else -1.0
-                    most = spared if spared > most else most
-            return most
-
-        return could_spare
+        level = (self._after(poor) - 2 * SHARE_TOLERANCE) * self._weight[tenant]
+        held, demand, most = self._held[tenant], self._parties.demand[rich], -1.0
+        for resource, pool in enumerate(self._pool):
+            if pool > 0:
+                above, each = held[resource] - level * pool, demand[resource]
+                spared = above / each if each else _ANY_NUMBER if above >= 0 else -1.0
+                most = spared if spared > most else most
+        return most
 
     def _after(self, poor: int) -> float:
         """Return the level of a party's tenant with one VM more."""

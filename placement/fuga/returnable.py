@@ -114,8 +114,6 @@ class Returnable:
         of_request = self._parties.of_request
         opened: defaultdict[int, set[int]] = defaultdict(set)
         for kind, was, now in zip(self._known, before, after, strict=True):
-            if was == now:
-                continue
             rows_of = self._of_party[kind]
             for request in was.keys() | now.keys():
                 old, new = was.get(request), now.get(request)
