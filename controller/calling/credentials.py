@@ -63,6 +63,8 @@ def find_connection(
 ) -> Connection:
     """Choose address and token: option, environment, settings file, state folder, then logins.
 
+    A token of the state folder goes to the address that stands beside it, and to no other.
+
     Reads the few settings that it needs by itself: the settings classes cost a
     quarter of a second that a person at the prompt would feel.
     """
@@ -73,8 +75,14 @@ def find_connection(
     # Nothing of a file is read whose words would not be used.
     wanted = tenant is not None or named is None or token is None
     found = Credentials.load(path) if wanted else None
+    own = found is not None and _same(named or found.url, found.url)
     if tenant is not None:
         token = found.tenants.get(tenant) if found else None
+        if found is not None and token is not None and not own:
+            raise BadInputError(
+                f"the token of tenant {tenant!r} in {path} is for {found.url}, and is not sent to"
+                f" {named}. Set FUGA_TOKEN to a token of that API."
+            )
         if token is None:
             known = ", ".join(found.tenants) if found and found.tenants else "none"
             raise BadInputError(
@@ -82,7 +90,7 @@ def find_connection(
                 f"Create one with `fuga token create --tenant {tenant} --save`."
             )
     else:
-        token = token or (found.operator if found else None)
+        token = token or (found.operator if found and own else None)
     address = named or (found.url if found else None)
     kept = logins_file(environ)
     if kept is not None and (address is None or token is None):
@@ -94,6 +102,10 @@ def find_connection(
         raise BadInputError(f"the API's address must start with http:// or https://: {address!r}")
     ca = environ.get("FUGA_CA") or _text(file, "ca")
     return Connection(url=address.rstrip("/"), token=token, ca=ca)
+
+
+def _same(one: str, other: str) -> bool:
+    return one.rstrip("/") == other.rstrip("/")
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:

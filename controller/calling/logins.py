@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -36,18 +37,28 @@ class Logins:
 
     def save(self, path: Path) -> None:
         """Write the file whole or not at all; nobody else may read it at any moment."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = {"last": self.last, "tokens": dict(self.tokens)}
         write_private(path, json.dumps(content, indent=2) + "\n")
 
-    def logged_in(self, url: str, token: str) -> Self:
+    def with_one(self, url: str, token: str) -> Self:
         """Return these with one more."""
         return replace(self, last=url, tokens={**self.tokens, url: token})
 
-    def logged_out(self, url: str) -> Self:
+    def without(self, url: str) -> Self:
         """Return these without one."""
         left = {address: token for address, token in self.tokens.items() if address != url}
         return replace(self, last=None if self.last == url else self.last, tokens=left)
+
+
+def change_logins(path: Path, change: Callable[[Logins], Logins]) -> None:
+    """Change the file; of two commands at once, the second changes what the first left."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with path.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            change(Logins.load(path)).save(path)
+    except OSError as error:
+        raise BadInputError(f"cannot write {path}: {error.strerror}") from None
 
 
 def logins_file(environ: Mapping[str, str]) -> Path | None:

@@ -34,6 +34,11 @@ class StateDir:
         return self.path / FILE_NAME
 
     @property
+    def login_link(self) -> Path:
+        """A link that logs a browser in, where `fuga up` has no terminal to print it to."""
+        return self.path / "login-link"
+
+    @property
     def database(self) -> Path:
         """The register center, unless FUGA_DATABASE_URL names another."""
         return self.path / "fuga.db"

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from controller.calling.credentials import Credentials
 from controller.calling.links import new_link
+from controller.calling.private_files import write_private
 from controller.calling.settings import load_settings
 from controller.calling.waiting import progress
 from controller.client.connection import Connection
@@ -329,7 +330,10 @@ class Up:
         )
 
     def _link(self, fuga: str) -> str:
-        """Return what to open in a browser; nothing where the web console was not built."""
+        """Return what to open in a browser; nothing where the web console was not built.
+
+        What is no terminal may be a log that others read: there it names a file instead.
+        """
         assert self.api is not None  # noqa: S101
         if not is_built():
             return ""
@@ -337,8 +341,12 @@ class Up:
             link = new_link(self.api)
         except ApiError as error:  # as after many starts: it is a convenience
             return f"No link for a browser: {error}\n"
+        whose = "this link"
+        if not sys.stdout.isatty():
+            write_private(self.state.login_link, link + "\n")
+            whose, link = "the link in this file", _short(self.state.login_link)
         return (
-            f"The web console, in a browser (this link logs in once, within"
+            f"The web console, in a browser ({whose} logs in once, within"
             f" {LINK_TTL_S // 60} minutes;\n`{fuga} login --link` prints another):\n\n"
             f"  {link}\n\n"
         )

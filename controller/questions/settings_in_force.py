@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -15,6 +16,7 @@ from registry.ground import masked
 
 #: Instead of a secret; whether there is one is worth knowing.
 SET: Final = "(set)"
+_SECRET: Final = re.compile("(?i)password|secret|token")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ def settings_in_force(
         found.append(
             SettingInForce(
                 name=variable,
-                value=_said(name, getattr(settings, name)),
+                value=said(name, getattr(settings, name)),
                 source=source,
                 description=field.description,
             )
@@ -51,7 +53,8 @@ def settings_in_force(
     return tuple(found)
 
 
-def _said(name: str, value: Any) -> str | None:
+def said(name: str, value: Any) -> str | None:
+    """Return a setting's value in words, without what is secret in it; None: nothing is set."""
     if value is None:
         return None
     if isinstance(value, SecretStr):
@@ -62,5 +65,19 @@ def _said(name: str, value: Any) -> str | None:
         told = [masked(str(each)) for each in value]
         return ", ".join(sorted(told) if isinstance(value, frozenset) else told) or None
     if isinstance(value, dict):
-        return masked(json.dumps(value, default=str)) if value else None
+        return json.dumps(_masked(value), default=str) if value else None
     return masked(str(value))
+
+
+def _masked(value: Any) -> Any:
+    """Mask each text for itself: quotes and commas of JSON end no password."""
+    if isinstance(value, dict):
+        return {
+            key: SET if _SECRET.search(str(key)) and each is not None else _masked(each)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_masked(each) for each in value]
+    if isinstance(value, SecretStr):
+        return SET
+    return masked(value) if isinstance(value, str) else value

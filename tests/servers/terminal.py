@@ -38,6 +38,10 @@ class Terminal:
     def pid(self) -> int:
         return self._process.pid
 
+    def signal(self, number: int) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
     def settings(self) -> list[Any]:
         return termios.tcgetattr(self._slave)
 

@@ -19,6 +19,7 @@ from controller.calling.settings import load_as, load_settings
 from controller.cli.operating.differences import tell_differences
 from controller.cli.operating.doctor_failures import failure_findings
 from controller.cli.operating.doctor_hosts import confinement, openness
+from controller.cli.operating.doctor_logins import login_findings
 from controller.cli.operating.doctor_moves import move_findings
 from controller.cli.operating.doctor_register import Finding, register_findings
 from controller.cli.operating.encryption import encryption
@@ -90,6 +91,7 @@ def doctor(
         *_state(settings.state_dir),
         *_host_credentials(settings.resolved_host_credentials(), datetime.now(UTC)),
         *_hosts(session, OnFailure(settings.on_failure)),
+        *_logins(session, settings),
     ]
     if session.json:
         print_json(
@@ -128,6 +130,7 @@ def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Itera
     """Give every setting of every process with its value, secrets masked, and where it is from."""
     from controller.embedded.environment import embedded_settings  # noqa: PLC0415
     from controller.embedded.state import Memory, StateDir  # noqa: PLC0415
+    from controller.questions.settings_in_force import said  # noqa: PLC0415
     from service.settings_names import settings_classes  # noqa: PLC0415
 
     memory = Memory.load(StateDir(settings.state_dir))
@@ -152,11 +155,8 @@ def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Itera
                 value, source = embedded[name], "fuga up"
             else:
                 source = "default"
-            if isinstance(value, frozenset):
-                value = sorted(value)
             whose = "all" if name in shared else process
-            said = "-" if value is None or value == () else str(value)
-            yield {"setting": name, "of": whose, "value": said, "from": source}
+            yield {"setting": name, "of": whose, "value": said(name, value) or "-", "from": source}
 
 
 def _misspelt(environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -244,6 +244,15 @@ def _liveness(session: Session) -> Iterator[Finding]:
         yield Finding(_DONE_BY[late["what"]], False, late_sentence(late))
     if found["well"] and found["leader"]:
         yield Finding("processes", True, well_sentence(found))
+
+
+def _logins(session: Session, settings: ControllerSettings) -> Iterator[Finding]:
+    try:
+        provider = session.api.get("login")["provider"]
+        tenants = list(session.api.items("tenants"))
+    except (ApiError, CliError):  # another finding reports that
+        return
+    yield from login_findings(settings.oidc_rules, provider, tenants)
 
 
 def _of_workers() -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from controller.calling.links import LINKS, link_of
-from controller.calling.logins import Logins, logins_file
+from controller.calling.logins import Logins, change_logins, logins_file
 from controller.calling.session import Session, with_session
 from controller.client.connection import Connection
 from controller.terminal.errors import BadInputError, CliError
@@ -57,9 +57,10 @@ def login(
     finally:
         stranger.close()
     path = _path()
-    logins = Logins.load(path)
-    elsewhere = found.token is not None and found.token != logins.tokens.get(found.url)
-    logins.logged_in(found.url, made["secret"]).save(path)
+    before = Logins.load(path).tokens.get(found.url)
+    elsewhere = found.token is not None and found.token != before
+    secret = made["secret"]
+    change_logins(path, lambda logins: logins.with_one(found.url, secret))
     made["secret"] = None
     whom = "an operator" if made["tenant"] is None else f"tenant {made['tenant']}"
     only = ", read-only" if made["read_only"] else ""
@@ -78,12 +79,11 @@ def login(
 def logout(session: Session) -> None:
     """End your login, here and at the API."""
     path, found = _path(), session.connection
-    logins = Logins.load(path)
-    token = logins.tokens.get(found.url)
+    token = Logins.load(path).tokens.get(found.url)
     if token is None:
         raise BadInputError(f"nobody is logged in at {found.url} from here")
     # First here: what the API does not hear ends by itself within hours.
-    logins.logged_out(found.url).save(path)
+    change_logins(path, lambda logins: logins.without(found.url))
     api = _client(found, token)
     try:
         ended = api.delete("token")

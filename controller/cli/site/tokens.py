@@ -76,12 +76,16 @@ def create_token(
         body["read_only"] = True
     if expires is not None:
         body["ttl_s"] = parse_end(expires)
+    path = state_dir(os.environ) / FILE_NAME
+    found = Credentials.load(path) if save else None
+    if save and found is None:
+        raise BadInputError(f"{path} does not exist; `fuga up` writes it")
+    if found is not None and found.url.rstrip("/") != session.connection.url:
+        raise BadInputError(
+            f"{path} is of {found.url}: it keeps no token of {session.connection.url}"
+        )
     made = session.api.post("tokens", body)
-    if save and tenant is not None:
-        path = state_dir(os.environ) / FILE_NAME
-        found = Credentials.load(path)
-        if found is None:
-            raise BadInputError(f"{path} does not exist; `fuga up` writes it")
+    if found is not None and tenant is not None:
         Credentials(
             url=found.url,
             operator=found.operator,

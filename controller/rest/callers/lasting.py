@@ -6,14 +6,16 @@ which otherwise waits for each call under way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from starlette.types import Scope
 
 #: In the state of a call: how it leaves the crowd, and, of one that lasts, how it is ended.
 LEAVE_CROWD: Final = "leave_crowd"
 END: Final = "end_lasting"
+#: The server was told to stop while the call was under way.
+_STOPPED: Final = "stopped"
 
 
 def leave_crowd(scope: Scope) -> None:
@@ -24,12 +26,17 @@ def leave_crowd(scope: Scope) -> None:
 
 
 def begin_lasting(scope: Scope, end: Callable[[], None]) -> None:
-    """Note that a call lasts, and how the server ends it."""
-    scope.setdefault("state", {})[END] = end
+    """Note that a call lasts, and how the server ends it; at once where that has stopped already."""
+    state = scope.setdefault("state", {})
+    state[END] = end
+    if state.get(_STOPPED):
+        end()
 
 
-def end_lasting(scope: Mapping[str, Any]) -> None:
-    """End a call if it lasts."""
-    end = scope.get("state", {}).get(END)
+def end_lasting(scope: Scope) -> None:
+    """End a call if it lasts, or as soon as it does."""
+    state = scope["state"]
+    state[_STOPPED] = True
+    end = state.get(END)
     if end is not None:
         end()

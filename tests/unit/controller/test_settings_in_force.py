@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from controller.identities import OidcRule
-from controller.questions.settings_in_force import SET, settings_in_force
+from controller.questions.settings_in_force import SET, said, settings_in_force
 from controller.settings import ControllerSettings
 
 
@@ -22,6 +24,20 @@ def test_secrets_are_told_to_be_set_and_nothing_else_of_them() -> None:
     assert found["FUGA_FENCE_COMMAND"].value == "/usr/bin/fence …"
     assert found["FUGA_BROKER_URL"].value is None
     assert not any("hunter2" in str(each.value) for each in found.values())
+
+
+def test_each_text_of_a_table_is_masked_for_itself() -> None:
+    table = {
+        "url": "amqp://me:hunter2@broker",
+        "deep": [{"password": 'hun"ter2', "other": "plain"}],
+        "vcpus": 3,
+    }
+
+    told = json.loads(said("table", table) or "")
+
+    assert told["deep"] == [{"password": SET, "other": "plain"}]
+    assert (told["url"], told["vcpus"]) == ("amqp://me:***@broker", 3)
+    assert said("table", {}) is None
 
 
 def test_a_setting_says_where_it_is_from() -> None:

@@ -34,11 +34,21 @@ def test_the_environment_goes_before_the_state_folder(environ: dict[str, str]) -
 
 
 def test_an_option_goes_before_the_environment(environ: dict[str, str]) -> None:
-    environ |= {"FUGA_TOKEN": "mine"}
+    environ |= {"FUGA_URL": "http://other:1", "FUGA_TOKEN": "mine"}
 
-    found = find_connection(environ, url="http://other:1", tenant="a")
+    found = find_connection(environ, url=f"{URL}/", tenant="a")
 
-    assert (found.url, found.token) == ("http://other:1", "token-of-a")
+    assert (found.url, found.token) == (URL, "token-of-a")
+
+
+def test_a_token_of_the_state_folder_goes_to_its_own_address_alone(
+    environ: dict[str, str],
+) -> None:
+    found = find_connection(environ, url="http://other:1")
+    with pytest.raises(BadInputError, match=f"is for {URL}, and is not sent to http://other:1"):
+        find_connection(environ, url="http://other:1", tenant="a")
+
+    assert (found.url, found.token) == ("http://other:1", None)
 
 
 def test_the_settings_file_is_heard(tmp_path: Path, environ: dict[str, str]) -> None:
