@@ -1,78 +1,290 @@
-"""Take the pictures of the web console in docs/images, from a running `fuga up`.
+"""Take the pictures of the web console in docs/images, from a running `fuga up` with real guests.
 
-Usage: python -m scripts.screenshots [FOLDER]     (make screenshots; FUGA_STATE_DIR as for fuga)
+Usage: python -m scripts.screenshots [--folder docs/images] [--width 1440] [--theme light,dark]
+
+`make screenshots` takes them; FUGA_STATE_DIR names the cluster as for fuga. What they show is
+asked for first: tenants in groups, VMs of several types in a few rounds, some that wait, a plan
+of moves. Asked for again, nothing is added. Pictures have few colours, so that they stay small.
 """
 
 from __future__ import annotations
 
+import argparse
+import io
 import os
 import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import httpx
+from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from controller.calling.credentials import FILE_NAME, Credentials, state_dir
 
-#: Width and theme of each set of pictures.
-SETS: Final = ((1440, "light"), (1440, "dark"), (390, "light"), (390, "dark"))
-#: Name of the picture, whose token, where, and a link to follow from there.
-VIEWS: Final = (
-    ("overview", "a", "#/", None),
-    ("vms", "a", "#/vms", None),
-    ("vm", "a", "#/vms", "td a"),
-    ("request", "a", "#/requests", "td a"),
-    ("ask", "a", "#/ask", None),
-    ("site", None, "#/", None),
-    ("hosts", None, "#/hosts", None),
-    ("round", None, "#/rounds", "td a"),
+WIDTH: Final = 1440
+HEIGHT: Final = 900
+COLOURS: Final = 96
+PATIENCE_MS: Final = 300_000
+
+#: Name, weight, group, and whether it is one itself.
+TENANTS: Final = (
+    ("science", 2, None, True),
+    ("astronomy", 2, "science", False),
+    ("climate", 1, "science", False),
+    ("shop", 1, None, False),
 )
-_SETTLES_MS: Final = 1_500
+#: Rounds, each of requests: tenant, name, VM type, VMs.
+ROUNDS: Final = (
+    (("astronomy", "survey", "small", 3), ("shop", "web", "tiny", 2)),
+    (
+        ("climate", "ocean", "medium", 1),
+        ("shop", "db", "small", 1),
+        ("astronomy", "notes", "tiny", 1),
+    ),
+    (("climate", "ice", "small", 2), ("astronomy", "catalogue", "large", 1)),
+    (
+        ("climate", "model", "xlarge", 2),
+        ("astronomy", "lens", "large", 2),
+        ("shop", "sale", "medium", 6),
+    ),
+)
+TENANT: Final = "astronomy"
+VM: Final = "survey-1"
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Take them all."""
-    folder = Path(arguments[0] if arguments else "docs/images")
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--folder", type=Path, default=Path("docs/images"))
+    asked.add_argument("--width", type=int, default=WIDTH)
+    asked.add_argument("--theme", default="light,dark")
+    given = asked.parse_args(arguments)
     found = Credentials.load(state_dir(os.environ) / FILE_NAME)
-    if found is None:
+    if found is None or found.operator is None:
         print("screenshots: nothing runs here; start `fuga up` first", file=sys.stderr)
         return 1
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
-        )
-        for width, theme in SETS:
-            for whose in ("a", None):
-                page = _logged_in(browser, found, whose, width, theme)
-                for name, of, where, link in VIEWS:
-                    if of == whose:
-                        _show(page, where, link)
-                        path = folder / f"web-{name}-{width}-{theme}.png"
-                        page.screenshot(path=path)
-                        print(path)
+    with an_api(found.url, found.operator) as api, a_browser() as browser:
+        site = Site(api, found.url)
+        site.populate()
+        for theme in given.theme.split(","):
+            for whose, views in ((TENANT, OF_TENANTS), (None, OF_OPERATORS)):
+                page = logged_in(browser, found.url, site.token(whose), given.width, theme)
+                for name, show in views:
+                    show(page, site)
+                    path = given.folder / f"web-{name}-{theme}.png"
+                    save(page.screenshot(), path)
+                    print(f"{path}  {path.stat().st_size // 1024} KiB", flush=True)
                 page.context.close()
-        browser.close()
     return 0
 
 
-def _logged_in(
-    browser: Browser, found: Credentials, whose: str | None, width: int, theme: str
-) -> Page:
+# ---- what is shown ---------------------------------------------------------------
+
+
+@dataclass
+class Site:
+    """The cluster, by its API."""
+
+    api: httpx.Client
+    url: str
+
+    def populate(self) -> None:
+        """Ask for what is to be seen, once, and wait for it."""
+        for name, weight, parent, is_group in TENANTS:
+            body = {"name": name, "weight": weight, "parent": parent, "is_group": is_group}
+            made = self.api.post("/v1/tenants", json=body)
+            if made.status_code not in {201, 409}:
+                made.raise_for_status()
+        known = {(each["tenant"], each["name"]) for each in self.items("requests")}
+        for requests in ROUNDS:
+            missing = [each for each in requests if (each[0], each[1]) not in known]
+            for tenant, name, vm_type, count in missing:
+                body = {"tenant": tenant, "name": name, "vm_type": vm_type, "count": count}
+                self.api.post("/v1/requests", json=body).raise_for_status()
+            if missing:
+                before = self.round()
+                eventually(lambda before=before: self.round() > before)
+        eventually(lambda: self.observed(VM) == "running")
+        if not self.items("plans", state="proposed"):
+            self.api.post("/v1/plans", json={"kind": "balance"}).raise_for_status()
+        eventually(lambda: self.items("plans", state="proposed"))
+
+    def items(self, path: str, **query: Any) -> list[dict[str, Any]]:
+        """Return the first rows of a list."""
+        answer = self.api.get(f"/v1/{path}", params={"limit": 100, **query})
+        answer.raise_for_status()
+        found: list[dict[str, Any]] = answer.json()["items"]
+        return found
+
+    def round(self) -> int:
+        """Return the number of the last round."""
+        return int(self.api.get("/v1/status").json()["last_round"] or 0)
+
+    def vm(self, name: str) -> dict[str, Any]:
+        """Return a VM."""
+        return self.items("vms", name=name, tenant=TENANT)[0]
+
+    def observed(self, name: str) -> str:
+        """Return what a VM does."""
+        return str(self.vm(name)["observed"])
+
+    def token(self, tenant: str | None) -> str:
+        """Return a token for an hour."""
+        role = "operator" if tenant is None else "tenant"
+        name = f"pictures-{time.time_ns()}"
+        body = {"role": role, "tenant": tenant, "name": name, "ttl_s": 3600}
+        answer = self.api.post("/v1/tokens", json=body)
+        answer.raise_for_status()
+        return str(answer.json()["secret"])
+
+
+# ---- the views -------------------------------------------------------------------
+
+
+def at(where: str) -> Callable[[Page, Site], None]:
+    """Show a view as it opens."""
+
+    def show(page: Page, _site: Site) -> None:
+        go(page, where)
+
+    return show
+
+
+def a_form(page: Page, _site: Site) -> None:
+    """Show the form that requests VMs, filled in."""
+    go(page, "#/ask")
+    page.get_by_label("Type").select_option("medium")
+    page.get_by_label("How many").fill("12")
+    page.get_by_label("Name").first.fill("transit")
+    page.get_by_label("Labels").fill("team=exoplanets")
+    page.get_by_text("fit; the others").or_(page.get_by_text("would fit now")).first.wait_for()
+    page.wait_for_timeout(500)
+
+
+def a_console(page: Page, site: Site) -> None:
+    """Show a VM whose guest was just asked something."""
+    go(page, f"#/vms/{site.vm(VM)['id']}")
+    page.get_by_role("button", name="Open the console").click()
+    screen = page.locator(".xterm-accessibility-tree")
+    screen.get_by_text("LAB-GUEST-BEAT").first.wait_for()
+    page.keyboard.type("is anybody there?\n")
+    screen.get_by_text("LAB-GUEST-HEARD").first.wait_for()
+    page.locator(".guest-terminal").evaluate("place => place.scrollIntoView({block: 'end'})")
+    page.mouse.wheel(0, 120)
+    page.wait_for_timeout(500)
+
+
+def a_host(page: Page, site: Site) -> None:
+    """Show the host of that VM."""
+    go(page, f"#/hosts/{site.vm(VM)['host']}")
+
+
+def a_map(page: Page, _site: Site) -> None:
+    """Show all hosts."""
+    go(page, "#/map")
+    page.get_by_role("img", name="squares").wait_for()
+    page.wait_for_timeout(300)
+
+
+def a_plan(page: Page, site: Site) -> None:
+    """Show what the proposed plan would do."""
+    go(page, f"#/plans/{site.items('plans', state='proposed')[0]['id']}")
+
+
+def the_theatre(page: Page, site: Site) -> None:
+    """Show the round with most moves, in the middle of its game."""
+    best, steps = 1, 0
+    for each in site.items("rounds"):
+        told = site.api.get(f"/v1/rounds/{each['number']}/game", timeout=120)
+        moves = [step["kind"] for step in told.json().get("steps", [])].count("move")
+        if moves > steps:
+            best, steps = each["number"], moves
+    go(page, f"#/rounds/{best}/game")
+    page.get_by_role("slider", name="Step").press("Home")
+    for _ in range(2 + steps // 2):
+        page.get_by_role("button", name="Next").click()
+    page.wait_for_timeout(800)  # bars slide
+
+
+OF_TENANTS: Final = (
+    ("overview", at("#/")),
+    ("request", a_form),
+    ("vm", a_console),
+)
+OF_OPERATORS: Final = (
+    ("map", a_map),
+    ("host", a_host),
+    ("plan", a_plan),
+    ("tenants", at("#/tenants")),
+    ("rounds", at("#/rounds")),
+    ("theatre", the_theatre),
+)
+
+
+# ---- how -------------------------------------------------------------------------
+
+
+@contextmanager
+def an_api(url: str, token: str) -> Iterator[httpx.Client]:
+    """Call the API as the operator."""
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=url, headers=headers, timeout=60) as api:
+        yield api
+
+
+@contextmanager
+def a_browser() -> Iterator[Browser]:
+    """Start Chromium, and end it."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium",
+            args=["--no-sandbox", "--disable-gpu", "--disable-lcd-text"],
+        )
+        yield browser
+        browser.close()
+
+
+def logged_in(browser: Browser, url: str, token: str, width: int, theme: str) -> Page:
+    """Open the console in a tab of its own."""
     scheme = "dark" if theme == "dark" else "light"
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page.goto(found.url + "/web/")
-    page.get_by_label("Token").fill(found.operator if whose is None else found.tenants[whose])
+    size = {"width": width, "height": HEIGHT}
+    page = browser.new_page(viewport=size, color_scheme=scheme, reduced_motion="reduce")
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(url + "/web/")
+    page.get_by_label("Token").fill(token)
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("navigation", name="Views").wait_for()
     return page
 
 
-def _show(page: Page, where: str, link: str | None) -> None:
-    page.evaluate("where => { location.hash = where; }", where)
-    if link is not None:
-        page.locator(link).first.click()
-    page.wait_for_timeout(_SETTLES_MS)
+def go(page: Page, where: str) -> None:
+    """Open a view, and wait until it has read what it shows."""
+    page.evaluate("where => { location.hash = where; scrollTo(0, 0); }", where)
+    page.get_by_role("heading", level=1).wait_for()
+    page.wait_for_timeout(300)  # what it reads has begun
+    page.wait_for_function("document.querySelector('main .loading') === null")
+    page.wait_for_timeout(300)
+
+
+def save(picture: bytes, path: Path) -> None:
+    """Write a picture with few colours: a tenth of the bytes, and no eye misses the others."""
+    few = Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+
+
+def eventually(look: Callable[[], object]) -> None:
+    """Wait for what the cluster does by itself."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while not look():
+        if time.monotonic() > deadline:
+            raise SystemExit("screenshots: the cluster did not come to what is to be shown")
+        time.sleep(1)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

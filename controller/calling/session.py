@@ -43,6 +43,9 @@ AsOption = Annotated[
 UrlOption = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="API address (default: FUGA_URL)")
 ]
+SearchOption = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Show only items with this in their name")
+]
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", "-w", help="Refresh every two seconds until Ctrl-C")

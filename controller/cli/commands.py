@@ -31,6 +31,7 @@ PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
         "request": _Place(_ASK, "vms.requests:request"),
         "requests": _Place(_ASK, "vms.requests:requests"),
         "vms": _Place(_ASK, "vms.requests:vms"),
+        "counts": _Place(_ASK, "vms.counts:counts"),
         "vm-groups": _Place(_ASK, "vms.vm_groups:vm_groups"),
         "scale": _Place(_ASK, "vms.changes:scale"),
         "label": _Place(_ASK, "vms.changes:label"),

@@ -133,6 +133,13 @@ class ConsoleTyped(TypedDict):
 CopyState: TypeAlias = Literal["absent", "uploading", "present", "failed", "removing"]
 
 
+class Counts(TypedDict):
+    """All VMs and requests that are not gone."""
+
+    requests: list[RequestCount]
+    vms: list[VmCount]
+
+
 class Decided(TypedDict):
     """What one policy decided on a snapshot, measured the same way for both."""
 
@@ -1073,6 +1080,13 @@ class RequestChange(TypedDict):
     ttl_s: NotRequired[int | Literal["never"] | None]
 
 
+class RequestCount(TypedDict):
+    """How many requests are in one state."""
+
+    count: int
+    state: RequestState
+
+
 class RequestExplanation(TypedDict):
     """The explanation of a request."""
 
@@ -1703,6 +1717,16 @@ class VmChange(TypedDict):
     """Change a VM."""
 
     labels: dict[str, Any]
+
+
+class VmCount(TypedDict):
+    """How many VMs are alike; ``placed``: they hold a part of a host, or else wait."""
+
+    count: int
+    placed: bool
+    spot: bool
+    state: VmState
+    vm_type: str
 
 
 VmDesired: TypeAlias = Literal["running", "stopped", "deleted"]

@@ -61,6 +61,7 @@ from controller.rest.routers import (
 )
 from controller.rest.routers.hosting import host_aliases, host_map, label_ratios
 from controller.rest.routers.moving import moves, plans, rolls
+from controller.rest.routers.site import counts
 from controller.rest.routers.site import settings as settings_router
 from controller.rest.streams import EventFeed, StreamPlaces
 from controller.rest.streams.places import MOST_STREAMS
@@ -157,6 +158,8 @@ def create_app(
         registry=registry,
         asking=requests.gathering_of(registry),
         readiness=health.readiness_of(registry),
+        host_map=host_map.gathered(registry),
+        counts=counts.gathered(registry),
         uri_policy=uri_policy,
         host_names=host_names,
         images=image_store,
@@ -210,6 +213,7 @@ def _routes() -> Sequence[BaseRoute]:
         vm_groups,
         consoles,
         power,
+        counts,
         moves,
         vm_types,
         images,

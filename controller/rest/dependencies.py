@@ -41,6 +41,9 @@ class Services:
     registry: Registry
     asking: Gathering[Asking, Request | RegistryError | None]  #: what becomes of those who ask
     readiness: Gathering[None, Ready]
+    #: what is asked of all rows at once: once for all who ask meanwhile
+    host_map: Gathering[None, bytes]
+    counts: Gathering[str | None, bytes]
     uri_policy: UriPolicy
     host_names: HostNames
     over_quota: OverQuota

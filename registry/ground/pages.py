@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 from uuid import UUID
 
+from sqlalchemy import Column, ColumnElement
+
 from registry.errors import InvalidError
 
 T = TypeVar("T")
@@ -30,6 +32,14 @@ def check_limit(limit: int) -> int:
     if isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
         raise InvalidError("limit", limit, f"a whole number from 1 to {MAX_LIMIT}")
     return limit
+
+
+def named_like(column: Column[str], part: str | None) -> list[ColumnElement[bool]]:
+    """Return conditions: rows with a part of their name; none for None.
+
+    No index serves it: it reads names until a page is full, or all of them.
+    """
+    return [] if part is None else [column.contains(part, autoescape=True)]
 
 
 def encode_cursor(*key: str | int) -> str:

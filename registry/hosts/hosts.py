@@ -28,7 +28,14 @@ from registry.ground.names import (
     check_labels,
     check_name,
 )
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.ground.pages import (
+    DEFAULT_LIMIT,
+    Page,
+    check_limit,
+    decode_cursor,
+    named_like,
+    page_of,
+)
 from registry.ground.schema import hosts, inventories
 from registry.hosts.admin import change_admin
 from registry.hosts.fields import (
@@ -106,10 +113,12 @@ class Hosts:
         *,
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
+        search: str | None = None,
         include_retired: bool = False,
     ) -> Page[Host]:
-        """Return a page, by name."""
+        """Return a page, by name; ``search`` is a part of it."""
         query = select(hosts).order_by(hosts.c.name, hosts.c.id).limit(check_limit(limit) + 1)
+        query = query.where(*named_like(hosts.c.name, search))
         if not include_retired:
             query = query.where(hosts.c.admin != HostAdmin.RETIRED.value)
         if cursor is not None:

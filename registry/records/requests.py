@@ -15,6 +15,7 @@ from registry.lifecycle import (
     RequestState,
     VmDesired,
     VmObserved,
+    VmState,
 )
 
 
@@ -118,6 +119,33 @@ class ImageWait:
     uploaded_bytes: int
     size_bytes: int
     held: bool = False  #: it is brought to no host until an operator releases it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmCount:
+    """How many VMs are alike; ``placed``: they hold a part of a host, or else wait."""
+
+    vm_type: str
+    spot: bool
+    state: VmState
+    placed: bool
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestCount:
+    """How many requests are in one state."""
+
+    state: RequestState
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """All VMs and requests that are not gone."""
+
+    vms: tuple[VmCount, ...]
+    requests: tuple[RequestCount, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What tenants ask for: requests, their VMs and groups, and the rules that they state."""
 
 from registry.records.requests import (
+    Counts,
     GuestAccess,
     ImageWait,
     MembershipRule,
@@ -21,6 +22,7 @@ __all__ = [
     "NO_RULES",
     "ZONE_LABEL",
     "Asking",
+    "Counts",
     "GuestAccess",
     "ImageWait",
     "MembershipRule",

@@ -21,7 +21,7 @@ from registry.ground.bulk import among
 from registry.ground.clock import db_now
 from registry.ground.engine import ClashError, Database, HeldUpError, retried
 from registry.ground.names import look_up
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, named_like, page_of
 from registry.ground.schema import images, request_images, requests, tenants, vm_types, vms
 from registry.journal.idempotency import claim_key, keep_answers
 from registry.ledger.deletion import delete_vms
@@ -163,11 +163,15 @@ class Requests:
         tenant: str | None = None,
         state: RequestState | None = None,
         name: str | None = None,
+        search: str | None = None,
         labels: Sequence[str] = (),
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Request]:
-        """Return a page, newest last; ``labels`` are given as ``key=value``, all must be there."""
+        """Return a page, newest last; ``labels`` are given as ``key=value``, all must be there.
+
+        ``search`` is a part of the name.
+        """
         query = _SELECT.order_by(requests.c.id).limit(check_limit(limit) + 1)
         if tenant is not None:  # by its key, in the order of an index
             query = query.where(requests.c.tenant_id == key_of(tenant))
@@ -177,7 +181,7 @@ class Requests:
         ):
             if value is not None:
                 query = query.where(column == value)
-        query = query.where(*labelled(requests, labels))
+        query = query.where(*labelled(requests, labels), *named_like(requests.c.name, search))
         if cursor is not None:
             query = query.where(requests.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:

@@ -13,7 +13,7 @@ from registry.ground.bulk import among
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_vms
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, named_like, page_of
 from registry.ground.schema import (
     arriving_at,
     assignments,
@@ -140,20 +140,24 @@ class Vms:
         request_id: UUID | None = None,
         host: str | None = None,
         name: str | None = None,
+        search: str | None = None,
         state: VmState | None = None,
         labels: Sequence[str] = (),
         include_deleted: bool = False,
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Vm]:
-        """Return a page, oldest first. Without ``include_deleted``: those that are not gone."""
+        """Return a page, oldest first. Without ``include_deleted``: those that are not gone.
+
+        ``search`` is a part of the name.
+        """
         query = _SELECT.order_by(vms.c.id).limit(check_limit(limit) + 1)
         if tenant is not None:  # by its key, in the order of an index
             query = query.where(vms.c.tenant_id == key_of(tenant))
         for column, value in ((vms.c.request_id, request_id), (vms.c.name, name)):
             if value is not None:
                 query = query.where(column == value)
-        query = query.where(*labelled(vms, labels))
+        query = query.where(*labelled(vms, labels), *named_like(vms.c.name, search))
         if not include_deleted:
             query = query.where(vms.c.deleted_at.is_(None))
         if cursor is not None:

@@ -12,9 +12,10 @@ from registry.catalogue.resources import demands
 from registry.catalogue.vm_types import get_vm_type
 from registry.ground.engine import Database, retried
 from registry.records.ahead import AheadView
-from registry.records.requests import Rules
+from registry.records.requests import Counts, Rules
 from registry.records.rounds import Accounts, CapacityView, ClusterView
 from registry.records.tenancy import MoveTo
+from registry.requests.counts import counts
 from registry.requests.rules import check_rules
 from registry.rounds.ahead import view_ahead
 from registry.rounds.cluster import capacity_view, read_accounts, view_cluster
@@ -33,6 +34,11 @@ class Views:
         """Return what every tenant holds now, and the tree that they form."""
         with self._database.read() as connection:
             return read_accounts(connection)
+
+    def counts(self, tenant: str | None = None) -> Counts:
+        """Return how many VMs and requests there are, of a tenant or of all."""
+        with self._database.read() as connection:
+            return counts(connection, tenant)
 
     def ahead(self) -> AheadView:
         """Return what estimates of waiting times are made from: a bounded part of the history."""

@@ -16,7 +16,14 @@ from registry.ground.clock import UtcNow, db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.names import check_name, check_weight, look_up
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.ground.pages import (
+    DEFAULT_LIMIT,
+    Page,
+    check_limit,
+    decode_cursor,
+    named_like,
+    page_of,
+)
 from registry.ground.schema import network_offers, quotas, requests, tenants, tokens, vms
 from registry.journal.events import event_row, note, record
 from registry.lifecycle import FINISHED
@@ -73,9 +80,12 @@ class Tenants:
                 actor=actor,
             )
 
-    def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Tenant]:
-        """Return a page of what is not removed, by name."""
-        query = _SELECT.where(_LIVE).order_by(tenants.c.name).limit(check_limit(limit) + 1)
+    def list(
+        self, *, search: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> Page[Tenant]:
+        """Return a page of what is not removed, by name; ``search`` is a part of it."""
+        query = _SELECT.where(_LIVE, *named_like(tenants.c.name, search)).order_by(tenants.c.name)
+        query = query.limit(check_limit(limit) + 1)
         if cursor is not None:
             (after,) = decode_cursor(cursor, str)
             query = query.where(tenants.c.name > after)

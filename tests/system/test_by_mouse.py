@@ -1,4 +1,4 @@
-"""README's first steps and an operator's work in the web console, by mouse, on real hosts and guests.
+"""README's first steps and an operator's work in the console, by mouse, on real hosts and guests.
 
 One cluster, from the link that `fuga up` prints at a terminal. What is typed is what a mouse
 cannot do: names, numbers, and what a guest is asked on its console.
@@ -15,8 +15,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from lab.cluster import why_not_real
-from tests.e2e.web.conftest import PATIENCE_MS, Tab, a_tab
-from tests.servers.browser import a_browser
+from tests.e2e.web.conftest import Tab, a_tab
+from tests.servers.browser import PATIENCE_MS, a_browser
 from tests.servers.running import RunningFuga, eventually
 from tests.servers.terminal import at_a_terminal
 
@@ -215,4 +215,3 @@ def asked(page: Page, title: str) -> Locator:
 def _number(place: Locator) -> float:
     found: Any = re.search(r"[−-]?\d+(\.\d+)?", place.inner_text())
     return float(found[0].replace("−", "-"))
-

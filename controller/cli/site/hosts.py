@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from controller.calling.completion import complete_host
-from controller.calling.session import Session, listing, with_session
+from controller.calling.session import SearchOption, Session, listing, with_session
 from controller.cli.site.host_changes import change_of, tell_warnings, tell_who_must_act
 from controller.client.errors import ProblemError
 from controller.terminal.errors import BadInputError
@@ -104,12 +104,11 @@ def parse_ratios(given: list[str] | None) -> dict[str, int]:
 
 @app.command("list")
 @listing
-def list_(session: Session) -> None:
+def list_(session: Session, search: SearchOption = None) -> None:
     """List hosts: state, committed/capacity of each resource, last poll."""
-    hosts = list(session.api.hosts.list())
-    session.show(
-        hosts, _columns(hosts), empty="no hosts. Register one with `fuga host add NAME URI`."
-    )
+    hosts = list(session.api.hosts.list(search=search))
+    empty = "no such hosts." if search else "no hosts. Register one with `fuga host add NAME URI`."
+    session.show(hosts, _columns(hosts), empty=empty)
 
 
 @app.command()

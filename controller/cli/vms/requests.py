@@ -15,7 +15,7 @@ from controller.calling.completion import (
     complete_target,
     complete_vm_type,
 )
-from controller.calling.session import Session, listing, with_session
+from controller.calling.session import SearchOption, Session, listing, with_session
 from controller.calling.targets import LIVE_REQUEST, find_request, find_target
 from controller.calling.waiting import power_of, wait_until_gone, wait_until_running
 from controller.cli.vms.changes import TtlOption, labels_and_end, told_labels
@@ -305,15 +305,17 @@ def request(
 @listing
 def requests(
     session: Session,
+    *,
     tenant: Annotated[str | None, typer.Option(help="Show only items of this tenant")] = None,
     state: Annotated[str | None, typer.Option(help="Show only requests in this state")] = None,
+    search: SearchOption = None,
     label: WithLabelOption = None,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Include requests that have ended")
     ] = False,
 ) -> None:
     """List requests: what is placed, what runs, what waits and why."""
-    found = session.api.requests.list(tenant=tenant, state=state, label=label)
+    found = session.api.requests.list(tenant=tenant, state=state, search=search, label=label)
     rows = [each for each in found if everything or state or each["state"] in LIVE_REQUEST]
     session.show(
         rows,
@@ -340,6 +342,7 @@ def vms(
     state: Annotated[
         str | None, typer.Option(help="Show only running, stopped, absent, lost or unknown VMs")
     ] = None,
+    search: SearchOption = None,
     label: WithLabelOption = None,
 ) -> None:
     """List VMs and where they run."""
@@ -347,9 +350,9 @@ def vms(
     if request is not None:
         request_id = find_request(session.api, request)["id"]
     rows = session.api.vms.list(
-        tenant=tenant, request=request_id, host=host, state=state, label=label
+        tenant=tenant, request=request_id, host=host, state=state, search=search, label=label
     )
-    narrowed = any((tenant, request, host, state, label))
+    narrowed = any((tenant, request, host, state, search, label))
     asks = "no such VMs." if narrowed else "no VMs. Request some with `fuga request small -n 4`."
     session.show(rows, VM_COLUMNS, empty=asks)
 

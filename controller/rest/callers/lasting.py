@@ -26,7 +26,7 @@ def leave_crowd(scope: Scope) -> None:
 
 
 def begin_lasting(scope: Scope, end: Callable[[], None]) -> None:
-    """Note that a call lasts, and how the server ends it; at once where that has stopped already."""
+    """Note that a call lasts, and how the server ends it: at once if it stopped already."""
     state = scope.setdefault("state", {})
     state[END] = end
     if state.get(_STOPPED):

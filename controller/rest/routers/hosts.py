@@ -80,7 +80,10 @@ def list_hosts(
 ) -> Page[Host]:
     """List hosts."""
     return registry.hosts.list(
-        limit=query.limit, cursor=query.cursor, include_retired=query.include_retired
+        search=query.search,
+        limit=query.limit,
+        cursor=query.cursor,
+        include_retired=query.include_retired,
     )
 
 

@@ -119,6 +119,7 @@ def list_requests(
         tenant=caller.tenant_to_list(query.tenant),
         state=query.state,
         name=query.name,
+        search=query.search,
         labels=query.label,
         limit=query.limit,
         cursor=query.cursor,

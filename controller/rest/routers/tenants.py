@@ -16,7 +16,7 @@ from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.tenants import Effects, Rehearsal, TenantChange, TenantInput
-from controller.rest.schemas.values import Name, PageOf, PageQuery
+from controller.rest.schemas.values import Name, PageOf, SearchQuery
 from controller.rest.writes.idempotency import JSON_TYPE, GivenCreation
 from controller.rest.writes.versions import GivenShown
 from registry import NotFoundError, UnknownNameError
@@ -34,12 +34,12 @@ _ADAPTER: Final = TypeAdapter(Tenant)
 
 @router.get("", response_model=PageOf[Tenant])
 def list_tenants(
-    query: Annotated[PageQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[SearchQuery, Query()], caller: AnyCaller, registry: GivenRegistry
 ) -> Page[Tenant]:
     """List tenants; a tenant sees only itself."""
     if caller.tenant is not None:
         return Page((registry.tenants.get(caller.tenant),), None)
-    return registry.tenants.list(limit=query.limit, cursor=query.cursor)
+    return registry.tenants.list(search=query.search, limit=query.limit, cursor=query.cursor)
 
 
 @router.get("/{name}", response_model=Tenant, responses=problems(404))

@@ -42,6 +42,7 @@ def list_vms(
         request_id=query.request,
         host=None if query.host is None else reader.meant("host", query.host),
         name=query.name,
+        search=query.search,
         state=query.state,
         labels=query.label,
         include_deleted=query.include_deleted,

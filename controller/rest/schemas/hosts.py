@@ -20,9 +20,9 @@ from controller.rest.schemas.values import (
     Labels,
     LibvirtName,
     Name,
-    PageQuery,
     Ratio,
     Ratios,
+    SearchQuery,
     SshHostKeys,
     Uri,
 )
@@ -121,7 +121,7 @@ class HostAliases(BaseModel):
     items: list[HostAlias]
 
 
-class HostsQuery(PageQuery):
+class HostsQuery(SearchQuery):
     """Selects hosts."""
 
     include_retired: bool = False

@@ -25,6 +25,7 @@ from controller.rest.schemas.values import (
     OwnLabels,
     PageQuery,
     PublicKey,
+    SearchQuery,
     TtlSeconds,
     UserDataText,
 )
@@ -159,7 +160,7 @@ class StartInput(Input):
     """Start."""
 
 
-class RequestsQuery(PageQuery):
+class RequestsQuery(SearchQuery):
     """Selects requests."""
 
     tenant: Name | None = None
@@ -208,7 +209,7 @@ class SurvivalQuery(BaseModel):
     )
 
 
-class VmsQuery(PageQuery):
+class VmsQuery(SearchQuery):
     """Selects VMs."""
 
     request: UUID | None = None

@@ -134,6 +134,14 @@ class PageQuery(BaseModel):
     )
 
 
+class SearchQuery(PageQuery):
+    """Selects a part of a list by a part of names."""
+
+    search: Annotated[str, Field(pattern=patterns.PART_OF_NAME)] | None = Field(
+        None, description="A part of the name."
+    )
+
+
 class MomentsQuery(PageQuery):
     """Selects a part of a list and a period."""
 

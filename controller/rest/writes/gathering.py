@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from starlette.concurrency import run_in_threadpool
+
+#: Of answers that are the same for all: whoever is there gets one, a third of the time at most.
+MOST_CALLERS: Final = 1_000
+RESTS: Final = 2.0
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -35,11 +40,17 @@ class Gathering(Generic[M, R]):
         a context of its own; what it raises, all of them are told.
     most : int
         Members that are served at once.
+    rests : float
+        So many times what serving took it rests before it serves the next: what costs much
+        takes no more of the processor, however many ask.
     """
 
-    def __init__(self, together: Callable[[Sequence[M]], Sequence[R]], *, most: int) -> None:
+    def __init__(
+        self, together: Callable[[Sequence[M]], Sequence[R]], *, most: int, rests: float = 0.0
+    ) -> None:
         self._together = together
         self._most = most
+        self._rests = rests
         # An application may be served by several loops, each in a thread of its own.
         self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting[M, R]] = (
             WeakKeyDictionary()
@@ -63,7 +74,10 @@ class Gathering(Generic[M, R]):
                 await asyncio.sleep(0)  # who is here already comes along
                 some = waiting.members[: self._most]
                 del waiting.members[: self._most]
+                began = time.monotonic()
                 await self._serve_some(some)
+                if self._rests:
+                    await asyncio.sleep(self._rests * (time.monotonic() - began))
         finally:
             waiting.worker = None
             for _, future in waiting.members:  # the loop ends

@@ -381,6 +381,39 @@ def test_a_tenant_goes_into_a_group_by_dragging_and_back_by_keyboard(tab: Tab, s
     assert site.register.tenants.get("b").parent is None
 
 
+def test_a_tenant_goes_into_a_group_by_a_finger(browser: Browser, site: Site) -> None:
+    """Where the target is marked, before the finger leaves it."""
+    size = {"width": 390, "height": 844}
+    with a_tab(browser, site.url, viewport=size, has_touch=True) as tab:
+        page = tab.page
+        tab.log_in(site.operator)
+        tab.go("#/tenants", "Tenants")
+        tree = page.get_by_role("region", name="Tree of tenants")
+        group = tree.get_by_role("row", name="lab group")
+        group.wait_for()
+        grip = tree.get_by_role("row", name=re.compile("^b ")).locator(".grip").bounding_box()
+        there = group.locator("td").first.bounding_box()
+        assert grip is not None
+        assert there is not None
+        finger = tab.context.new_cdp_session(page)
+
+        def touch(kind: str, at: Any = None) -> None:
+            points = [] if at is None else [{"x": at["x"] + 8, "y": at["y"] + 8}]
+            finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+        touch("touchStart", grip)
+        touch("touchMove", there)
+        expect(group).to_have_class("takes")
+        expect(page.get_by_text("Drop it here to have it in no group")).to_be_visible()
+        touch("touchEnd")
+
+        dialog = asks(page, "Change tenant b")
+        expect(dialog).to_contain_text("no group → lab")
+        dialog.get_by_role("button", name="Cancel").click()
+        assert site.register.tenants.get("b").parent is None
+        assert tab.faults == []
+
+
 def test_a_quota_is_set_and_a_tenant_is_made_and_removed(tab: Tab, site: Site) -> None:
     page = tab.page
     tab.go("#/tenants", "Tenants")

@@ -10,12 +10,18 @@ from playwright.sync_api import Browser, Route, expect
 
 from controller.rest.pages.web import BUILT
 from registry import Registry
+from registry.networks import NetworkSource
+from registry.requests import MembershipRule, Rules
 from tests.docs.markdown import ROOT
 from tests.e2e.conftest import a_token
 from tests.e2e.web.conftest import PATIENCE_MS, Tab, a_tab
-from tests.register import ON_ANY_DATABASE
+from tests.integration.registry.test_images import add_image
+from tests.register import ACTOR, ON_ANY_DATABASE, add_request
 
 pytestmark = ON_ANY_DATABASE
+PUBLIC_KEY = (
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA7uF4XyqNNBPj6VGSSNb2dgnWPkvEIdnUUvnrOnUHDX laptop"
+)
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 TENANTS_VIEWS = (
     ("#/", "Tenant a"),
@@ -136,7 +142,19 @@ def test_a_read_only_token_sees_and_is_offered_nothing_to_change(
         assert tab.page.get_by_role("button", name=name).count() == 0
 
 
-def test_no_string_becomes_markup(tab: Tab, token_of_a: str) -> None:
+def test_no_string_becomes_markup(tab: Tab, token_of_a: str, register: Registry) -> None:
+    register.ssh_keys.add("laptop", PUBLIC_KEY, tenant="a", actor=ACTOR)
+    register.networks.add("lan", default=NetworkSource("network", "lan"), actor=ACTOR)
+    apart = Rules(anti_affinity=MembershipRule(group="apart"))
+    add_request(register, 1, name="lone", rules=apart)
+    add_image(register, "debian")
+    listed = {
+        "#/keys": "laptop",
+        "#/images": "debian",
+        "#/networks": "lan",
+        "#/groups": "apart",
+    }
+
     def poisoned(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: poisoned(each) for key, each in value.items()}
@@ -161,7 +179,9 @@ def test_no_string_becomes_markup(tab: Tab, token_of_a: str) -> None:
     tab.page.route("**/v1/**", poison)
     for where, _ in reversed(TENANTS_VIEWS):  # the first is open already
         tab.page.evaluate("where => { location.hash = where; }", where)
-        tab.page.get_by_text(MARKUP).first.wait_for(state="attached")
+        row = tab.page.locator("tbody tr", has_text=f"{listed.get(where, '')}{MARKUP}")
+        shown = row if where in listed else tab.page.get_by_text(MARKUP)
+        shown.first.wait_for(state="attached")
 
     assert tab.page.evaluate("window.ran") is None
     assert tab.page.locator("img").count() == 0

@@ -15,13 +15,11 @@ from registry.images import ImageStore
 from tests.e2e.conftest import a_token
 from tests.e2e.slots import run_slot
 from tests.e2e.web.conftest import Tab, a_tab
+from tests.e2e.web.test_web_console import PUBLIC_KEY
 from tests.register import ON_ANY_DATABASE, add_request
 from tests.servers.serving import served
 
 pytestmark = ON_ANY_DATABASE
-PUBLIC_KEY = (
-    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA7uF4XyqNNBPj6VGSSNb2dgnWPkvEIdnUUvnrOnUHDX laptop"
-)
 #: From a key to the row that it leaves of 500, on a machine that does other things.
 MOST_MS = 3_000
 

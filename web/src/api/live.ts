@@ -225,6 +225,24 @@ export function useSlowly<T>(path: string, everyMs: number): Live<T> {
   return useReading<T>(path, get<T>, everyMs);
 }
 
+/** A value once it has not changed for a while, of what somebody types say. */
+export function useSettled<T>(value: T, afterMs: number): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), afterMs);
+    return () => clearTimeout(timer);
+  }, [value, afterMs]);
+  return settled;
+}
+
+/** Names that have a part of what is typed, looked for by the API among all. */
+export function useNamesLike(path: string | null, typed: string): string[] {
+  const part = useSettled(typed.trim().toLowerCase(), 300);
+  const sound = /^[a-z0-9._-]{0,63}$/.test(part) && path !== null;
+  const { data } = useRows<{ name: string; is_group?: boolean }>(sound ? path : null, [{ limit: 20, search: part }]);
+  return data?.rows.filter((each) => !each.is_group).map((each) => each.name) ?? [];
+}
+
 /** Rows that one query may bring to the page; the API's own limit for a page of a list. */
 export const MOST_ROWS = 500;
 

@@ -7,6 +7,7 @@ export type Capacity = Schemas["Capacity"];
 export type ConsoleRead = Schemas["ConsoleRead"];
 export type ConsoleSaid = Schemas["ConsoleSaid"];
 export type ConsoleSession = Schemas["ConsoleSession"];
+export type Counts = Schemas["Counts"];
 export type Effects = Schemas["Effects"];
 export type Event = Schemas["Event"];
 export type EventsPage = Schemas["EventsPage"];

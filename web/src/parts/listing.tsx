@@ -1,10 +1,18 @@
 /** A view that is a table of one list of the API: read, loading, empty, refused and too long alike everywhere. */
 import type { ComponentChildren } from "preact";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { type Query, queryText } from "../api/client";
-import { MOST_ROWS, useRows } from "../api/live";
+import { MOST_ROWS, useRows, useSettled } from "../api/live";
 import { Command, Loading, Told } from "./basics";
 import { type Column, Table } from "./table";
+
+/** Typing goes on: ask when it rests. */
+const RESTS_MS = 300;
+
+/** The first word that can be a part of a name, as the API takes it. */
+function partOfName(words: string): string | null {
+  return words.toLowerCase().split(/\s+/).find((each) => /^[a-z0-9._-]{1,63}$/.test(each)) ?? null;
+}
 
 export function Listing<T>(given: {
   title: string;
@@ -12,6 +20,8 @@ export function Listing<T>(given: {
   path: string;
   /** What is asked of the list; several lists are joined. */
   queries?: Query[];
+  /** Whether the API looks for a part of a name: of a list that is cut, the others are found so. */
+  searches?: boolean;
   line: string;
   columns: Column<T>[];
   keyOf: (row: T) => string;
@@ -24,7 +34,16 @@ export function Listing<T>(given: {
 }) {
   const queries = given.queries ?? [{}];
   const { data, problem } = useRows<T>(given.path, queries);
-  const rows = useMemo(() => (data && given.order ? given.order(data.rows) : data?.rows), [data]);
+  const [words, setWords] = useState("");
+  const part = partOfName(useSettled(words, RESTS_MS));
+  const asks = given.searches === true && data?.more === true && part !== null;
+  const found = useRows<T>(asks ? given.path : null, asks ? queries.map((query) => ({ ...query, search: part })) : []);
+  const rows = useMemo(() => {
+    if (data === null) return undefined;
+    const known = new Set(data.rows.map(given.keyOf));
+    const all = [...data.rows, ...(found.data?.rows.filter((each) => !known.has(given.keyOf(each))) ?? [])];
+    return given.order ? given.order(all) : all;
+  }, [data, found.data]);
   return (
     <>
       <h1>{given.title}</h1>
@@ -38,6 +57,8 @@ export function Listing<T>(given: {
           columns={given.columns}
           rows={rows}
           more={data?.more ?? false}
+          searches={given.searches ?? false}
+          onWords={setWords}
           keyOf={given.keyOf}
           empty={given.empty}
           {...(given.nameOf ? { nameOf: given.nameOf } : {})}

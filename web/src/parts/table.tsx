@@ -23,6 +23,9 @@ interface Given<T> {
   columns: Column<T>[];
   rows: T[];
   more?: boolean;
+  /** Whether words find names among those, too, that are not here. */
+  searches?: boolean;
+  onWords?: (words: string) => void;
   keyOf: (row: T) => string;
   empty: ComponentChildren;
   /** With it, rows can be chosen, and this shows what can be done with them. */
@@ -73,18 +76,28 @@ export function Table<T>(given: Given<T>) {
           aria-label={`Filter ${given.label}`}
           placeholder="Filter: words in any column"
           value={words}
-          onInput={(event) => setWords(event.currentTarget.value)}
+          onInput={(event) => {
+            setWords(event.currentTarget.value);
+            given.onWords?.(event.currentTarget.value);
+          }}
         />
         <span class="counted" role="status">
           {found.length === rows.length ? rows.length : `${found.length} of ${rows.length}`}
           {given.more && " (there are more: only the first are here)"}
         </span>
+        {given.more && (
+          <p class="hint cut">
+            {given.searches
+              ? "Type a part of a name: it is looked for among all. Other words find only what is here."
+              : "Words find only what is here; the command below lists all."}
+          </p>
+        )}
         {picked.length > 0 && given.actions?.(picked, () => setChosen(new Set()))}
       </div>
       {rows.length === 0 ? (
         <p class="empty">{given.empty}</p>
       ) : found.length === 0 ? (
-        <p class="empty">No row has all of these words{given.more && ", among the first that are here"}.</p>
+        <p class="empty">No row has all of these words{given.more && (given.searches ? ", and no name has the first" : ", among the first that are here")}.</p>
       ) : (
         <div class="scrolls" tabIndex={0} role="region" aria-label={given.label}>
           <table>

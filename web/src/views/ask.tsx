@@ -1,7 +1,7 @@
 /** The form that requests VMs; before sending it tells what fits now. */
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { newKey, send } from "../api/client";
-import { useLive, useRows } from "../api/live";
+import { useLive, useNamesLike, useRows, useSettled } from "../api/live";
 import { session } from "../api/session";
 import type { Capacity, Request, RequestInput, Quota, VmType } from "../api/types";
 import { useSending } from "../parts/asking";
@@ -41,9 +41,10 @@ export function RequestForm() {
   const [asked, setAsked] = useState<Asked>(EMPTY);
   const { busy, problem, run } = useSending();
   const types = useRows<VmType>("vm-types").data?.rows;
-  const tenants = useRows<Named & { is_group?: boolean }>(session.isOperator ? "tenants" : null).data?.rows;
+  const known = useRows<Named & { is_group?: boolean }>(session.isOperator ? "tenants" : null).data;
   const images = useRows<Named & { state: string }>("images").data?.rows;
   const networks = useRows<Named>("networks").data?.rows;
+  const tenantsLike = useNamesLike(known?.more ? "tenants" : null, asked.tenant);
   const tenant = session.caller.value?.tenant ?? asked.tenant;
   const set = (change: Partial<Asked>): void => setAsked({ ...asked, ...change });
   const type = asked.type || types?.[0]?.name || "";
@@ -89,14 +90,27 @@ export function RequestForm() {
         {session.isOperator && (
           <label>
             Tenant
-            <select
-              required
-              value={asked.tenant}
-              onChange={(event) => set({ tenant: event.currentTarget.value})}
-            >
-              <option value="">choose one</option>
-              {tenants?.filter((each) => !each.is_group).map((each) => <option key={each.name}>{each.name}</option>)}
-            </select>
+            {known?.more ? (
+              <>
+                <input
+                  required
+                  list="tenants-like"
+                  placeholder="type a part of its name"
+                  value={asked.tenant}
+                  onInput={(event) => set({ tenant: event.currentTarget.value.trim() })}
+                />
+                <datalist id="tenants-like">{tenantsLike.map((each) => <option key={each} value={each} />)}</datalist>
+              </>
+            ) : (
+              <select
+                required
+                value={asked.tenant}
+                onChange={(event) => set({ tenant: event.currentTarget.value })}
+              >
+                <option value="">choose one</option>
+                {known?.rows.filter((each) => !each.is_group).map((each) => <option key={each.name}>{each.name}</option>)}
+              </select>
+            )}
           </label>
         )}
         <label>
@@ -190,15 +204,6 @@ function Fits(given: { type: string; many: number; tenant: string | null; resour
       ))}
     </div>
   );
-}
-
-function useSettled<T>(value: T, afterMs: number): T {
-  const [settled, setSettled] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), afterMs);
-    return () => clearTimeout(timer);
-  }, [value, afterMs]);
-  return settled;
 }
 
 function sizes(type: VmType): string {

@@ -51,6 +51,7 @@ export function HostsView() {
       title="Hosts"
       label="hosts"
       path="hosts"
+      searches
       line="fuga host list"
       columns={COLUMNS}
       keyOf={(host) => host.id}

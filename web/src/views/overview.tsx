@@ -2,18 +2,19 @@
 import { useMemo } from "preact/hooks";
 import { type Live, useLive, useRows, useSlowly } from "../api/live";
 import { session } from "../api/session";
-import type { Quota, Request, RequestExplanation, RoundSummary, Standing, Status, Vm } from "../api/types";
+import type { Counts, Quota, Request, RequestExplanation, RoundSummary, Standing, Status } from "../api/types";
 import { Bar, Command, Loading, Panel, State, Told } from "../parts/basics";
 import { type Line, Steps } from "../parts/steps";
 import { to } from "../route";
 import { age, amount, count, duration, noun, percent, waitsFor } from "../words";
 
-/** Hundreds of rows for a sum or a line: not at each event. */
+/** Hundreds of rows for a line, or a sum of all there are: not at each event. */
 const LISTED_EVERY_MS = 15_000;
 
 export function Overview() {
   const tenant = session.caller.value?.tenant ?? null;
   const shares = useLive<{ items: Standing[] }>("shares");
+  const counts = useSlowly<Counts>("counts", LISTED_EVERY_MS);
   return (
     <>
       <h1>{tenant ? `Tenant ${tenant}` : "The whole site"}</h1>
@@ -22,8 +23,8 @@ export function Overview() {
         {tenant && <OverTime tenant={tenant} shares={shares.data?.items ?? null} />}
         <Shares shares={shares} />
         {tenant && <Quotas tenant={tenant} />}
-        <Waits />
-        <Runs />
+        <Waits counts={counts} />
+        <Runs counts={counts} />
       </div>
       <Command
         line={tenant ? `fuga tenant show ${tenant}` : "fuga status"}
@@ -191,14 +192,21 @@ function Until({ id }: { id: string }) {
   return data?.estimate ? <span class="why">{data.estimate.message}</span> : null;
 }
 
-function Waits() {
+function Waits({ counts }: { counts: Live<Counts> }) {
   const { data, problem } = useRows<Request>("requests", [
     { state: "pending", limit: 100 },
     { state: "partly_placed", limit: 100 },
   ]);
+  const waiting = sum(counts.data?.vms.filter((each) => !each.placed && each.state === "absent"));
+  const requests = sum(counts.data?.requests.filter((each) => each.state !== "placed"));
   return (
     <Panel title="Waiting">
       <Told problem={problem} />
+      {waiting > 0 && (
+        <p>
+          {count(waiting, "VM")} of {count(requests, "request")} {waiting === 1 ? "waits" : "wait"} for a place.
+        </p>
+      )}
       {data === null && problem === null && <Loading />}
       {data?.rows.length === 0 && <p class="empty">Nothing waits.</p>}
       <ul class="plain">
@@ -217,24 +225,25 @@ function Waits() {
   );
 }
 
-function Runs() {
-  const { data, problem } = useRows<Vm>("vms", [{ state: "running" }], LISTED_EVERY_MS);
-  const types = new Map<string, number>();
-  for (const vm of data?.rows ?? []) types.set(vm.vm_type, (types.get(vm.vm_type) ?? 0) + 1);
+function Runs({ counts }: { counts: Live<Counts> }) {
+  const { data, problem } = counts;
+  const rows = data?.vms.filter((each) => each.placed) ?? [];
   return (
     <Panel title="Running">
       <Told problem={problem} />
       {data === null && problem === null && <Loading />}
-      {data?.rows.length === 0 && <p class="empty">No VM runs.</p>}
+      {data !== null && rows.length === 0 && <p class="empty">No VM runs.</p>}
       <ul class="plain">
-        {[...types].map(([type, many]) => (
-          <li key={type}>
-            <State word="running" /> {count(many, "VM")} of type {type}
+        {rows.map((each) => (
+          <li key={`${each.vm_type} ${each.spot} ${each.state}`}>
+            <State word={each.state} /> {count(each.count, each.spot ? "spot VM" : "VM")} of type {each.vm_type}
           </li>
         ))}
       </ul>
-      {data?.more && <p class="hint">There are more VMs than the {data.rows.length} that are counted here.</p>}
-      {(data?.rows.length ?? 0) > 0 && <a href="#/vms">All VMs</a>}
+      {rows.length > 0 && <a href="#/vms">{sum(rows) === 1 ? "The VM" : `All ${sum(rows)} VMs`}</a>}
+      <Command line="fuga counts" calls={[{ path: "counts" }]} />
     </Panel>
   );
 }
+
+const sum = (rows: readonly { count: number }[] = []): number => rows.reduce((all, each) => all + each.count, 0);

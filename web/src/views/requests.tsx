@@ -43,6 +43,7 @@ export function RequestsView() {
       title="Requests"
       label="requests"
       path="requests"
+      searches
       queries={(ended ? ENDED : LIVE).map((state) => ({ state }))}
       line={ended ? "fuga requests --all" : "fuga requests"}
       columns={COLUMNS}

@@ -71,6 +71,7 @@ export function VmsView() {
       title={host ? `VMs on ${host}` : "VMs"}
       label="VMs"
       path="vms"
+      searches
       queries={[{ host }]}
       line={`fuga vms${host ? ` --host ${shellWord(host)}` : ""}`}
       columns={COLUMNS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from fastapi import APIRouter, Security
@@ -10,9 +11,11 @@ from starlette.responses import Response
 
 from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
-from controller.rest.dependencies import GivenRegistry
+from controller.rest.dependencies import GivenServices
 from controller.rest.pages.openapi import problems
+from controller.rest.writes.gathering import MOST_CALLERS, RESTS, Gathering
 from controller.rest.writes.idempotency import JSON_TYPE
+from registry import Registry
 from registry.hosts import HostMap
 
 router = APIRouter(
@@ -25,11 +28,21 @@ _ADAPTER: Final = TypeAdapter(HostMap)
 
 
 @router.get("", response_model=HostMap, responses=problems(403))
-def show_host_map(caller: Operator, registry: GivenRegistry) -> Response:
+async def show_host_map(caller: Operator, services: GivenServices) -> Response:
     """Show all hosts in columns: the nth entry of each list belongs to the nth host.
 
     `labels_of` and `held_by` hold positions in `labels` and `tenants`; `held_by` has pairs of a
-    tenant and the number of its VMs.
+    tenant and the number of its VMs. Callers at the same time share an answer; those of a large
+    site wait a moment longer.
     """
-    # Ours from end to end: to have FastAPI check 10,000 hosts once more would double the work.
-    return Response(_ADAPTER.dump_json(registry.hosts.map()), media_type=JSON_TYPE)
+    return Response(await services.host_map.result(None), media_type=JSON_TYPE)
+
+
+def gathered(registry: Registry) -> Gathering[None, bytes]:
+    """Return what makes the map, for all who ask meanwhile: 10,000 hosts cost half a second."""
+
+    def made(callers: Sequence[None]) -> Sequence[bytes]:
+        # Ours from end to end: to have FastAPI check 10,000 hosts once more would double the work.
+        return [_ADAPTER.dump_json(registry.hosts.map())] * len(callers)
+
+    return Gathering(made, most=MOST_CALLERS, rests=RESTS)

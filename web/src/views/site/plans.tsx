@@ -1,9 +1,9 @@
 /** Plans of moves: proposed, compared before and after, approved, followed. For operators. */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { get, newKey, send } from "../../api/client";
-import { useLive, useRows } from "../../api/live";
+import { useLive, useNamesLike, useRows, useSettled } from "../../api/live";
 import { session } from "../../api/session";
-import type { Host, Move, Plan, PlanMove, PlanMoves, Request, Vm } from "../../api/types";
+import type { Move, Plan, PlanMove, PlanMoves, Request, Vm } from "../../api/types";
 import { AskingButton, useSending } from "../../parts/asking";
 import { Bar, Command, Loading, Panel, State, Told } from "../../parts/basics";
 import { Listing } from "../../parts/listing";
@@ -78,11 +78,14 @@ function Propose() {
   const [kind, setKind] = useState<string>("balance");
   const [hosts, setHosts] = useState("");
   const [request, setRequest] = useState("");
+  const [part, setPart] = useState("");
+  const search = useSettled(/^[a-z0-9._-]{1,63}$/.test(part) ? part : null, 300);
   const waiting = useRows<Request>(kind === "room" ? "requests" : null, [
-    { state: "pending", limit: 200 },
-    { state: "partly_placed", limit: 200 },
-  ]).data?.rows;
-  const known = useRows<Host>(kind === "evacuate" ? "hosts" : null).data?.rows;
+    { state: "pending", limit: 200, search },
+    { state: "partly_placed", limit: 200, search },
+  ]).data;
+  const like = useNamesLike(kind === "evacuate" ? "hosts" : null, /[^\s,]*$/.exec(hosts)?.[0] ?? "");
+  const before = hosts.replace(/[^\s,]*$/, "");
   const sending = useSending();
   const named = hosts.split(/[\s,]+/).filter(Boolean);
   const body = useMemo(
@@ -98,7 +101,7 @@ function Propose() {
       go("plans", made.id);
     });
   };
-  const requestName = waiting?.find((each) => each.id === request)?.name ?? "REQUEST";
+  const requestName = waiting?.rows.find((each) => each.id === request)?.name ?? "REQUEST";
   const words = kind === "evacuate" ? ` ${named.map(shellWord).join(" ") || "HOST"}` : kind === "room" ? ` ${shellWord(requestName)}` : "";
   return (
     <form class="form propose" onSubmit={(event) => void submit(event)}>
@@ -118,8 +121,14 @@ function Propose() {
             Hosts <span class="hint">(names, separated by commas)</span>
             <input list="plan-hosts" value={hosts} onInput={(event) => setHosts(event.currentTarget.value)} />
             <datalist id="plan-hosts">
-              {known?.slice(0, 200).map((each) => <option key={each.id} value={each.name} />)}
+              {like.map((each) => <option key={each} value={before + each} />)}
             </datalist>
+          </label>
+        )}
+        {kind === "room" && (waiting?.more || search) && (
+          <label>
+            Part of its name <span class="hint">(more wait than are listed)</span>
+            <input value={part} onInput={(event) => setPart(event.currentTarget.value.trim().toLowerCase())} />
           </label>
         )}
         {kind === "room" && (
@@ -127,7 +136,7 @@ function Propose() {
             Request that waits
             <select value={request} onChange={(event) => setRequest(event.currentTarget.value)}>
               <option value="">choose one</option>
-              {waiting?.map((each) => (
+              {waiting?.rows.map((each) => (
                 <option key={each.id} value={each.id}>
                   {each.name} of {each.tenant}: {count(each.count - each.vms_placed, "VM")}
                 </option>

@@ -1,5 +1,5 @@
 /** The tree of tenants: weights, places and quotas, each change tried before it is made. */
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Problem, queryText, send } from "../../api/client";
 import { useLive } from "../../api/live";
 import { session } from "../../api/session";
@@ -26,7 +26,8 @@ type Asked = { kind: "change"; name: string; change: Change } | { kind: "quota";
 export function TenantsView() {
   const { data, problem } = useLive<{ items: Standing[] }>("shares");
   const [asked, ask] = useState<Asked | null>(null);
-  const [dragged, drag] = useState<string | null>(null);
+  const dragging = useDragging((name, parent) => drop(name, parent));
+  const { dragged } = dragging;
   const rows = data?.items ?? null;
   const depths = useMemo(() => depthsOf(rows ?? []), [rows]);
   const may = !session.readOnly;
@@ -34,12 +35,16 @@ export function TenantsView() {
   const [drawn, setDrawn] = useState(DRAWN);
   const found = useMemo(() => withGroups(rows ?? [], words), [rows, words]);
   const most = useMemo(() => Math.max(0.001, ...(rows ?? []).map((each) => Math.max(each.share, each.entitlement))), [rows]);
-  const drop = (parent: string | null): void => {
-    const moved = rows?.find((each) => each.name === dragged);
-    drag(null);
+  const drop = (name: string, parent: string | null): void => {
+    const moved = rows?.find((each) => each.name === name);
     if (moved && rows && mayGoTo(rows, moved, parent)) {
       ask({ kind: "change", name: moved.name, change: { parent } });
     }
+  };
+  const dropOn = (each: Standing): Drop => {
+    const moved = dragged === null ? undefined : rows?.find((one) => one.name === dragged);
+    if (!moved || !rows || !each.is_group || !mayGoTo(rows, moved, each.name)) return "";
+    return dragging.over === each.name ? "takes" : "may";
   };
   return (
     <>
@@ -50,7 +55,7 @@ export function TenantsView() {
           <button type="button" onClick={() => ask({ kind: "new", parent: null })}>
             New tenant or group
           </button>
-          <span class="hint">Drag a row onto a group, or change its group by “Change”. Both show the effect first.</span>
+          <span class="hint">Drag a row onto a group (by ⠿ on a touchscreen), or choose its group by “Change”. Both show the effect first.</span>
         </p>
       )}
       {rows !== null && (
@@ -73,7 +78,7 @@ export function TenantsView() {
         problem === null && <Loading />
       ) : (
         <div class="scrolls" tabIndex={0} role="region" aria-label="Tree of tenants">
-          <table class="tree">
+          <table class={dragged === null ? "tree" : "tree dragging"} {...dragging.table}>
             <thead>
               <tr>
                 <th>Name</th>
@@ -92,21 +97,13 @@ export function TenantsView() {
                   most={most}
                   depth={depths.get(each.name) ?? 0}
                   may={may}
-                  takes={dragged !== null && each.is_group && dragged !== each.name}
-                  onDrag={drag}
-                  onDrop={drop}
+                  drop={dropOn(each)}
+                  isDragged={dragged === each.name}
                   onAsk={ask}
                 />
               ))}
               {may && dragged !== null && (
-                <tr
-                  class="takes top"
-                  onDragOver={(event) => event.preventDefault()}
-                  onDrop={(event) => {
-                    event.preventDefault();
-                    drop(null);
-                  }}
-                >
+                <tr class={`top ${dragging.over === "" ? "takes" : "may"}`} data-drop="">
                   <td colSpan={6}>Drop it here to have it in no group</td>
                 </tr>
               )}
@@ -137,36 +134,24 @@ function Row(given: {
   most: number;
   depth: number;
   may: boolean;
-  takes: boolean;
-  onDrag: (name: string | null) => void;
-  onDrop: (parent: string) => void;
+  drop: Drop;
+  isDragged: boolean;
   onAsk: (asked: Asked) => void;
 }) {
   const { row, may } = given;
-  const [over, setOver] = useState(false);
   return (
     <tr
-      class={given.takes && over ? "takes" : ""}
-      draggable={may}
-      onDragStart={(event) => {
-        event.dataTransfer?.setData("text/plain", row.name);
-        given.onDrag(row.name);
-      }}
-      onDragEnd={() => given.onDrag(null)}
-      onDragOver={(event) => {
-        if (!given.takes) return;
-        event.preventDefault();
-        setOver(true);
-      }}
-      onDragLeave={() => setOver(false)}
-      onDrop={(event) => {
-        event.preventDefault();
-        setOver(false);
-        if (given.takes) given.onDrop(row.name);
-      }}
+      class={`${given.drop}${given.isDragged ? " dragged" : ""}`}
+      data-drag={may ? row.name : undefined}
+      data-drop={given.drop ? row.name : undefined}
     >
       <td data-name="Name">
         <span class="node" style={{ paddingLeft: `${given.depth * 1.4}rem` }}>
+          {may && (
+            <span class="grip" aria-hidden="true" title="Drag it onto a group">
+              ⠿
+            </span>
+          )}
           {row.is_group ? "▾ " : ""}
           {row.is_group ? <strong>{row.name}</strong> : row.name}
           {row.is_group && <span class="hint"> group</span>}
@@ -223,6 +208,58 @@ function Row(given: {
       )}
     </tr>
   );
+}
+
+/** Whether a row may take what is dragged, and would if it were let go now. */
+type Drop = "" | "may" | "takes";
+
+/** So far a pointer goes before it drags: less is a click. */
+const BEGINS_PX = 6;
+
+/** Dragging by pointer events, of mouse, pen and finger alike; a finger drags by the grip, and else scrolls. */
+function useDragging(onDrop: (name: string, parent: string | null) => void) {
+  const held = useRef<{ name: string; x: number; y: number } | null>(null);
+  const [dragged, setDragged] = useState<string | null>(null);
+  const [over, setOver] = useState<string | null>(null);
+  const end = (): void => {
+    held.current = null;
+    setDragged(null);
+    setOver(null);
+  };
+  useEffect(() => {
+    const escape = (event: KeyboardEvent): void => void (event.key === "Escape" && end());
+    addEventListener("keydown", escape);
+    return () => removeEventListener("keydown", escape);
+  }, []);
+  const table = {
+    onPointerDown: (event: PointerEvent) => {
+      const at = event.target as Element;
+      const name = at.closest<HTMLElement>("[data-drag]")?.dataset["drag"];
+      const begins = event.pointerType === "mouse" ? !at.closest("button, a, dialog") : at.closest(".grip");
+      if (name === undefined || !begins || event.button !== 0) return;
+      held.current = { name, x: event.clientX, y: event.clientY };
+      (event.currentTarget as Element).setPointerCapture(event.pointerId);
+    },
+    onPointerMove: (event: PointerEvent) => {
+      const from = held.current;
+      if (from === null) return;
+      if (Math.hypot(event.clientX - from.x, event.clientY - from.y) > BEGINS_PX) setDragged(from.name);
+      setOver(dropAt(event));
+    },
+    onPointerUp: (event: PointerEvent) => {
+      const target = dropAt(event);
+      if (dragged !== null && target !== null) onDrop(dragged, target || null);
+      end();
+    },
+    onPointerCancel: end,
+  };
+  return { dragged, over, table };
+}
+
+/** The group below a pointer that takes what is dragged; "" is the place of no group. */
+function dropAt(event: PointerEvent): string | null {
+  const below = document.elementFromPoint(event.clientX, event.clientY);
+  return below?.closest<HTMLElement>("[data-drop]")?.dataset["drop"] ?? null;
 }
 
 /** Those with the words in their name, and the groups that they are in. */

@@ -1,0 +1,37 @@
+"""`fuga counts`: how many VMs and requests there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from controller.calling.session import Session, with_session
+from controller.terminal.output import Column, echo, field, print_json, print_table
+
+
+@with_session
+def counts(
+    session: Session,
+    tenant: Annotated[str | None, typer.Option(help="Count only those of this tenant")] = None,
+) -> None:
+    """Count VMs by type and state, and requests in force, however many there are."""
+    found = session.api.get("counts", tenant=tenant)
+    if session.json:
+        print_json(found)
+        return
+    columns = (field("vm_type", "type"), Column("state", _state), field("count", "VMs", right=True))
+    print_table(columns, found["vms"], empty="no VMs.")
+    echo("")
+    state = Column("requests", lambda row: row["state"].replace("_", " "))
+    print_table(
+        (state, field("count", right=True)),
+        found["requests"],
+        empty="no requests in force.",
+    )
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    state = "waiting" if row["state"] == "absent" and not row["placed"] else row["state"]
+    return f"{state}, spot" if row["spot"] else state

@@ -1,0 +1,61 @@
+"""/v1/counts: how many VMs and requests there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Security
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+from starlette.responses import Response
+
+from controller.rest.callers.auth import AnyCaller, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenServices
+from controller.rest.pages.openapi import problems
+from controller.rest.schemas.values import Name
+from controller.rest.writes.gathering import MOST_CALLERS, RESTS, Gathering
+from controller.rest.writes.idempotency import JSON_TYPE
+from registry import Registry
+from registry.requests import Counts
+
+router = APIRouter(
+    prefix="/counts",
+    tags=["vms"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
+_ADAPTER: Final = TypeAdapter(Counts)
+
+
+class CountsQuery(BaseModel):
+    """Selects what is counted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tenant: Name | None = None
+
+
+@router.get("", response_model=Counts, responses=problems(403))
+async def show_counts(
+    query: Annotated[CountsQuery, Query()], caller: AnyCaller, services: GivenServices
+) -> Response:
+    """Show how many VMs there are, by type and observed state, and how many requests in force.
+
+    VMs that are not `placed` wait for a place. A tenant counts its own, an operator all, or
+    those of one tenant. Callers at the same time share an answer.
+    """
+    whose = caller.tenant_to_list(query.tenant)
+    return Response(await services.counts.result(whose), media_type=JSON_TYPE)
+
+
+def gathered(registry: Registry) -> Gathering[str | None, bytes]:
+    """Return what counts, once for all who ask for the same meanwhile."""
+
+    def counted(callers: Sequence[str | None]) -> Sequence[bytes]:
+        found = {
+            each: _ADAPTER.dump_json(registry.views.counts(each)) for each in dict.fromkeys(callers)
+        }
+        return [found[each] for each in callers]
+
+    return Gathering(counted, most=MOST_CALLERS, rests=RESTS)
