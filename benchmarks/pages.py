@@ -1,12 +1,17 @@
-"""Print what open pages of the web console cost the API, by streams and by polling.
+"""Print what open pages of the web console cost: by streams and by polling, or view by view.
 
     python -m benchmarks.pages [--pages 50] [--seconds 20]
+    python -m benchmarks.pages --views [--hosts 10000] [--vms 100000]
 
 One process of `fuga api` on a PostgreSQL of its own, and callers that ask as pages do, each
 with a connection of its own: by polling, one small call every three seconds; by a stream,
 none. ``quiet``: nothing happens. ``busy``: a request is made every two seconds, and each page
 reads a list of 100 VMs again whenever it learns of it, at most every three seconds, which is
 the same either way. ``ms a second`` is processor time of the API and of PostgreSQL.
+
+``--views``: Chromium opens each view of an operator, on a site of that size. ``API`` and
+``database`` are their processor time until the view has read all that it shows; ``page`` is the
+tab's own, and its heap of JavaScript after a collection.
 """
 
 from __future__ import annotations
@@ -15,24 +20,33 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import httpx
+from playwright.sync_api import CDPSession, expect
 
 from benchmarks.processor import family_cpu_s
+from benchmarks.registered import ask, load, run_what_was_placed
 from registry import Registry, upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited
 from tests.register import add_host, add_request, add_tenant, add_vm_type, place
+from tests.servers.browser import PATIENCE_MS, a_page
 from tests.servers.ports import a_quiet_port
 from tests.servers.postgres import DURABLE, PostgresServer, postgres_server, why_not
 
 EVERY_S: Final = 3.0
 CHANGE_EVERY_S: Final = 2.0
 VMS: Final = 100
+#: What an operator may open; then a host and a VM.
+VIEWS: Final = (
+    *("", "vms", "requests", "ask", "groups", "images", "networks", "hosts", "map", "plans"),
+    *("tenants", "site", "rounds", "events", "token"),
+)
+SETTLES_MS: Final = 1_000
 
 
 @dataclass
@@ -59,9 +73,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     arguments.add_argument("--pages", type=int, default=50)
     arguments.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    arguments.add_argument("--views", action="store_true", help="each view of a large site")
+    arguments.add_argument("--hosts", type=int, default=10_000)
+    arguments.add_argument("--vms", type=int, default=100_000)
     given = arguments.parse_args(argv)
     if reason := why_not():
         print(f"not here: {reason}")
+        return
+    if given.views:
+        show_views(given.hosts, given.vms)
         return
     print(f"{given.pages} pages, {given.seconds:g} s each")
     print(f"{'site':<8}{'by':<10}{'calls a second':>16}{'API ms a second':>18}{'database':>10}")
@@ -146,17 +166,75 @@ async def read(client: httpx.AsyncClient, counted: Counted) -> None:
     (await client.get("/v1/vms", params={"limit": 500})).raise_for_status()
 
 
+def show_views(hosts: int, vms: int) -> None:
+    """Open each view of a large site, one after another in one tab."""
+    larger = max(1, vms // (8 * hosts) + 1)
+
+    def filled(url: str) -> None:
+        loaded = load(url, hosts=hosts, running=vms, larger=larger)
+        run_what_was_placed(loaded)
+        ask(loaded, vms // 100)
+
+    print(f"{hosts:,} hosts, {vms:,} VMs running")
+    titles = ("view", "API ms", "database ms", "page ms", "heap MB", "elements")
+    print("{:<18}{:>8}{:>13}{:>9}{:>9}{:>10}".format(*titles))
+    with (
+        tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder,
+        a_site(Path(folder), filled, role="operator") as site,
+        a_page() as page,
+    ):
+        tab = page.context.new_cdp_session(page)
+        tab.send("Performance.enable")
+        page.goto(f"{site.url}/web/")
+        page.get_by_label("Token").fill(site.token)
+        page.get_by_role("button", name="Log in").click()
+        host = site.registry.hosts.list(limit=1).items[0].name
+        vm = site.registry.vms.list(limit=1).items[0].id
+        for where in (*VIEWS, f"hosts/{host}", f"vms/{vm}"):
+            before = family_cpu_s(site.api), family_cpu_s(site.database)
+            busy = _metric(tab, "TaskDuration")
+            page.evaluate("where => { location.hash = where; }", f"#/{where}")
+            page.get_by_role("heading", level=1).wait_for()
+            page.wait_for_timeout(SETTLES_MS)  # what it reads has begun
+            expect(page.locator("main .loading")).to_have_count(0, timeout=PATIENCE_MS)
+            after = family_cpu_s(site.api), family_cpu_s(site.database)
+            api_ms, database_ms = (1000 * (b - a) for a, b in zip(before, after, strict=True))
+            page_ms = 1000 * (_metric(tab, "TaskDuration") - busy)
+            tab.send("HeapProfiler.collectGarbage")
+            heap_mb = _metric(tab, "JSHeapUsedSize") / 1e6
+            elements = page.evaluate("document.querySelectorAll('*').length")
+            print(
+                f"{where.partition('/')[0] or 'overview':<18}{api_ms:>8.0f}{database_ms:>13.0f}"
+                f"{page_ms:>9.0f}{heap_mb:>9.1f}{elements:>10,}",
+                flush=True,
+            )
+
+
+def _metric(tab: CDPSession, name: str) -> float:
+    found = tab.send("Performance.getMetrics")["metrics"]
+    return float(next(each["value"] for each in found if each["name"] == name))
+
+
+def _a_few_vms(url: str) -> None:
+    registry = Registry.connect(url)
+    add_vm_type(registry)
+    add_tenant(registry)
+    host = add_host(registry, vcpus=1000, memory_mib=2_000_000, disk_gib=100_000)
+    place(registry, add_request(registry, VMS), host, VMS)
+    registry.close()
+
+
 @contextmanager
-def a_site(folder: Path) -> Iterator[Site]:
+def a_site(
+    folder: Path, fill: Callable[[str], None] = _a_few_vms, *, role: str = "tenant"
+) -> Iterator[Site]:
     """Serve the API of a site where some VMs are."""
     with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
         upgrade(url)
+        fill(url)
         registry = Registry.connect(url)
-        add_vm_type(registry)
-        add_tenant(registry)
-        host = add_host(registry, vcpus=1000, memory_mib=2_000_000, disk_gib=100_000)
-        place(registry, add_request(registry, VMS), host, VMS)
-        _, secret = registry.tokens.create("tenant", "a", "bench", actor="cli")
+        tenant = "a" if role == "tenant" else None
+        _, secret = registry.tokens.create(role, tenant, "bench", actor="cli")
         port = a_quiet_port()
         env = {
             **inherited(),

@@ -36,6 +36,7 @@ WITH_HOSTS = (
     "tests/chaos",
     "tests/contract/test_move_faults.py",
     "tests/system/test_operating_hosts.py",
+    "tests/system/test_by_mouse.py",
     "tests/e2e/cli/test_up_and_down.py",
     "tests/contract/test_guests_apart.py",
     "tests/contract/test_live_moves.py",

@@ -4,7 +4,7 @@ Usage: python -m scripts.screenshots [--folder docs/images] [--width 1440] [--th
 
 `make screenshots` takes them; FUGA_STATE_DIR names the cluster as for fuga. What they show is
 asked for first: tenants in groups, VMs of several types in a few rounds, some that wait, a plan
-of moves. Asked for again, nothing is added. Pictures have few colours, so that they stay small.
+of moves. Asked for again, nothing is added.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from typing import Any, Final
 
 import httpx
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from controller.calling.credentials import FILE_NAME, Credentials, state_dir
 
 WIDTH: Final = 1440
 HEIGHT: Final = 900
-COLOURS: Final = 96
 PATIENCE_MS: Final = 300_000
 
 #: Name, weight, group, and whether it is one itself.
@@ -76,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 page = logged_in(browser, found.url, site.token(whose), given.width, theme)
                 for name, show in views:
                     show(page, site)
-                    path = given.folder / f"web-{name}-{theme}.png"
+                    path = given.folder / f"web-{name}-{theme}.webp"
                     save(page.screenshot(), path)
                     print(f"{path}  {path.stat().st_size // 1024} KiB", flush=True)
                 page.context.close()
@@ -110,9 +109,19 @@ class Site:
                 before = self.round()
                 eventually(lambda before=before: self.round() > before)
         eventually(lambda: self.observed(VM) == "running")
-        if not self.items("plans", state="proposed"):
-            self.api.post("/v1/plans", json={"kind": "balance"}).raise_for_status()
-        eventually(lambda: self.items("plans", state="proposed"))
+        hosts = self.items("hosts")
+        for place, host in enumerate(hosts):
+            labels = {"labels": [f"zone={'east' if place % 2 else 'west'}"]}
+            self.api.patch(f"/v1/hosts/{host['name']}", json=labels).raise_for_status()
+        if not self.plan():
+            least = min(hosts, key=lambda host: committed(host) or 1 << 60)
+            body = {"kind": "evacuate", "hosts": [least["name"]]}
+            self.api.post("/v1/plans", json=body).raise_for_status()
+        eventually(self.plan)
+
+    def plan(self) -> dict[str, Any] | None:
+        """Return a plan that waits for approval and moves something."""
+        return next((each for each in self.items("plans", state="proposed") if each["moves"]), None)
 
     def items(self, path: str, **query: Any) -> list[dict[str, Any]]:
         """Return the first rows of a list."""
@@ -162,7 +171,7 @@ def a_form(page: Page, _site: Site) -> None:
     page.get_by_label("How many").fill("12")
     page.get_by_label("Name").first.fill("transit")
     page.get_by_label("Labels").fill("team=exoplanets")
-    page.get_by_text("fit; the others").or_(page.get_by_text("would fit now")).first.wait_for()
+    page.locator(".told[role=status]", has_text="fit").first.wait_for()
     page.wait_for_timeout(500)
 
 
@@ -180,34 +189,31 @@ def a_console(page: Page, site: Site) -> None:
 
 
 def a_host(page: Page, site: Site) -> None:
-    """Show the host of that VM."""
-    go(page, f"#/hosts/{site.vm(VM)['host']}")
+    """Show the host that holds most."""
+    most = max(site.items("hosts"), key=committed)
+    go(page, f"#/hosts/{most['name']}")
 
 
 def a_map(page: Page, _site: Site) -> None:
     """Show all hosts."""
     go(page, "#/map")
     page.get_by_role("img", name="squares").wait_for()
+    page.get_by_label("Group by").select_option(label="label zone")
     page.wait_for_timeout(300)
 
 
 def a_plan(page: Page, site: Site) -> None:
     """Show what the proposed plan would do."""
-    go(page, f"#/plans/{site.items('plans', state='proposed')[0]['id']}")
+    go(page, f"#/plans/{(site.plan() or {})['id']}")
 
 
 def the_theatre(page: Page, site: Site) -> None:
-    """Show the round with most moves, in the middle of its game."""
-    best, steps = 1, 0
-    for each in site.items("rounds"):
-        told = site.api.get(f"/v1/rounds/{each['number']}/game", timeout=120)
-        moves = [step["kind"] for step in told.json().get("steps", [])].count("move")
-        if moves > steps:
-            best, steps = each["number"], moves
-    go(page, f"#/rounds/{best}/game")
-    page.get_by_role("slider", name="Step").press("Home")
-    for _ in range(2 + steps // 2):
-        page.get_by_role("button", name="Next").click()
+    """Show a round that placed much, in the middle of its game."""
+    best = max(site.items("rounds"), key=lambda each: each["placed"] or 0)
+    go(page, f"#/rounds/{best['number']}/game")
+    step = page.get_by_role("slider", name="Step")
+    for _ in range(int(step.get_attribute("max") or 0) // 2):
+        step.press("ArrowRight")
     page.wait_for_timeout(800)  # bars slide
 
 
@@ -267,14 +273,20 @@ def go(page: Page, where: str) -> None:
     page.evaluate("where => { location.hash = where; scrollTo(0, 0); }", where)
     page.get_by_role("heading", level=1).wait_for()
     page.wait_for_timeout(300)  # what it reads has begun
-    page.wait_for_function("document.querySelector('main .loading') === null")
+    expect(page.locator("main .loading")).to_have_count(0, timeout=PATIENCE_MS)
     page.wait_for_timeout(300)
 
 
 def save(picture: bytes, path: Path) -> None:
-    """Write a picture with few colours: a tenth of the bytes, and no eye misses the others."""
-    few = Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-    few.save(path, optimize=True)
+    """Write a picture as WebP without loss: half the bytes of a PNG."""
+    Image.open(io.BytesIO(picture)).convert("RGB").save(path, lossless=True, quality=100, method=6)
+
+
+def committed(host: dict[str, Any]) -> int:
+    """Return how much memory of a host is committed, in MiB."""
+    return next(
+        each["committed"] for each in host["inventories"] if each["resource"] == "memory_mib"
+    )
 
 
 def eventually(look: Callable[[], object]) -> None:

@@ -19,6 +19,7 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 import h11
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from controller.rest.callers.bodies import MAX_BODY_BYTES
@@ -111,7 +112,7 @@ class BoundedProtocol(H11Protocol):
         """Close once the current call is answered."""
         super().shutdown()
         if self.cycle is not None and not self.cycle.response_complete:
-            end_lasting(self.cycle.scope)
+            end_lasting(cast(Scope, self.cycle.scope))
         self._watch()
 
     def pause_writing(self) -> None:

@@ -144,7 +144,7 @@ def test_a_read_only_token_sees_and_is_offered_nothing_to_change(
 
 def test_no_string_becomes_markup(tab: Tab, token_of_a: str, register: Registry) -> None:
     register.ssh_keys.add("laptop", PUBLIC_KEY, tenant="a", actor=ACTOR)
-    register.networks.add("lan", default=NetworkSource("network", "lan"), actor=ACTOR)
+    register.networks.add("lan", default=NetworkSource(kind="network", name="lan"), actor=ACTOR)
     apart = Rules(anti_affinity=MembershipRule(group="apart"))
     add_request(register, 1, name="lone", rules=apart)
     add_image(register, "debian")

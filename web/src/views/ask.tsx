@@ -128,7 +128,7 @@ export function RequestForm() {
             type="checkbox"
             checked={asked.together}
             onChange={(event) => set({ together: event.currentTarget.checked })}
-          />
+          />{" "}
           All of them in one round, or none yet
         </label>
         <label class="check">
@@ -192,7 +192,9 @@ function Fits(given: { type: string; many: number; tenant: string | null; resour
     <div class={`told ${short || excess.length ? "warn" : "good"}`} role="status">
       <p>
         {short
-          ? `Now ${least}${data.fits} of ${many} fit; the others wait for their turn.`
+          ? data.fits === 0
+            ? `None of ${many} fits now: they wait for their turn.`
+            : `Now ${least}${data.fits} of ${many} fit; the others wait for their turn.`
           : `All ${count(many, "VM")} would fit now (there is room for ${least}${data.fits}).`}
         {short && data.runs_out_first && ` What runs out first: ${noun(data.runs_out_first)}.`}
       </p>

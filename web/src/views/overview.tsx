@@ -19,7 +19,7 @@ export function Overview() {
     <>
       <h1>{tenant ? `Tenant ${tenant}` : "The whole site"}</h1>
       <Next />
-      <div class="panels">
+      <div class="panels flowing">
         {tenant && <OverTime tenant={tenant} shares={shares.data?.items ?? null} />}
         <Shares shares={shares} />
         {tenant && <Quotas tenant={tenant} />}
@@ -229,14 +229,14 @@ function Runs({ counts }: { counts: Live<Counts> }) {
   const { data, problem } = counts;
   const rows = data?.vms.filter((each) => each.placed) ?? [];
   return (
-    <Panel title="Running">
+    <Panel title="Placed">
       <Told problem={problem} />
       {data === null && problem === null && <Loading />}
-      {data !== null && rows.length === 0 && <p class="empty">No VM runs.</p>}
+      {data !== null && rows.length === 0 && <p class="empty">No VM has a place.</p>}
       <ul class="plain">
         {rows.map((each) => (
           <li key={`${each.vm_type} ${each.spot} ${each.state}`}>
-            <State word={each.state} /> {count(each.count, each.spot ? "spot VM" : "VM")} of type {each.vm_type}
+            <State word={each.state === "absent" ? "starting" : each.state} /> {count(each.count, each.spot ? "spot VM" : "VM")} of type {each.vm_type}
           </li>
         ))}
       </ul>

@@ -21,7 +21,8 @@ export interface Group {
   hosts: readonly number[];
 }
 
-const LARGEST = 34;
+/** A few hosts are drawn so large that their names have room in them. */
+const LARGEST = 112;
 const SMALLEST = 3;
 const HEADING = 20;
 const GAP = 14;

@@ -297,8 +297,8 @@ function Picture(given: {
     [groups, width, given.zoom],
   );
   useEffect(() => {
-    if (canvas.current !== null && width > 0) draw(canvas.current, layout, width, colours, seen, dark);
-  }, [layout, width, colours, seen, dark]);
+    if (canvas.current !== null && width > 0) draw(canvas.current, layout, width, colours, seen, dark, map.names);
+  }, [layout, width, colours, seen, dark, map.names]);
   const at = (event: MouseEvent): number | null => {
     const box = canvas.current?.getBoundingClientRect();
     return box ? hostAt(layout, event.clientX - box.left, event.clientY - box.top) : null;
@@ -325,6 +325,12 @@ function Picture(given: {
   );
 }
 
+/** Squares of so many pixels have the names of hosts in them. */
+const NAMED_FROM_PX = 64;
+
+const shortened = (name: string, most: number): string =>
+  name.length > most ? `${name.slice(0, Math.max(1, Math.floor(most) - 1))}…` : name;
+
 function draw(
   canvas: HTMLCanvasElement,
   layout: Layout,
@@ -332,6 +338,7 @@ function draw(
   colours: Colouring,
   seen: Uint8Array | null,
   dark: boolean,
+  names: readonly string[],
 ): void {
   const ratio = Math.min(2, devicePixelRatio || 1);
   const height = Math.ceil(layout.height) + 2;
@@ -343,6 +350,7 @@ function draw(
   context.scale(ratio, ratio);
   const gap = layout.cell >= 12 ? 2 : layout.cell >= 5 ? 1 : 0.5;
   const size = layout.cell - gap;
+  const named = layout.cell >= NAMED_FROM_PX;
   const steps = Array.from({ length: STEPS }, (_, step) => shade(step / (STEPS - 1), dark));
   for (let host = 0; host < layout.x.length; host++) {
     const part = colours.parts?.[host] ?? 0;
@@ -360,6 +368,14 @@ function draw(
       context.lineTo(x + size * 0.2, y + size * 0.78);
       context.fill();
     }
+    if (named) {
+      context.fillStyle = dark ? "#1c1f25" : "#ffffff";
+      context.fillRect(x + 2, y + size - 22, size - 4, 20);
+      context.fillStyle = dark ? "#e7e9ee" : "#1a1d23";
+      context.font = "12px system-ui, sans-serif";
+      context.textBaseline = "middle";
+      context.fillText(shortened(names[host] ?? "", size / 7), x + 7, y + size - 11, size - 14);
+    }
   }
   context.globalAlpha = 1;
   if (layout.blocks.length < 2) return;
@@ -367,8 +383,7 @@ function draw(
   context.font = "600 12px system-ui, sans-serif";
   context.textBaseline = "alphabetic";
   for (const block of layout.blocks) {
-    const name = block.name.length > 24 ? `${block.name.slice(0, 23)}…` : block.name;
-    context.fillText(name, block.x, block.y - 6, Math.max(60, block.columns * layout.cell));
+    context.fillText(shortened(block.name, 24), block.x, block.y - 6, Math.max(60, block.columns * layout.cell));
   }
 }
 
