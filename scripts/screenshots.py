@@ -1,6 +1,6 @@
 """Take the pictures of the web console in docs/images, from a running `fuga up` with real guests.
 
-Usage: python -m scripts.screenshots [--folder docs/images] [--width 1440] [--theme light,dark]
+Usage: python -m scripts.screenshots [--folder FOLDER] [--width 1440] [--theme light] [--only map]
 
 `make screenshots` takes them; FUGA_STATE_DIR names the cluster as for fuga. What they show is
 asked for first: tenants in groups, VMs of several types in a few rounds, some that wait, a plan
@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked.add_argument("--folder", type=Path, default=Path("docs/images"))
     asked.add_argument("--width", type=int, default=WIDTH)
     asked.add_argument("--theme", default="light,dark")
+    asked.add_argument("--only", default="", metavar="NAME,...", help="overview, say")
     given = asked.parse_args(arguments)
     found = Credentials.load(state_dir(os.environ) / FILE_NAME)
     if found is None or found.operator is None:
@@ -74,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for whose, views in ((TENANT, OF_TENANTS), (None, OF_OPERATORS)):
                 page = logged_in(browser, found.url, site.token(whose), given.width, theme)
                 for name, show in views:
+                    if given.only and name not in given.only.split(","):
+                        continue
                     show(page, site)
                     path = given.folder / f"web-{name}-{theme}.webp"
                     save(page.screenshot(), path)
@@ -208,11 +211,17 @@ def a_plan(page: Page, site: Site) -> None:
 
 
 def the_theatre(page: Page, site: Site) -> None:
-    """Show a round that placed much, in the middle of its game."""
-    best = max(site.items("rounds"), key=lambda each: each["placed"] or 0)
+    """Show a round with more than found room, where a host weighs most."""
+    rounds = site.items("rounds")
+    best = max(rounds, key=lambda each: (min(each["placed"] or 0, 3), each["left_out"] or 0))
     go(page, f"#/rounds/{best['number']}/game")
     step = page.get_by_role("slider", name="Step")
-    for _ in range(int(step.get_attribute("max") or 0) // 2):
+    weighed = []
+    for _ in range(int(step.get_attribute("max") or 0)):
+        step.press("ArrowRight")
+        weighed.append(page.locator(".weighed li").count())
+    step.press("Home")
+    for _ in range(weighed.index(max(weighed)) + 1):
         step.press("ArrowRight")
     page.wait_for_timeout(800)  # bars slide
 

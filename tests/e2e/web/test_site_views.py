@@ -383,7 +383,7 @@ def test_a_tenant_goes_into_a_group_by_dragging_and_back_by_keyboard(tab: Tab, s
 
 def test_a_tenant_goes_into_a_group_by_a_finger(browser: Browser, site: Site) -> None:
     """Where the target is marked, before the finger leaves it."""
-    size = {"width": 390, "height": 844}
+    size = {"width": 390, "height": 1800}  # all three rows, which are cards here
     with a_tab(browser, site.url, viewport=size, has_touch=True) as tab:
         page = tab.page
         tab.log_in(site.operator)

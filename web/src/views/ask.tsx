@@ -45,7 +45,9 @@ export function RequestForm() {
   const images = useRows<Named & { state: string }>("images").data?.rows;
   const networks = useRows<Named>("networks").data?.rows;
   const tenantsLike = useNamesLike(known?.more ? "tenants" : null, asked.tenant);
-  const tenant = session.caller.value?.tenant ?? asked.tenant;
+  // Of a name that is still being typed there is nothing to ask.
+  const named = !known?.more || tenantsLike.includes(asked.tenant);
+  const tenant = session.caller.value?.tenant ?? (named ? asked.tenant : "");
   const set = (change: Partial<Asked>): void => setAsked({ ...asked, ...change });
   const type = asked.type || types?.[0]?.name || "";
   const many = Number(asked.many);

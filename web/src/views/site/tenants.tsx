@@ -143,7 +143,7 @@ function Row(given: {
     <tr
       class={`${given.drop}${given.isDragged ? " dragged" : ""}`}
       data-drag={may ? row.name : undefined}
-      data-drop={given.drop ? row.name : undefined}
+      data-drop={row.is_group ? row.name : undefined}
     >
       <td data-name="Name">
         <span class="node" style={{ paddingLeft: `${given.depth * 1.4}rem` }}>
@@ -215,6 +215,7 @@ type Drop = "" | "may" | "takes";
 
 /** So far a pointer goes before it drags: less is a click. */
 const BEGINS_PX = 6;
+const EDGE_PX = 48;
 
 /** Dragging by pointer events, of mouse, pen and finger alike; a finger drags by the grip, and else scrolls. */
 function useDragging(onDrop: (name: string, parent: string | null) => void) {
@@ -245,6 +246,9 @@ function useDragging(onDrop: (name: string, parent: string | null) => void) {
       if (from === null) return;
       if (Math.hypot(event.clientX - from.x, event.clientY - from.y) > BEGINS_PX) setDragged(from.name);
       setOver(dropAt(event));
+      // What is out of sight comes to where the pointer waits.
+      if (event.clientY > innerHeight - EDGE_PX) scrollBy(0, EDGE_PX / 2);
+      else if (event.clientY < EDGE_PX) scrollBy(0, -EDGE_PX / 2);
     },
     onPointerUp: (event: PointerEvent) => {
       const target = dropAt(event);
