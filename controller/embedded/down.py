@@ -188,7 +188,8 @@ def _purge(state: StateDir) -> None:
     for folder in (state.lab, state.logs, state.path / "broker"):
         shutil.rmtree(folder, ignore_errors=True)
     database = [state.database.with_name(state.database.name + end) for end in ("", "-wal", "-shm")]
-    for file in (*database, state.credentials, state.processes, state.memory, state.lock):
+    secrets = (state.credentials, state.login_link)
+    for file in (*database, *secrets, state.processes, state.memory, state.lock):
         file.unlink(missing_ok=True)
     if not any(state.path.iterdir()):
         state.path.rmdir()

@@ -40,6 +40,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningFuga,
             url, code = LINK.findall(terminal.shown)[0].decode().split("/web/")
             assert not (fuga.state_dir / "login-link").exists()
             with a_browser() as browser, a_tab(browser, url, at=f"/web/{code}") as found:
+                found.page.set_default_timeout(PATIENCE_MS)
                 yield fuga, found
             assert [each for each in found.faults if "Failed to load resource" not in each] == []
         finally:
