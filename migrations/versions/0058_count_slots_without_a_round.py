@@ -1,6 +1,6 @@
 """Count the slots since the last round, in which whoever waits has waited too.
 
-Revision ID: 0060
+Revision ID: 0058
 Revises: 0057
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0060"
+revision = "0058"
 down_revision = "0057"
 branch_labels = None
 depends_on = None
