@@ -188,6 +188,20 @@ class ControllerSettings(SharedSettings):
         "sets it: they wait for it; or, once it is fenced, those on a shared pool start elsewhere "
         "with their disks (replace), or these and all others without theirs (rebuild).",
     )
+    what_if_time_s: PositiveFloat = Field(
+        300,
+        description="Processor time for the two simulations of a what-if; after four times as long"
+        " by the clock it is given up.",
+        le=86_400,
+    )
+    what_if_memory_mib: PositiveInt = Field(
+        2048, description="Memory that a process of a what-if may use."
+    )
+    what_if_most_vms: PositiveInt = Field(
+        200_000,
+        description="Maximum VMs of past requests that a what-if lets come again, the latest.",
+    )
+
     shutdown_timeout_s: int = Field(
         SHUTDOWN_TIMEOUT_S,
         ge=0,

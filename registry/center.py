@@ -45,6 +45,7 @@ from registry.operating.processes import Processes
 from registry.operating.retention import Retention
 from registry.operating.revisions import head_revision
 from registry.operating.upgrade import check_schema
+from registry.operating.what_ifs import WhatIfs
 from registry.records.operating import Liveness
 from registry.requests.requests import Requests
 from registry.requests.vm_groups import VmGroups
@@ -133,6 +134,7 @@ class Registry:
         self.slot_loop = SlotLoopSwitch(database)
         self.processes = Processes(database)
         self.idempotency = Idempotency(database)
+        self.what_ifs = WhatIfs(database)
 
     @classmethod
     def connect(cls, database_url: str) -> Registry:
@@ -166,6 +168,11 @@ class Registry:
     def close(self) -> None:
         """Close every connection."""
         self._database.close()
+
+    @property
+    def database_url(self) -> str:
+        """What a child of this process opens it by; it may carry a password."""
+        return self._database.url
 
     def now(self) -> datetime:
         """Return the database's time: the clock that judges leases."""

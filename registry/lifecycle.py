@@ -211,6 +211,27 @@ class RollPhase(StrEnum):
     LEFT_OUT = "left_out"  #: by whoever resumed the roll
 
 
+class WhatIfState(StrEnum):
+    """How far a what-if has come."""
+
+    WAITING = "waiting"  #: another one runs, or it is about to begin
+    RUNNING = "running"
+    FINISHED = "finished"  #: it has a report
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"  #: the API process that ran it, or would have, is gone
+
+
+class WhatIfEvent(StrEnum):
+    """What happens to a what-if."""
+
+    BEGUN = "begun"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
 class SpotState(StrEnum):
     """Whether a spot VM stays."""
 
@@ -554,6 +575,21 @@ ROLL_TRANSITIONS: Final[Mapping[tuple[RollState, RollEvent], RollState]] = Mappi
         (RollState.STOPPED, RollEvent.RESUMED): RollState.GOING,
         (RollState.STOPPED, RollEvent.CANCELLED): RollState.CANCELLED,
     }
+)
+
+
+WHAT_IF_TRANSITIONS: Final[Mapping[tuple[WhatIfState, WhatIfEvent], WhatIfState]] = (
+    MappingProxyType(
+        {
+            (WhatIfState.WAITING, WhatIfEvent.BEGUN): WhatIfState.RUNNING,
+            (WhatIfState.WAITING, WhatIfEvent.CANCELLED): WhatIfState.CANCELLED,
+            (WhatIfState.WAITING, WhatIfEvent.INTERRUPTED): WhatIfState.INTERRUPTED,
+            (WhatIfState.RUNNING, WhatIfEvent.FINISHED): WhatIfState.FINISHED,
+            (WhatIfState.RUNNING, WhatIfEvent.FAILED): WhatIfState.FAILED,
+            (WhatIfState.RUNNING, WhatIfEvent.CANCELLED): WhatIfState.CANCELLED,
+            (WhatIfState.RUNNING, WhatIfEvent.INTERRUPTED): WhatIfState.INTERRUPTED,
+        }
+    )
 )
 
 

@@ -100,7 +100,7 @@ def going_on(api: Client) -> str:
 
 
 @contextmanager
-def bar(*, quiet: bool = False) -> Iterator[Bar]:
+def bar(*, quiet: bool = False, of: str = "moves over") -> Iterator[Bar]:
     """Show a bar on a terminal, else one line per change, on standard error."""
     if quiet:
         yield lambda _done, _total, _line: None
@@ -121,6 +121,6 @@ def bar(*, quiet: bool = False) -> Iterator[Bar]:
         def say(done: int, total: int, line: str) -> None:
             if last != [(done, total)]:
                 last[:] = [(done, total)]
-                echo(f"{done} of {total} moves over  {line}".rstrip(), err=True)
+                echo(f"{done} of {total} {of}  {line}".rstrip(), err=True)
 
         yield say

@@ -72,6 +72,7 @@ PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
         "move": _Place(_MANAGE, "moving.moves:app"),
         "plan": _Place(_MANAGE, "moving.plans:app"),
         "roll": _Place(_MANAGE, "moving.rolls:app"),
+        "what-if": _Place(_MANAGE, "simulations.what_if:app"),
         "resource": _Place(_MANAGE, "site.resources:app"),
         "type": _Place(_MANAGE, "site.catalogue:types"),
         "image": _Place(_MANAGE, "site.images:app"),

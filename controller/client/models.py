@@ -5,6 +5,15 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 
+class AddedHosts(TypedDict):
+    """Hosts that are not there yet, alike."""
+
+    capacity: NotRequired[dict[str, Any] | None]
+    count: int
+    like: NotRequired[str | None]
+    zone: NotRequired[str | None]
+
+
 class Alive(TypedDict):
     """The process answers."""
 
@@ -1859,3 +1868,149 @@ class WeighedCombination(TypedDict):
     combination: dict[str, int]
     minimum_utilization: float
     utility: float
+
+
+class WhatIfCancelInput(TypedDict):
+    """End a what-if."""
+
+
+class WhatIfDetail(TypedDict):
+    """A what-if with its report."""
+
+    asked: WhatIfInput
+    asked_at: str
+    asked_by: str
+    began_at: str | None
+    cancelled_by: str | None
+    ended_at: str | None
+    id: str
+    last_error: str | None
+    progress: float
+    report: WhatIfReport | None
+    state: WhatIfState
+
+
+class WhatIfInput(TypedDict):
+    """What to change, and for how long."""
+
+    add_hosts: NotRequired[AddedHosts | None]
+    hours: NotRequired[int]
+    parameters: NotRequired[dict[str, Any]]
+    policy: NotRequired[str | None]
+    remove_hosts: NotRequired[list[str]]
+    weights: NotRequired[dict[str, Any]]
+
+
+class WhatIfInputs(TypedDict):
+    """What both simulations began with."""
+
+    at: str
+    decided_by: str
+    hosts: int
+    hours: int
+    lifetimes_known: bool
+    policy: str
+    since: str
+    slot_length_s: float
+    vms_repeated: int
+    vms_running: int
+    vms_waiting: int
+
+
+class WhatIfLines(TypedDict):
+    """Means over equal stretches of time; null: not known there."""
+
+    at_s: list[float | None]
+    fair_distance: list[float | None]
+    running: list[float | None]
+    used: dict[str, list[float | None]]
+    waiting: list[float | None]
+
+
+class WhatIfReport(TypedDict):
+    """Two simulations of the same inputs with the same seeds."""
+
+    as_it_is: WhatIfRun
+    cut: list[str]
+    inputs: WhatIfInputs
+    what_if: WhatIfRun
+
+
+class WhatIfRun(TypedDict):
+    """What one of the two simulations came to."""
+
+    fair_distance: float | None
+    fallbacks: int
+    hosts: int
+    lines: WhatIfLines
+    placed_part: float | None
+    policy: str
+    rounds: int
+    seconds: float
+    tenants: list[WhatIfTenant]
+    used: dict[str, float | None]
+    vms: WhatIfVms
+    wait_s: WhatIfWaits
+    waiting: list[WhatIfWaiting]
+
+
+WhatIfState: TypeAlias = Literal[
+    "waiting", "running", "finished", "failed", "cancelled", "interrupted"
+]
+
+
+class WhatIfTenant(TypedDict):
+    """A tenant in a simulation."""
+
+    asked: int
+    mean_wait_s: float | None
+    placed: int
+    share: float
+    tenant: str
+    waiting: int
+
+
+class WhatIfView(TypedDict):
+    """The site simulated with something changed, beside the site as it is."""
+
+    asked: WhatIfInput
+    asked_at: str
+    asked_by: str
+    began_at: str | None
+    cancelled_by: str | None
+    ended_at: str | None
+    id: str
+    last_error: str | None
+    progress: float
+    state: WhatIfState
+
+
+class WhatIfVms(TypedDict):
+    """What became of VMs. Those that ran at the beginning are not counted as asked for."""
+
+    asked: int
+    at_the_beginning: int
+    completed: int
+    given_up: int
+    lost: int
+    placed: int
+    running: int
+    waiting: int
+
+
+class WhatIfWaiting(TypedDict):
+    """VMs of a tenant and a size that wait at the end."""
+
+    demand: dict[str, int]
+    longest_wait_s: float
+    tenant: str
+    vms: int
+
+
+class WhatIfWaits(TypedDict):
+    """How long VMs that were placed waited, in seconds; null: none was."""
+
+    max: float | None
+    mean: float | None
+    p50: float | None
+    p90: float | None

@@ -63,9 +63,13 @@ from controller.rest.routers.hosting import host_aliases, host_map, label_ratios
 from controller.rest.routers.moving import moves, plans, rolls
 from controller.rest.routers.site import counts
 from controller.rest.routers.site import settings as settings_router
+from controller.rest.routers.site import what_ifs as what_ifs_router
 from controller.rest.streams import EventFeed, StreamPlaces
 from controller.rest.streams.places import MOST_STREAMS
 from controller.rest.writes.audit import AuditTrail
+from controller.settings import ControllerSettings
+from controller.what_ifs.carrying import WhatIfBounds, WhatIfs
+from controller.what_ifs.decided import decided_by_settings
 from placement.moving.model import MoveLimits
 from registry import Registry
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
@@ -97,6 +101,7 @@ def create_app(
     move_limits: MoveLimits | None = None,
     settings: Sequence[SettingInForce] = (),
     event_streams: int = MOST_STREAMS,
+    what_ifs: WhatIfs | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -142,6 +147,8 @@ def create_app(
         What operators are told of the settings of this process.
     event_streams : int
         How many streams of events are open at once.
+    what_ifs : WhatIfs, optional
+        Carries what-ifs; whoever gives it closes it.
     """
     host_names = HostNames.of(registry, host_naming)
     metrics = metrics if metrics is not None else ProcessMetrics("api")
@@ -180,6 +187,7 @@ def create_app(
         settings=tuple(settings),
         feed=EventFeed(registry, host_names),
         streams=streams,
+        what_ifs=what_ifs or what_ifs_of(registry, ControllerSettings.model_construct()),
     )
     app.state.refusals = Refusals(registry)
     app.router.routes.extend(_routes())
@@ -198,6 +206,16 @@ def create_app(
     app.add_middleware(AccessLog, metrics=HttpMetrics(metrics))
     app.add_middleware(AuditTrail, registry=registry, refusals=app.state.refusals)
     return app
+
+
+def what_ifs_of(registry: Registry, settings: ControllerSettings) -> WhatIfs:
+    """Return what carries what-ifs within the bounds of the settings."""
+    bounds = WhatIfBounds(
+        time_s=settings.what_if_time_s,
+        memory_mib=settings.what_if_memory_mib,
+        most_vms=settings.what_if_most_vms,
+    )
+    return WhatIfs(registry, bounds, decided_by_settings(settings))
 
 
 @cache
@@ -235,6 +253,7 @@ def _routes() -> Sequence[BaseRoute]:
         slot_loop,
         status,
         settings_router,
+        what_ifs_router,
         events,
         tokens,
         audit,

@@ -19,6 +19,7 @@ from controller.rest.login.provider import Provider
 from controller.rest.schemas.operating import Ready
 from controller.rest.streams import EventFeed, StreamPlaces
 from controller.rest.writes.gathering import Gathering
+from controller.what_ifs.carrying import WhatIfs
 from placement.moving.model import MoveLimits
 from registry import ImageStoreError, Registry, RegistryError
 from registry.hosts import UriPolicy
@@ -29,7 +30,10 @@ from service import ProcessMetrics
 from service.fair_places import FairPlaces
 
 LOGIN_LIFE_S: Final = 12 * 3600
+#: Previews and replays of plans, and reckonings of room: seconds each.
 MAX_REPLAYS: Final = 2
+#: Rounds that are computed again: each may take as long as its round did.
+MAX_GAMES: Final = 2
 MAX_CONSOLE_READS: Final = 8
 MAX_CONSOLE_WAITS: Final = 16
 
@@ -55,6 +59,7 @@ class Services:
     waiting_times: WaitingTimes
     feed: EventFeed
     streams: StreamPlaces
+    what_ifs: WhatIfs
     images: ImageStore | None = None
     image_urls: Collection[str] = ()
     default_image: str | None = None
@@ -64,8 +69,9 @@ class Services:
     host_reserved: Mapping[str, int] = field(default_factory=dict)
     default_quota: Mapping[str, int] = field(default_factory=dict)
     settings: tuple[SettingInForce, ...] = ()  #: of this process, as operators may read them
-    #: a replay may take as long as its round did, in a process of its own
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
+    #: those have a process each, and places of their own: no plan waits for them
+    games: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_GAMES))
     #: who asks what fits beside those that wait is told less while another is reckoned for
     turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(1))
     #: each waits for a worker, in a thread that other calls want too

@@ -21,7 +21,7 @@ from controller.policies import check_policies
 from controller.questions.fleet_metrics import FleetCollector
 from controller.questions.settings_in_force import settings_in_force
 from controller.queue import CeleryQueue
-from controller.rest.app import create_app
+from controller.rest.app import create_app, what_ifs_of
 from controller.rest.callers.connections import (
     Listener,
     ServingLoop,
@@ -101,6 +101,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
         ):
             app = _application(registry, settings, metrics)
             stack.callback(app.state.refusals.flush)
+            stack.callback(app.state.services.what_ifs.close)
             server = bounded_server(app, trusted_proxies=settings.trusted_proxies)
             bounds = bounds_of(
                 settings.api_connections,
@@ -228,6 +229,7 @@ def _application(
         move_limits=move_limits_of(settings),
         settings=settings_in_force(settings),
         event_streams=settings.api_event_streams,
+        what_ifs=what_ifs_of(registry, settings),
     )
 
 

@@ -31,10 +31,13 @@ class ReplayResult:
     differences: tuple[str, ...]
 
 
-def replay_round(registry: Registry, number: int) -> ReplayResult:
+def replay_round(
+    registry: Registry, number: int, process: PolicyProcess | None = None
+) -> ReplayResult:
     """Run the policy that decided round ``number`` again, in a new process.
 
-    The process is given the stored bytes and nothing else. The budget is
+    The process (``process``, if its caller may have to kill it) is given the stored bytes and
+    nothing else. The budget is
     counted in units of work, so a round that was cut is cut again.
 
     Raises
@@ -49,7 +52,7 @@ def replay_round(registry: Registry, number: int) -> ReplayResult:
     record = registry.rounds.get(number)
     stored = record.decision()
     policy = decode_inputs(stored.inputs).policy
-    process = PolicyProcess()
+    process = process or PolicyProcess()
     started = time.perf_counter()
     try:
         decision = process.decide(stored.inputs, policy=policy, deadline_s=REPLAY_TIME_S)
@@ -67,7 +70,9 @@ def replay_round(registry: Registry, number: int) -> ReplayResult:
     )
 
 
-def game_of_round(registry: Registry, number: int, most: int) -> dict[str, Any]:
+def game_of_round(
+    registry: Registry, number: int, most: int, process: PolicyProcess | None = None
+) -> dict[str, Any]:
     """Compute round ``number`` again as `replay_round` does, and tell ``most`` of its moves.
 
     Returns
@@ -79,7 +84,7 @@ def game_of_round(registry: Registry, number: int, most: int) -> dict[str, Any]:
     record = registry.rounds.get(number)
     stored = record.decision()
     policy = decode_inputs(stored.inputs).policy
-    process = PolicyProcess()
+    process = process or PolicyProcess()
     try:
         told = process.decide_in_steps(stored.inputs, most, policy=policy, deadline_s=REPLAY_TIME_S)
     finally:
@@ -96,7 +101,11 @@ def game_of_round(registry: Registry, number: int, most: int) -> dict[str, Any]:
 
 
 def decide_again_by(
-    registry: Registry, number: int, policy: str, parameters: Mapping[str, Any]
+    registry: Registry,
+    number: int,
+    policy: str,
+    parameters: Mapping[str, Any],
+    process: PolicyProcess | None = None,
 ) -> dict[str, Any]:
     """Let another policy decide round ``number`` in a new process, without effect.
 
@@ -112,7 +121,7 @@ def decide_again_by(
     """
     record = registry.rounds.get(number)
     stored = record.decision()
-    process = PolicyProcess()
+    process = process or PolicyProcess()
     beside = Beside(
         inputs=stored.inputs,
         outcome=stored.outcome,

@@ -223,6 +223,11 @@ class Database:
         self._condition: Condition | None = None
         self._inside: Connection | None = None
 
+    @property
+    def url(self) -> str:
+        """What another process opens it by; it may carry a password."""
+        return self._write.url.render_as_string(hide_password=False)
+
     def on_behalf_of(
         self, call: AuditedCall | None, condition: Condition | None = None
     ) -> Database:

@@ -54,6 +54,7 @@ from registry.lifecycle import (
     SlotLoopState,
     VmDesired,
     VmObserved,
+    WhatIfState,
 )
 
 metadata = MetaData(
@@ -961,6 +962,27 @@ roll_hosts = Table(
     Column("error", Text),  # it ended in that phase
     _one_of("phase", RollPhase),
     Index(None, "host_id"),
+)
+
+# Simulations of the site that operators ask for; the newest few are kept.
+what_ifs = Table(
+    "what_ifs",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("state", State, nullable=False),
+    Column("asked", Json, nullable=False),
+    Column("asked_by", Text, nullable=False),
+    Column("asked_at", UtcDateTime, nullable=False),
+    Column("began_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+    Column("progress", Float(53), nullable=False),
+    Column("cancelled_by", Text),
+    Column("last_error", Text),
+    Column("report", Json),
+    # The API process that runs it, and until when it need not say so again.
+    Column("carrier", Uuid, nullable=False),
+    Column("carried_until", UtcDateTime, nullable=False),
+    _one_of("state", WhatIfState),
 )
 
 

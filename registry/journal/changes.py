@@ -28,6 +28,7 @@ from registry.lifecycle import (
     SPOT_TRANSITIONS,
     VM_DESIRED_TRANSITIONS,
     VM_OBSERVED_TRANSITIONS,
+    WHAT_IF_TRANSITIONS,
     AssignmentEvent,
     AssignmentState,
     ConsoleEvent,
@@ -60,6 +61,8 @@ from registry.lifecycle import (
     VmDesiredEvent,
     VmObserved,
     VmObservedEvent,
+    WhatIfEvent,
+    WhatIfState,
     next_state,
 )
 
@@ -207,6 +210,9 @@ VM_DESIRED: Final[Machine[VmDesired, VmDesiredEvent]] = Machine(
 VM_OBSERVED: Final[Machine[VmObserved, VmObservedEvent]] = Machine(
     "vm_observed", "vm", VmObserved, VM_OBSERVED_TRANSITIONS
 )
+WHAT_IF: Final[Machine[WhatIfState, WhatIfEvent]] = Machine(
+    "what_if_state", "what_if", WhatIfState, WHAT_IF_TRANSITIONS
+)
 MACHINES: Final = (
     ASSIGNMENT,
     CONSOLE,
@@ -224,4 +230,5 @@ MACHINES: Final = (
     SPOT,
     VM_DESIRED,
     VM_OBSERVED,
+    WHAT_IF,
 )

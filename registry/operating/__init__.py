@@ -1,11 +1,13 @@
 """What operators do with the whole: upgrade, check, back up, purge, and see who lives."""
 
+from registry.lifecycle import WhatIfEvent, WhatIfState
 from registry.operating.fleet import Fleet, FleetHost, FleetMoves
 from registry.operating.history import HostChange, Past, PastDecision, PastHost, PastRequest, PastVm
 from registry.operating.past_tenants import PastQuota, PastTenant, Standing
 from registry.operating.processes import BEAT_S, LATE_S, is_late
 from registry.operating.retention import Periods, Purged
 from registry.records.operating import HeardProcess, HostsHeard, Liveness
+from registry.records.what_ifs import WhatIf, WhatIfDone
 
 __all__ = [
     "BEAT_S",
@@ -27,5 +29,9 @@ __all__ = [
     "Periods",
     "Purged",
     "Standing",
+    "WhatIf",
+    "WhatIfDone",
+    "WhatIfEvent",
+    "WhatIfState",
     "is_late",
 ]

@@ -93,11 +93,11 @@ def completed_parts(asked: IntArray, completed: IntArray) -> FloatArray:
 def spread_of(values: FloatArray, counts: FloatArray) -> Mapping[str, float | None]:
     """Return mean, percentiles and the largest of sorted values that occur so many times."""
     if not len(values):
-        return dict.fromkeys(("mean", "p50", "p95", "p99", "max"))
+        return dict.fromkeys(("mean", "p50", "p90", "p95", "p99", "max"))
     reached = np.cumsum(counts)
     percentiles = {
         f"p{percent}": float(values[np.searchsorted(reached, percent / 100 * reached[-1])])
-        for percent in (50, 95, 99)
+        for percent in (50, 90, 95, 99)
     }
     mean = float((values * counts).sum() / reached[-1])
     return {"mean": mean, **percentiles, "max": float(values[-1])}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -127,6 +127,34 @@ def simulate(
     (folder / _OLD_CHECKPOINT).unlink(missing_ok=True)
     replace_file(folder / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
     return summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A simulation that wrote nothing."""
+
+    finished: bool
+    summary: Mapping[str, Any]
+    recorder: Recorder
+    engine: Engine
+
+
+def watch(
+    spec: RunSpec,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    tell: Callable[[Progress], None] = lambda _: None,
+) -> Watched:
+    """Run a simulation as `simulate` does, and write no files."""
+    inputs = open_inputs(spec)
+    state = _begin(spec, inputs, spec.digest())
+    finished = _run(spec, inputs, state, stop, tell)
+    return Watched(
+        finished=finished,
+        summary=_summary(spec, inputs, state, finished=finished),
+        recorder=state.recorder,
+        engine=state.engine,
+    )
 
 
 def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _State:

@@ -52,6 +52,7 @@ const NAVIGATION: readonly { name: string; operators?: true; places: readonly Pl
       { where: "hosts", name: "Hosts", below: "host-add" },
       { where: "map", name: "Map" },
       { where: "plans", name: "Plans" },
+      { where: "what-ifs", name: "What if" },
       { where: "tenants", name: "Tenants" },
       { where: "site", name: "Site" },
     ],

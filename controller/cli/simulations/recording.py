@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from controller.calling.settings import load_settings
 from controller.cli.simulations.simulating import Asked
 from controller.cli.vms.changes import parse_moment
-from controller.rounds.inputs import decode_inputs
 from controller.settings import ControllerSettings
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, echo_lines
-from placement.catalog.zone_policies import ELSEWHERE
+from controller.what_ifs.decided import decided_by_settings, decided_lately
 from registry import Registry
 from registry.operating import PastDecision
 from simulation import Decided, InputError, Recording, read_recording, record
@@ -117,37 +116,7 @@ def _record(window: Window, folder: Path) -> Recording:
 
 def decided_as(newest: PastDecision | None, settings: ControllerSettings) -> Decided:
     """Return how rounds were decided: as the newest of the period, else as the settings say."""
-    if newest is None:
-        return Decided(
-            told_by="the settings, because there is no round",
-            policy=settings.policy,
-            parameters=settings.policy_parameters,
-            slot_length_s=settings.slot_length_s,
-            budget_units=settings.budget_units,
-            zone_policies=_zones_of(settings),
-        )
-    told_by = f"round {newest.round}"
-    if newest.inputs is not None:
-        zones: Mapping[str, Mapping[str, Any]] = {
-            zone.name: {"policy": zone.policy, "parameters": dict(zone.parameters)}
-            for zone in decode_inputs(newest.inputs).zones
-            if zone.name != ELSEWHERE
-        }
-    else:
-        zones = _zones_of(settings)
-        told_by += ", zones from the settings because its inputs are purged"
-    return Decided(
-        told_by=told_by,
-        policy=newest.policy,
-        parameters=newest.parameters,
-        slot_length_s=newest.slot_length_s,
-        budget_units=newest.budget_units,
-        zone_policies=zones,
-    )
-
-
-def _zones_of(settings: ControllerSettings) -> Mapping[str, Mapping[str, Any]]:
-    return {name: zone.model_dump() for name, zone in settings.zone_policies.items()}
+    return Decided(**decided_lately(newest, decided_by_settings(settings)))
 
 
 def _slot_start(at: datetime, length_s: float) -> datetime:

@@ -59,6 +59,13 @@ class OverloadedError(RestError):
         super().__init__(f"the server handles {under_way} calls, its maximum; try again")
 
 
+class BusyError(OverloadedError):
+    """All places for work of a kind are taken, and none became free in time."""
+
+    def __init__(self, others: str) -> None:
+        RestError.__init__(self, f"{others}; try again later")
+
+
 class MalformedBodyError(RestError):
     """The body is not JSON."""
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Security
+from starlette.requests import Request as HttpRequest
 
 from controller.errors import PolicyFailedError
+from controller.rest.callers.attended import attended
 from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import (
     GivenReader,
     GivenRegistry,
     GivenServices,
-    Services,
 )
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.games import (
@@ -90,66 +91,67 @@ def show_round(number: RoundNumber, reader: GivenReader, registry: GivenRegistry
 
 
 @router.post(
-    "/{number}/replay", response_model=ReplayResult, responses=problems(403, 404, 409, 410)
+    "/{number}/replay", response_model=ReplayResult, responses=problems(403, 404, 409, 410, 503)
 )
-def replay_a_round(number: RoundNumber, caller: Operator, services: GivenServices) -> ReplayResult:
+async def replay_a_round(
+    number: RoundNumber, caller: Operator, services: GivenServices, http: HttpRequest
+) -> ReplayResult:
     """Recompute a stored round in a new process and compare bit for bit."""
-    with _one_of_few(services):
-        return replay_round(services.registry, number)
+    work = partial(replay_round, services.registry, number)
+    return await attended(http, services.games, work)
 
 
-@router.get("/{number}/game", response_model=RoundGame, responses=problems(403, 404, 409, 410))
-def show_game(
+@router.get("/{number}/game", response_model=RoundGame, responses=problems(403, 404, 409, 410, 503))
+async def show_game(
     number: RoundNumber,
     query: Annotated[GameQuery, Query()],
     caller: Operator,
     services: GivenServices,
+    http: HttpRequest,
 ) -> RoundGame:
     """Show a round step by step: hosts in the order in which they play, and what each weighed.
 
     It is computed again from what is stored, in a new process, which takes about as long as the
     round did and a few seconds more. Of a large round the first steps are told, the rest in one.
     """
-    with _one_of_few(services):
-        return RoundGame.model_validate(game_of_round(services.registry, number, query.steps))
+    work = partial(game_of_round, services.registry, number, query.steps)
+    return RoundGame.model_validate(await attended(http, services.games, work))
 
 
 @router.post(
     "/{number}/second-policy",
     response_model=SecondDecision,
-    responses=problems(403, 404, 409, 410),
+    responses=problems(403, 404, 409, 410, 503),
 )
-def decide_by_another_policy(
-    number: RoundNumber, body: SecondPolicyInput, caller: Operator, services: GivenServices
+async def decide_by_another_policy(
+    number: RoundNumber,
+    body: SecondPolicyInput,
+    caller: Operator,
+    services: GivenServices,
+    http: HttpRequest,
 ) -> SecondDecision:
     """Decide a stored round by another policy, without effect, and compare.
 
     The new process is given what is stored. Zones that have policies of their own keep them. A
     policy that fails is answered with 409.
     """
-    if body.policy in POLICIES:
-        try:
-            policy_by_name(body.policy, body.parameters)
-        except ParameterError as error:
-            field = f"parameters.{error.name}"
-            raise InvalidError(field, error.found, error.allowed) from error
-    elif body.policy not in plugins.installed():
-        known = f"one of {', '.join((*POLICIES, *plugins.installed()))}"
-        raise InvalidError("policy", body.policy, known)
-    with _one_of_few(services):
-        try:
-            told = decide_again_by(services.registry, number, body.policy, body.parameters)
-        except PolicyFailedError as error:
-            raise ConflictError(str(error)) from error
+    check_policy(body.policy, body.parameters)
+    work = partial(decide_again_by, services.registry, number, body.policy, body.parameters)
+    try:
+        told = await attended(http, services.games, work)
+    except PolicyFailedError as error:
+        raise ConflictError(str(error)) from error
     return SecondDecision.model_validate(told)
 
 
-@contextmanager
-def _one_of_few(services: Services) -> Iterator[None]:
-    """Let few rounds be computed at a time: each has a process of its own."""
-    if not services.replays.acquire(blocking=False):
-        raise ConflictError("other replays are running; try again later")
-    try:
-        yield
-    finally:
-        services.replays.release()
+def check_policy(policy: str, parameters: Mapping[str, Any]) -> None:
+    """Raise `InvalidError` unless there is such a policy and it takes these parameters."""
+    if policy in POLICIES:
+        try:
+            policy_by_name(policy, parameters)
+        except ParameterError as error:
+            field = f"parameters.{error.name}"
+            raise InvalidError(field, error.found, error.allowed) from error
+    elif policy not in plugins.installed():
+        known = f"one of {', '.join((*POLICIES, *plugins.installed()))}"
+        raise InvalidError("policy", policy, known)

@@ -101,6 +101,7 @@ UNVERSIONED: Final = frozenset(
         "ssh-keys",
         "token",
         "tokens",
+        "what-ifs",
     }
 )
 

@@ -273,10 +273,10 @@ def test_games_and_policies_are_for_operators_and_few_at_a_time(api: Api, decide
     for path in ("/v1/rounds/1/game", "/v1/rounds/policies"):
         the_problem(api.tenant_a.get(path), 403, "forbidden")
     the_problem(api.operator.get("/v1/rounds/2/game"), 404, "not_found")
-    places = api.app.state.services.replays
+    places = api.app.state.services.games
     while places.acquire(blocking=False):
         pass
-    the_problem(api.operator.get("/v1/rounds/1/game"), 409, "conflict")
+    the_problem(api.operator.get("/v1/rounds/1/game"), 503, "overloaded")
 
 
 def test_rounds_come_newest_first_page_by_page(api: Api, decider: PolicyProcess):

@@ -136,6 +136,15 @@ GRIDS = {
     ending  -       stays      gone   gone
     gone    -       -          -      -
     """,
+    "WHAT_IF": """
+                 begun    finished  failed  cancelled  interrupted
+    waiting      running  -         -       cancelled  interrupted
+    running      -        finished  failed  cancelled  interrupted
+    finished     -        -         -       -          -
+    failed       -        -         -       -          -
+    cancelled    -        -         -       -          -
+    interrupted  -        -         -       -          -
+    """,
 }
 MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     "REQUEST": (lifecycle.RequestState, lifecycle.RequestEvent, lifecycle.RequestState.PENDING),
@@ -166,6 +175,7 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
         lifecycle.SlotLoopState.RUNNING,
     ),
     "SPOT": (lifecycle.SpotState, lifecycle.SpotEvent, lifecycle.SpotState.STAYS),
+    "WHAT_IF": (lifecycle.WhatIfState, lifecycle.WhatIfEvent, lifecycle.WhatIfState.WAITING),
 }
 TERMINAL = {
     "REQUEST": {"released", "cancelled", "expired"},
@@ -184,6 +194,7 @@ TERMINAL = {
     "COPY": {"removing"},
     "SLOT_LOOP": set(),
     "SPOT": {"gone"},
+    "WHAT_IF": {"finished", "failed", "cancelled", "interrupted"},
 }
 
 

@@ -8,6 +8,8 @@ const HostAddView = lazily(async () => (await import("./host_settings")).HostAdd
 const PlansView = lazily(async () => (await import("./plans")).PlansView);
 const PlanView = lazily(async () => (await import("./plans")).PlanView);
 const SiteView = lazily(async () => (await import("./site")).SiteView);
+const WhatIfsView = lazily(async () => (await import("./what_ifs")).WhatIfsView);
+const WhatIfView = lazily(async () => (await import("./what_ifs")).WhatIfView);
 const TenantsView = lazily(async () => (await import("./tenants")).TenantsView);
 
 /** Undefined: it is no view of ours. */
@@ -17,6 +19,7 @@ export function siteView(first: string, second: string | undefined): VNode | und
   if (first === "host-add") return <HostAddView />;
   if (first === "plans") return second === undefined ? <PlansView /> : <PlanView key={second} id={second} />;
   if (first === "tenants" && second === undefined) return <TenantsView />;
+  if (first === "what-ifs") return second === undefined ? <WhatIfsView /> : <WhatIfView key={second} id={second} />;
   if (first === "site") return <SiteView />;
   return undefined;
 }

@@ -1,0 +1,352 @@
+"""`fuga what-if`: the live site simulated with something changed, beside the site as it is."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from controller.calling.completion import complete_host
+from controller.calling.session import Session, listing, with_session
+from controller.calling.targets import is_part_of_id
+from controller.calling.waiting_for_plans import bar
+from controller.client.errors import ApiUnreachableError
+from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
+from controller.terminal.output import (
+    Column,
+    age,
+    echo,
+    field,
+    percent,
+    print_json,
+    print_table,
+    resources,
+    short_id,
+    span,
+)
+
+app = typer.Typer(
+    name="what-if",
+    no_args_is_help=True,
+    help="Simulate the live site with something changed (operators).",
+)
+
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Id of a what-if, its beginning or its end")
+]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for the report and print it")]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="S", help="Maximum time to wait", min=1)
+]
+_TIMEOUT_S: Final = 3600.0
+_LOOK_EVERY_S: Final = 0.5
+_SEARCHED: Final = 100
+_WHOLE: Final = 36  #: characters of an id
+_ROWS: Final = 10  #: of tenants, and of what waits; -o json has all
+
+COLUMNS = (
+    Column("what-if", lambda row: short_id(row["id"])),
+    Column("state", lambda row: row["state"]),
+    Column("over", lambda row: percent(row["progress"]), right=True),
+    Column("changed", lambda row: said(row["asked"]), spare=2),
+    Column("age", lambda row: age(row["asked_at"]), right=True),
+    Column("asked by", lambda row: row["asked_by"], spare=1),
+    Column("trouble", lambda row: row["last_error"], spare=3),
+)
+
+
+@app.command()
+@with_session
+def run(  # noqa: PLR0917 - options of a command line
+    session: Session,
+    hours: Annotated[
+        int,
+        typer.Option("--hours", metavar="N", help="Let the requests of the last N come again"),
+    ] = 24,
+    add_hosts: Annotated[
+        int | None, typer.Option("--add-hosts", metavar="N", help="Add this many hosts")
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            "--like", metavar="HOST", help="A host they are like", autocompletion=complete_host
+        ),
+    ] = None,
+    capacity: Annotated[
+        list[str] | None,
+        typer.Option("--capacity", metavar="RESOURCE=N", help="What one offers; repeatable"),
+    ] = None,
+    zone: Annotated[
+        str | None, typer.Option("--zone", metavar="ZONE", help="Zone of the added hosts")
+    ] = None,
+    remove_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--remove-host",
+            metavar="HOST",
+            help="Take away a host, or label=LABEL; repeatable",
+            autocompletion=complete_host,
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="POLICY", help="Let this policy decide")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="Of that policy; repeatable"),
+    ] = None,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option("--weight", metavar="TENANT=N", help="Weight of a tenant; repeatable"),
+    ] = None,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = _TIMEOUT_S,
+) -> None:
+    """Simulate the next hours as the site is, and with something changed. Changes nothing."""
+    body: dict[str, Any] = {"hours": hours}
+    if add_hosts is not None:
+        amounts = {name: _whole(name, n) for name, n in _pairs(capacity, "--capacity").items()}
+        added = {"count": add_hosts, "like": like, "capacity": amounts or None, "zone": zone}
+        body["add_hosts"] = {name: told for name, told in added.items() if told is not None}
+    elif like or capacity or zone:
+        raise BadInputError("--like, --capacity and --zone are of hosts that --add-hosts N adds")
+    if remove_host:
+        body["remove_hosts"] = remove_host
+    if policy is not None:
+        body["policy"] = policy
+        body["parameters"] = {name: _value(told) for name, told in _pairs(parameter, "-p").items()}
+    elif parameter:
+        raise BadInputError("-p is of the policy that --policy names")
+    if weight:
+        body["weights"] = {
+            name: _number(name, told) for name, told in _pairs(weight, "--weight").items()
+        }
+    asked = session.api.post("what-ifs", body)
+    if wait:
+        tell(session, _waited(session, asked, timeout))
+        return
+    session.answer(
+        asked, f"what-if {asked['id']} is asked for; `fuga what-if show {asked['id']}` shows it"
+    )
+
+
+@app.command("list")
+@listing
+def list_(session: Session) -> None:
+    """List what-ifs, newest last."""
+    found = list(session.api.items("what-ifs", most=_SEARCHED))[::-1]
+    session.show(found, COLUMNS, empty="no what-ifs yet. `fuga what-if run --help` tells how.")
+
+
+@app.command()
+@with_session
+def show(
+    session: Session,
+    what_if: IdArgument,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = _TIMEOUT_S,
+) -> None:
+    """Show a what-if and its report."""
+    found = find(session, what_if)
+    tell(session, _waited(session, found, timeout) if wait else found)
+
+
+@app.command()
+@with_session
+def cancel(session: Session, what_if: IdArgument) -> None:
+    """End a what-if that waits or runs."""
+    found = session.api.post(f"what-ifs/{find(session, what_if)['id']}/cancel", {})
+    session.answer(found, f"what-if {found['id']} is cancelled")
+
+
+def find(session: Session, typed: str) -> Mapping[str, Any]:
+    """Return the what-if with an id, or the one whose id begins or ends so."""
+    if len(typed) != _WHOLE:
+        known = session.api.items("what-ifs", most=_SEARCHED)
+        found = [each for each in known if is_part_of_id(typed, each["id"])]
+        if len(found) != 1:
+            several = "several what-ifs" if found else "no what-if"
+            raise BadInputError(f"{several} with an id like {typed!r}; see `fuga what-if list`")
+        typed = found[0]["id"]
+    return dict(session.api.get(f"what-ifs/{typed}"))
+
+
+def said(asked: Mapping[str, Any]) -> str:
+    """Return in a line what is changed."""
+    parts = []
+    if added := asked["add_hosts"]:
+        size = f" like {added['like']}" if added["like"] else ""
+        zone = f" in {added['zone']}" if added["zone"] else ""
+        parts.append(f"+{added['count']} hosts{size}{zone}")
+    if asked["remove_hosts"]:
+        parts.append(f"-{', -'.join(asked['remove_hosts'])}")
+    if asked["policy"]:
+        parts.append(asked["policy"])
+    if asked["weights"]:
+        parts.append(", ".join(f"{name}={weight:g}" for name, weight in asked["weights"].items()))
+    return "; ".join(parts)
+
+
+def tell(session: Session, what_if: Mapping[str, Any]) -> None:
+    """Print a what-if and its report; fail if it has none and will have none."""
+    if session.json:
+        print_json(what_if)
+        return
+    echo(f"what-if {what_if['id']}: {said(what_if['asked'])}, {what_if['state']}")
+    report = what_if["report"]
+    if report is None:
+        if what_if["ended_at"] is not None:
+            by = f"by {what_if['cancelled_by']}" if what_if["cancelled_by"] else None
+            raise CliError(str(what_if["last_error"] or f"it was cancelled {by}"))
+        echo(f"{100 * what_if['progress']:.0f} % of it is over")
+        return
+    _tell_inputs(report["inputs"])
+    for line in report["cut"]:
+        echo(line)
+    before, after = report["as_it_is"], report["what_if"]
+    echo("")
+    rows = [
+        {"measure": name, "before": _of(before), "after": _of(after)}
+        for name, _of in _measures(before)
+    ]
+    columns = (
+        field("measure", ""),
+        field("before", "as it is", right=True),
+        field("after", "what if", right=True),
+    )
+    print_table(columns, rows, empty="")
+    _tell_tenants(before, after)
+    for name, of in (("as it is", before), ("what if", after)):
+        if of["waiting"]:
+            echo("")
+            echo(f"at the end, {name}, these wait:")
+            print_table(_WAITING, of["waiting"][:_ROWS], empty="")
+
+
+_WAITING = (
+    field("tenant"),
+    field("vms", "VMs", right=True),
+    Column("of", lambda row: resources(row["demand"])),
+    Column("longest", lambda row: span(row["longest_wait_s"]), right=True),
+)
+
+
+def _tell_inputs(inputs: Mapping[str, Any]) -> None:
+    echo(
+        f"{inputs['hosts']} hosts, {inputs['vms_running']} VMs run and {inputs['vms_waiting']}"
+        f" wait; {inputs['vms_repeated']} VMs of the last {inputs['hours']} h come again"
+    )
+    echo(f"decided by {inputs['policy']} in slots of {inputs['slot_length_s']:g} s")
+    if not inputs["lifetimes_known"]:
+        echo("too few VMs have ended to say how long others live: what runs is taken to run on")
+
+
+def _measures(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    def wait(name: str) -> Any:
+        return lambda of: "-" if of["wait_s"][name] is None else span(of["wait_s"][name])
+
+    return [
+        ("policy", lambda of: of["policy"]),
+        ("hosts", lambda of: of["hosts"]),
+        ("VMs asked for", lambda of: of["vms"]["asked"]),
+        ("VMs placed", lambda of: of["vms"]["placed"]),
+        ("of those asked for", lambda of: percent(of["placed_part"])),
+        ("wait at the end", lambda of: of["vms"]["waiting"]),
+        ("mean wait", wait("mean")),
+        ("median wait", wait("p50")),
+        ("90 % wait at most", wait("p90")),
+        ("off fair", lambda of: percent(of["fair_distance"])),
+        *(
+            (f"{name} in use", lambda of, name=name: percent(of["used"].get(name)))
+            for name in run["used"]
+        ),
+    ]
+
+
+def _tell_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    known = {each["tenant"]: each for each in before["tenants"]}
+    rows = [
+        {"tenant": each["tenant"], "before": known.get(each["tenant"]), "after": each}
+        for each in after["tenants"][:_ROWS]
+    ]
+    if not rows:
+        return
+
+    def placed(side: str) -> Any:
+        return lambda row: (
+            f"{row[side]['placed']}/{row[side]['asked']}" if row[side] is not None else "-"
+        )
+
+    def share(side: str) -> Any:
+        return lambda row: percent(row[side]["share"]) if row[side] is not None else "-"
+
+    echo("")
+    print_table(
+        (
+            field("tenant"),
+            Column("share", share("before"), right=True),
+            Column("what if", share("after"), right=True),
+            Column("placed", placed("before"), right=True),
+            Column("what if", placed("after"), right=True),
+        ),
+        rows,
+        empty="",
+    )
+
+
+def _waited(session: Session, what_if: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
+    """Return a what-if once it is over."""
+    end = time.monotonic() + timeout_s
+    trouble: ApiUnreachableError | None = None
+    seen = dict(what_if)
+    with bar(quiet=session.json, of="% over") as show_:
+        while time.monotonic() < end:
+            try:
+                seen = session.api.get(f"what-ifs/{what_if['id']}")
+                trouble = None
+                show_(int(100 * seen["progress"]), 100, seen["state"])
+                if seen["ended_at"] is not None:
+                    return seen
+            except ApiUnreachableError as error:
+                trouble = error
+            time.sleep(_LOOK_EVERY_S)
+    if trouble is not None:
+        raise trouble
+    raise WaitExpiredError(
+        f"what-if {seen['id']} is {seen['state']} after {timeout_s:g} s, {seen['progress']:.0%} of"
+        f" it is over. It goes on: `fuga what-if show {seen['id']} --wait` waits for it,"
+        f" `fuga what-if cancel {seen['id']}` ends it."
+    )
+
+
+def _pairs(words: list[str] | None, option: str) -> dict[str, str]:
+    found = {}
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise BadInputError(f"{option} {word}: expected NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _whole(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise BadInputError(f"--capacity {name}={text}: expected a whole number")
+    return int(text[:20])
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise BadInputError(f"--weight {name}={text}: expected a number") from None

@@ -1,0 +1,67 @@
+"""Work in a process of its own, for as long as whoever asked for it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request as HttpRequest
+
+from controller.rest.problems.errors import BusyError
+from controller.rounds.policy_process import PolicyProcess
+
+#: Below the API and rounds, above estimates and what-ifs: somebody waits.
+NICENESS: Final = 5
+#: How long a call waits for a place.
+WAIT_S: Final = 5.0
+_LOOK_EVERY_S: Final = 0.5
+
+T = TypeVar("T")
+
+
+async def attended(
+    request: HttpRequest,
+    places: threading.Semaphore,
+    work: Callable[[PolicyProcess], T],
+    *,
+    wait_s: float = WAIT_S,
+) -> T:
+    """Return what work in a thread comes to; its process is killed when the caller goes away.
+
+    Raises
+    ------
+    BusyError
+        If there is no place for it within ``wait_s``.
+    """
+    await _place(request, places, wait_s)
+    try:
+        process = PolicyProcess(niceness=NICENESS)
+        done = asyncio.ensure_future(run_in_threadpool(partial(_worked, process, work)))
+        while not (await asyncio.wait({done}, timeout=_LOOK_EVERY_S))[0]:
+            if await request.is_disconnected():
+                # Again and again: it may be about to start its child.
+                while not (await asyncio.wait({done}, timeout=0.1))[0]:
+                    process.kill()
+        return done.result()
+    finally:
+        places.release()
+
+
+async def _place(request: HttpRequest, places: threading.Semaphore, wait_s: float) -> None:
+    end = time.monotonic() + wait_s
+    while not places.acquire(blocking=False):
+        if time.monotonic() >= end or await request.is_disconnected():
+            raise BusyError("other rounds are being computed again")
+        await asyncio.sleep(0.1)
+
+
+def _worked(process: PolicyProcess, work: Callable[[PolicyProcess], T]) -> T:
+    try:
+        return work(process)
+    finally:
+        process.close()

@@ -1,0 +1,137 @@
+"""/v1/what-ifs: the site simulated with something changed. For operators.
+
+The simulation runs beside the API, in processes of low priority. It changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Query, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.rest.callers.auth import Operator, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.pages.openapi import problems
+from controller.rest.routers.rounds import check_policy
+from controller.rest.schemas.values import PageOf
+from controller.rest.schemas.what_ifs import (
+    WhatIfCancelInput,
+    WhatIfDetail,
+    WhatIfInput,
+    WhatIfsQuery,
+    WhatIfView,
+)
+from controller.rest.writes.idempotency import GivenCreation
+from registry import InvalidError, NotFoundError, Registry, UnknownNameError
+from registry.ground import Page
+from registry.operating import WhatIf
+
+router = APIRouter(
+    prefix="/what-ifs",
+    tags=["what-ifs"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
+_VIEW: Final = TypeAdapter(WhatIfView)
+_ALL: Final = "all"
+
+
+@router.post("", status_code=201, response_model=WhatIfView, responses=problems(403, 409))
+def ask_what_if(
+    body: WhatIfInput, caller: Operator, services: GivenServices, creation: GivenCreation
+) -> Response:
+    """Simulate the site with something changed, beside the site as it is. Nothing is changed.
+
+    One runs at a time; three others wait for it, more are refused.
+    """
+    made: list[WhatIf] = []
+
+    def create() -> WhatIfView:
+        asked = _checked(services.registry, body)
+        carrier = services.what_ifs.carrier
+        made.append(services.registry.what_ifs.ask(asked, carrier, actor=caller.actor))
+        return _view(made[-1])
+
+    answer = creation.answer(body, create, status=201, adapter=_VIEW)
+    for each in made:
+        services.what_ifs.start(each.id, each.asked)
+    return answer
+
+
+@router.get("", response_model=PageOf[WhatIfView], responses=problems(403))
+def list_what_ifs(
+    query: Annotated[WhatIfsQuery, Query()], caller: Operator, registry: GivenRegistry
+) -> Page[WhatIfView]:
+    """List what-ifs, newest first. The newest 50 are kept."""
+    page = registry.what_ifs.list(state=query.state, limit=query.limit, cursor=query.cursor)
+    return Page(tuple(_view(each) for each in page.items), page.next)
+
+
+@router.get("/{id}", response_model=WhatIfDetail, responses=problems(403, 404))
+def show_what_if(id: UUID, caller: Operator, registry: GivenRegistry) -> WhatIfDetail:  # noqa: A002
+    """Show a what-if: how far it is, and what it came to."""
+    return WhatIfDetail.model_validate(registry.what_ifs.get(id), from_attributes=True)
+
+
+@router.post(
+    "/{id}/cancel", status_code=202, response_model=WhatIfView, responses=problems(403, 404, 409)
+)
+def cancel_what_if(
+    id: UUID,  # noqa: A002
+    body: Annotated[WhatIfCancelInput, Body(default_factory=WhatIfCancelInput)],
+    caller: Operator,
+    registry: GivenRegistry,
+    creation: GivenCreation,
+) -> Response:
+    """End a what-if that waits or runs."""
+    return creation.answer(
+        body,
+        lambda: _view(registry.what_ifs.cancel(id, actor=caller.actor)),
+        status=202,
+        adapter=_VIEW,
+    )
+
+
+def _view(found: WhatIf) -> WhatIfView:
+    return WhatIfView.model_validate(found, from_attributes=True)
+
+
+def _checked(registry: Registry, body: WhatIfInput) -> dict[str, Any]:
+    """Return what is asked for, if there is such a thing."""
+    if body.parameters and body.policy is None:
+        raise InvalidError("parameters", "those of no policy", "none, or a policy with them")
+    changes = (body.add_hosts, body.remove_hosts, body.policy, body.weights)
+    if not any(changes):
+        known = "one of add_hosts, remove_hosts, policy, weights"
+        raise InvalidError("what-if", "nothing that differs from the site as it is", known)
+    if body.policy is not None:
+        check_policy(body.policy, body.parameters)
+    if _ALL in body.remove_hosts:
+        raise InvalidError("remove_hosts", _ALL, "names of hosts, or label=LABEL")
+    registry.rolls.targets(body.remove_hosts)
+    if body.add_hosts is not None:
+        _check_added(registry, body)
+    for name in body.weights:
+        try:
+            registry.tenants.get(name)
+        except NotFoundError:
+            hint = "`fuga tenant list` lists them"
+            raise UnknownNameError("weights", "tenant", name, hint=hint) from None
+    return body.model_dump(mode="json")
+
+
+def _check_added(registry: Registry, body: WhatIfInput) -> None:
+    added = body.add_hosts
+    assert added is not None  # noqa: S101 whoever asks looked
+    if added.like is None and not any((added.capacity or {}).values()):
+        raise InvalidError("add_hosts", "hosts of no size", "like, or a capacity above 0")
+    if added.like is not None:
+        registry.rolls.targets([added.like])
+    names = [each.name for each in registry.resources.all()]
+    for name in added.capacity or {}:
+        if name not in names:
+            raise UnknownNameError("add_hosts.capacity", "resource", name, known=names)

@@ -1,0 +1,62 @@
+"""The processes of a what-if: one reads the register center, the other simulates.
+
+The first is given the database and runs no policy; the second runs policies, which may be
+others' code, and is given files alone. What to do is a line of JSON on standard input, which
+then stays open: its end is that of the parent, and of the process. Answers are lines of JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from controller import debug
+from controller.rounds.stray_output import take_stdout
+from controller.what_ifs.reading import read
+from controller.what_ifs.simulating import simulated
+
+Tell = Callable[[Mapping[str, Any]], None]
+_OPERATIONS: Final[Mapping[str, Callable[[Mapping[str, Any], Tell], Mapping[str, Any]]]] = (
+    MappingProxyType({"read": read, "simulate": simulated})
+)
+
+
+def main() -> None:
+    """Do what the line says."""
+    answers = take_stdout()
+    job = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_parent, args=(job["folder"],), daemon=True).start()
+
+    def tell(message: Mapping[str, Any]) -> None:
+        answers.write(json.dumps(message).encode() + b"\n")
+        answers.flush()
+
+    try:
+        tell({"done": _OPERATIONS[job["operation"]](job, tell)})
+    except Exception as error:
+        if debug.wanted():
+            traceback.print_exc()
+        tell({"failed": f"{type(error).__name__}: {error}"[:2_000]})
+
+
+def _end_with_parent(folder: str) -> None:
+    while os.read(0, 4096):
+        time.sleep(0)
+    # A parent that was killed left its files, too.
+    with contextlib.suppress(OSError):
+        shutil.rmtree(Path(folder), ignore_errors=True)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

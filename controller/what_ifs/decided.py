@@ -1,0 +1,47 @@
+"""How rounds of the live system are decided, for simulations of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.rounds.inputs import decode_inputs
+from controller.settings import ControllerSettings
+from placement.catalog.zone_policies import ELSEWHERE
+from registry.operating import PastDecision
+
+
+def decided_by_settings(settings: ControllerSettings) -> dict[str, Any]:
+    """Return the words of `simulation.Decided` where there is no round."""
+    return {
+        "told_by": "the settings, because there is no round",
+        "policy": settings.policy,
+        "parameters": dict(settings.policy_parameters),
+        "slot_length_s": settings.slot_length_s,
+        "budget_units": settings.budget_units,
+        "zone_policies": {name: zone.model_dump() for name, zone in settings.zone_policies.items()},
+    }
+
+
+def decided_lately(newest: PastDecision | None, otherwise: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same of the newest round of a time; what it does not say, as ``otherwise``."""
+    if newest is None:
+        return dict(otherwise)
+    told_by = f"round {newest.round}"
+    zones: Mapping[str, Any] = otherwise["zone_policies"]
+    if newest.inputs is not None:
+        zones = {
+            zone.name: {"policy": zone.policy, "parameters": dict(zone.parameters)}
+            for zone in decode_inputs(newest.inputs).zones
+            if zone.name != ELSEWHERE
+        }
+    else:
+        told_by += ", zones from the settings because its inputs are purged"
+    return {
+        "told_by": told_by,
+        "policy": newest.policy,
+        "parameters": dict(newest.parameters),
+        "slot_length_s": newest.slot_length_s,
+        "budget_units": newest.budget_units,
+        "zone_policies": zones,
+    }

@@ -1,0 +1,73 @@
+"""The first process of a what-if: the site as it is, and what came lately, as files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from controller.what_ifs.decided import decided_lately
+from registry import Registry
+from registry.rounds import AheadView
+from simulation import Decided, record
+from simulation.errors import InputError
+from simulation.recordings.repeated import Life, repeated
+
+RECORDING: Final = "recording"
+_SEED: Final = 0  #: of the lives that are drawn: one question has one answer
+
+
+def read(job: Mapping[str, Any], _tell: Callable[[Mapping[str, Any]], None]) -> Mapping[str, Any]:
+    """Write the recording of what comes next to a folder; return what is in it."""
+    registry = Registry.connect(job["database_url"])
+    try:
+        now = registry.now()
+        since = now - timedelta(hours=job["hours"])
+        decided = Decided(**decided_lately(registry.history.decision(since, now), job["otherwise"]))
+        ahead = registry.views.ahead()
+        with (
+            registry.history.between(since, now) as window,
+            registry.history.between(now, now) as present,
+        ):
+            found = repeated(present, window, _lives(ahead), most_vms=job["most_vms"], seed=_SEED)
+        recording = record(found.past, Path(job["folder"]) / RECORDING, decided)
+    finally:
+        registry.close()
+    if not recording.vms_running + recording.vms_waiting + recording.vms_asked:
+        raise InputError(
+            f"the last {job['hours']} h", "no VM runs or waits, and none was asked for"
+        )
+    cut = []
+    if found.vms_left_out:
+        cut.append(
+            f"{found.vms_left_out} VMs asked for before {found.since.isoformat()} are left out:"
+            f" at most {job['most_vms']} are repeated"
+        )
+    return {
+        "at": now.isoformat(),
+        "since": since.isoformat(),
+        "hours": job["hours"],
+        "hosts": recording.hosts_there,
+        "vms_running": recording.vms_running,
+        "vms_waiting": recording.vms_waiting,
+        "vms_repeated": recording.vms_asked,
+        "lifetimes_known": found.lifetimes_known,
+        "slot_length_s": decided.slot_length_s,
+        "policy": decided.policy,
+        "decided_by": decided.told_by,
+        "cut": cut,
+    }
+
+
+def _lives(view: AheadView) -> Iterator[Life]:
+    """Return how long VMs lived, by names: those of tenants who are gone speak for their size."""
+    names = {tenant.id: tenant.name for tenant in view.cluster.tenants}
+    axis = view.cluster.resources
+    for each in view.lives:
+        yield Life(
+            tenant=names.get(each.tenant_id, str(each.tenant_id)),
+            demand=dict(zip(axis, view.demand[each.vm_type_id], strict=True)),
+            lived_s=each.lived_s,
+            ended=each.ended,
+        )

@@ -1,0 +1,152 @@
+"""The second process of a what-if: the recording as it is, and with what is changed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from controller.what_ifs.reading import RECORDING
+from registry.requests import ZONE_LABEL
+from simulation import InputError, Recording, RunSpec, TraceSpec, read_recording, zone_policies
+from simulation.studies.run import Progress, Watched, watch
+from simulation.studies.told import told
+
+#: Of the time, how much the site as it is may take.
+_FIRST_PART: Final = 0.45
+#: Slots from one look at what would be fair to the next: most of the time of a run without a round.
+_LOOKS: Final = 60
+_LABEL: Final = "label="
+
+
+def simulated(
+    job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]
+) -> Mapping[str, Any]:
+    """Return both runs as told, and what was cut for the time."""
+    folder, asked = Path(job["folder"]), job["asked"]
+    recording = read_recording(folder / RECORDING)
+    first = _spec(recording, "as-it-is")
+    second = _changed(first, recording, folder, asked)  # before the first, which takes a while
+
+    def run(spec: RunSpec, before: float, until_s: float) -> Watched:
+        def told_far(progress: Progress) -> None:
+            tell({"progress": round(before + progress.part / 2, 4)})
+
+        return watch(spec, tell=told_far, stop=lambda: time.process_time() > until_s)
+
+    as_it_is = run(first, 0.0, _FIRST_PART * job["time_s"])
+    cut = []
+    if not as_it_is.finished:
+        over_s = float(as_it_is.summary["to_s"])
+        cut.append(
+            f"the first {over_s / 3600:.2f} h of {recording.length_s / 3600:g} h are simulated:"
+            f" more takes longer than {job['time_s']:g} s of processor time"
+        )
+        second = _until(second, over_s)
+    what_if = run(second, 0.5, job["time_s"])
+    if not what_if.finished:
+        raise InputError(
+            "the time",
+            f"both simulations take longer than {job['time_s']:g} s of processor time;"
+            " ask for fewer hours, or set FUGA_WHAT_IF_TIME_S",
+        )
+    return {"as_it_is": told(as_it_is), "what_if": told(what_if), "cut": cut}
+
+
+def _spec(recording: Recording, name: str) -> RunSpec:
+    decided = recording.decided
+    zones = zone_policies([recording.zones] if recording.zones else [])
+    slots = max(1.0, recording.length_s / decided.slot_length_s)
+    return RunSpec(
+        name=name,
+        trace=TraceSpec(path=recording.trace),
+        hosts=recording.hosts,
+        tree=recording.tree,
+        quotas=recording.quota_file,
+        policy=decided.policy,
+        parameters=decided.parameters,
+        zone_policies={zone: its.policy for zone, its in zones.items()},
+        zone_parameters={zone: its.parameters or {} for zone, its in zones.items()},
+        slot_length_s=decided.slot_length_s,
+        budget_units=decided.budget_units,
+        began_at_s=recording.began_at_s,
+        until_s=recording.length_s,
+        ideal_every=max(1, int(slots / _LOOKS)),
+    )
+
+
+def _until(spec: RunSpec, until_s: float) -> RunSpec:
+    # Its last slot is the one that the other decided last.
+    return RunSpec(**{**_fields(spec), "until_s": until_s + spec.slot_length_s / 2})
+
+
+def _fields(spec: RunSpec) -> dict[str, Any]:
+    return {name: getattr(spec, name) for name in spec.__dataclass_fields__}
+
+
+def _changed(
+    spec: RunSpec, recording: Recording, folder: Path, asked: Mapping[str, Any]
+) -> RunSpec:
+    """Return the run with other hosts, weights and policy; files of its own tell of these."""
+    fields = {**_fields(spec), "name": "what-if"}
+    inventory = json.loads(Path(recording.hosts).read_text(encoding="utf-8"))
+    fields["hosts"] = str(folder / "hosts.json")
+    Path(fields["hosts"]).write_text(json.dumps(_hosts(inventory, asked)), encoding="utf-8")
+    if asked["weights"]:
+        fields["tree"] = str(folder / "tree.csv")
+        _weigh(Path(recording.tree), Path(fields["tree"]), asked["weights"])
+    if asked["policy"] is not None:
+        fields |= {"policy": asked["policy"], "parameters": asked["parameters"]}
+    return RunSpec(**fields)
+
+
+def _hosts(inventory: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    hosts = list(inventory["hosts"])
+    added = _added(hosts, asked["add_hosts"]) if asked["add_hosts"] is not None else []
+    gone = {
+        host["name"]
+        for host in hosts
+        for selector in asked["remove_hosts"]
+        if host["name"] == selector or selector.removeprefix(_LABEL) in host["labels"]
+    }
+    left = [host for host in hosts if host["name"] not in gone] + added
+    if not left:
+        raise InputError("remove_hosts", "no host would be left")
+    events = [each for each in inventory["events"] if each["host"] not in gone]
+    return {"hosts": left, "events": events}
+
+
+def _added(hosts: list[Mapping[str, Any]], more: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    labels, capacity = list[str](), dict(more["capacity"] or {})
+    if more["like"] is not None:
+        like = next((host for host in hosts if host["name"] == more["like"]), None)
+        if like is None:
+            raise InputError("add_hosts", f"host {more['like']} is not there any more")
+        labels, capacity = list(like["labels"]), {**like["capacity"], **capacity}
+    if more["zone"] is not None:
+        labels = [each for each in labels if not each.startswith(ZONE_LABEL)]
+        labels.append(f"{ZONE_LABEL}{more['zone']}")
+    names = {host["name"] for host in hosts}
+    prefix = "added"
+    while any(name.startswith(f"{prefix}-") for name in names):
+        prefix += "+"
+    width = len(str(more["count"]))
+    return [
+        {"name": f"{prefix}-{number:0{width}}", "labels": labels, "capacity": capacity}
+        for number in range(1, more["count"] + 1)
+    ]
+
+
+def _weigh(tree: Path, changed: Path, weights: Mapping[str, float]) -> None:
+    with (
+        tree.open(encoding="utf-8", newline="") as old,
+        changed.open("w", encoding="utf-8", newline="") as new,
+    ):
+        rows = csv.DictReader(old)
+        writer = csv.DictWriter(new, rows.fieldnames or ())
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({**row, "weight": weights.get(row["name"], row["weight"])})

@@ -1,0 +1,34 @@
+"""What-ifs: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from registry.lifecycle import WhatIfState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """A simulation of the site with something changed, beside the site as it is."""
+
+    id: UUID
+    state: WhatIfState
+    asked: Mapping[str, Any]  #: what is changed, and for how many hours
+    asked_by: str
+    asked_at: datetime
+    began_at: datetime | None
+    ended_at: datetime | None
+    progress: float  #: the part of the simulated time that is over, of both runs
+    cancelled_by: str | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfDone(WhatIf):
+    """A what-if with what it came to."""
+
+    report: Mapping[str, Any] | None  #: None: it did not finish

@@ -1,0 +1,190 @@
+"""What comes next, if what was asked for lately is asked for again.
+
+The site as it is stands at time 0; the requests of a past time follow at the same distances.
+How long VMs live that have not ended is drawn, from how long others did.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import numpy as np
+
+from placement.forecast.lifetimes import Lifetimes, Observed
+from registry.operating import Past, PastRequest, PastVm
+
+#: Nothing ends later than this: further than any simulation goes, and a time that can be written.
+_LONGEST_S: Final = 10 * 365 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """How long VMs of a tenant and a size lived, or have lived so far."""
+
+    tenant: str
+    demand: Mapping[str, int]
+    lived_s: float
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """The time to come, and what of the past time it is made of."""
+
+    past: Past
+    since: datetime  #: requests from then on are repeated
+    vms_left_out: int  #: that were asked for before, in the time that was wanted
+    lifetimes_known: bool  #: False: what runs is taken to run on
+
+
+def lately(past: Past, most_vms: int) -> tuple[list[PastRequest], datetime, int]:
+    """Return the requests of a time with so many VMs, the latest; since when, and VMs left out.
+
+    Those that were there at its beginning are none of them.
+    """
+    kept: deque[PastRequest] = deque()
+    vms = left_out = 0
+    since = past.since
+    for request in past.requests:
+        if request.asked_at <= past.since:
+            continue
+        kept.append(request)
+        vms += len(request.vms)
+        while vms > most_vms and len(kept) > 1:
+            gone = kept.popleft()
+            vms -= len(gone.vms)
+            left_out += len(gone.vms)
+            since = gone.asked_at
+    return list(kept), since, left_out
+
+
+def repeated(
+    present: Past, window: Past, lives: Iterable[Life], *, most_vms: int, seed: int
+) -> Repeated:
+    """Return the site as it is, and what comes if the requests of ``window`` come again.
+
+    Parameters
+    ----------
+    present : Past
+        Of one moment, the end of ``window``: what stands and waits.
+    window : Past
+    most_vms : int
+        Of the window; the earliest beyond it are left out.
+    """
+    now, length = present.until, window.until - window.since
+    asked, since, left_out = lately(window, most_vms)
+    standing = list(present.requests)
+    drawing = _Drawing(lives, seed)
+    ends = drawing.ends(
+        itertools.chain(((each, now) for each in standing), ((each, None) for each in asked)), now
+    )
+    requests = itertools.chain(
+        (replace(each, vms=next(ends)) for each in standing),
+        (_later(replace(each, vms=next(ends)), length) for each in asked),
+    )
+    past = replace(present, since=now, until=now + length, requests=_as_iterator(requests))
+    return Repeated(
+        past=past, since=since, vms_left_out=left_out, lifetimes_known=drawing.lifetimes.is_known
+    )
+
+
+def _as_iterator(requests: Iterable[PastRequest]) -> Iterator[PastRequest]:
+    yield from requests
+
+
+def _later(request: PastRequest, by: timedelta) -> PastRequest:
+    """Return a request that comes again, so much later, and has no place yet."""
+    return replace(
+        request,
+        asked_at=request.asked_at + by,
+        vms=tuple(
+            replace(
+                vm,
+                host_id=None,
+                placed_at=None if vm.placed_at is None else vm.placed_at + by,
+                ended_at=None if vm.ended_at is None else vm.ended_at + by,
+            )
+            for vm in request.vms
+        ),
+    )
+
+
+class _Drawing:
+    """Draws how long VMs live on."""
+
+    def __init__(self, lives: Iterable[Life], seed: int) -> None:
+        self._tenants: dict[Hashable, int] = {}
+        self._demands: dict[Hashable, int] = {}
+        self._pairs: dict[Hashable, int] = {}
+        self._rng = np.random.default_rng(seed)
+        listed = list(lives)
+        self.lifetimes = Lifetimes(
+            Observed(
+                groups=self._groups([(each.tenant, each.demand) for each in listed]),
+                age_s=np.array([each.lived_s for each in listed], dtype=np.float64),
+                ended=np.array([each.ended for each in listed], dtype=np.bool_),
+            )
+        )
+
+    def _groups(self, of: Sequence[tuple[str, Mapping[str, int]]]) -> np.ndarray:
+        rows = []
+        for tenant, demand in of:
+            size = tuple(sorted((name, amount) for name, amount in demand.items() if amount))
+            rows.append(
+                (
+                    self._pairs.setdefault((tenant, size), len(self._pairs)),
+                    self._demands.setdefault(size, len(self._demands)),
+                    self._tenants.setdefault(tenant, len(self._tenants)),
+                )
+            )
+        return np.array(rows, dtype=np.int64).reshape(len(rows), 3)
+
+    def ends(
+        self, requests: Iterable[tuple[PastRequest, datetime | None]], now: datetime
+    ) -> Iterator[tuple[PastVm, ...]]:
+        """Yield the VMs of each request with the ends that they had, or that were drawn.
+
+        VMs that were placed together end together. With a time, the VM lives on from then;
+        without, it has its life before it, of which its age now is known to pass.
+        """
+        listed = list(requests)
+        lots: dict[tuple[int, datetime | None], int] = {}
+        of: list[tuple[str, Mapping[str, int]]] = []
+        ages: list[float] = []
+        for number, (request, _) in enumerate(listed):
+            for vm in request.vms:
+                if vm.ended_at is None and (number, vm.placed_at) not in lots:
+                    lots[number, vm.placed_at] = len(of)
+                    of.append((request.tenant, request.demand))
+                    lived = now - (vm.placed_at or now)
+                    ages.append(max(0.0, lived.total_seconds()))
+        age_s = np.array(ages, dtype=np.float64)
+        curve = self.lifetimes.curves_of(self._groups(of), age_s)
+        left_s = self.lifetimes.drawn(self._rng).left_s(curve, age_s, self._rng.random(len(of)))
+        for number, (request, standing) in enumerate(listed):
+            told = []
+            for vm in request.vms:
+                if vm.ended_at is None:
+                    lot = lots[number, vm.placed_at]
+                    vm = _ending(vm, request, ages[lot], float(left_s[lot]), standing)  # noqa: PLW2901
+                told.append(vm)
+            yield tuple(told)
+
+
+def _ending(
+    vm: PastVm, request: PastRequest, age_s: float, left_s: float, standing: datetime | None
+) -> PastVm:
+    """Return a VM with its drawn end; one that never had a place gets its life when it has one."""
+    if left_s >= _LONGEST_S:
+        return vm
+    placed_at = vm.placed_at or standing or request.asked_at
+    if standing is None:
+        return replace(
+            vm, placed_at=placed_at, ended_at=placed_at + timedelta(seconds=age_s + left_s)
+        )
+    return replace(vm, placed_at=placed_at, ended_at=standing + timedelta(seconds=left_s))

@@ -1,0 +1,122 @@
+"""What one run of a what-if came to, in JSON values of bounded size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from placement import dominant_shares
+from simulation.studies.run import Watched
+
+#: Points of a line, tenants, and kinds of what waits: more is not read.
+MOST_POINTS: Final = 200
+MOST_TENANTS: Final = 50
+MOST_WAITING: Final = 20
+
+
+def told(run: Watched) -> dict[str, Any]:
+    """Return the figures, lines over time, tenants, and what waits at the end.
+
+    Times are in seconds from the beginning; shares and uses are parts of the pool.
+    """
+    summary = run.summary
+    return {
+        "policy": summary["policy"],
+        "hosts": int(run.engine.cluster.present.sum()),
+        "vms": dict(summary["vms"]),
+        "placed_part": summary["placed_part"],
+        "wait_s": {name: summary["wait_s"][name] for name in ("mean", "p50", "p90", "max")},
+        "fair_distance": summary["fair_distance"],
+        "used": {name: each["mean"] for name, each in summary["used"].items()},
+        "rounds": summary["rounds"],
+        "fallbacks": summary["fallbacks"],
+        "seconds": summary["timing"]["seconds"],
+        "tenants": _tenants(run),
+        "waiting": _waiting(run),
+        "lines": _lines(run),
+    }
+
+
+def _tenants(run: Watched) -> list[dict[str, Any]]:
+    book, recorder = run.engine.book, run.recorder
+    pool = run.engine.cluster.offered().sum(axis=0)
+    count = len(book.tenants)
+    shares = dominant_shares(book.held[:count], pool) if count else np.zeros(0)
+    waits = np.zeros(count, dtype=np.int64)
+    np.add.at(waits, run.engine.waiting.tenant, run.engine.waiting.count)
+    rows: list[dict[str, Any]] = []
+    for place, name in enumerate(book.tenants.values):
+        seen = place < len(recorder.tenants)
+        asked, placed = recorder.tenants.rows[place, :2].tolist() if seen else (0, 0)
+        waited = float(recorder.waited_s[place]) if seen else 0.0
+        rows.append(
+            {
+                "tenant": name,
+                "asked": asked,
+                "placed": placed,
+                "waiting": int(waits[place]),
+                "mean_wait_s": waited / placed if placed else None,
+                "share": float(shares[place]),
+            }
+        )
+    rows.sort(key=lambda row: (-row["share"], -row["asked"], row["tenant"]))
+    return rows[:MOST_TENANTS]
+
+
+def _waiting(run: Watched) -> list[dict[str, Any]]:
+    """Return what waits at the end by tenant and size, the most VMs first."""
+    waiting, book = run.engine.waiting, run.engine.book
+    over_s = float(run.summary["to_s"])
+    found: defaultdict[tuple[int, int], list[float]] = defaultdict(lambda: [0, 0.0])
+    for tenant, kind, count, since_s in zip(
+        waiting.tenant.tolist(),
+        waiting.kind.tolist(),
+        waiting.count.tolist(),
+        waiting.since_s.tolist(),
+        strict=True,
+    ):
+        each = found[tenant, kind]
+        each[0] += count
+        each[1] = max(each[1], over_s - since_s)
+    rows: list[dict[str, Any]] = [
+        {
+            "tenant": book.tenants.values[tenant],
+            "demand": {
+                name: int(amount)
+                for name, amount in zip(book.resources, book.demand[kind], strict=True)
+                if amount
+            },
+            "vms": int(vms),
+            "longest_wait_s": longest_s,
+        }
+        for (tenant, kind), (vms, longest_s) in found.items()
+    ]
+    rows.sort(key=lambda row: (-row["vms"], row["tenant"]))
+    return rows[:MOST_WAITING]
+
+
+def _lines(run: Watched) -> dict[str, Any]:
+    slots = run.recorder.slots
+    parts = np.array_split(np.arange(len(slots)), min(len(slots), MOST_POINTS) or 1)
+
+    def line(name: str) -> list[float | None]:
+        return _means(slots.column(name), parts)
+
+    return {
+        "at_s": line("start_s"),
+        "running": line("vms_running"),
+        "waiting": line("vms_waiting"),
+        "fair_distance": line("fair_distance"),
+        "used": {name: line(f"used:{name}") for name in run.recorder.resources},
+    }
+
+
+def _means(column: npt.NDArray[Any], parts: list[npt.NDArray[Any]]) -> list[float | None]:
+    means = []
+    for part in parts:
+        known = column[part][np.isfinite(column[part])]
+        means.append(round(float(known.mean()), 6) if len(known) else None)
+    return means
