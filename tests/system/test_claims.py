@@ -99,7 +99,8 @@ def test_every_utility_that_explain_shows_is_the_stored_one(fuga):
 def test_every_round_is_replayed_bit_for_bit(fuga):
     for number, _ in rounds(fuga):
         with fuga.client() as client:
-            answer = client.post(f"/v1/rounds/{number}/replay")
+            # As slow as the machine is: nothing here is about time.
+            answer = client.post(f"/v1/rounds/{number}/replay", timeout=120)
         assert answer.status_code == 200, answer.text
         assert answer.json()["identical"], answer.json()["differences"]
 
