@@ -94,7 +94,7 @@ def _changed(
     fields = {**_fields(spec), "name": "what-if"}
     inventory = json.loads(Path(recording.hosts).read_text(encoding="utf-8"))
     fields["hosts"] = str(folder / "hosts.json")
-    Path(fields["hosts"]).write_text(json.dumps(_hosts(inventory, asked)), encoding="utf-8")
+    Path(fields["hosts"]).write_text(json.dumps(changed_hosts(inventory, asked)), encoding="utf-8")
     if asked["weights"]:
         fields["tree"] = str(folder / "tree.csv")
         _weigh(Path(recording.tree), Path(fields["tree"]), asked["weights"])
@@ -103,20 +103,33 @@ def _changed(
     return RunSpec(**fields)
 
 
-def _hosts(inventory: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
+def changed_hosts(inventory: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an inventory without the hosts that are taken away, and with those that are added.
+
+    Raises
+    ------
+    InputError
+        If no host would be left, or the one that added hosts are like is not there.
+    """
     hosts = list(inventory["hosts"])
     added = _added(hosts, asked["add_hosts"]) if asked["add_hosts"] is not None else []
     gone = {
         host["name"]
         for host in hosts
         for selector in asked["remove_hosts"]
-        if host["name"] == selector or selector.removeprefix(_LABEL) in host["labels"]
+        if _is_meant(host, selector)
     }
     left = [host for host in hosts if host["name"] not in gone] + added
     if not left:
         raise InputError("remove_hosts", "no host would be left")
     events = [each for each in inventory["events"] if each["host"] not in gone]
     return {"hosts": left, "events": events}
+
+
+def _is_meant(host: Mapping[str, Any], selector: str) -> bool:
+    if selector.startswith(_LABEL):
+        return selector.removeprefix(_LABEL) in host["labels"]
+    return bool(host["name"] == selector)
 
 
 def _added(hosts: list[Mapping[str, Any]], more: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -346,7 +346,7 @@ def _spot(connection: Connection) -> Iterator[str]:
     )
     for row in connection.execute(ends):
         if row.id is None:
-            yield f"spot VM {row.vm_id} is to end, and there is no such VM"
+            yield f"spot VM {row.vm_id} is to end, and is not found"
         elif last is not None and row.ends_at < last - _OVERDUE:
             yield f"spot VM {row.vm_id} was to end at {row.ends_at:%Y-%m-%d %H:%M:%S} UTC"
     rooms = (
@@ -364,9 +364,9 @@ def _spot(connection: Connection) -> Iterator[str]:
     for room in connection.execute(rooms):
         where = room.host or room.host_id
         if room.request is None:
-            yield f"room is kept on host {where}, and there is no request {room.request_id}"
+            yield f"room is kept on host {where} for request {room.request_id}, which is not found"
         elif room.host is None:
-            yield f"room is kept on host {where}, and there is no such host"
+            yield f"room is kept on host {where}, which is not found"
         elif last is not None and room.until < last - _OVERDUE:
             yield (
                 f"room is kept on host {where} for request {room.request_id} beyond its time,"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import pytest
 
@@ -134,7 +135,7 @@ def test_one_runs_few_wait_and_the_others_are_told_who_runs(api: Api):
 @ON_ANY_DATABASE
 def test_what_a_killed_process_carried_is_interrupted(api: Api, raw: RawSql):
     what_ifs = api.registry.what_ifs
-    theirs, mine = [api.app.state.services.what_ifs.carrier] * 2
+    theirs, mine = uuid4(), api.app.state.services.what_ifs.carrier
     gone = what_ifs.ask({"hours": 1, "policy": "first_fit"}, theirs, actor="ada")
     raw.run("UPDATE what_ifs SET carried_until = ?", "2020-01-01 00:00:00+00:00")
 
