@@ -42,6 +42,11 @@ def rounds(fuga) -> list[tuple[int, StoredRound]]:
     return [(number, StoredRound.read(inputs, told)) for number, inputs, told in rows]
 
 
+def round_of(fuga, told) -> StoredRound:
+    """Return the round that was just told of: others are recorded while a test looks."""
+    return dict(rounds(fuga))[told["round"]]
+
+
 def test_no_stored_round_could_have_been_fairer_by_one_exchange(fuga):
     for number, stored in rounds(fuga):
         assert unfair_exchanges(stored) == [], f"round {number}"
@@ -61,14 +66,13 @@ def test_every_stored_utility_is_right(fuga):
 
 
 def test_every_nearest_miss_that_explain_shows_is_right(fuga):
-    stored = dict(rounds(fuga))
     shown = 0
     with fuga.client() as client:
         for request in client.get("/v1/requests").json()["items"]:
             told = client.get(f"/v1/requests/{request['id']}/explanation").json()["waiting"]
             if told is None:
                 continue
-            round_ = stored[told["round"]]
+            round_ = round_of(fuga, told)
             ids = [each for each, *_ in round_.inputs["names"]["requests"]]
             q = ids.index(request["id"])
             assert told["count"] == round_.left_out()[q]
@@ -78,14 +82,13 @@ def test_every_nearest_miss_that_explain_shows_is_right(fuga):
 
 
 def test_every_utility_that_explain_shows_is_the_stored_one(fuga):
-    stored = dict(rounds(fuga))
     shown = 0
     with fuga.client() as client:
         for vm in client.get("/v1/vms?limit=500").json()["items"]:
             if vm["host"] is None:
                 continue
             told = client.get(f"/v1/vms/{vm['id']}/explanation").json()
-            round_ = stored[told["round"]]
+            round_ = round_of(fuga, told)
             hosts = [name for _, name in round_.inputs["names"]["hosts"]]
             weighed = round_.outcome["details"]["weighed"].get(str(hosts.index(vm["host"])), [])
             if told["phase"] == "game":
