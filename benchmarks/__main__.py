@@ -4,6 +4,7 @@
 
 scan         whole rounds beside a compiled loop that scans all hosts for each VM
 slot         ten thousand VMs on half filled hosts beside a numpy pass of first fit
+half         rounds on half filled hosts: fuga beside best_fit_drfh, and its exchanges
 growth       from 1,000 hosts on, each size in a process of its own, with its memory
 start        `fuga --help` beside Python that does nothing
 balance      moves that level hosts beside Ganeti's hbal on the same clusters
@@ -53,6 +54,7 @@ _AZURE: Final = ("--shape", "azure", "--days", "1.425", "--requests", "102569", 
 TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     "scan": ("placement.rounds", ["scan"], ["scan"]),
     "slot": ("placement.rounds", ["slot"], ["slot"]),
+    "half": ("placement.rounds", ["half"], ["half"]),
     "growth": ("placement.rounds", ["growth"], ["growth", "--full"]),
     "start": ("start", [], []),
     "balance": ("placement.balance", [], ["--full"]),

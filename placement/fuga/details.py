@@ -96,10 +96,10 @@ def details_of(
         ``steps``
             where asked for, all of that move by move, see `placement.fuga.steps`.
     """
-    order = list(dict.fromkeys(host for each in games for host in each.game.players.host.tolist()))
-    if len(order) > _FEW_HOSTS:
-        took = set(after_games[:, 1].tolist())
-        order = [host for host in order if host in took]
+    acted = np.concatenate([np.zeros(0, np.int64), *(each.game.players.host for each in games)])
+    if len(acted) > _FEW_HOSTS and len(np.unique(acted)) > _FEW_HOSTS:
+        acted = acted[np.isin(acted, after_games[:, 1])]
+    order = list(dict.fromkeys(acted.tolist()))
     last = games[-1].solution if games else None
     details: dict[str, Any] = {
         "ranking": [snapshot.resources[index] for index in ranking.tolist()],

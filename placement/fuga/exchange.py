@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
+from math import inf, nextafter
 from operator import itemgetter
 from typing import Final, TypeAlias, TypeVar
 
@@ -38,6 +39,11 @@ _MOST_TOGETHER: Final = 64
 _RICHEST: Final = 32
 #: More VMs than anybody can give back; below `NEVER`.
 _ANY_NUMBER: Final = float(NEVER // 2)
+#: Who is looked up as able to keep so much more or less is weighed to the last bit afterwards.
+_SLACK: Final = 3 * SHARE_TOLERANCE
+_ROUNDING: Final = 1 - 1e-12
+#: Where nothing is known of who cannot make room.
+_ANYBODY: Final = (inf, inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +110,10 @@ class _Market:
     The one who became poorer is looked at anew.
 
     Who waits and who has something is kept in order of levels, so that a look
-    ends at the first who can give. It is the same as a look at all parties,
-    and is charged like one.
+    ends at the first who can give. Whoever could give only by falling below the
+    poorer one is passed by at a glance: what giving leaves a tenant at is known until it
+    changes, and so is, of each kind, that nobody of some level can be left at
+    another. It is the same as a look at all parties, and is charged like one.
     """
 
     def __init__(self, draft: Draft, kinds: VmKinds, budget: Budget) -> None:
@@ -113,7 +121,9 @@ class _Market:
         self._draft, self._budget = draft, budget
         self._parties = parties = Parties.of(snapshot, kinds)
         self._vms = Returnable(draft, kinds, parties)
-        self._pool = snapshot.pool.astype(np.float64).tolist()
+        pool = snapshot.pool.astype(np.float64).tolist()
+        #: resources that the pool has something of, and how much
+        self._pool = [(resource, amount) for resource, amount in enumerate(pool) if amount > 0]
         self._weight: list[float] = relative_weights(snapshot.weight).tolist()
         self._held = draft.held.tolist()
         self._demand = snapshot.demand.tolist()
@@ -146,6 +156,10 @@ class _Market:
         )
         #: the tenants, the richest first
         self._richest = sorted((-self._steps[each], each) for each in parties.of_tenant)
+        #: of each tenant by kind the highest level that giving can leave it at; see `_left_at`
+        self._known_left: list[dict[int, float]] = [{} for _ in self._levels]
+        #: of kinds: no tenant of at least this level can be left at the other by making room
+        self._nobody: dict[int, tuple[float, float]] = {}
         self._moves: list[tuple[int, int, int]] = []
 
     def fairest(self) -> Exchange | None:
@@ -194,6 +208,7 @@ class _Market:
             self._given[request] += count
             self._remaining[request] -= count
         for each in both:
+            self._known_left[each].clear()
             for party in self._parties.of_tenant[each]:
                 self._known_after.pop(party, None)
             self._levels[each] = self._level_with(self._held[each], each)
@@ -201,6 +216,8 @@ class _Market:
             insort(self._richest, (-self._steps[each], each))
         self._note_who_waits(rich, poor)
         touched, opened = self._vms.exchange(host, rich, exchange.taken, poor)
+        for party in touched:
+            self._known_left[self._parties.tenant[party]].clear()
         poorer, richer = tenant[of_request[rich]], tenant[of_request[poor]]
         again = self._look_again(touched, opened, now_poorer=poorer, now_richer=richer)
         concerned = {of_request[rich], of_request[poor], *waiting, *again}
@@ -234,19 +251,29 @@ class _Market:
         """Give another chance to whom the last exchange may have opened one; return them."""
         of_tenant = self._parties.of_tenant
         again = [party for party in of_tenant[now_poorer] if party in self._in_vain]
-        richer = of_tenant[now_richer]
+        richer, nobody, known_after = of_tenant[now_richer], frozenset[int](), self._known_after
         # Nobody else became richer, or able with fewer VMs.
         for kind, parties in self._vain_of_kind.items():
-            some = self._with_least(kind, [*richer, *opened.get(kind, ())])
-            if some:
-                highest = max(self._levels[self._parties.tenant[rich]] for rich, _ in some)
-                poorer = islice(parties, bisect_left(parties, (highest, -1)))
-                again += [party for _, party in poorer if self._is_able(party, some)]
+            highest, left = self._levels[now_richer], self._left_at(kind, now_richer)
+            others = opened.get(kind, nobody)
+            for rich in others:
+                tenant = self._parties.tenant[rich]
+                highest = max(highest, self._levels[tenant])
+                left = max(left, self._left_at(kind, tenant))
+            if kind in self._nobody:
+                level, least = self._nobody[kind]
+                self._nobody[kind] = level, max(least, nextafter(left, inf))
+            if left < 0:
+                continue
+            for above, party in parties:
+                if above >= highest:
+                    break
+                after = known_after.get(party) or self._after(party)
+                if after * _ROUNDING - _SLACK <= left and self._is_able(party, (*richer, *others)):
+                    again.append(party)
         # But for rounding and gangs these have one.
-        for party in self._seemed_able:
-            some = self._with_least(self._parties.kind[party], touched.union(richer))
-            if self._is_able(party, some):
-                again.append(party)
+        some = touched.union(richer)
+        again += [party for party in self._seemed_able if self._is_able(party, some)]
         for party in set(again):
             place = (self._in_vain.pop(party), party)
             _take_out(self._vain_of_kind[self._parties.kind[party]], place)
@@ -264,32 +291,69 @@ class _Market:
         """Return what a party that waits is ordered by."""
         return self._steps[self._parties.tenant[party]], self._waits[party], party
 
-    def _with_least(self, kind: int, rich: Iterable[int]) -> list[tuple[int, int]]:
-        """Return of some parties those who can make room for a kind, with the least VMs of each."""
-        rows_of = self._vms.by_party(kind)
-        return [(each, min(rows_of[each])) for each in rich if each in rows_of]
+    def _left_at(self, kind: int, tenant: int) -> float:
+        """Return the highest level at which a tenant is left by making room for one of a kind.
 
-    def _is_able(self, poor: int, some: Sequence[tuple[int, int]]) -> bool:
-        return any(least <= self._could_spare(poor, rich) for rich, least in some)
+        -1 where it can make none. It is known until the tenant's level or its rows change, and
+        shows at a glance who cannot make room, which is nearly everybody asked.
+        """
+        known = self._known_left[tenant]
+        left = known.get(kind)
+        if left is None:
+            rows_of, left = self._vms.by_party(kind), -1.0
+            for rich in self._parties.of_tenant[tenant]:
+                if rich in rows_of:
+                    left = max(left, self._left_after(rich, min(rows_of[rich])))
+            known[kind] = left
+        return left
+
+    def _left_after(self, rich: int, taken: int) -> float:
+        """Return the level of a party's tenant without so many of its VMs."""
+        tenant, demand = self._parties.tenant[rich], self._parties.demand[rich]
+        held = self._held[tenant]
+        level = 0.0
+        for resource, pool in self._pool:
+            share = (held[resource] - taken * demand[resource]) / pool
+            level = share if share > level else level
+        return level / self._weight[tenant]
+
+    def _is_able(self, poor: int, rich: Iterable[int]) -> bool:
+        """Can some of these parties make room for one VM of a poor one?"""
+        rows_of = self._vms.by_party(self._parties.kind[poor])
+        return any(
+            min(rows_of[each]) <= self._could_spare(poor, each) for each in rich if each in rows_of
+        )
 
     def _able(self, poor: int) -> Iterator[Able]:
         """Yield level in steps, party and the most VMs it may give, of those who can make room.
 
         The richest come first.
         """
-        rows_of = self._vms.by_party(self._parties.kind[poor])
+        kind = self._parties.kind[poor]
+        rows_of = self._vms.by_party(kind)
         if not rows_of:
             return
-        of_tenant = self._parties.of_tenant
-        too_poor = self._levels[self._parties.tenant[poor]] + self._vm_level[poor]
+        of_tenant, levels, known_left = self._parties.of_tenant, self._levels, self._known_left
+        too_poor = levels[self._parties.tenant[poor]] + self._vm_level[poor] - SHARE_TOLERANCE
+        left_at_least = self._after(poor) * _ROUNDING - _SLACK
+        level, left = self._nobody.get(kind, _ANYBODY)
+        if too_poor >= level and left_at_least >= left:
+            return
+        nobody = True
         for steps, tenant in self._richest:
-            if self._levels[tenant] < too_poor - SHARE_TOLERANCE:
-                return  # as all that follow: in steps, they may be richer by a step at most
+            if levels[tenant] < too_poor:
+                break  # as all that follow: in steps, they may be richer by a step at most
+            left_at = known_left[tenant].get(kind)
+            if (self._left_at(kind, tenant) if left_at is None else left_at) < left_at_least:
+                continue
+            nobody = False
             for rich in of_tenant[tenant]:
                 if rich in rows_of:
                     most = self._could_spare(poor, rich)
                     if min(rows_of[rich]) <= most:
                         yield -steps, rich, most
+        if nobody:
+            self._nobody[kind] = too_poor, left_at_least
 
     def _able_by_level(self, poor: int) -> Iterator[list[Able]]:
         return (list(each) for _, each in groupby(self._able(poor), key=itemgetter(0)))
@@ -319,11 +383,10 @@ class _Market:
         # Some resource must keep the richer tenant's share up; rounding is for `_best_of`.
         level = (self._after(poor) - 2 * SHARE_TOLERANCE) * self._weight[tenant]
         held, demand, most = self._held[tenant], self._parties.demand[rich], -1.0
-        for resource, pool in enumerate(self._pool):
-            if pool > 0:
-                above, each = held[resource] - level * pool, demand[resource]
-                spared = above / each if each else _ANY_NUMBER if above >= 0 else -1.0
-                most = spared if spared > most else most
+        for resource, pool in self._pool:
+            above, each = held[resource] - level * pool, demand[resource]
+            spared = above / each if each else _ANY_NUMBER if above >= 0 else -1.0
+            most = spared if spared > most else most
         return most
 
     def _after(self, poor: int) -> float:
@@ -337,42 +400,48 @@ class _Market:
 
     def _level_with(self, held: Sequence[int], tenant: int) -> float:
         """Return the level of a tenant that holds so much."""
-        shares = (has / pool for has, pool in zip(held, self._pool, strict=True) if pool > 0)
-        return max(shares, default=0.0) / self._weight[tenant]
+        level = 0.0
+        for resource, pool in self._pool:
+            share = held[resource] / pool
+            level = share if share > level else level
+        return level / self._weight[tenant]
 
     def _best_of(self, poor: int, able: Sequence[Able]) -> Exchange | None:
         """The best exchange of a party with some who can make room, None if there is none."""
         rows_of = self._vms.by_party(self._parties.kind[poor])
-        found = [
-            (before, rich, needed, rows)
-            for before, rich, most in able
-            for needed, rows in rows_of[rich].items()
-            if needed <= most
-        ]
-        if not self._budget.spend(1 + sum(len(rows) for *_, rows in found) // _PAIRS_A_UNIT):
+        found, pairs = [], 0
+        for before, rich, most in able:
+            for needed, rows in rows_of[rich].items():
+                if needed <= most:
+                    found.append((before, rich, needed, rows))
+                    pairs += len(rows)
+        if not self._budget.spend(1 + pairs // _PAIRS_A_UNIT):
             raise _BudgetSpentError
         poor_after = self._after(poor) - SHARE_TOLERANCE
         best: tuple[tuple[int, int, int], int] | None = None
         for before, rich, taken, rows in found:
-            tenant, demand = self._parties.tenant[rich], self._parties.demand[rich]
-            kept = [
-                has - taken * each for has, each in zip(self._held[tenant], demand, strict=True)
-            ]
-            rich_after = self._level_with(kept, tenant)
-            first = next((row for row in rows if self._gives(row, taken)), None)
-            if rich_after < poor_after or first is None:
+            rich_after = self._left_after(rich, taken)
+            if rich_after < poor_after:
                 continue
-            order = (-before, before - in_steps(rich_after), first)
-            if best is None or order < best[0]:
-                best = order, taken
+            richer, lost = -before, before - in_steps(rich_after)
+            if best is not None and (richer, lost) > best[0][:2]:
+                continue
+            first = self._first_that_gives(rows, taken)
+            if first is not None and (best is None or (richer, lost, first) < best[0]):
+                best = (richer, lost, first), taken
         if best is None:
             return None
         request, host = divmod(best[0][-1], self._vms.hosts)
         return Exchange(host=host, taken_from=request, taken=best[1], given_to=self._waits[poor])
 
-    def _gives(self, row: int, taken: int) -> bool:
-        request = row // self._vms.hosts
-        return taken <= self._given[request] - self._at_once[request]
+    def _first_that_gives(self, rows: Iterable[int], taken: int) -> int | None:
+        """Return the first of some rows whose request may give so many, None for none."""
+        hosts, given, at_once = self._vms.hosts, self._given, self._at_once
+        for row in rows:
+            request = row // hosts
+            if taken <= given[request] - at_once[request]:
+                return row
+        return None
 
 
 def _take_out(order: list[Place], place: Place) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import gt
+from operator import sub
 from typing import Final
 
 import numpy as np
@@ -25,9 +25,9 @@ from placement.round.arrays import FloatArray, IntArray
 UTILITY_TOLERANCE: Final = 1e-9
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # frozen, it would take three times as long to make one
 class Move:
-    """What a player weighed when it chose last, and what it chose."""
+    """What a player weighed when it chose last, and what it chose; never changed."""
 
     player: int  #: place in `Game.players`
     strategies: Strategies
@@ -86,6 +86,9 @@ class Game:
     anew: dict[int, Strategies] = field(default_factory=dict)
     _strategies: dict[int, Strategies] = field(default_factory=dict)
     _idle: list[float] = field(default_factory=list)
+    _totals: list[int] = field(default_factory=list)
+    #: of each kind the most that any strategy takes
+    _most_wanted: list[int] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -116,8 +119,16 @@ class Game:
         """Let a player take what it chose."""
         former = self.moves.get(move.player)
         self.moves[move.player] = move
-        if former is None or former.taken != move.taken:
+        taken = move.taken
+        if former is None or former.taken != taken:
             self.moved += 1
+            before = (0,) * len(taken) if former is None else former.taken
+            self._totals = [
+                total + now - was
+                for total, now, was in zip(
+                    self._totals or (0,) * len(taken), taken, before, strict=True
+                )
+            ]
             if self.noted is not None and len(self.noted) < self.most_noted:
                 self.noted.append((how, move))
 
@@ -132,15 +143,14 @@ class Game:
     @property
     def totals(self) -> IntArray:
         """VMs of each kind that are taken, shape (T,)."""
-        taken = [move.taken for move in self.moves.values() if any(move.taken)]
-        totals: IntArray = np.array(taken, np.int64).reshape(-1, len(self.demand)).sum(axis=0)
-        return totals
+        return np.array(self._totals or [0] * len(self.demand), dtype=np.int64)
 
     def skewness(self) -> FloatArray:
         """Return ske(m) of all players as they have moved, shape (P,)."""
         skew = self.idle_skewness()
-        for player, move in self.moves.items():
-            skew[player] = move.strategies.skewness[move.chosen]
+        if self.moves:
+            moves = self.moves.values()
+            skew[list(self.moves)] = [move.strategies.skewness[move.chosen] for move in moves]
         return skew
 
     def idle_skewness(self) -> FloatArray:
@@ -187,7 +197,23 @@ class Game:
 
     def needs_more(self, player: int, left: Sequence[int]) -> bool:
         """Would one of a player's strategies take more of a kind than is left?"""
-        return any(any(map(gt, row, left)) for row in self.strategies(player).rows)
+        if not self._most_wanted:
+            rows = [row for pool in self.hands.pools for row in pool.rows]
+            rows += [row for own in self.anew.values() for row in own.rows]
+            self._most_wanted = [max(column, default=0) for column in zip(*rows, strict=True)]
+        # Until VMs of a kind run out nobody's are looked at, and then of that kind alone.
+        short = [
+            (kind, few)
+            for kind, (most, few) in enumerate(zip(self._most_wanted, left, strict=False))
+            if few < most
+        ]
+        if not short:
+            return False
+        for row in self.strategies(player).rows:
+            for kind, few in short:
+                if row[kind] > few:
+                    return True
+        return False
 
     def refresh(self, player: int, left: Sequence[int]) -> None:
         """Look for strategies anew if the player's own need VMs that are not left."""
@@ -195,6 +221,7 @@ class Game:
             found = self.source.strategies(self.players[player], np.array(left, dtype=np.int64))
             if len(found) > 0:
                 self._strategies[player] = self.anew[player] = found
+                self._most_wanted = list(map(max, self._most_wanted, *found.rows))
 
     def weigh(
         self, player: int, strategies: Strategies, others: Sequence[int] | Sequence[Counts]
@@ -208,15 +235,15 @@ class Game:
         if len(others) and isinstance(others[0], tuple):
             rows = list(others)  # type: ignore[arg-type]  # rows, as the first one shows
         else:
-            rows = [tuple(others)] * len(strategies)  # type: ignore[arg-type]  # one row
+            rows = [tuple(others)] * len(strategies.rows)  # type: ignore[arg-type]  # one row
         fairness = self.serving.fairness_of_each(strategies.rows, rows)
-        best = earliest_best(
-            [v - skew for v, skew in zip(fairness, strategies.skewness, strict=True)]
-        )
+        best = earliest_best(list(map(sub, fairness, strategies.skewness)))
         return Move(player, strategies, rows, fairness, best)
 
 
 def earliest_best(utilities: Sequence[float]) -> int:
     """Return the first strategy that none beats by more than `UTILITY_TOLERANCE`."""
-    good = max(utilities) - UTILITY_TOLERANCE
-    return next(place for place, utility in enumerate(utilities) if utility >= good)
+    good, place = max(utilities) - UTILITY_TOLERANCE, 0
+    while utilities[place] < good:
+        place += 1
+    return place

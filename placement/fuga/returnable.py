@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -61,6 +61,16 @@ class Parties:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Needed:
+    """How many VMs must be taken back on hosts of one class with so much room."""
+
+    room: tuple[int, ...]
+    open_to: Sequence[bool]  #: of each kind
+    #: by the kind that is taken back, for each known kind
+    of_kind: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+
 class Returnable:
     """Rows of request, host, VMs, kept in step while VMs are exchanged.
 
@@ -75,7 +85,12 @@ class Returnable:
         self._party_of = np.array(parties.of_request, dtype=np.int64)
         self._demand, self._of_host = snapshot.demand, snapshot.host_class
         self._kinds, self._kind_demand = kinds, kinds.demand.tolist()
+        self._kind_of, self._open_to = kinds.of_request.tolist(), kinds.eligible.T.tolist()
         self._room = draft.room.copy()
+        #: room of hosts where something was exchanged
+        self._room_now: dict[int, tuple[int, ...]] = {}
+        #: see `_needed_in`; few rooms are different, as little is left in any
+        self._known_needed: dict[tuple[int, ...], _Needed] = {}
         self._by_host = np.argsort(self._rows[:, 1], kind="stable")
         hosts = np.arange(len(draft.room) + 1)
         self._bounds = np.searchsorted(self._rows[self._by_host, 1], hosts)
@@ -94,6 +109,7 @@ class Returnable:
         if kind not in self._of_party:
             self._of_party[kind] = self._look_at(kind)
             self._known.append(kind)
+            self._known_needed.clear()
         return self._of_party[kind]
 
     def exchange(
@@ -104,33 +120,41 @@ class Returnable:
         Returns the parties with VMs there, or who had some, and each kind with the parties of
         which fewer VMs may make room for it than before.
         """
-        there = self._on(host)
-        before = self._count(host, there)
-        demand = self._demand
-        self._room[host] += taken * demand[rich] - demand[poor]
-        there[rich] -= taken
-        there[poor] = there.get(poor, 0) + 1
-        after = self._count(host, there)
-        of_request = self._parties.of_request
+        there, of_request, hosts = self._on(host), self._parties.of_request, self.hosts
+        room = self._room_now.get(host) or tuple(self._room[host].tolist())
+        back, wanted = self._demand_of(rich), self._demand_of(poor)
+        left = tuple(
+            has + taken * each - want for has, each, want in zip(room, back, wanted, strict=True)
+        )
+        there.setdefault(poor, 0)
+        remaining = {**there, rich: there[rich] - taken}
+        remaining[poor] += 1
+        of_class = int(self._of_host[host])
+        before, after = self._needed_in(of_class, room), self._needed_in(of_class, left)
         opened: defaultdict[int, set[int]] = defaultdict(set)
-        for kind, was, now in zip(self._known, before, after, strict=True):
-            rows_of = self._of_party[kind]
-            for request in was.keys() | now.keys():
-                old, new = was.get(request), now.get(request)
-                if old == new:
+        for request, count in there.items():
+            kind, remains = self._kind_of[request], remaining[request]
+            was = before.of_kind.get(kind) or self._fill_in(before, kind)
+            now = after.of_kind.get(kind) or self._fill_in(after, kind)
+            if was == now and count == remains:
+                continue
+            party, row = of_request[request], request * hosts + host
+            for known, old, new in zip(self._known, was, now, strict=True):
+                had, has = 0 < count >= old, 0 < remains >= new
+                if had is has and (old == new or not has):
                     continue
-                party = of_request[request]
+                rows_of = self._of_party[known]
                 rows = rows_of.setdefault(party, {})
-                if new is not None and new < min(rows, default=NEVER):
-                    opened[kind].add(party)
-                row = request * self.hosts + host
-                if old is not None:
+                if has and new < min(rows, default=NEVER):
+                    opened[known].add(party)
+                if had:
                     _remove(rows, old, row)
-                if new is not None:
+                if has:
                     insort(rows.setdefault(new, array("q")), row)
                 if not rows:
                     del rows_of[party]
-        return {of_request[request] for request in there}, opened
+        self._there[host], self._room_now[host] = remaining, left
+        return {of_request[request] for request in remaining}, opened
 
     def _on(self, host: int) -> dict[int, int]:
         if host not in self._there:
@@ -139,28 +163,33 @@ class Returnable:
             self._there[host] = dict(zip(requests, counts, strict=True))
         return self._there[host]
 
-    def _count(self, host: int, there: Mapping[int, int]) -> list[dict[int, int]]:
-        """Return for each known kind how many VMs of a request on a host make room for one."""
-        room, parties = self._room[host].tolist(), self._parties
-        counted: list[dict[int, int]] = []
-        open_to = self._kinds.eligible[:, self._of_host[host]].tolist()
-        for kind in self._known:
-            makes_room: dict[int, int] = {}
-            if open_to[kind]:
-                wanted = zip(self._kind_demand[kind], room, strict=True)
-                missing = [
-                    (at, want - left) for at, (want, left) in enumerate(wanted) if want > left
-                ]
-                for request, count in there.items():
-                    needed = _needed(missing, parties.demand[parties.of_request[request]])
-                    if needed <= count and count > 0:
-                        makes_room[request] = needed
-            counted.append(makes_room)
-        return counted
+    def _demand_of(self, request: int) -> Sequence[int]:
+        return self._parties.demand[self._parties.of_request[request]]
+
+    def _needed_in(self, of_class: int, room: tuple[int, ...]) -> _Needed:
+        """Return, by the kind that is taken back on such a host, how many make room for one.
+
+        A number for each known kind, filled in where it is asked for.
+        """
+        key = (of_class, *room)
+        needed = self._known_needed.get(key)
+        if needed is None:
+            needed = self._known_needed[key] = _Needed(room, self._open_to[of_class])
+        return needed
+
+    def _fill_in(self, needed: _Needed, back: int) -> tuple[int, ...]:
+        demand, room = self._kind_demand, needed.room
+        found = needed.of_kind[back] = tuple(
+            _needed(demand[kind], room, demand[back]) if needed.open_to[kind] else NEVER
+            for kind in self._known
+        )
+        return found
 
     def _look_at(self, kind: int) -> dict[int, Rows]:
         """Look at all rows for a kind."""
         rows = self._now()
+        if self._room_now:
+            self._room[list(self._room_now)] = [*self._room_now.values()]
         open_to = self._kinds.eligible[kind][self._of_host[rows[:, 1]]]
         rich, hosts, counts = rows[open_to & (rows[:, 2] > 0)].T
         needed = np.zeros(len(rich), dtype=np.int64)
@@ -177,10 +206,17 @@ class Returnable:
         needed, row, party = needed[order], row[order], party[order]
         changes = (np.diff(party, prepend=-1) != 0) | (np.diff(needed, prepend=-1) != 0)
         starts = np.flatnonzero(changes)
+        ends = np.append(starts[1:], len(row)) * row.itemsize
         found: dict[int, Rows] = {}
-        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(row)], strict=False):
-            rows_of = found.setdefault(int(party[start]), {})
-            rows_of[int(needed[start])] = array("q", row[start:end].tobytes())
+        in_bytes = memoryview(row.tobytes())
+        for which, number, start, end in zip(
+            party[starts].tolist(),
+            needed[starts].tolist(),
+            (starts * row.itemsize).tolist(),
+            ends.tolist(),
+            strict=False,  # of no row there is no start, and one end
+        ):
+            found.setdefault(which, {})[number] = array("q", in_bytes[start:end].tobytes())
         return found
 
     def _now(self) -> IntArray:
@@ -196,12 +232,14 @@ class Returnable:
         return np.concatenate([unchanged, np.array(changed, dtype=np.int64).reshape(-1, 3)])
 
 
-def _needed(missing: Iterable[tuple[int, int]], back: Sequence[int]) -> int:
+def _needed(wanted: Sequence[int], room: Sequence[int], back: Sequence[int]) -> int:
+    """Return how many VMs must be taken back so that another has room, NEVER for no number."""
     needed = 0
-    for resource, amount in missing:
-        if not back[resource]:
-            return NEVER
-        needed = max(needed, -(-amount // back[resource]))
+    for want, left, each in zip(wanted, room, back, strict=True):
+        if want > left:
+            if not each:
+                return NEVER
+            needed = max(needed, -((left - want) // each))
     return needed
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -27,11 +27,11 @@ _POOLS: Final = 2_000
 Counts: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # frozen, it would take three times as long to make one
 class Strategies:
     """The combinations that a player weighs, in its order of preference among equals.
 
-    In plain lists: they are a handful, and weighed one player at a time.
+    In plain lists: they are a handful, and weighed one player at a time. Never changed.
     """
 
     rows: list[Counts]  #: (K, T) VMs of each kind
@@ -66,15 +66,20 @@ class Hands:
     pools: list[Strategies]
     pool: IntArray  #: (P,) of which each player draws, -1 for nothing at all
     places: IntArray  #: (P, K) its strategies in that pool, -1 after the last
+    _own: list[tuple[int, list[int]]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.pool)
 
     def __getitem__(self, player: int) -> Strategies:
-        if self.pool[player] < 0:
+        if not self._own:  # in lists: one after another, nearly everybody's
+            self._own.extend(zip(self.pool.tolist(), self.places.tolist(), strict=True))
+        number, places = self._own[player]
+        if number < 0:
             return Strategies([], [], [])
-        pool = self.pools[self.pool[player]]
-        places = [place for place in self.places[player].tolist() if place >= 0]
+        pool = self.pools[number]
+        if places[-1] < 0:
+            places = [place for place in places if place >= 0]
         return Strategies(
             [pool.rows[place] for place in places],
             [pool.score[place] for place in places],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement.errors import SolverError
+from placement.round.alike import alike
 from placement.round.arrays import FloatArray, IntArray
 from placement.round.model import Snapshot
 from placement.round.vm_kinds import vm_kinds
@@ -91,6 +92,9 @@ def allocation_bound(snapshot: Snapshot, resource: int) -> float:
 
 def _merged_hosts(snapshot: Snapshot) -> tuple[IntArray, IntArray, IntArray]:
     """Return free vectors (V, R), host classes (V,) and numbers of hosts (V,)."""
-    keys = np.concatenate([snapshot.free, snapshot.host_class[:, None]], axis=1)
-    merged, hosts = np.unique(keys, axis=0, return_counts=True)
-    return merged[:, :-1], merged[:, -1], hosts.astype(np.int64)
+    groups = alike(snapshot.free, snapshot.host_class)
+    free, host_class = snapshot.free[groups.first], snapshot.host_class[groups.first]
+    hosts = np.bincount(groups.of_row, minlength=len(groups))
+    # In order of what is free, whichever host comes first: of equal optima the solver finds one.
+    order = np.lexsort((host_class, *free.T[::-1]))
+    return free[order], host_class[order], hosts[order].astype(np.int64)
