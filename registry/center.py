@@ -50,6 +50,7 @@ from registry.records.operating import Liveness
 from registry.requests.requests import Requests
 from registry.requests.vm_groups import VmGroups
 from registry.requests.vms import Vms
+from registry.reservations.reservations import Reservations
 from registry.rounds.leases import Leases
 from registry.rounds.links import RoundProofs
 from registry.rounds.rounds import Rounds
@@ -106,6 +107,7 @@ class Registry:
         self.networks = Networks(database)
         self.quotas = Quotas(database)
         self.requests = Requests(database)
+        self.reservations = Reservations(database)
         self.vms = Vms(database)
         self.vm_groups = VmGroups(database)
         self.assignments = Assignments(database)

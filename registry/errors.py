@@ -124,9 +124,18 @@ class PlanStepError(IllegalTransitionError):
             {
                 "asked": f"plan {id} is not decided yet: look at it (`fuga plan show {id}`) first",
                 "approved": f"plan {id} is approved already{by}, and is being carried out",
-                "done": f"plan {id} is carried out already: it was approved{by}",
+                "done": f"plan {id} is carried out already: it was approved{by}"
+                if approved_by
+                else f"plan {id} is over: it has no useful move",
             }.get(state, f"plan {id} is {state}, and over"),
         )
+
+
+class PlanMoveOverError(RegistryError):
+    """A plan asks for one of its moves no more: it is over, or asked for that move before."""
+
+    def __init__(self, plan_id: object, position: int) -> None:
+        super().__init__(f"plan {plan_id} does not ask for its move {position} any more")
 
 
 class CapacityExceededError(RegistryError):
@@ -156,6 +165,19 @@ class QuotaExceededError(RegistryError):
         super().__init__(f"{told}. Request less, delete VMs, or ask an operator to raise the quota")
         self.tenant = tenant
         self.exceeded = tuple(exceeded)
+
+
+class ReservationError(ConflictError):
+    """A reservation cannot be drawn on: ``why`` says it in one word."""
+
+    def __init__(self, reservation: str, why: str, detail: str) -> None:
+        super().__init__(
+            f"reservation {reservation} cannot be drawn on: {detail};"
+            " `fuga reservations` lists what there is"
+        )
+        self.reservation = reservation
+        self.why = why
+        self.detail = detail
 
 
 class StaleEpochError(RegistryError):

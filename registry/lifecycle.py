@@ -249,6 +249,27 @@ class SpotEvent(StrEnum):
     DELETED = "deleted"  #: by its tenant, or with its request
 
 
+class ReservationState(StrEnum):
+    """How far a reservation is."""
+
+    ASKED = "asked"  #: the control centre decides it
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    IN_FORCE = "in_force"  #: from its beginning to its end
+    ENDED = "ended"
+    CANCELLED = "cancelled"
+
+
+class ReservationEvent(StrEnum):
+    """What happens to a reservation."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    BEGAN = "began"
+    ENDED = "ended"  #: its time is over
+    CANCELLED = "cancelled"
+
+
 class HostAdmin(StrEnum):
     """What the operator wants of a host."""
 
@@ -466,6 +487,31 @@ SPOT_TRANSITIONS: Final[Mapping[tuple[SpotState, SpotEvent], SpotState]] = Mappi
 )
 
 
+RESERVATION_TRANSITIONS: Final[
+    Mapping[tuple[ReservationState, ReservationEvent], ReservationState]
+] = MappingProxyType(
+    {
+        (ReservationState.ASKED, ReservationEvent.ACCEPTED): ReservationState.ACCEPTED,
+        (ReservationState.ASKED, ReservationEvent.REFUSED): ReservationState.REFUSED,
+        (ReservationState.ASKED, ReservationEvent.CANCELLED): ReservationState.CANCELLED,
+        (ReservationState.ACCEPTED, ReservationEvent.BEGAN): ReservationState.IN_FORCE,
+        # Nobody swept between its beginning and its end.
+        (ReservationState.ACCEPTED, ReservationEvent.ENDED): ReservationState.ENDED,
+        (ReservationState.ACCEPTED, ReservationEvent.CANCELLED): ReservationState.CANCELLED,
+        (ReservationState.IN_FORCE, ReservationEvent.ENDED): ReservationState.ENDED,
+        (ReservationState.IN_FORCE, ReservationEvent.CANCELLED): ReservationState.CANCELLED,
+    }
+)
+#: Reservations that are not over.
+OPEN_RESERVATIONS: Final = (
+    ReservationState.ASKED,
+    ReservationState.ACCEPTED,
+    ReservationState.IN_FORCE,
+)
+#: Reservations that hold, or will hold, room.
+STANDING: Final = (ReservationState.ACCEPTED, ReservationState.IN_FORCE)
+
+
 def _vm_observed() -> Mapping[tuple[VmObserved, VmObservedEvent], VmObserved]:
     s, e = VmObserved, VmObservedEvent
     table = {}
@@ -559,6 +605,7 @@ PLAN_TRANSITIONS: Final[Mapping[tuple[PlanState, PlanEvent], PlanState]] = Mappi
         (PlanState.ASKED, PlanEvent.FAILED): PlanState.FAILED,
         (PlanState.ASKED, PlanEvent.CANCELLED): PlanState.CANCELLED,
         (PlanState.PROPOSED, PlanEvent.APPROVED): PlanState.APPROVED,
+        (PlanState.PROPOSED, PlanEvent.DONE): PlanState.DONE,  # it has no useful move
         (PlanState.PROPOSED, PlanEvent.CANCELLED): PlanState.CANCELLED,
         (PlanState.APPROVED, PlanEvent.DONE): PlanState.DONE,
         (PlanState.APPROVED, PlanEvent.CANCELLED): PlanState.CANCELLED,
@@ -700,6 +747,8 @@ UNRELEASED: Final = tuple(state for state in AssignmentState if state != Assignm
 #: Moves in these states go on.
 OPEN_MOVES: Final = (MoveState.ASKED, MoveState.MOVING)
 #: Requests in these states are over; their name is free again.
+#: Requests of which VMs may wait for a place.
+OPEN_REQUESTS: Final = (RequestState.PENDING, RequestState.PARTLY_PLACED)
 FINISHED: Final = (RequestState.RELEASED, RequestState.CANCELLED, RequestState.EXPIRED)
 
 S = TypeVar("S", bound=StrEnum)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import hypothesis
+import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import Case
@@ -98,11 +99,13 @@ class Served:
     url: str
     headers: Mapping[str, Mapping[str, str]]
     ids: Mapping[str, Sequence[str]]
+    session: requests.Session  #: keeps its connection from call to call
 
     def call(self, case: Case, role: str) -> int:
         """Make a generated call, some of its ids real; fail if it is not as documented."""
         use_real_ids(case, self.ids)
-        return case.call_and_validate(self.url, headers=dict(self.headers[role])).status_code
+        headers = dict(self.headers[role])
+        return case.call_and_validate(self.url, headers=headers, session=self.session).status_code
 
 
 @contextmanager
@@ -139,9 +142,10 @@ def served_with_content(registry: Registry, folder: Path) -> Iterator[Served]:
     }
     store = ImageStore(folder / "images", max_bytes=4096)
     app = create_app(registry, image_store=store, console_wait_s=0.01)
-    with served(app) as url:
+    with served(app) as url, requests.Session() as session:
+        session.trust_env = False  # else it looks for proxies and a .netrc at each call
         headers = {role: {"Authorization": f"Bearer {secret}"} for role, secret in tokens.items()}
-        yield Served(url, headers, ids)
+        yield Served(url, headers, ids, session)
 
 
 def use_real_ids(case: Case, ids: Mapping[str, Sequence[str]]) -> None:
@@ -239,7 +243,8 @@ def _some(api: Served, role: str, cases: Any, answers: Counter[int], seed: int) 
     @given(case=cases)
     def call(case: Case) -> None:
         use_real_ids(case, api.ids)
-        response = case.call(api.url, headers=dict(api.headers[role]))
+        headers = dict(api.headers[role])
+        response = case.call(api.url, headers=headers, session=api.session)
         answers[response.status_code] += 1
         case.validate_response(response)
 

@@ -268,7 +268,10 @@ def _settle(
     if where is Where.THERE_PAUSED:
         with context.hosts.enter(step.to.host) as there:
             there.resume(str(step.vm_id))
-    observed = VmObserved.STOPPED if where is Where.THERE_OFF else VmObserved.RUNNING
+    # A guest that ran when it left, and is off where it arrived, is judged by the next report,
+    # which says whether it went off by itself or with its host.
+    stayed_off = where is Where.THERE_OFF and step.kind == "cold"
+    observed = VmObserved.STOPPED if stayed_off else VmObserved.RUNNING
     if not steps.arrive(step.claim, observed, downtime_ms=downtime_ms):
         return Outcome.FAILED
     return Outcome.DONE

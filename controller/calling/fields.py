@@ -11,6 +11,7 @@ from typing import Any, Final
 _PARAMETERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {
         "default": ("source",),
+        "for_s": ("length",),
         "format": ("image_format",),
         "host": ("to",),
         "hosts": ("host",),
@@ -38,6 +39,7 @@ _PARAMETERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
         "seed_kind": ("seed",),
         "ssh_host_keys": ("ssh_host_key",),
         "ssh_keys": ("ssh_key",),
+        "starts_at": ("start",),
         "subnet.cidr": ("cidr",),
         "subnet.dns": ("dns",),
         "subnet.excluded": ("exclude",),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from controller.client.http import Client, Json
 
 LIVE_REQUEST = frozenset({"pending", "partly_placed", "placed"})
+OPEN_RESERVATION = frozenset({"asked", "accepted", "in_force"})
 _SHORTEST_PART = 4
 _ADVISED = 500
 
@@ -118,3 +119,22 @@ def find_request(api: Client, typed: str) -> Json:
     if target.kind != "request":
         raise BadInputError(f"{typed!r} is a VM, not a request")
     return target.record
+
+
+def find_reservation(api: Client, typed: str) -> Json:
+    """Find a reservation by name, id, or the beginning or end of an id: one that stands first."""
+    found = list(api.items("reservations"))
+    named = [each for each in found if each["name"] == typed or each["id"] == typed.lower()]
+    if not named and len(typed) >= _SHORTEST_PART:
+        named = [each for each in found if is_part_of_id(typed, each["id"])]
+    if not named:
+        raise BadInputError(
+            f"no reservation with name or id {typed!r}; `fuga reservations --all` lists them"
+        )
+    standing = [each for each in named if each["state"] in OPEN_RESERVATION]
+    if len(standing) > 1:
+        listed = "\n".join(
+            f"  {each['name']} of {each['tenant']}: {each['id']}" for each in standing
+        )
+        raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{listed}")
+    return (standing or named)[-1]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from controller.client.errors import ApiUnreachableError
+from controller.terminal.bars import a_bar
 from controller.terminal.errors import WaitExpiredError
 from controller.terminal.output import echo, short_id, span
 from plain_text import plain
@@ -103,15 +104,9 @@ def _bar(*, quiet: bool) -> Iterator[Show]:
     if quiet:
         yield lambda _move: None
     elif sys.stderr.isatty():
-        from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
-        from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
+        from rich.progress import TextColumn  # noqa: PLC0415 - `fuga --help` is to be there at once
 
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[far]}", markup=False),
-        )
-        with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as shown:
+        with a_bar(TextColumn("{task.fields[far]}", markup=False)) as shown:
             task = shown.add_task("", total=None, far="")
 
             def tell(move: Mapping[str, Any]) -> None:

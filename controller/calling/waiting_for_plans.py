@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from controller.calling.waiting import progress
 from controller.client.errors import ApiUnreachableError
+from controller.terminal.bars import a_bar
 from controller.terminal.errors import WaitExpiredError
 from controller.terminal.output import echo
+from plain_text import plain
 
 if TYPE_CHECKING:
     from controller.client.http import Client, Json
@@ -90,9 +92,9 @@ def wait_until_empty(api: Client, host: str) -> None:
 
 
 def going_on(api: Client) -> str:
-    """Return what moves now, and how much of it is left."""
+    """Return what moves now, and how much of it is left; nothing while moves wait for a worker."""
     lines = []
-    for each in api.items("moves", open="true", most=4):
+    for each in api.items("moves", state="moving", most=4):
         left = each["remaining_bytes"]
         how = "" if left is None else f" {left / (1 << 20):.0f} MiB left"
         lines.append(f"{each['vm_name']} → {each['to_host']}{how}")
@@ -105,15 +107,12 @@ def bar(*, quiet: bool = False, of: str = "moves over") -> Iterator[Bar]:
     if quiet:
         yield lambda _done, _total, _line: None
     elif sys.stderr.isatty():
-        from rich.console import Console  # noqa: PLC0415
-        from rich.markup import escape  # noqa: PLC0415
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+        from rich.progress import MofNCompleteColumn  # noqa: PLC0415
 
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-        with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        with a_bar(MofNCompleteColumn()) as shown:
             task = shown.add_task("", total=None)
             yield lambda done, total, line: shown.update(
-                task, completed=done, total=total, description=escape(line)
+                task, completed=done, total=total, description=plain(line)
             )
     else:
         last: list[tuple[int, int]] = []

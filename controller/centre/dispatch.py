@@ -90,6 +90,9 @@ class Dispatcher:
         ended = self._registry.requests.end_spot()
         if ended:
             log.info("spot_vms_ended", vms=[str(key) for key in ended])
+        settled = self._registry.reservations.settle()
+        if settled:
+            log.info("reservations_settled", reservations=[str(key) for key in settled])
         overdue = self._registry.assignments.end_overdue(self._build_timeout_s)
         if overdue:
             log.warning("builds_overdue", assignments=[str(key) for key in overdue])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import pickle
 import sys
 import time
@@ -11,12 +12,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-import scipy.optimize  # noqa: F401 the bound needs it: imported before a round waits for it
-
 from controller import debug
 from controller.plans.deciding import decide_plan
 from controller.questions import surviving
 from controller.questions.ahead import estimates
+from controller.questions.reserving import answer as reserve
 from controller.rounds.game import decide_in_steps
 from controller.rounds.inputs import allocation_document, decode_inputs
 from controller.rounds.policy_process import HEADER, Decision, Failure, Ideal, frame
@@ -77,9 +77,16 @@ def _ideal_of(argument: tuple[bytes, int]) -> Ideal:
     return ideal(_inputs(data).snapshot, resource)
 
 
+def _ready(_: object) -> bool:
+    """Import what the bound needs before a round waits for it; who asks other things may not."""
+    import scipy.optimize  # noqa: F401, PLC0415 - slow to import
+
+    return True
+
+
 _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
     {
-        "ready": lambda _: True,
+        "ready": _ready,
         "decide": decide,
         "steps": decide_in_steps,
         "ideal": _ideal_of,
@@ -87,8 +94,13 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "beside": decide_beside,
         "estimates": estimates,
         "survival": surviving.answered,
+        "reserve": reserve,
     }
 )
+
+
+#: What a round waits for, one after the other.
+_OF_ROUNDS: Final = ("decide", "ideal")
 
 
 def answer(operation: str, argument: Any) -> Any:
@@ -104,13 +116,27 @@ def answer(operation: str, argument: Any) -> Any:
 
 
 def main() -> None:
-    """Answer the parent until it closes our standard input."""
+    """Answer the parent until it closes our standard input.
+
+    No round waits for a search for cycles of objects, which looks at everything that was ever
+    imported as soon as a cluster's names are read: that takes longer than to decide a VM. The
+    search is made when a round was answered.
+    """
     stdin, stdout = sys.stdin.buffer, take_stdout()
+    gc.collect()
+    gc.freeze()
     while header := stdin.read(HEADER.size):
         (length,) = HEADER.unpack(header)
+        gc.disable()
         operation, argument = pickle.loads(stdin.read(length))  # noqa: S301 our own parent
+        if operation not in _OF_ROUNDS:
+            gc.enable()
         stdout.write(frame(answer(operation, argument)))
         stdout.flush()
+        del argument
+        if operation == _OF_ROUNDS[-1]:
+            gc.collect()
+        gc.enable()
 
 
 if __name__ == "__main__":

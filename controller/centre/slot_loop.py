@@ -18,6 +18,7 @@ from controller.centre.failures import FailedHosts
 from controller.centre.leadership import Leadership
 from controller.centre.metrics import SlotMetrics
 from controller.centre.purge import Purger
+from controller.centre.reserving import Reserving
 from controller.errors import SlotSkippedError
 from controller.plans.carrying import Planning, Plans
 from controller.plans.deciding import move_limits_of
@@ -250,6 +251,18 @@ def spare_watch_of(
     )
 
 
+def reserving_of(
+    settings: ControllerSettings, registry: Registry, leadership: Leadership
+) -> Reserving:
+    """Who decides reservations."""
+    return Reserving(
+        registry,
+        lambda: leadership.lease,
+        PolicyProcess(niceness=NICENESS),
+        interval_s=settings.sweep_interval_s,
+    )
+
+
 def main(settings: ControllerSettings | None = None) -> None:
     """Run the control centre until SIGTERM or SIGINT."""
     settings = settings or ControllerSettings()
@@ -330,6 +343,11 @@ def main(settings: ControllerSettings | None = None) -> None:
         threading.Thread(target=purger.run, args=(stop,), name="purge"),
         threading.Thread(target=failed_hosts.run, args=(stop,), name="failed-hosts"),
         threading.Thread(target=plans.run, args=(stop,), name="plans"),
+        threading.Thread(
+            target=reserving_of(settings, registry, leadership).run,
+            args=(stop,),
+            name="reservations",
+        ),
         *(
             []
             if watch is None

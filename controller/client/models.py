@@ -1066,6 +1066,7 @@ class Request(TypedDict):
     network: NotRequired[str | None]
     priority: NotRequired[int]
     requires: list[str]
+    reservation: NotRequired[str | None]
     rules: NotRequired[Rules]
     spot: NotRequired[bool]
     ssh_keys: NotRequired[list[str]]
@@ -1127,6 +1128,7 @@ class RequestInput(TypedDict):
     network: NotRequired[str | None]
     priority: NotRequired[int]
     requires: NotRequired[list[str]]
+    reservation: NotRequired[str | None]
     rules: NotRequired[RulesInput]
     spot: NotRequired[bool]
     ssh_keys: NotRequired[list[str]]
@@ -1138,6 +1140,56 @@ class RequestInput(TypedDict):
 
 RequestState: TypeAlias = Literal[
     "pending", "partly_placed", "placed", "released", "cancelled", "expired"
+]
+
+
+class Reservation(TypedDict):
+    """Room for ``count`` VMs of one type that a tenant has from ``starts_at`` to ``ends_at``."""
+
+    count: int
+    created_at: str
+    decided_at: str | None
+    decision: ReservationDecision | None
+    ends_at: str
+    held: int
+    id: str
+    keep_from: str
+    left: int
+    name: str
+    requires: list[str]
+    short: int
+    starts_at: str
+    state: ReservationState
+    tenant: str
+    used: int
+    vm_type: str
+    waiting: int
+
+
+class ReservationDecision(TypedDict):
+    """What was decided of a reservation, and by what."""
+
+    carried: NotRequired[int]
+    fits: NotRequired[int | None]
+    message: str
+    reason: NotRequired[Literal["quota", "no_room", "no_host", "too_late", "failed"] | None]
+    samples: NotRequired[int]
+
+
+class ReservationInput(TypedDict):
+    """Reserve room for ``count`` VMs of one type."""
+
+    count: int
+    for_s: int
+    name: NotRequired[str | None]
+    requires: NotRequired[list[str]]
+    starts_at: NotRequired[str | None]
+    tenant: NotRequired[str | None]
+    vm_type: str
+
+
+ReservationState: TypeAlias = Literal[
+    "asked", "accepted", "refused", "in_force", "ended", "cancelled"
 ]
 
 
@@ -1283,6 +1335,7 @@ class RoundDetail(TypedDict):
     policy: str
     prices: RoundPrices | None
     replayable: NotRequired[bool]
+    reservations: NotRequired[list[ToldReservation]]
     seed: int
     shadow: NotRequired[ShadowRound | None]
     shares: list[dict[str, Any]]
@@ -1673,6 +1726,18 @@ class ToldEnding(TypedDict):
     tenant: str
     vm: str
     vm_id: str
+
+
+class ToldReservation(TypedDict):
+    """A reservation for which a round kept room, in VMs."""
+
+    drawn: int
+    kept: int
+    reservation: str
+    reservation_id: str
+    short: int
+    tenant: str
+    wanted: int
 
 
 class UndecidedExplanation(TypedDict):

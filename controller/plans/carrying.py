@@ -28,8 +28,16 @@ from placement.errors import PlacementError
 from placement.moving.check import check_plan
 from placement.moving.model import MoveLimits
 from placement.moving.model import Plan as DecidedPlan
+from placement.moving.room import in_the_way
 from registry import ConflictError, NotFoundError, Registry, RegistryError
-from registry.moves import STANDING_RULE, Plan, PlanKind, PlannedMove, PlanState
+from registry.moves import (
+    STANDING_RULE,
+    Plan,
+    PlanKind,
+    PlanMoveOverError,
+    PlannedMove,
+    PlanState,
+)
 from registry.rounds import Lease
 
 log = structlog.get_logger()
@@ -197,7 +205,7 @@ class Plans:
             self._registry.plans.finish(plan.id, actor=ACTOR)
             log.info("plan_done", plan=str(plan.id), moves=plan.moves, failed=plan.failed)
             return
-        if turns.begins and self._ended_by_rule(plan):
+        if turns.begins and (self._ended_by_rule(plan) or self._ended_by_request(plan)):
             return
         if self._ask_for(plan, turns):
             self._on_asked()
@@ -215,6 +223,8 @@ class Plans:
                     actor=plan.approved_by or ACTOR,
                 )
                 asked += 1
+            except PlanMoveOverError:
+                break  # it was cancelled meanwhile, or another centre leads
             except (ConflictError, NotFoundError) as error:
                 if each in turns.early:
                     break
@@ -232,6 +242,18 @@ class Plans:
         why = "its hours are over" if rule else "there is no standing rule any more"
         self._registry.plans.cancel(plan.id, actor=STANDING_RULE, reason=why)
         log.info("standing_plan_ended", plan=str(plan.id), reason=why)
+        return True
+
+    def _ended_by_request(self, plan: Plan) -> bool:
+        """End a plan of which moves would make room for what is placed or deleted by then."""
+        if plan.kind is not PlanKind.ROOM:
+            return False
+        request = UUID(plan.arguments["request"])
+        if self._registry.room_plans.waits(request):
+            return False
+        why = f"no VM of request {request} waits for a place any more"
+        self._registry.plans.cancel(plan.id, actor=ACTOR, reason=why)
+        log.info("room_plan_ended", plan=str(plan.id), reason=why)
         return True
 
 
@@ -259,6 +281,9 @@ def _let_in(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
             for _, host, count in plan.let_in
         ],
         "still_waits": left and {"count": left.count, "reason": left.reason.value},
+        "in_the_way": in_the_way(inputs.running, left.request)
+        if left and not plan.let_in
+        else None,
     }
 
 

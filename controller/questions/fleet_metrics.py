@@ -20,6 +20,7 @@ from controller.questions.standings import standings
 from registry import AssignmentState, FenceState, HostAdmin, Registry, RequestState
 from registry.moves import OPEN_MOVES, MoveState
 from registry.operating import Fleet, FleetHost, FleetMoves, Liveness
+from registry.reservations import OPEN_RESERVATIONS
 
 log: Final = structlog.get_logger(__name__)
 
@@ -46,6 +47,8 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("reason",),
     ),
     "requests": ("Requests that have not ended, by state.", ("state",)),
+    "reservations": ("Reservations that have not ended, by state.", ("state",)),
+    "reserved_vms_short": ("VMs of reservations for which the last round found no room.", ()),
     "assignments": ("Assignments that hold capacity, by state.", ("state",)),
     "task_age_seconds": (
         "Age of the oldest assignment in a state that a worker must end.",
@@ -180,6 +183,10 @@ def _tell_work(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:
         found["assignments"].add_metric((state,), fleet.assignments.get(state, 0))
     for state in _TASK_STATES:
         found["task_age_seconds"].add_metric((state,), fleet.task_ages_s.get(state, 0.0))
+    for reservation_state in OPEN_RESERVATIONS:
+        number = fleet.reservations.get(reservation_state, 0)
+        found["reservations"].add_metric((reservation_state,), number)
+    found["reserved_vms_short"].add_metric((), fleet.reserved_short)
     found["leftovers"].add_metric((), fleet.leftovers)
     found["images_held"].add_metric((), fleet.images_held)
     found["strangers"].add_metric((), fleet.strangers)

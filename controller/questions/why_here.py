@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
@@ -22,6 +22,24 @@ _PAUSED: Final = (
     " storage there is full, or an operator suspended it. Nothing that it wrote is lost: ask an"
     " operator to make room there and let it go on, or stop and start it yourself"
 )
+
+
+#: What was placed before the policy's own decision, by rows of (request, host) in its details.
+_EARLIER: Final = (("priority", ("took",)), ("held", ("holding", "freed")), ("gang", ("gangs",)))
+_WHY: Final = {
+    "reservation": "round {round} placed it on {host}, where room was kept for the reservation "
+    "that its request draws on",
+    "fallback": "round {round} was decided by the fallback, Best-Fit DRFH ({because}): {host} "
+    "matched its shape best",
+    "held": "round {round} placed it on {host}, which was reserved for its request: it had waited "
+    "long below its fair share",
+    "priority": "round {round} placed it on {host} in place of VMs of its tenant with a lower "
+    "priority",
+    "gang": "round {round} placed it before the game, by Best-Fit DRFH: its request's min_count of "
+    "VMs is needed at once, or it has an anti-affinity group",
+    "remainder": "round {round} placed it after the game, by Best-Fit DRFH: of the hosts with "
+    "room, {host} matched its shape best",
+}
 
 
 def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation:
@@ -183,14 +201,14 @@ def _taken(combination: Mapping[str, int]) -> str:
 def _phase(
     record: RoundRecord, details: Mapping[str, Any], request: int | None, host: int | None
 ) -> str:
+    here = [request, host]
+    if here in _places(details.get("reserved", {}).get("drawn", ())):
+        return "reservation"
     if record.decided_by == "fallback":
         return "fallback"
-    if any([request, host] == [q, h] for q, h, _ in details.get("took", ())):
-        return "priority"
-    if any([request, host] in details.get(rows, ()) for rows in ("holding", "freed")):
-        return "held"
-    if [request, host] in [[q, h] for q, h, _ in details.get("gangs", ())]:
-        return "gang"
+    for phase, rows in _EARLIER:
+        if here in _places(row for name in rows for row in details.get(name, ())):
+            return phase
     for q, h, game, _ in details.get("phase", ()):
         if (q, h) == (request, host):
             return "game" if game > 0 else "remainder"
@@ -207,30 +225,15 @@ def _by_type(
     return dict(sorted(by_type.items()))
 
 
+def _places(rows: Iterable[Sequence[int]]) -> list[list[int]]:
+    return [list(row[:2]) for row in rows]
+
+
 def _why_here(host: str, record: RoundRecord, phase: str, reader: Reader) -> str:
-    if phase == "fallback":
-        return (
-            f"round {record.number} was decided by the fallback, Best-Fit DRFH "
-            f"({reader.text_or_none(record.fallback_reason)}): {host} matched its shape best"
-        )
-    if phase == "held":
-        return (
-            f"round {record.number} placed it on {host}, which was reserved for its "
-            "request: it had waited long below its fair share"
-        )
-    if phase == "priority":
-        return (
-            f"round {record.number} placed it on {host} in place of VMs of its tenant with a "
-            "lower priority"
-        )
-    if phase == "gang":
-        return (
-            f"round {record.number} placed it before the game, by Best-Fit DRFH: its request's "
-            "min_count of VMs is needed at once, or it has an anti-affinity group"
-        )
-    if phase == "remainder":
-        return (
-            f"round {record.number} placed it after the game, by Best-Fit DRFH: "
-            f"of the hosts with room, {host} matched its shape best"
-        )
-    return f"round {record.number} placed it on {host} by policy {record.policy}"
+    told = _WHY.get(phase, "round {round} placed it on {host} by policy {policy}")
+    return told.format(
+        round=record.number,
+        host=host,
+        policy=record.policy,
+        because=reader.text_or_none(record.fallback_reason),
+    )

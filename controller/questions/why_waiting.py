@@ -31,6 +31,7 @@ from placement import is_poorer
 from registry import Registry, RequestState, SlotLoopState
 from registry.operating import Liveness
 from registry.requests import Request, Vm, Waiting
+from registry.reservations import ReservationState
 from registry.rounds import SlotLoopStatus
 
 _WAITS = (RequestState.PENDING, RequestState.PARTLY_PLACED)
@@ -81,7 +82,8 @@ def explain_request(
     known = request.vms_running + request.vms_unknown
     waiting = None
     if request.state in _WAITS:
-        waiting = _while_nobody_decides(_waiting(request, reader), liveness)
+        waiting = _on_a_reservation(_waiting(request, reader), registry, request)
+        waiting = _while_nobody_decides(waiting, liveness)
         waiting = _while_paused(waiting, liveness.slot_loop)
     return RequestExplanation(
         request=request.id,
@@ -112,6 +114,20 @@ def explain_request(
         ),
         unbuilt=_unbuilt(liveness) if request.vms_placed > known else None,
     )
+
+
+def _on_a_reservation(
+    waiting: WaitingExplanation, registry: Registry, request: Request
+) -> WaitingExplanation:
+    """Tell whoever draws on a reservation what there is of it."""
+    if request.reservation is None:
+        return waiting
+    found = registry.reservations.get(request.reservation)
+    if found.state is ReservationState.IN_FORCE:
+        told = f"kept room for {found.held} VMs, no room yet for {found.short}"
+    else:
+        told = f"it is {found.state.value}, so no room is kept for it"
+    return replace(waiting, message=f"{waiting.message}; its reservation {found.name}: {told}")
 
 
 def _estimate(

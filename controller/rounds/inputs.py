@@ -30,6 +30,15 @@ from placement.moving.keeping import KeepingSpare, kept_spare, with_placed
 from placement.moving.model import Running
 from placement.round.beside_shares import Beside
 from placement.round.constraints import Constraints
+from placement.round.reserved import (
+    Reserved,
+    Rows,
+    Settled,
+    check_reserved,
+    rows_of,
+    settle,
+    unsettled,
+)
 from placement.round.spot import Spot
 from placement.round.tenant_tree import TenantTree
 from placement.rules.patience import Patience, waiting_levels
@@ -187,6 +196,38 @@ class SpareInputs:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ReservedInputs:
+    """What is reserved, and where the round has its room before its policy decides."""
+
+    reserved: Reserved
+    drawn: Rows
+    kept: Rows
+    rooms: tuple[int, ...] = ()  #: of the allowances, before anything was drawn or kept
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values, from which `of_document` makes the same again."""
+        listed = {"drawn": list(map(list, self.drawn)), "kept": list(map(list, self.kept))}
+        rooms = list(self.rooms)
+        return {"reserved": self.reserved.document(), "rooms": rooms, **listed}
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> ReservedInputs:
+        """Read back what `document` returned."""
+        return cls(
+            reserved=Reserved.of_document(document["reserved"], snapshot),
+            drawn=rows_of(document["drawn"]),
+            kept=rows_of(document["kept"]),
+            rooms=tuple(document["rooms"]),
+        )
+
+    def again(self, rest: Snapshot) -> Settled:
+        """Return what is drawn and kept, found again from what is left to decide, and checked."""
+        before = unsettled(rest, self.reserved, self.drawn, self.kept, self.rooms)
+        check_reserved(before, self.reserved, self.drawn, self.kept)
+        return settle(before, self.reserved)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RoundInputs:
     """What decides a round: the snapshot, the policy and how it was told to run."""
 
@@ -199,6 +240,8 @@ class RoundInputs:
     zones: tuple[ZoneInputs, ...] = ()  #: none: the policy decides on all hosts
     freed: tuple[tuple[int, int], ...] = ()  #: see `placement.moving.freed`
     spare: SpareInputs | None = None  #: None: nothing is kept
+    #: None: nothing is reserved; else the snapshot is what it leaves to decide
+    reserved: ReservedInputs | None = None
 
     def decided_by(self, who: Deciding) -> Allocation:
         """Return what is decided, within all that these inputs ask of any policy."""
@@ -212,9 +255,14 @@ class RoundInputs:
         if self.spare is not None:
             beside = Beside(policy=policy, kept=self._kept_spare)
             policy = KeepingSpare(policy, self.spare.running, self.spare.domain)
-        return decide(
+        allocation = decide(
             self.snapshot, policy, seed=self.seed, budget_units=self.budget_units, beside=beside
         )
+        if self.reserved is None:
+            return allocation
+        again = self.reserved.again(self.snapshot)
+        told = {"drawn": list(map(list, again.drawn)), "kept": list(map(list, again.kept))}
+        return dataclasses.replace(allocation, details={**allocation.details, "reserved": told})
 
     def _kept_spare(self, placed: IntArray) -> IntArray:
         """Return what is to stay free on each host, (H, R), for the VMs of hosts that may fail."""
@@ -285,6 +333,8 @@ class RoundInputs:
             document["freed"] = [list(row) for row in self.freed]
         if self.spare is not None:  # nor do those that keep nothing
             document["spare"] = self.spare.document()
+        if self.reserved is not None:  # nor do those without reservations
+            document["reserved"] = self.reserved.document()
         return document
 
 
@@ -328,17 +378,19 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
         spot=None if spot is None else Spot.of_document(spot, len(resources)),
         **arrays,
     )
-    spare = document.get("spare")
+    spare, reserved = document.get("spare"), document.get("reserved")
     return RoundInputs(
         snapshot=snapshot,
         spare=None if spare is None else SpareInputs.of_document(spare, snapshot),
+        reserved=None if reserved is None else ReservedInputs.of_document(reserved, snapshot),
         names=Names(
-            hosts=tuple((a, b) for a, b in names["hosts"]),
+            hosts=tuple(map(tuple, names["hosts"])),  # of a large cluster, the most by far
             tenants=tuple((a, b) for a, b in names["tenants"]),
             requests=tuple((a, b, c) for a, b, c in names["requests"]),
             groups=tuple((a, b, node) for a, b, node in names.get("groups", ())),
             quotas=tuple((a, b, most, held) for a, b, most, held in names.get("quotas", ())),
             spot=tuple((a, b) for a, b in names.get("spot", ())),
+            reserved=tuple((a, b) for a, b in names.get("reserved", ())),
         ),
         policy=document["policy"],
         parameters=document["parameters"],
@@ -398,7 +450,7 @@ def games_of(details: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 def _names_document(names: Names) -> dict[str, Any]:
     document = {field.name: getattr(names, field.name) for field in dataclasses.fields(names)}
-    for name in ("groups", "quotas", "spot"):  # rounds without any keep their bytes
+    for name in ("groups", "quotas", "spot", "reserved"):  # rounds without any keep their bytes
         if not document[name]:
             del document[name]
     return document

@@ -152,6 +152,15 @@ class PolicyProcess:
         """
         return self._ask("survival", asked, deadline_s, policy="survival")
 
+    def reserve(self, question: object, *, deadline_s: float) -> Any:
+        """Return for how many VMs there will be room; see `controller.questions.reserving`.
+
+        `PolicyFailedError` as for `decide`.
+        """
+        if self._child is None or self._child.poll() is not None:
+            self.warm_up()
+        return self._ask("reserve", question, deadline_s, policy="reservation")
+
     def kill(self) -> None:
         """End the child at once, from another thread than the one that asks it."""
         child = self._child

@@ -31,6 +31,7 @@ from controller.rounds.inputs import (
     packed,
 )
 from controller.rounds.policy_process import Ideal
+from controller.rounds.reserved import SettledReservations, settle_reservations
 from controller.rounds.running import to_running
 from controller.rounds.snapshots import Names, freed_rows, to_snapshot
 from controller.rounds.spare_domains import domains_of
@@ -91,6 +92,7 @@ class _Seen:
     names: Names
     freed: tuple[tuple[int, int], ...]
     spare: SpareInputs | None
+    reserved: SettledReservations | None = None
 
 
 @contextmanager
@@ -139,7 +141,7 @@ def run_round(
     started = time.perf_counter()
     kept = kept or Kept()
     view = store.read_cluster(lease)
-    if not view.requests:
+    if not view.requests and view.reserved is None:
         return None
     if choice.spare is None or running is None:
         seen = _seen(view, kept)
@@ -148,7 +150,10 @@ def run_round(
         seen_running = running.read_running(lease)
         view = seen_running.cluster
         seen = _with_spare(seen_running, choice.spare, kept)
+    seen = _with_reservations(view, seen)
     snapshot, names = seen.snapshot, seen.names
+    if not view.requests and not (seen.reserved is not None and seen.reserved.changes):
+        return None
     read_s = time.perf_counter() - started
 
     zones = _zones(view, choice) if choice.zones else ()
@@ -159,9 +164,9 @@ def run_round(
     decided = _decide(slot, choice, seen, who=who, decider=decider, kept=kept)
     ranking = _first_ranking_resource(snapshot.resources, choice.parameters)
     ideal, ideal_s = _ideal(decided.data, ranking, choice, decider)
-    shares = _shares(snapshot, decided.allocation, names, ideal)
+    shares = _shares(snapshot, decided.allocation, names, ideal, seen.reserved)
     spot = _spot_commit(choice, seen, decided.allocation.details.get("spot"))
-    placements = _placements(view, decided.allocation)
+    placements = _placements(view, decided.allocation, seen.reserved)
     commit_started = time.perf_counter()
     committed = store.commit_round(
         RoundCommit(
@@ -191,7 +196,7 @@ def run_round(
                 "decide_seconds": time.perf_counter() - started,
             },
             placements=placements,
-            host_versions=_versions(view, decided.allocation, spot),
+            host_versions=_versions(view, decided.allocation, spot, seen.reserved),
             waiting=waiting_requests(
                 slot.start_at, view, snapshot, decided.allocation, names, shares=shares
             )
@@ -201,6 +206,7 @@ def run_round(
             prices=_labelled(view, None if ideal is None else ideal.prices),
             spot=spot,
             keeps_rooms=view.spot is not None and bool(view.spot.kept),
+            reserved=None if seen.reserved is None else seen.reserved.commit,
         )
     )
     ended = time.perf_counter()
@@ -223,7 +229,20 @@ def run_round(
     )
 
 
-def _placements(view: ClusterView, allocation: Allocation) -> tuple[Placement, ...]:
+def _with_reservations(view: ClusterView, seen: _Seen) -> _Seen:
+    """Return what is left to decide once reservations have their room."""
+    if view.reserved is None:
+        return seen
+    settled = settle_reservations(view, view.reserved, seen.snapshot)
+    names = replace(seen.names, reserved=settled.names)
+    return replace(seen, snapshot=settled.rest, names=names, reserved=settled)
+
+
+def _placements(
+    view: ClusterView, allocation: Allocation, reserved: SettledReservations | None
+) -> tuple[Placement, ...]:
+    """Return what is placed, first of all what draws on reservations."""
+    drawn = () if reserved is None else reserved.inputs.drawn
     return tuple(
         Placement(
             request_id=view.requests[request].id,
@@ -231,12 +250,15 @@ def _placements(view: ClusterView, allocation: Allocation) -> tuple[Placement, .
             count=count,
             shared_pool=view.requests[request].shared_pool,
         )
-        for request, host, count in allocation.placed.tolist()
+        for request, host, count in (*drawn, *allocation.placed.tolist())
     )
 
 
 def _versions(
-    view: ClusterView, allocation: Allocation, spot: SpotCommit | None
+    view: ClusterView,
+    allocation: Allocation,
+    spot: SpotCommit | None,
+    reserved: SettledReservations | None,
 ) -> Mapping[UUID, int]:
     """Return the versions, as the round saw them, of all hosts that it does something with."""
     placed_on = [view.hosts[host] for host in np.unique(allocation.placed[:, 1]).tolist()]
@@ -244,6 +266,10 @@ def _versions(
     if spot is not None:
         used = {end.host_id for end in spot.ends} | {room.host_id for room in spot.lets_in}
         versions |= {host.id: host.version for host in view.hosts if host.id in used}
+    if reserved is not None:
+        for _, index, _ in (*reserved.inputs.drawn, *reserved.inputs.kept):
+            host = view.hosts[index]
+            versions[host.id] = host.version
     return versions
 
 
@@ -323,6 +349,7 @@ def _inputs(slot: Slot, choice: PolicyChoice, seen: _Seen, who: Deciding) -> Rou
         names=seen.names,
         freed=seen.freed,
         spare=seen.spare,
+        reserved=None if seen.reserved is None else seen.reserved.inputs,
         policy=who.policy,
         parameters=who.parameters,
         seed=seed,
@@ -416,12 +443,18 @@ def _first_ranking_resource(resources: tuple[str, ...], parameters: Mapping[str,
 
 
 def _shares(
-    snapshot: Snapshot, allocation: Allocation, names: Names, ideal: Ideal | None
+    snapshot: Snapshot,
+    allocation: Allocation,
+    names: Names,
+    ideal: Ideal | None,
+    reserved: SettledReservations | None,
 ) -> tuple[dict[str, Any], ...]:
     """Dominant share of every tenant before and after, of the whole pool, and the fair one."""
     before = dominant_shares(snapshot.held, snapshot.pool)
     after = dominant_shares(snapshot.after(allocation.placed).held, snapshot.pool)
     waiting = np.bincount(snapshot.tenant, weights=snapshot.count, minlength=len(before))
+    for request, _, count in () if reserved is None else reserved.inputs.drawn:
+        waiting[snapshot.tenant[request]] += count
     return tuple(
         {
             "tenant": name,

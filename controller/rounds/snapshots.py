@@ -122,6 +122,7 @@ class Names:
     #: (owner's name, resource, quota, held) of each allowance; "vms": their number
     quotas: tuple[tuple[str, str, int, int], ...] = ()
     spot: tuple[tuple[str, str], ...] = ()  #: (id, name) of spot VMs on the axis S
+    reserved: tuple[tuple[str, str], ...] = ()  #: (id, name) of reservations on the axis V
 
 
 def ordinary(view: ClusterView) -> ClusterView:

@@ -91,7 +91,9 @@ class Lifetimes:
             numbers: dict[int, int] = {}
             order = np.argsort(groups[:, level], kind="stable")
             names, starts = np.unique(groups[order, level], return_index=True)
-            for name, rows in zip(names.tolist(), np.split(order, starts[1:]), strict=True):
+            # Of no VM at all one part is made, which is nobody's.
+            parts = np.split(order, starts[1:])[: len(names)]
+            for name, rows in zip(names.tolist(), parts, strict=True):
                 curve = _Curve.of(observed.age_s[rows], observed.ended[rows])
                 if len(curve.ends_s) >= least_ends:
                     numbers[name] = len(self._curves)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
 
 from placement.moving.units import Unit
 from placement.moving.whereabouts import Whereabouts
 from placement.round.arrays import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import coo_array
 
 #: Nodes that the solver may open: it counts, and takes no time, so that a replay agrees.
 _MOST_NODES: Final = 2_000
@@ -76,6 +77,8 @@ def most_places(
     the room of each host, of a group that keeps apart one VM on a host at most, and
     of a spread at most its part in each zone.
     """
+    from scipy import optimize  # noqa: PLC0415 - slow to import, and only needed here
+
     if not pairs:
         return Solved(hosts={}, proven=True)
     unit_of = np.array([unit for unit, _ in pairs], dtype=np.int64)
@@ -89,11 +92,11 @@ def most_places(
         room = np.maximum(where.room[:, resource], 0)
         rows.add_each(host_of, demand[unit_of, resource] / scale, room / scale)
     _add_rules(rows, where, units, unit_of, host_of)
-    solution = milp(
+    solution = optimize.milp(
         c=-np.ones(len(pairs)),
-        constraints=LinearConstraint(rows.matrix(), -np.inf, rows.most),
+        constraints=optimize.LinearConstraint(rows.matrix(), -np.inf, rows.most),
         integrality=np.ones(len(pairs)),
-        bounds=Bounds(0, 1),
+        bounds=optimize.Bounds(0, 1),
         options={"node_limit": _MOST_NODES},
     )
     if solution.x is None:
@@ -126,6 +129,8 @@ class _Rows:
 
     def matrix(self) -> coo_array:
         """Return all rows."""
+        from scipy.sparse import coo_array  # noqa: PLC0415 - slow to import, and only needed here
+
         row, column, amount = (np.concatenate(each) for each in zip(*self._parts, strict=True))
         return coo_array((amount, (row, column)), shape=(len(self.most), self._columns)).tocsr()
 

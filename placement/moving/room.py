@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -13,7 +14,15 @@ import numpy as np
 from placement.moving.destinations import Choice, Destinations
 from placement.moving.evacuate import parameters_of
 from placement.moving.measures import measured
-from placement.moving.model import MoveLimits, Plan, Running, StillWaits, Why
+from placement.moving.model import (
+    OBSTACLES,
+    MoveLimits,
+    Plan,
+    Running,
+    StillWaits,
+    Why,
+    WhyStays,
+)
 from placement.moving.places import Search, find_places
 from placement.moving.units import Unit, Units
 from placement.moving.waves import Wanted, in_waves
@@ -87,6 +96,42 @@ def make_room(
         work=room.budget.spent,
         cut=room.cut or room.limited,
     )
+
+
+def in_the_way(running: Running, request: int) -> Mapping[str, int]:
+    """Return how many VMs hold the hosts on which a request could be, by what keeps them there.
+
+    Parameters
+    ----------
+    request : int
+        An index of Q that no moves let in.
+
+    Returns
+    -------
+    Mapping
+        Values of `Obstacle`, of VMs that cannot move at all, and of `WhyStays`: no other
+        host that takes VMs is eligible, or large enough, or those that are have no room.
+        For each VM alone: rules of groups are not looked at.
+    """
+    snapshot = running.snapshot
+    large = (snapshot.capacity >= snapshot.demand[request]).all(axis=1)
+    could = snapshot.eligible[request][snapshot.host_class] & running.receives & large
+    found: Counter[str] = Counter()
+    alike = np.stack([running.kind, running.host, running.obstacle], axis=1)[could[running.host]]
+    rows, counts = np.unique(alike, axis=0, return_counts=True)
+    for (kind, host, obstacle), count in zip(rows.tolist(), counts.tolist(), strict=True):
+        if obstacle >= 0:
+            found[OBSTACLES[obstacle].value] += count
+            continue
+        others = running.eligible[kind][snapshot.host_class] & running.receives
+        others[host] = False
+        fits = others & (snapshot.capacity >= running.demand[kind]).all(axis=1)
+        if not others.any():
+            why = WhyStays.NO_ELIGIBLE_HOST
+        else:
+            why = WhyStays.NO_ROOM if fits.any() else WhyStays.NO_HOST_LARGE_ENOUGH
+        found[why.value] += count
+    return dict(sorted(found.items()))
 
 
 class _Room:

@@ -19,6 +19,7 @@ from registry.ground.schema import events, requests, vms
 _LARGE: Final[frozenset[str]] = frozenset(
     {
         "ix_events_kind_id",
+        "ix_requests_reservation_id",
         "ix_requests_state_id",
         "ix_vms_id_live",
         "ix_vms_id_spot",
@@ -28,6 +29,9 @@ _LARGE: Final[frozenset[str]] = frozenset(
 )
 #: Columns that such indexes are about and that may be missing: with a default, they take no time.
 _COLUMNS: Final[Mapping[str | None, str]] = {
+    "ix_requests_reservation_id": (
+        "ALTER TABLE requests ADD COLUMN IF NOT EXISTS reservation_id UUID"
+    ),
     "ix_vms_id_spot": (
         "ALTER TABLE vms ADD COLUMN IF NOT EXISTS spot BOOLEAN DEFAULT false NOT NULL"
     ),

@@ -49,6 +49,7 @@ from registry.lifecycle import (
     PlanState,
     PowerState,
     RequestState,
+    ReservationState,
     RollPhase,
     RollState,
     SlotLoopState,
@@ -330,6 +331,8 @@ requests = Table(
     Column("spread", State),
     Column("priority", Integer, nullable=False, server_default="0"),
     Column("spot", Boolean(create_constraint=False), nullable=False, server_default=false()),
+    # On whose room it draws: without a foreign key, so that its end locks no requests.
+    Column("reservation_id", Uuid),
     Column("state", State, nullable=False),
     Column("waiting", Json),
     Column("rounds_waited", Integer, nullable=False, server_default="0"),
@@ -352,6 +355,7 @@ requests = Table(
     Index(None, "state"),
     Index(None, "state", "id"),
     Index(None, "expires_at"),
+    Index("ix_requests_reservation_id", "reservation_id", **_only("reservation_id IS NOT NULL")),
 )
 
 # Apart from `requests`: user-data is large and secret, and no list reads it.
@@ -431,7 +435,6 @@ vms = Table(
     postgresql_with={"fillfactor": 50},
 )
 
-# What is asked of a VM's power and not done yet: the row is the workers' message.
 # Spot VMs whose tenants were told that they end, and for whom. Without foreign keys, as the
 # next: a round would lock VMs for them, besides those that it places and in no order with these.
 spot_endings = Table(
@@ -457,6 +460,53 @@ kept_rooms = Table(
     CheckConstraint("count >= 1", name="count_positive"),
 )
 
+# Room that a tenant will have from a time on.
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("name", Name, nullable=False),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("vm_type_id", Uuid, ForeignKey("vm_types.id"), nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("requires", Json, nullable=False),
+    Column("keep_from", UtcDateTime, nullable=False),
+    Column("starts_at", UtcDateTime, nullable=False),
+    Column("ends_at", UtcDateTime, nullable=False),
+    Column("state", State, nullable=False),
+    # VMs that were placed for requests that draw on it: written by rounds alone.
+    Column("used", Integer, nullable=False, server_default="0"),
+    # VMs for which the latest round found no room, once room is kept.
+    Column("short", Integer, nullable=False, server_default="0"),
+    Column("decision", Json),
+    Column("asked_by", Text, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("decided_at", UtcDateTime),
+    _one_of("state", ReservationState),
+    CheckConstraint("count >= 1 AND used >= 0 AND short >= 0", name="counts_not_negative"),
+    CheckConstraint("keep_from <= starts_at AND starts_at < ends_at", name="times_in_order"),
+    Index(
+        "uq_reservations_tenant_id_name",
+        "tenant_id",
+        "name",
+        unique=True,
+        **_only("state IN ('asked', 'accepted', 'in_force')"),
+    ),
+    Index(None, "tenant_id", "id"),
+    Index("ix_reservations_open", "state", **_only("state IN ('asked', 'accepted', 'in_force')")),
+)
+
+# Where rounds keep it: for so many VMs on a host. Without foreign keys, as `kept_rooms`.
+reservation_holds = Table(
+    "reservation_holds",
+    metadata,
+    Column("reservation_id", Uuid, primary_key=True),
+    Column("host_id", Uuid, primary_key=True),
+    Column("count", Integer, nullable=False),
+    CheckConstraint("count >= 1", name="count_positive"),
+)
+
+# What is asked of a VM's power and not done yet: the row is the workers' message.
 power_actions = Table(
     "power_actions",
     metadata,

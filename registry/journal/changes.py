@@ -23,6 +23,7 @@ from registry.lifecycle import (
     PLAN_TRANSITIONS,
     POWER_TRANSITIONS,
     REQUEST_TRANSITIONS,
+    RESERVATION_TRANSITIONS,
     ROLL_TRANSITIONS,
     SLOT_LOOP_TRANSITIONS,
     SPOT_TRANSITIONS,
@@ -51,6 +52,8 @@ from registry.lifecycle import (
     PowerState,
     RequestEvent,
     RequestState,
+    ReservationEvent,
+    ReservationState,
     RollEvent,
     RollState,
     SlotLoopEvent,
@@ -195,6 +198,9 @@ POWER: Final[Machine[PowerState, PowerEvent]] = Machine(
 REQUEST: Final[Machine[RequestState, RequestEvent]] = Machine(
     "request_state", "request", RequestState, REQUEST_TRANSITIONS
 )
+RESERVATION: Final[Machine[ReservationState, ReservationEvent]] = Machine(
+    "reservation_state", "reservation", ReservationState, RESERVATION_TRANSITIONS
+)
 ROLL: Final[Machine[RollState, RollEvent]] = Machine(
     "roll_state", "roll", RollState, ROLL_TRANSITIONS
 )
@@ -225,6 +231,7 @@ MACHINES: Final = (
     PLAN,
     POWER,
     REQUEST,
+    RESERVATION,
     ROLL,
     SLOT_LOOP,
     SPOT,

@@ -1,5 +1,6 @@
 """Moves of VMs from host to host, plans of them, and rolls over hosts."""
 
+from registry.errors import PlanMoveOverError
 from registry.lifecycle import OPEN_MOVES, MoveState, PlanState, RollPhase, RollState
 from registry.records.moves import (
     STANDING_RULE,
@@ -44,6 +45,7 @@ __all__ = [
     "Plan",
     "PlanKind",
     "PlanMove",
+    "PlanMoveOverError",
     "PlanState",
     "PlannedMove",
     "Roll",

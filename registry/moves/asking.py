@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
 
-from registry.errors import MoveRefusedError, NotFoundError
+from registry.errors import ConflictError, MoveRefusedError, NotFoundError
 from registry.ground.ids import uuid7
 from registry.ground.locks import lock_hosts, lock_vms
 from registry.ground.schema import (
@@ -93,13 +93,15 @@ def ask(
     *,
     reason: str,
     only_cold: bool,
+    from_host: UUID | None = None,
     following: Collection[UUID] = (),
     now: datetime,
     actor: str,
 ) -> UUID:
     """Hold room for a VM on a host, and have it moved there; return the id of the move.
 
-    VMs ``following`` it there may be of a group that is to keep together.
+    VMs ``following`` it there may be of a group that is to keep together. With ``from_host`` it
+    moves from that host alone: what it was to move for says nothing of another.
 
     Raises
     ------
@@ -107,6 +109,8 @@ def ask(
         If there is no such VM or host.
     MoveRefusedError
         If something speaks against it.
+    ConflictError
+        If it is not on the host that it was to move from.
     """
     before = connection.execute(HERE.where(vms.c.id == vm_id)).one_or_none()
     there = connection.scalars(
@@ -122,11 +126,22 @@ def ask(
     vm = connection.execute(HERE.where(vms.c.id == vm_id)).one()
     if vm.host_id != before.host_id:
         raise MoveRefusedError(vm.name, MoveObstacle.MOVES_ALREADY, "it is moving: ask again")
+    if from_host is not None and vm.host_id is not None and vm.host_id != from_host:
+        raise ConflictError(_is_elsewhere(connection, vm, from_host))
     for obstacle, detail in _obstacles(
         connection, vm, there, only_cold=only_cold, following=following
     ):
         raise MoveRefusedError(vm.name, obstacle.value, detail)
     return _hold(connection, vm, there, host, reason=reason, now=now, actor=actor)
+
+
+def _is_elsewhere(connection: Connection, vm: Row[Any], from_host: UUID) -> str:
+    query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_([vm.host_id, from_host]))
+    names = {row.id: row.name for row in connection.execute(query)}
+    return (
+        f"VM {vm.name} cannot move: it is on host {names[vm.host_id]} by now, not on host"
+        f" {names[from_host]}, from where it was to move"
+    )
 
 
 def _obstacles(

@@ -23,6 +23,7 @@ from registry.records.rounds import ClusterView, HostView, RequestView, SpotView
 from registry.requests.rules import vm_group_views, zone_of
 from registry.rounds.cluster import making_room, request_of_vm
 from registry.rounds.known_hosts import KnownHosts
+from registry.rounds.reserved import reserved_view
 from registry.rounds.spot import rooms_kept
 
 
@@ -45,7 +46,8 @@ def as_one_more(connection: Connection, vm_id: UUID, *, only_cold: bool) -> Clus
     for obstacle, detail in against_any(connection, vm, only_cold=only_cold):
         raise MoveRefusedError(vm.name, obstacle.value, detail)
     axis, now = resource_names(connection), db_now(connection)
-    found = KnownHosts().read(connection, axis, now)
+    # Room of reservations is committed, as rounds see it.
+    _, found = reserved_view(connection, axis, now, KnownHosts().read(connection, axis, now))
     request = request_of_vm(connection, axis, now, [host.id for host in found], vm_id)
     return ClusterView(
         epoch=0,

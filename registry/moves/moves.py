@@ -8,13 +8,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, or_, select, update
 
-from registry.errors import ConflictError, InvalidError, NotFoundError
+from registry.errors import ConflictError, InvalidError, NotFoundError, PlanMoveOverError
 from registry.ground.claims import MOVES, is_claimed
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.ground.schema import hosts, moves, plan_moves, vms
-from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState
+from registry.ground.schema import hosts, moves, plan_moves, plans, vms
+from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState, PlanState
 from registry.moves.asking import ask
 from registry.moves.choosing import as_one_more
 from registry.moves.ending import MOVE_ROWS, close, lock_move, not_arrived
@@ -45,18 +45,24 @@ class Moves:
     ) -> Move:
         """Hold room for a VM on a host and have a worker move it there; see `asking.ask`.
 
-        ``of_plan`` is the plan, and the position in it, that the move carries out.
+        ``of_plan`` is the plan, and the position in it, that the move carries out;
+        `PlanMoveOverError` if that plan was ended meanwhile, or has asked for the move before.
         """
         if not 1 <= len(reason) <= MAX_REASON_LENGTH:
             raise InvalidError("reason", reason, f"1 to {MAX_REASON_LENGTH} characters")
+        from_host: UUID | None = None
+        following: Sequence[UUID] = ()
         with self._database.write() as connection:
-            following = [] if of_plan is None else _following(connection, vm_id, *of_plan)
+            if of_plan is not None:
+                from_host = _check_asks(connection, *of_plan)
+                following = _following(connection, vm_id, *of_plan)
             move_id = ask(
                 connection,
                 vm_id,
                 host,
                 reason=reason,
                 only_cold=only_cold,
+                from_host=from_host,
                 following=following,
                 now=db_now(connection),
                 actor=actor,
@@ -170,6 +176,26 @@ class Moves:
         with self._database.read() as connection:
             rows = connection.execute(query).all()
         return page_of([_to_move(row) for row in rows], limit, lambda each: (each.id.hex,))
+
+
+def _check_asks(connection: Connection, plan_id: UUID, position: int) -> UUID:
+    """Lock a plan, see that it still asks for a move, and return the host which that is from.
+
+    Whoever carries it out read it before: it may have been cancelled since, or another control
+    centre may lead and carry it out.
+    """
+    plan = select(plans.c.state).where(plans.c.id == plan_id).with_for_update()
+    state = connection.scalars(plan).one_or_none()
+    move = select(plan_moves.c.from_host_id).where(
+        plan_moves.c.plan_id == plan_id,
+        plan_moves.c.position == position,
+        plan_moves.c.move_id.is_(None),
+        plan_moves.c.refused.is_(None),
+    )
+    found: UUID | None = connection.scalars(move).one_or_none()
+    if state != PlanState.APPROVED.value or found is None:
+        raise PlanMoveOverError(plan_id, position)
+    return found
 
 
 def _following(connection: Connection, vm_id: UUID, plan_id: UUID, position: int) -> Sequence[UUID]:

@@ -79,9 +79,20 @@ class Plans:
 
     @retried
     def approve(self, id: UUID, *, actor: str) -> Plan:  # noqa: A002 - the contract's name
-        """Have a plan carried out that was proposed."""
+        """Have a plan carried out that was proposed.
+
+        Raises
+        ------
+        PlanStepError
+            If it is not decided, or was approved, or is over.
+        ConflictError
+            If no VM waits any more of the request that it makes room for, or another plan
+            makes room for it by now.
+        """
         with self._database.write() as connection:
             row = _locked(connection, id)
+            if row.state == PlanState.PROPOSED.value and "request" in row.arguments:
+                check_waits(connection, UUID(row.arguments["request"]))
             now = db_now(connection)
             _step(
                 connection, row, PlanEvent.APPROVED, now=now, actor=actor, **_approved(actor, now)
@@ -196,6 +207,7 @@ class Plans:
     ) -> Plan:
         """Write what was decided, with all that a replay needs.
 
+        One that moves nothing, and keeps no room, is done: there is nothing to approve.
         One that is approved as soon as it is decided is cancelled if it is ``declined``, with why.
         """
         with self._database.write() as connection:
@@ -233,6 +245,16 @@ class Plans:
                 approved = _locked(connection, id)
                 by = _approved(row.asked_by, now)
                 _step(connection, approved, PlanEvent.APPROVED, now=now, actor=row.asked_by, **by)
+            elif declined is None and not decided and not (let_in and let_in["hosts"]):
+                _step(
+                    connection,
+                    _locked(connection, id),
+                    PlanEvent.DONE,
+                    now=now,
+                    actor=actor,
+                    ended_at=now,
+                    reason="no useful move",
+                )
             if declined is not None:
                 proposed = _locked(connection, id)
                 _step(

@@ -12,14 +12,14 @@ from registry.errors import ConflictError, UnknownNameError
 from registry.ground.clock import db_now
 from registry.ground.engine import Database
 from registry.ground.ids import first_at
+from registry.ground.locks import take_turns
 from registry.ground.schema import moves, plan_moves, plans, requests
 from registry.ledger.placeable import count_waiting
 from registry.ledger.waiting import SLOTS_WAITED
-from registry.lifecycle import RequestState
+from registry.lifecycle import OPEN_REQUESTS
 from registry.moves.stored_plans import GOES_ON, get_plan
 from registry.records.moves import PlanKind
 
-_OPEN_REQUESTS: Final = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 #: Why requests wait that moves might let in.
 _FOR_ROOM: Final = ("no_room", "gang_not_whole", "held_back")
 #: VMs that one request may ask for.
@@ -47,7 +47,7 @@ class RoomPlans:
         Without those for which a plan was to make room within the last ``rest_s``.
         """
         waits = select(requests.c.id).where(
-            requests.c.state.in_(_OPEN_REQUESTS),
+            requests.c.state.in_(OPEN_REQUESTS),
             rounds <= SLOTS_WAITED,
             requests.c.waiting["reason"].as_string().in_(_FOR_ROOM),
         )
@@ -60,6 +60,11 @@ class RoomPlans:
             )
             tried = {UUID(each["request"]) for each in connection.scalars(lately)}
             return frozenset(connection.scalars(waits)) - tried
+
+    def waits(self, request: UUID) -> bool:
+        """Return whether a VM of a request waits for a place."""
+        with self._database.read() as connection:
+            return waiting_of(connection, request) > 0
 
     def keeps(self, id: UUID, *, for_s: float) -> bool:  # noqa: A002
         """Return whether what a plan freed is to be kept for its request still.
@@ -91,6 +96,8 @@ def waiting_of(connection: Connection, request: UUID) -> int:
 def check_waits(connection: Connection, request: UUID) -> None:
     """Refuse a plan for a request of which nothing waits, or for which another makes room.
 
+    Until the end of the transaction nobody else is told that none does.
+
     Raises
     ------
     UnknownNameError
@@ -98,6 +105,7 @@ def check_waits(connection: Connection, request: UUID) -> None:
     ConflictError
         If no VM of it waits, or a plan makes room for it already.
     """
+    take_turns(connection, f"room for {request}")
     if not waiting_of(connection, request):
         if connection.execute(select(requests.c.id).where(requests.c.id == request)).first():
             raise ConflictError(f"no VM of request {request} waits for a place")

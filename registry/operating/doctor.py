@@ -16,10 +16,12 @@ from sqlalchemy import (
     Select,
     and_,
     func,
+    or_,
     select,
 )
 
 from registry.ground.bulk import among
+from registry.ground.clock import db_now
 from registry.ground.schema import (
     assignment_resources,
     assignments,
@@ -30,6 +32,8 @@ from registry.ground.schema import (
     kept_rooms,
     request_groups,
     requests,
+    reservation_holds,
+    reservations,
     resources,
     slot_loop,
     spot_endings,
@@ -43,14 +47,17 @@ from registry.ledger.triggers import TRIGGERS
 from registry.lifecycle import (
     FINISHED,
     REQUEST_TRANSITIONS,
+    STANDING,
     VM_OBSERVED_TRANSITIONS,
     HostAdmin,
     RequestState,
+    ReservationState,
     VmDesired,
     VmObserved,
 )
 from registry.networks.stray import check_addresses
 from registry.operating.references import OPEN, keys_are_guarded, live_references, references
+from registry.tenancy.reserved_use import IS_STANDING
 
 #: kinds of events that are rows of a state machine
 MACHINES: Final[Mapping[str, Mapping[Any, StrEnum]]] = {
@@ -68,7 +75,7 @@ TRIGGERS_FOUND: Final = {
 PAGE: Final = 500
 EVENTS: Final = 50_000
 #: A control centre that decides looks at what is due every few seconds, too.
-_OVERDUE: Final = timedelta(minutes=15)
+OVERDUE: Final = timedelta(minutes=15)
 
 #: What opens a transaction that only reads.
 Reading = Callable[[], AbstractContextManager[Connection]]
@@ -347,7 +354,7 @@ def _spot(connection: Connection) -> Iterator[str]:
     for row in connection.execute(ends):
         if row.id is None:
             yield f"spot VM {row.vm_id} is to end, and is not found"
-        elif last is not None and row.ends_at < last - _OVERDUE:
+        elif last is not None and row.ends_at < last - OVERDUE:
             yield f"spot VM {row.vm_id} was to end at {row.ends_at:%Y-%m-%d %H:%M:%S} UTC"
     rooms = (
         select(
@@ -367,7 +374,7 @@ def _spot(connection: Connection) -> Iterator[str]:
             yield f"room is kept on host {where} for request {room.request_id}, which is not found"
         elif room.host is None:
             yield f"room is kept on host {where}, which is not found"
-        elif last is not None and room.until < last - _OVERDUE:
+        elif last is not None and room.until < last - OVERDUE:
             yield (
                 f"room is kept on host {where} for request {room.request_id} beyond its time,"
                 f" {room.until:%Y-%m-%d %H:%M:%S} UTC"
@@ -406,6 +413,46 @@ def _changes(start: int, end: int) -> Select[Any]:
     )
 
 
+def _reservations(connection: Connection) -> Iterator[str]:
+    """Check reservations that are not over, and where room is kept for them."""
+    now = db_now(connection)
+    late = now - OVERDUE
+    asked = reservations.c.state == ReservationState.ASKED.value
+    begins = reservations.c.state == ReservationState.ACCEPTED.value
+    for which, what in (
+        (and_(asked, reservations.c.created_at < late), "is not decided"),
+        (and_(begins, reservations.c.starts_at < late), "did not begin"),
+        (and_(IS_STANDING, reservations.c.ends_at < late), "did not end"),
+    ):
+        for name in connection.scalars(select(reservations.c.name).where(which)):
+            yield f"reservation {name} {what}: does a control centre lead?"
+    kept = (
+        select(
+            reservation_holds.c.reservation_id, func.sum(reservation_holds.c["count"]).label("kept")
+        )
+        .group_by(reservation_holds.c.reservation_id)
+        .subquery()
+    )
+    query = (
+        select(kept.c.reservation_id, kept.c.kept, reservations.c["count"], reservations.c.state)
+        .select_from(kept)
+        .outerjoin(reservations, reservations.c.id == kept.c.reservation_id)
+    )
+    standing = {state.value for state in STANDING}
+    for key, number, count, state in connection.execute(query):
+        if state not in standing:
+            yield f"room is kept for reservation {key}, which is {state or 'not there'}"
+        elif number > count:
+            yield f"room for {number} VMs is kept for reservation {key} of {count}"
+    gone = (
+        select(reservation_holds.c.reservation_id, reservation_holds.c.host_id)
+        .outerjoin(hosts, hosts.c.id == reservation_holds.c.host_id)
+        .where(or_(hosts.c.id.is_(None), hosts.c.admin == HostAdmin.RETIRED.value))
+    )
+    for key, host in connection.execute(gone):
+        yield f"room is kept for reservation {key} on host {host}, which is gone"
+
+
 #: Checks that look at what lives in one statement or two.
 _WHOLE: Final[Sequence[Callable[[Connection], Iterable[str]]]] = (
     _triggers,
@@ -416,4 +463,5 @@ _WHOLE: Final[Sequence[Callable[[Connection], Iterable[str]]]] = (
     _groups,
     _spot,
     check_addresses,
+    _reservations,
 )

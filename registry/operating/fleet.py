@@ -23,6 +23,7 @@ from registry.ground.schema import (
     leftovers,
     moves,
     requests,
+    reservations,
     rounds,
     strangers,
     tokens,
@@ -33,9 +34,10 @@ from registry.ledger.placeable import waiting_vms
 from registry.lifecycle import (
     FINISHED,
     OPEN_MOVES,
+    OPEN_REQUESTS,
+    OPEN_RESERVATIONS,
     AssignmentState,
     HostAdmin,
-    RequestState,
     SlotLoopState,
 )
 from registry.operating.liveness import control_lease
@@ -44,7 +46,6 @@ from registry.requests.rules import zone_of
 from registry.rounds.cluster import read_accounts
 from registry.rounds.slot_loop import slot_loop_status
 
-_OPEN: Final = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 #: States that somebody has to work on; when the first two began is on the row itself.
 _BUILDING: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 _ENDING: Final = (
@@ -117,6 +118,8 @@ class Fleet:
     paused: bool  #: slots are not decided
     last_round: FleetRound | None
     moves: FleetMoves
+    reservations: Mapping[str, int]  #: by state, those that are not over
+    reserved_short: int  #: VMs of reservations for which the last round found no room
     #: until the first of the operators' tokens ends that were used of late; None: none ends
     token_ends_in_s: float | None = None
 
@@ -140,6 +143,7 @@ def read_fleet(connection: Connection) -> Fleet:
         paused=slot_loop_status(connection).state is SlotLoopState.PAUSED,
         last_round=_last_round(connection),
         moves=_moves(connection, now),
+        **_reservations(connection),
         token_ends_in_s=_token_ends_in_s(connection, now),
     )
 
@@ -171,6 +175,19 @@ def _moves(connection: Connection, now: datetime) -> FleetMoves:
         standstill_s=sum(float(row.still_ms or 0) for row in ended) / 1000,
         longest_standstill_s=max((row.longest_ms or 0 for row in ended), default=0) / 1000,
     )
+
+
+def _reservations(connection: Connection) -> dict[str, Any]:
+    query = (
+        select(reservations.c.state, func.count().label("number"), func.sum(reservations.c.short))
+        .where(reservations.c.state.in_(OPEN_RESERVATIONS))
+        .group_by(reservations.c.state)
+    )
+    found = connection.execute(query).all()
+    return {
+        "reservations": {state: number for state, number, _ in found},
+        "reserved_short": sum(int(short) for _, _, short in found),
+    }
 
 
 def _token_ends_in_s(connection: Connection, now: datetime) -> float | None:
@@ -212,7 +229,7 @@ def _waiting(connection: Connection) -> dict[str, int]:
         select(reason.label("reason"), func.count().label("number"))
         .select_from(vms)
         .join(requests, requests.c.id == vms.c.request_id)
-        .where(requests.c.state.in_(_OPEN), waiting_vms())
+        .where(requests.c.state.in_(OPEN_REQUESTS), waiting_vms())
         .group_by("reason")
     )
     return {row.reason: row.number for row in connection.execute(query)}

@@ -15,6 +15,7 @@ from sqlalchemy import Column, Connection, Select, delete, exists, func, select
 
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
+from registry.ground.ids import first_at
 from registry.ground.names import check_int
 from registry.ground.schema import (
     assignment_resources,
@@ -25,6 +26,8 @@ from registry.ground.schema import (
     moves,
     plan_moves,
     plans,
+    requests,
+    reservations,
     roll_hosts,
     rolls,
     round_inputs,
@@ -34,7 +37,7 @@ from registry.ground.schema import (
     tokens,
     vms,
 )
-from registry.lifecycle import AssignmentState, PlanState
+from registry.lifecycle import FINISHED, OPEN_RESERVATIONS, AssignmentState, PlanState
 from registry.records.rounds import Lease
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
 
@@ -50,7 +53,7 @@ class Periods:
     """How long history is kept."""
 
     inputs_days: int = 7  #: inputs and outcomes of rounds: what a replay needs
-    #: rounds with their shadows, plans, moves, and what became of VMs that are gone
+    #: rounds with their shadows, plans, moves, reservations, and what became of VMs that are gone
     rounds_days: int = 400
     events_months: int = 13  #: whole calendar months (UTC), besides the present one
     audit_months: int = 13  #: the same, of calls that could change something
@@ -73,6 +76,7 @@ class Purged:
     audit: int = 0
     plans: int = 0
     rolls: int = 0
+    reservations: int = 0
     moves: int = 0
     links: int = 0
     login_codes: int = 0
@@ -192,6 +196,17 @@ def _due(connection: Connection, periods: Periods) -> Mapping[str, Select[Any]]:
         )
         .order_by(plans.c.id),
         "rolls": select(rolls.c.id).where(rolls.c.ended_at < rounds_end).order_by(rolls.c.id),
+        "reservations": select(reservations.c.id)
+        .where(
+            reservations.c.id < first_at(rounds_end),  # of what is due, all were made before
+            reservations.c.ends_at < rounds_end,
+            reservations.c.state.not_in(OPEN_RESERVATIONS),
+            ~exists().where(
+                requests.c.reservation_id == reservations.c.id,
+                requests.c.state.not_in([state.value for state in FINISHED]),
+            ),
+        )
+        .order_by(reservations.c.id),
         "moves": select(moves.c.id)
         .where(moves.c.ended_at < rounds_end, ~exists().where(plan_moves.c.move_id == moves.c.id))
         .order_by(moves.c.id),
@@ -280,6 +295,7 @@ _KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
     "links": (round_links.c.round,),
     "plans": (plan_moves.c.plan_id, plans.c.id),
     "rolls": (roll_hosts.c.roll_id, rolls.c.id),
+    "reservations": (reservations.c.id,),
     "moves": (moves.c.id,),
     "events": (events.c.id,),
     "audit": (audit.c.id,),

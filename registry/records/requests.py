@@ -95,6 +95,7 @@ class Request:
     rules: Rules = Rules()
     priority: int = 0  #: among the requests of its tenant: the highest goes first
     spot: bool = False  #: its VMs are placed on what nobody else wants, and end when needed
+    reservation: UUID | None = None  #: on whose room it draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

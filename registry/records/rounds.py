@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from registry.errors import RoundPurgedError
@@ -14,6 +14,9 @@ from registry.lifecycle import (
 )
 from registry.records.networks import NetworkLimit
 from registry.records.requests import Rules, Waiting
+
+if TYPE_CHECKING:
+    from registry.records.reservations import ReservedView
 
 DecidedBy = Literal["policy", "fallback"]
 
@@ -206,6 +209,30 @@ class SpotCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptForReservation:
+    """Where a round keeps room for a reservation."""
+
+    reservation_id: UUID
+    kept: tuple[tuple[UUID, int], ...]  #: hosts, and for how many VMs
+    before: Mapping[UUID, int]  #: the same before this round
+    short: int  #: VMs for which there is no room
+    short_before: int
+    lost: bool  #: is more written down than ``before``, which is not there any more?
+
+    @property
+    def changes(self) -> bool:
+        """Return whether a round has anything to write of it."""
+        return self.lost or self.short != self.short_before or dict(self.kept) != self.before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservedCommit:
+    """What a round decided of reservations."""
+
+    reservations: tuple[KeptForReservation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
     """The cluster in one consistent read."""
 
@@ -221,6 +248,8 @@ class ClusterView:
     last: LatestRound | None = None  #: None: this is the first
     freed: tuple[FreedView, ...] = ()  #: by approval of the plans
     spot: SpotView | None = None  #: None: no spot VM is there or asked for, and no room kept
+    #: None: no room is kept for any; what is kept is committed on its hosts
+    reserved: ReservedView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,6 +306,7 @@ class RoundCommit:
     prices: Mapping[str, Any] | None = None  #: None: nothing is known of them
     spot: SpotCommit | None = None  #: None: no spot VM ends
     keeps_rooms: bool = False  #: whether the round saw room that spot VMs leave
+    reserved: ReservedCommit | None = None  #: None: it saw no reservations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

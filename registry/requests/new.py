@@ -51,6 +51,7 @@ class Asked:
     rules: Rules
     priority: int
     spot: bool
+    reservation: UUID | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,6 +98,7 @@ def check_asked(
     rules: Rules | None = None,
     priority: int = 0,
     spot: bool = False,
+    reservation: UUID | None = None,
 ) -> Asked:
     """Return what is asked, or raise `InvalidError`.
 
@@ -105,6 +107,12 @@ def check_asked(
     """
     if spot and rules is not None and (rules.affinity or rules.anti_affinity):
         raise InvalidError("rules", "affinity or anti_affinity", "no VM group for spot VMs")
+    if reservation is not None:
+        if spot:
+            raise InvalidError("spot", spot, "no spot VMs on a reservation, which keeps room")
+        if rules is not None and (rules.affinity or rules.anti_affinity or rules.spread):
+            allowed = "no VM group and no spread on a reservation: its room is where it is"
+            raise InvalidError("rules", "affinity, anti_affinity or spread", allowed)
     return Asked(
         tenant=tenant,
         vm_type=vm_type,
@@ -120,6 +128,7 @@ def check_asked(
         rules=check_rules(rules, count) if rules is not None else NO_RULES,
         priority=check_int("priority", priority, -MAX_PRIORITY, MAX_PRIORITY),
         spot=spot,
+        reservation=reservation,
         hostname=check_hostname("hostname", hostname) if hostname is not None else None,
         name=check_name("name", name) if name is not None else None,
     )
@@ -143,6 +152,7 @@ def new_request(
         rules=asked.rules,
         priority=asked.priority,
         spot=asked.spot,
+        reservation=asked.reservation,
         state=RequestState.PENDING,
         waiting=None,
         vms_placed=0,
@@ -176,6 +186,7 @@ def request_row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
         "spread": made.rules.spread,
         "priority": made.priority,
         "spot": made.spot,
+        "reservation_id": made.reservation,
         "state": made.state.value,
         "labels": made.labels,
         "expires_at": made.expires_at,

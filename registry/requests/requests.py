@@ -29,7 +29,7 @@ from registry.ledger.placeable import waiting_vms
 from registry.ledger.power import SHUTDOWN_TIMEOUT_S, ask_all
 from registry.ledger.progress import counts_told
 from registry.ledger.waiting import from_json
-from registry.lifecycle import FINISHED, RequestState, VmDesiredEvent
+from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
 from registry.networks.networks import check_still_offered, networks_of
 from registry.records.journal import IdempotencyKey, StoredAnswer
 from registry.records.requests import Request
@@ -43,6 +43,7 @@ from registry.requests.rules import memberships, rules_of
 from registry.requests.spot_endings import any_room_is_over, forget_rooms, settle, to_settle
 from registry.requests.together import make, make_together, status_kept
 from registry.tenancy.quota_use import check_quota
+from registry.tenancy.reserved_use import Draws
 from registry.tenancy.tree import asker_id, key_of
 
 _SELECT = (
@@ -60,7 +61,6 @@ _SELECT = (
     .outerjoin(images, images.c.id == request_images.c.image_id)
 )
 #: States of requests that may have VMs to place.
-OPEN = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 
 
 class Requests:
@@ -197,7 +197,7 @@ class Requests:
         priority, its = requests.c.priority, requests.c.tenant_id == key_of(request.tenant)
         earlier = requests.c.id < request.id
         query = select(func.count()).where(
-            requests.c.state.in_(OPEN),
+            requests.c.state.in_(OPEN_REQUESTS),
             or_(
                 ~requests.c.spot if request.spot else false(),
                 and_(
@@ -261,7 +261,11 @@ class Requests:
                     of_type = select(requests.c.vm_type_id).where(requests.c.id == id)
                     vm_type: UUID = connection.scalars(of_type).one()
                     more = count - request.count
-                    check_quota(connection, owner, vm_type, more, over_quota=over_quota)
+                    if request.reservation is None:
+                        check_quota(connection, owner, vm_type, more, over_quota=over_quota)
+                    else:
+                        draws = Draws(connection, now)
+                        draws.check(request.reservation, owner, request.vm_type, more)
                     check_still_offered(connection, id, owner)
                 resize(
                     connection,
@@ -369,6 +373,7 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
             rules=rules_of(row, groups.get(row.id, {})),
             priority=row.priority,
             spot=row.spot,
+            reservation=row.reservation_id,
             state=RequestState(row.state),
             waiting=from_json(row.waiting),
             vms_placed=tallies[row.id].held,

@@ -60,6 +60,7 @@ from registry.requests.new import (
 from registry.requests.rules import NO_RULES, join_groups
 from registry.requests.vm_names import Names
 from registry.tenancy.quota_use import Allowance
+from registry.tenancy.reserved_use import Draws
 from registry.tenancy.tree import asker_id
 
 #: Of one call: who asks for more waits for nobody, and nobody waits for it.
@@ -157,13 +158,18 @@ def _judged(
         given = {name for each in named for name in _names_of(each.name or "", each.count)}
         names = Names(connection, set(owners.values()), sorted(given))
     images = _Images(connection)
+    any_draws = any(each.asked.reservation is not None for each in askings)
+    draws = Draws(connection, now) if any_draws else None
 
     def judge(asking: Asking) -> _Draft:
         asked = asking.asked
         # Whoever was not found is looked for again, to be told what is the matter.
         owner = owners.get(asked.tenant) or asker_id(connection, asked.tenant)
         type_id = types.get(asked.vm_type) or vm_type_id(connection, asked.vm_type)
-        allowance.check(owner, type_id, asked.count, over_quota=asking.over_quota)
+        if draws is None or asked.reservation is None:
+            allowance.check(owner, type_id, asked.count, over_quota=asking.over_quota)
+        else:  # its quota was looked at when it was accepted, and counts it since it began
+            draws.check(asked.reservation, owner, asked.vm_type, asked.count)
         image = images.of(asking)
         made = new_request(asked, image, check_hosts(connection, asked.hosts), now=now)
         if names is not None:
@@ -171,7 +177,8 @@ def _judged(
             if asked.name is not None:
                 names.check(owner, of_vms, made.name)
             names.give(owner, of_vms, made.name)
-        allowance.take(owner, type_id, asked.count)
+        if asked.reservation is None:
+            allowance.take(owner, type_id, asked.count)
         answer = asking.answered(made) if asking.answered is not None else None
         return _Draft(asking, made, owner, type_id, image, answer)
 

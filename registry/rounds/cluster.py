@@ -28,6 +28,7 @@ from registry.ground.schema import (
     request_images,
     request_networks,
     requests,
+    reservations,
     rounds,
     slot_loop,
     tenants,
@@ -38,15 +39,17 @@ from registry.images.holds import IMAGE_HELD, held_for
 from registry.ledger.placeable import kept_of_requests, waiting_vms
 from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk
 from registry.ledger.waiting import SLOTS_WAITED
-from registry.lifecycle import HostAdmin, PlanState, RequestState, SlotLoopState
+from registry.lifecycle import OPEN_REQUESTS, HostAdmin, PlanState, RequestState, SlotLoopState
 from registry.networks.addresses import limits, within
 from registry.records.requests import Rules, Waiting
+from registry.records.reservations import ReservedView
 from registry.records.rounds import (
     Accounts,
     CapacityView,
     ClusterView,
     FreedView,
     GroupView,
+    HostView,
     LatestRound,
     Lease,
     QuotaView,
@@ -65,7 +68,9 @@ from registry.requests.rules import (
 from registry.rounds.freed import freed
 from registry.rounds.known_hosts import Holdings, KnownHosts, holdings
 from registry.rounds.leases import check_epoch
+from registry.rounds.reserved import held_for_reservations, reserved_view
 from registry.rounds.spot import held_by_spot, spot_view
+from registry.tenancy.reserved_use import IS_STANDING
 
 _LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
 #: Plans that are carried out to let a request in.
@@ -75,7 +80,6 @@ _MAKING_ROOM = (
     .order_by(plans.c.approved_at, plans.c.id)
 )
 _BEGUN = (RequestState.PARTLY_PLACED.value, RequestState.PLACED.value)
-_OPEN = (RequestState.PENDING.value, RequestState.PARTLY_PLACED.value)
 
 
 def read_cluster(connection: Connection, lease: Lease, known: KnownHosts) -> ClusterView:
@@ -102,7 +106,7 @@ def view_cluster(
     now = db_now(connection)
     axis = resource_names(connection)
     known = known or KnownHosts()
-    hosts_ = known.read(connection, axis, now)
+    reserved, hosts_ = _reserved(connection, axis, now, known.read(connection, axis, now))
     spot = _spot(connection, axis, now)
     tenants_, groups = _tenants(connection, axis, known.held(connection, axis), spot)
     waiting = _requests(connection, axis, now, [host.id for host in hosts_])
@@ -124,6 +128,7 @@ def view_cluster(
         last=last_round(connection),
         freed=making_room(connection, axis),
         spot=spot,
+        reserved=reserved,
     )
 
 
@@ -148,11 +153,12 @@ def capacity_view(
     known: KnownHosts,
 ) -> CapacityView:
     """Return the hosts as a round would see them, for VMs of one demand."""
-    axis = resource_names(connection)
+    axis, now = resource_names(connection), db_now(connection)
+    _, hosts_ = _reserved(connection, axis, now, known.read(connection, axis, now))
     return CapacityView(
         resources=axis,
         demand=_vector(demand, axis),
-        hosts=known.read(connection, axis, db_now(connection)),
+        hosts=hosts_,
         apart_from=hosts_of_group(connection, tenant, rules.anti_affinity),
         together_with=hosts_of_group(connection, tenant, rules.affinity),
     )
@@ -168,8 +174,16 @@ def read_accounts(connection: Connection) -> Accounts:
         .group_by(inventories.c.resource)
     )
     pool = {resource: int(amount) for resource, amount in connection.execute(offered)}
-    spot = _spot(connection, axis, db_now(connection))
+    now = db_now(connection)
+    spot = _spot(connection, axis, now)
     found, groups = _tenants(connection, axis, holdings(connection, axis), spot)
+    if reserved := held_for_reservations(connection, axis, now):
+        found = tuple(
+            replace(each, held=tuple(map(int.__add__, each.held, reserved[each.id])))
+            if each.id in reserved
+            else each
+            for each in found
+        )
     return Accounts(resources=axis, pool=_vector(pool, axis), tenants=found, groups=groups)
 
 
@@ -184,6 +198,16 @@ def _spot(connection: Connection, axis: tuple[str, ...], now: datetime) -> SpotV
     if not connection.scalar(select(or_(any_vm, any_room))):
         return None
     return spot_view(connection, axis, now)
+
+
+def _reserved(
+    connection: Connection, axis: Sequence[str], now: datetime, hosts_: tuple[HostView, ...]
+) -> tuple[ReservedView | None, tuple[HostView, ...]]:
+    """Return what is reserved, and the hosts with that committed; None where nothing is."""
+    anything = select(reservations.c.id).where(IS_STANDING, reservations.c.keep_from <= now)
+    if not connection.scalar(select(anything.exists())):
+        return None, hosts_
+    return reserved_view(connection, axis, now, hosts_)
 
 
 def _tenants(
@@ -292,7 +316,7 @@ def _requests(
     connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
 ) -> tuple[RequestView, ...]:
     return _views(
-        connection, axis, now, everywhere, which=waiting_vms(), states=_OPEN, to_place=True
+        connection, axis, now, everywhere, which=waiting_vms(), states=OPEN_REQUESTS, to_place=True
     )
 
 

@@ -10,7 +10,7 @@ without them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, islice
@@ -69,6 +69,7 @@ from registry.rounds.dropped import (
 )
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
 from registry.rounds.links import add_link
+from registry.rounds.reserved import note_reserved, note_used
 from registry.rounds.spot import note_endings, use_rooms
 from registry.tenancy.quota_use import lock_limited, within_quotas
 
@@ -101,11 +102,17 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         free_addresses(connection, placed - {vm.id for vm, _ in chosen})
     if any(vm.image_id is not None for vm, _ in chosen):
         want_copies(connection, chosen, now=now, actor=ACTOR)
-    number = _insert_round(connection, commit, now, Counter(vm.tenant for vm, _ in chosen), dropped)
+    moved = _moved(connection, commit)
+    again = sum(part.count for part in dropped) + _doubtful(commit, moved)
+    number = _insert_round(connection, commit, now, Counter(vm.tenant for vm, _ in chosen), again)
     if commit.keeps_rooms:
         use_rooms(connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now)
     if commit.spot is not None:
-        note_endings(connection, commit.spot, commit.host_versions, number, now=now, actor=ACTOR)
+        note_endings(connection, commit.spot, moved, number, now=now, actor=ACTOR)
+    first_places = Counter(vm.request_id for vm, _ in chosen if vm.generation == 0)
+    if commit.reserved is not None:
+        note_used(connection, first_places)
+        note_reserved(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
     with behind(connection) as later:
         disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}
         keys = _insert_assignments(connection, chosen, number, now, later, names=names, disks=disks)
@@ -198,6 +205,42 @@ def _standing(
         moved = seen is None or versions.get(part.host_id) != seen
         (dropped if moved else standing).append(part)
     return standing, dropped, names
+
+
+def _moved(connection: Connection, commit: RoundCommit) -> set[UUID]:
+    """Return hosts with spot VMs that end, or reserved room, that are not as the round saw them."""
+    wanted: set[UUID] = set()
+    if commit.spot is not None:
+        wanted |= {each.host_id for each in commit.spot.ends}
+        wanted |= {each.host_id for each in commit.spot.lets_in}
+    if commit.reserved is not None:
+        wanted |= {host for each in commit.reserved.reservations for host, _ in each.kept}
+    found: set[UUID] = set()
+    for some in chunks(sorted(wanted)):
+        query = select(hosts.c.id, hosts.c.version).where(among(connection, hosts.c.id, some))
+        found |= {
+            row.id
+            for row in connection.execute(query)
+            if commit.host_versions.get(row.id) != row.version
+        }
+    return found
+
+
+def _doubtful(commit: RoundCommit, moved: Collection[UUID]) -> int:
+    """Return for how many VMs what was decided on hosts that have moved is to be again.
+
+    Of spot VMs that were to end, and of room that reservations were to have besides.
+    """
+    if not moved:
+        return 0
+    ends = () if commit.spot is None else commit.spot.ends
+    reserved = () if commit.reserved is None else commit.reserved.reservations
+    return sum(each.host_id in moved for each in ends) + sum(
+        max(0, count - each.before.get(host, 0))
+        for each in reserved
+        for host, count in each.kept
+        if host in moved
+    )
 
 
 def _choose_vms(
@@ -305,7 +348,7 @@ def _insert_round(
     commit: RoundCommit,
     now: datetime,
     given: Mapping[str, int],
-    dropped: Sequence[Placement],
+    dropped: int,
 ) -> int:
     """Insert the record, with VMs ``given`` by tenant, and its link in the chain of rounds."""
     if not -_LARGEST_SEED <= commit.seed < _LARGEST_SEED:
@@ -334,7 +377,7 @@ def _insert_round(
         "timings": dict(commit.timings),
         "placed": sum(given.values()),
         "left_out": sum(waiting.count for waiting in commit.waiting.values()),
-        "dropped": sum(part.count for part in dropped),
+        "dropped": dropped,
         "created_at": now,
     }
     result = connection.execute(insert(rounds).values(**told))

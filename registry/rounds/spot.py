@@ -15,7 +15,6 @@ from registry.ground.bulk import PARAMETERS, among, chunks, insert_rows
 from registry.ground.schema import (
     arriving_at,
     assignments,
-    hosts,
     is_place,
     kept_rooms,
     requests,
@@ -99,7 +98,7 @@ def held_by_spot(found: Iterable[SpotVm]) -> Mapping[UUID, tuple[int, ...]]:
 def note_endings(
     connection: Connection,
     decided: SpotCommit,
-    versions: Mapping[UUID, int],
+    moved: Collection[UUID],
     number: int,
     *,
     now: datetime,
@@ -107,16 +106,9 @@ def note_endings(
 ) -> None:
     """Tell spot VMs that they end, and keep their room for whom they do.
 
-    Hosts whose version is another one than the round saw are left out, with all that was
+    Hosts that have ``moved`` since the round saw them are left out, with all that was
     decided there: whether who is let in would fit is not known any more.
     """
-    wanted = {each.host_id for each in decided.ends} | {each.host_id for each in decided.lets_in}
-    moved: set[UUID] = set()
-    for some in chunks(sorted(wanted)):
-        query = select(hosts.c.id, hosts.c.version).where(among(connection, hosts.c.id, some))
-        moved |= {
-            row.id for row in connection.execute(query) if versions.get(row.id) != row.version
-        }
     ends = {each.vm_id: each for each in decided.ends if each.host_id not in moved}
     lets_in = [each for each in decided.lets_in if each.host_id not in moved]
     named: dict[UUID, Any] = {}

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, bindparam, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, literal, select
 
 from registry.catalogue.resources import VMS, demands
 from registry.errors import QuotaExceededError, QuotaExcess
 from registry.ground.bulk import among, chunks
+from registry.ground.clock import db_now
 from registry.ground.engine import has_one_writer
 from registry.ground.locks import lock_tenants
 from registry.ground.schema import (
@@ -32,6 +33,7 @@ from registry.ground.schema import (
 from registry.lifecycle import FINISHED, VmDesired
 from registry.records.rounds import Placement
 from registry.records.tenancy import OverQuota
+from registry.tenancy.reserved_use import in_force, unused
 from registry.tenancy.tree import below, path_of
 
 #: Amounts by resource; the number of VMs is under `VMS`.
@@ -211,6 +213,46 @@ def check_quota(
     Allowance(connection, [tenant]).check(tenant, vm_type, more, over_quota=over_quota)
 
 
+def reserved(connection: Connection, key: UUID, which: ColumnElement[bool]) -> Amounts:
+    """Return what reservations of a tenant, or of all below a group, amount to.
+
+    Of those for which a condition holds, as far as no request draws on them yet.
+    """
+    numbers: Counter[UUID] = Counter()
+    for of_owner in unused(connection, (key, *below(connection, key)), which).values():
+        numbers.update(of_owner)
+    return amounts_of(connection, numbers)
+
+
+def over_quotas(
+    connection: Connection, owner: UUID, vm_type: UUID, count: int, which: ColumnElement[bool]
+) -> tuple[Sequence[QuotaExcess], int]:
+    """Return which quotas so many VMs would exceed beside all that is asked for and reserved.
+
+    ``which`` are the reservations that count besides. Also how many VMs would exceed none.
+    """
+    limited = lock_limited(connection, [owner])[owner]
+    limits, wanted = limits_of(connection, limited), amounts_of(connection, {vm_type: 1})
+    over, fits, names = [], count, names_of(connection, limited)
+    for key in limited:
+        used = Counter(asked(connection, key))
+        used.update(reserved(connection, key, which))
+        for resource, limit in limits[key].items():
+            of_one = wanted.get(resource, 0)
+            if of_one and used[resource] + count * of_one > limit:
+                fits = min(fits, max(0, limit - used[resource]) // of_one)
+                over.append(
+                    QuotaExcess(
+                        tenant=names[key],
+                        resource=resource,
+                        limit=limit,
+                        used=used[resource],
+                        asked=count * of_one,
+                    )
+                )
+    return over, fits
+
+
 class Allowance:
     """What quotas leave to some tenants, while one after another takes of it.
 
@@ -287,7 +329,9 @@ class Allowance:
 
     def _used(self, key: UUID) -> Counter[str]:
         if key not in self._asked:
-            self._asked[key] = asked(self._connection, key)
+            used = Counter(asked(self._connection, key))
+            used.update(reserved(self._connection, key, in_force(db_now(self._connection))))
+            self._asked[key] = used
         return Counter(self._asked[key]) + self._taken[key]
 
     def _may_wait(self, owner: UUID, otherwise: OverQuota) -> bool:

@@ -24,9 +24,17 @@ from registry.ground.pages import (
     named_like,
     page_of,
 )
-from registry.ground.schema import network_offers, quotas, requests, tenants, tokens, vms
+from registry.ground.schema import (
+    network_offers,
+    quotas,
+    requests,
+    reservations,
+    tenants,
+    tokens,
+    vms,
+)
 from registry.journal.events import event_row, note, record
-from registry.lifecycle import FINISHED
+from registry.lifecycle import FINISHED, OPEN_RESERVATIONS
 from registry.records.tenancy import MoveTo, Tenant
 from registry.tenancy.quota_use import limits_of
 from registry.tenancy.quotas import give_default
@@ -125,7 +133,8 @@ class Tenants:
         ------
         ConflictError
             If a group has members, or a tenant requests that are not finished,
-            VMs that are not gone, or tokens in force.
+            VMs that are not gone, reservations that are not over, or tokens
+            in force.
         """
         with self._database.write() as connection:
             lock_tree(connection)
@@ -242,6 +251,12 @@ def _uses(connection: Connection, key: UUID) -> list[str]:
             "VMs that are not gone",
             vms.c.id,
             (vms.c.tenant_id == key) & vms.c.deleted_at.is_(None),
+        ),
+        (
+            "reservation that is not over",
+            "reservations that are not over",
+            reservations.c.id,
+            (reservations.c.tenant_id == key) & reservations.c.state.in_(OPEN_RESERVATIONS),
         ),
         (
             "token in force",

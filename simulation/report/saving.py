@@ -22,5 +22,6 @@ def save_plot(plot: Plot, folder: Path) -> str:
     plot.figure.savefig(buffer, format="svg", metadata={"Date": None})
     svg = buffer.getvalue()
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+    plot.figure.set_layout_engine(None)  # all has its place, in parts of the figure
     plot.figure.savefig(folder / f"{name}.png", dpi=150, metadata={"Software": None})
     return svg

@@ -46,6 +46,7 @@ def check(
         *moved.damaged_disks(sql, hosts, record),
         *untidy_register(sql),
         *overcommitted(sql),
+        *promised_twice(sql),
         *placed_twice(sql),
         *illegal_steps(sql),
         *unfenced(sql, record),
@@ -68,7 +69,8 @@ def lost_requests(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Fin
     by_id = {str(row["id"]): row for row in rows}
     asked = {each["name"]: each for each in record if each["what"] == "asking"}
     accepted = {each["id"]: each for each in record if each["what"] == "accepted"}
-    answered = {each["name"] for each in record if each["what"] in ("accepted", "refused")}
+    answers = ("accepted", "refused", "not_drawn")
+    answered = {each["name"] for each in record if each["what"] in answers}
     for key, told in accepted.items():
         found = by_id.get(key)
         if found is None:
@@ -218,6 +220,33 @@ def overcommitted(sql: Sql) -> Iterable[Finding]:
                     f"{row['host']} {resource}",
                     f"{held[place]} of {capacity[place]} at event {row['id']}",
                 )
+
+
+def promised_twice(sql: Sql) -> Iterable[Finding]:
+    """Room of reservations is there, for VMs that are reserved, and for no others."""
+    for row in sql(
+        "SELECT h.name, i.resource, i.capacity, i.committed, sum(k.count * d.amount) AS kept"
+        " FROM reservation_holds k JOIN reservations r ON r.id = k.reservation_id"
+        " JOIN hosts h ON h.id = k.host_id JOIN inventories i ON i.host_id = h.id"
+        " JOIN vm_type_resources d ON d.vm_type_id = r.vm_type_id AND d.resource = i.resource"
+        " GROUP BY 1, 2, 3, 4 HAVING i.committed + sum(k.count * d.amount) > i.capacity"
+    ):
+        yield Finding(
+            "promised twice",
+            f"{row['name']} {row['resource']}",
+            f"{row['kept']} are kept beside {row['committed']} of {row['capacity']}",
+        )
+    for row in sql(
+        "SELECT r.name, r.state, r.count, r.used, coalesce(sum(k.count), 0) AS kept"
+        " FROM reservations r LEFT JOIN reservation_holds k ON k.reservation_id = r.id"
+        " GROUP BY r.id HAVING r.used + coalesce(sum(k.count), 0) > r.count"
+        " OR r.state NOT IN ('accepted', 'in_force') AND coalesce(sum(k.count), 0) > 0"
+    ):
+        yield Finding(
+            "promised twice",
+            row["name"],
+            f"{row['state']}, {row['used']} used and {row['kept']} kept of {row['count']}",
+        )
 
 
 def placed_twice(sql: Sql) -> Iterable[Finding]:

@@ -70,6 +70,8 @@ def wait_until_settled(site: Site) -> list[str]:
     undone = (
         "SELECT (SELECT count(*) FROM requests WHERE state IN ('pending', 'partly_placed')"
         " AND waiting IS NULL) + (SELECT count(*) FROM leftovers)"
+        " + (SELECT count(*) FROM spot_endings)"
+        " + (SELECT count(*) FROM reservations WHERE state IN ('asked', 'accepted', 'in_force'))"
         " + (SELECT count(*) FROM plans WHERE state IN ('asked', 'approved'))"
         " + (SELECT count(*) FROM hosts h JOIN host_reports r ON r.host_id = h.id"
         " WHERE h.health <> 'up' OR (r.report ->> 'started_at')::timestamptz <= %s)"

@@ -107,8 +107,8 @@ class Operator(Caller):
     def balance(self) -> None:
         """Have a plan decided, and approve it; sometimes cancel it then."""
         plan = self.ask_for_plan({"kind": self.rng.choice(["balance", "balance", "pack"])})
-        seen = self.wait_for(f"/v1/plans/{plan}", ("proposed", "failed"))
-        if seen.get("state") != "proposed" or not seen["moves"] or self.rng.random() < 0.2:
+        seen = self.wait_for(f"/v1/plans/{plan}", ("proposed", *_PLAN_OVER))
+        if seen.get("state") != "proposed" or self.rng.random() < 0.2:
             self.cancel(plan)
             return
         self.call("POST", f"/v1/plans/{plan}/approve", {}, self.new_key())

@@ -55,6 +55,7 @@ _SETTINGS = {
     "FUGA_SILENT_HOST_PAUSE_S": "3",
     "FUGA_METRICS_INTERVAL_S": "0.2",
     "FUGA_POLICY": "best_fit_drfh",
+    "FUGA_SPOT_GRACE_S": "5",
     "FUGA_POLICY_DEADLINE_S": "20",
     # A guest is on its way for some seconds.
     "FUGA_MOVE_BANDWIDTH_MIB_S": "12",

@@ -73,6 +73,7 @@ _PLAN = _steps("""
     asked     failed     failed
     asked     cancelled  cancelled
     proposed  approved   approved
+    proposed  done       done
     proposed  cancelled  cancelled
     approved  done       done
     approved  cancelled  cancelled
@@ -175,6 +176,24 @@ _ADMIN = (
     | _any("active draining maintenance", "retire", "retired")
 )
 
+_SPOT = _steps("""
+    stays   told       ending
+    ending  withdrawn  stays
+    ending  due        gone
+    ending  deleted    gone
+""")
+
+_RESERVATION = _steps("""
+    asked     accepted   accepted
+    asked     refused    refused
+    asked     cancelled  cancelled
+    accepted  began      in_force
+    accepted  ended      ended
+    accepted  cancelled  cancelled
+    in_force  ended      ended
+    in_force  cancelled  cancelled
+""")
+
 MACHINES: Mapping[str, Machine] = {
     "assignment": Machine(
         frozenset({"assignment_state"}),
@@ -212,6 +231,14 @@ MACHINES: Mapping[str, Machine] = {
     "health": Machine(
         frozenset({"host_health"}), "SELECT id, health FROM hosts", frozenset(_HEALTH)
     ),
+    "spot": Machine(
+        frozenset({"spot_ending"}), "SELECT vm_id, 'ending' FROM spot_endings", frozenset(_SPOT)
+    ),
+    "reservation": Machine(
+        frozenset({"reservation_state"}),
+        "SELECT id, state FROM reservations",
+        frozenset(_RESERVATION),
+    ),
     "admin": Machine(
         frozenset({"host_added", "host_admin"}), "SELECT id, admin FROM hosts", frozenset(_ADMIN)
     ),
@@ -229,5 +256,7 @@ FIRST: Mapping[str, str | None] = {
     "power": "idle",
     "fence": "idle",
     "health": "enrolling",
+    "spot": "stays",
+    "reservation": "asked",
     "admin": None,
 }

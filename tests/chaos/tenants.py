@@ -7,6 +7,10 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
 
 from tests.chaos import guests
 from tests.chaos.calls import Caller
@@ -16,7 +20,11 @@ from tests.chaos.site import TENANTS, TYPES, Site
 
 MAX_VCPUS_EACH = 4  #: a little more, all together, than the hosts have
 KEPT_VCPUS_EACH = 2  #: of them, in VMs that are given back only at the end
+SPOT_PART = 0.2  #: of requests
+RESERVE_PART = 0.15  #: of the times at which a tenant would ask
 _PAUSE_S = (0.5, 2.0)
+#: Of reservations: from now until they begin, and how long they last.
+_BEGIN_S, _LAST_S = (0.0, 10.0), (10, 60)
 _LIVES_S = (0.5, 30.0)  #: of what is not kept; some are given back before they are built
 
 
@@ -28,6 +36,7 @@ class Tenant(Caller):
     held: dict[str, int] = field(default_factory=dict)  #: vCPUs by id of request
     kept: set[str] = field(default_factory=set)  #: requests that outlive the faults
     due: dict[str, float] = field(default_factory=dict)  #: when the others are given back
+    reserved: dict[str, float] = field(default_factory=dict)  #: when each is over, at the latest
     _number: int = 0
 
     def run(self) -> None:
@@ -37,18 +46,64 @@ class Tenant(Caller):
             if first is not None and self.due[first] <= time.monotonic():
                 del self.due[first]
                 self.give_back(first)
+            elif self.reserved and self.rng.random() < 0.5:
+                self.use_reservation(self.rng.choice(sorted(self.reserved)), room)
+            elif room > 0 and self.rng.random() < RESERVE_PART:
+                self.reserve()
             elif room > 0:
                 self.ask(room)
 
-    def ask(self, room: int) -> None:
+    def reserve(self) -> None:
+        """Reserve room for one VM, soon and for a short time."""
+        begins = datetime.now(UTC) + timedelta(seconds=self.rng.uniform(*_BEGIN_S))
+        for_s = self.rng.randint(*_LAST_S)
+        body = {
+            "vm_type": "tiny", "count": 1, "starts_at": begins.isoformat(), "for_s": for_s
+        }  # fmt: skip
+        answer = self.call("POST", "/v1/reservations", body, self.new_key())
+        if answer.status_code == 202:
+            self.counts["reservations asked for"] += 1
+            self.reserved[answer.json()["id"]] = time.monotonic() + _BEGIN_S[1] + for_s
+        else:
+            self.refused(f"{self.name}'s reservation", answer)
+
+    def use_reservation(self, key: str, room: int) -> None:
+        """Draw on a reservation if it is in force; cancel some; forget those that are over."""
+        if self.reserved[key] <= time.monotonic():
+            del self.reserved[key]
+            return
+        if self.rng.random() < 0.2:
+            del self.reserved[key]
+            answer = self.call("DELETE", f"/v1/reservations/{key}")
+            if answer.status_code not in (202, 409):  # 409: it is over
+                self.refused(f"the end of {self.name}'s reservation", answer)
+        elif room > 0 and self.call("GET", f"/v1/reservations/{key}").json()["left"]:
+            self.ask(room, reservation=key)
+
+    def refused(self, what: str, answer: httpx.Response) -> None:
+        self.record.write("refused", name=what, status=answer.status_code, said=answer.text)
+
+    def ask(self, room: int, reservation: str | None = None) -> None:
         self._number += 1
+        if reservation is not None:
+            room = TYPES["tiny"]
         vm_type = self.rng.choice([name for name, vcpus in TYPES.items() if vcpus <= room])
         count = self.rng.randint(1, min(3, room // TYPES[vm_type]))
         key, name = self.new_key(), f"{self.name}-{self._number}"
         self.record.write(
             "asking", tenant=self.name, key=key, name=name, vm_type=vm_type, count=count
         )
-        body = {"name": name, "vm_type": vm_type, "count": count, "user_data": guests.USER_DATA}
+        body: dict[str, Any] = {
+            "name": name,
+            "vm_type": vm_type,
+            "count": count,
+            "user_data": guests.USER_DATA,
+        }
+        if reservation is not None:
+            body["reservation"] = reservation
+        elif self.rng.random() < SPOT_PART:
+            body["spot"] = True
+            self.counts["spot VMs asked for"] += count
         answer = self.call("POST", "/v1/requests", body, key)
         told = {"tenant": self.name, "key": key, "name": name}
         if answer.status_code == 201:
@@ -61,6 +116,10 @@ class Tenant(Caller):
             else:
                 self.due[request_id] = time.monotonic() + self.rng.uniform(*_LIVES_S)
             self.record.write("accepted", id=request_id, **told)
+            self.counts["draws on reservations"] += reservation is not None
+        elif reservation is not None and answer.status_code == 409:
+            # Its time has not come, or is over.
+            self.record.write("not_drawn", said=answer.text, **told)
         else:
             self.counts["refused"] += 1
             self.record.write("refused", status=answer.status_code, said=answer.text, **told)

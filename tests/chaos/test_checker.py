@@ -673,3 +673,48 @@ def _uuid(text: str) -> Any:
     from uuid import UUID
 
     return UUID(text)
+
+
+# ---- reservations --------------------------------------------------------------------
+
+
+def _reserve(world: World, count: int, kept: int, state: str = "in_force") -> None:
+    tenant, vm_type, host = (
+        world.raw.value(f"SELECT id FROM {table} ORDER BY name LIMIT 1")
+        for table in ("tenants", "vm_types", "hosts")
+    )
+    key = "00000000-0000-7000-8000-000000000001"
+    world.raw.run(
+        "INSERT INTO reservations (id, name, tenant_id, vm_type_id, count, requires, keep_from,"
+        " starts_at, ends_at, state, asked_by, created_at) VALUES (?, 'launch', ?, ?, ?, '[]',"
+        " now(), now(), now() + interval '1 hour', ?, 'a', now())",
+        *(key, tenant, vm_type, count, state),
+    )
+    world.raw.run("INSERT INTO reservation_holds VALUES (?, ?, ?)", key, host, kept)
+    steps = {"in_force": ("accepted", "began"), "ended": ("accepted", "ended")}[state]
+    now = "asked"
+    for event, after in zip(steps, ("accepted", state), strict=True):
+        world.raw.run(
+            "INSERT INTO events (at, actor, kind, subject_type, subject_id, from_state, event,"
+            " to_state, data) VALUES (now(), 'control', 'reservation_state', 'reservation', ?, ?,"
+            " ?, ?, '{}')",
+            *(key, now, event, after),
+        )
+        now = after
+
+
+def test_reserved_room_that_is_there(world: World) -> None:
+    _reserve(world, count=1, kept=1)
+
+    assert world.rules() == set()
+
+
+@pytest.mark.parametrize(
+    ("count", "kept", "state"), [(1000, 1000, "in_force"), (1, 2, "in_force"), (1, 1, "ended")]
+)
+def test_reserved_room_that_is_not_there_or_nobodys(
+    world: World, count: int, kept: int, state: str
+) -> None:
+    _reserve(world, count, kept, state)
+
+    assert world.rules() == {"promised twice"}

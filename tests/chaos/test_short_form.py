@@ -66,5 +66,7 @@ def test_nothing_is_lost_whatever_is_struck(tmp_path: Path) -> None:
     assert len(outcome.struck) == sum(map(len, BATCHES))
     assert outcome.counts["accepted"] > 0
     assert outcome.counts["live moves moved"] > 0
+    assert outcome.counts["reservations asked for"] > 0
+    assert outcome.counts["spot VMs asked for"] > 0
     assert outcome.counts["counts heard of guests"] > 0
     assert outcome.counts["disks with counts"] > 0

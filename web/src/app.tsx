@@ -18,6 +18,7 @@ import { NetworksView } from "./views/networks";
 import { Overview } from "./views/overview";
 import { RequestForm } from "./views/ask";
 import { RequestsView, RequestView } from "./views/requests";
+import { ReservationsView } from "./views/reservations";
 import { siteView } from "./views/site";
 import { TokenView } from "./views/token";
 import { VmsView, VmView } from "./views/vms";
@@ -39,6 +40,7 @@ const NAVIGATION: readonly { name: string; operators?: true; places: readonly Pl
       { where: "", name: "Overview" },
       { where: "vms", name: "VMs" },
       { where: "requests", name: "Requests", below: "ask" },
+      { where: "reservations", name: "Reservations" },
       { where: "groups", name: "Groups" },
       { where: "keys", name: "Keys" },
       { where: "images", name: "Images" },
@@ -169,6 +171,7 @@ function View() {
     keys: () => <KeysView />,
     images: () => <ImagesView />,
     networks: () => <NetworksView />,
+    reservations: () => <ReservationsView />,
     groups: () => <GroupsView />,
     events: () => <EventsView />,
     token: () => <TokenView />,

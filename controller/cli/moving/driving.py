@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from controller.calling.waiting_for_plans import going_on
 from controller.cli.moving.commands_on_hosts import CommandsOnHosts
 from controller.client.errors import ApiUnreachableError, ProblemError
+from controller.terminal.bars import a_bar
 from controller.terminal.output import echo, text
+from plain_text import plain
 
 if TYPE_CHECKING:
     from controller.client.http import Client, Json
@@ -38,7 +40,7 @@ class Screen(Protocol):
         ...
 
     def moves(self, done: int, total: int, what: str) -> None:
-        """Show how many moves are over; without a text, hide it."""
+        """Show how many moves are over; of none, and with nothing to say, hide it."""
         ...
 
 
@@ -205,12 +207,9 @@ class _Lines:
 
 @contextmanager
 def _bar() -> Iterator[Screen]:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.markup import escape  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+    from rich.progress import MofNCompleteColumn  # noqa: PLC0415
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+    with a_bar(MofNCompleteColumn()) as shown:
         task = shown.add_task("", total=None, visible=False)
 
         class Shown:
@@ -222,8 +221,8 @@ def _bar() -> Iterator[Screen]:
                     task,
                     completed=done,
                     total=total or None,
-                    description=escape(text(what)),
-                    visible=bool(what),
+                    description=plain(what),
+                    visible=bool(total or what),
                 )
 
         yield Shown()

@@ -65,6 +65,18 @@ _MEASURES = (
     ("hosts_in_use", "hosts in use", "{}"),
     ("moved_gib", "GiB moved", "{:.1f}"),
 )
+#: What keeps VMs where others would like to be; obstacles without words of their own say theirs.
+_IN_THE_WAY: Final[Mapping[str, str]] = {
+    "label": "may not move by their label",
+    "host_device": "use a device of their host",
+    "local_pool": "have a disk that cannot be copied",
+    "moving": "move already",
+    "unsettled": "are being built, switched or deleted",
+    "host_silent": "are on a host that does not answer",
+    "no_eligible_host": "may use no other host",
+    "no_host_large_enough": "fit no other host, even an empty one",
+    "no_room": "have no room elsewhere that would help",
+}
 
 
 @app.command()
@@ -193,20 +205,27 @@ def carried_out(session: Session, plan: Mapping[str, Any], *, timeout_s: float) 
     )
     if done["state"] == "cancelled":
         left = done["moves"] - done["ended"]
-        raise CliError(f"{left} of its moves were not over: those under way go on, no others begin")
+        why = f"{done['last_error']}; " if done.get("last_error") else ""
+        raise CliError(
+            f"{why}{left} of its moves were not over: those under way go on, no others begin"
+        )
     troubles = _troubles(session, done)
     if troubles:
         raise CliError("\n".join(troubles))
 
 
 def _troubles(session: Session, plan: Mapping[str, Any]) -> list[str]:
-    """Return what did not move, and why, a line each; a VM that its tenant deleted is gone."""
+    """Return what did not move, and why, a line each.
+
+    A VM that its tenant deleted is gone, and one that is on another host by now left without it.
+    """
     lines = []
     if plan["failed"]:
         for each in session.api.get(f"plans/{plan['id']}/moves")["items"]:
             if not (each["refused"] or each["state"] in ("failed", "cancelled")):
                 continue
-            if session.api.get(f"vms/{each['vm_id']}")["desired"] == "deleted":
+            vm = session.api.get(f"vms/{each['vm_id']}")
+            if vm["desired"] == "deleted" or vm.get("host") not in (None, each["from_host"]):
                 continue
             why = each["refused"] or session.api.get(f"moves/{each['move_id']}")["last_error"]
             lines.append(f"  {each['vm_name']} stays on {each['from_host']}: {why}")
@@ -302,7 +321,14 @@ def _let_in(let_in: Mapping[str, Any]) -> str:
     parts = [f"lets in {hosts}"] if hosts else ["no moves let this request in"]
     if let_in["still_waits"]:
         left = let_in["still_waits"]
-        parts.append(f"{left['count']} VMs wait as before ({left['reason'].replace('_', ' ')})")
+        wait = "1 VM waits" if left["count"] == 1 else f"{left['count']} VMs wait"
+        parts.append(f"{wait} as before ({left['reason'].replace('_', ' ')})")
+    stay = let_in.get("in_the_way")  # plans of earlier versions do not say it
+    if stay:
+        told = [
+            f"{count} {_IN_THE_WAY.get(why, why.replace('_', ' '))}" for why, count in stay.items()
+        ]
+        parts.append(f"of the VMs on the hosts where it could be, {', '.join(told)}")
     return "; ".join(parts)
 
 

@@ -180,6 +180,7 @@ def purge(
         (counts.links, f"links of rounds older than {periods.rounds_days} days"),
         (counts.plans, f"plans of moves older than {periods.rounds_days} days"),
         (counts.rolls, f"rolls over hosts older than {periods.rounds_days} days"),
+        (counts.reservations, f"reservations older than {periods.rounds_days} days"),
         (counts.moves, f"moves older than {periods.rounds_days} days"),
         (counts.events, f"events older than {periods.events_months} months"),
         (counts.audit, f"audit rows older than {periods.audit_months} months"),

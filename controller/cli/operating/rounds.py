@@ -59,6 +59,14 @@ COLUMNS = (
 
 _CERTIFIED = {True: "yes", False: "no", None: "not checked"}
 _OF_SPOT = (field("vm"), Column("for", lambda row: f"{row['tenant']}/{row['request']}"))
+_OF_RESERVATIONS = (
+    field("reservation"),
+    field("tenant"),
+    field("wanted", right=True),
+    field("drawn", right=True),
+    field("kept", right=True),
+    field("short", right=True),
+)
 _OF_GAMES = (
     field("game", right=True),
     field("players", "hosts", right=True),
@@ -131,6 +139,10 @@ def show(session: Session, number: NumberArgument) -> None:
         echo()
         echo("spot VMs that it ends:")
         print_table(_OF_SPOT, endings, empty="")
+    if reservations := found.get("reservations"):
+        echo()
+        echo("reservations that it kept room for:")
+        print_table(_OF_RESERVATIONS, reservations, empty="")
     if groups := found.get("group_shares"):
         echo()
         echo("groups of tenants:")

@@ -41,17 +41,22 @@ def parse_end(given: str, option: str = "--expires") -> int | Literal["never"]:
     return "never" if given == "never" else parse_ttl(given, option)
 
 
-def parse_moment(given: str, option: str, now: datetime) -> datetime:
-    """Read a span before now, or a time of ISO 8601; without a zone it is UTC."""
+def iso_time(given: str) -> datetime | None:
+    """Read a time of ISO 8601, without a zone of UTC; None: it is none, or none of the calendar."""
     try:
         at = datetime.fromisoformat(given)
-    except ValueError:
-        pass
-    else:
         return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):  # in its zone it may be a time of the calendar
+        return None
+
+
+def parse_moment(given: str, option: str, now: datetime) -> datetime:
+    """Read a span before now, or a time of ISO 8601; without a zone it is UTC."""
+    if (at := iso_time(given)) is not None:
+        return at
     try:
         return now - timedelta(seconds=parse_ttl(given, option))
-    except BadInputError:
+    except (BadInputError, OverflowError):
         raise BadInputError(
             f"{option}: found {given!r}, wanted a span before now such as 7d or 12h, or a time"
             " such as 2026-11-10T00:00Z"

@@ -16,7 +16,12 @@ from controller.calling.completion import (
     complete_vm_type,
 )
 from controller.calling.session import SearchOption, Session, listing, with_session
-from controller.calling.targets import LIVE_REQUEST, find_request, find_target
+from controller.calling.targets import (
+    LIVE_REQUEST,
+    find_request,
+    find_reservation,
+    find_target,
+)
 from controller.calling.waiting import power_of, wait_until_gone, wait_until_running
 from controller.cli.vms.changes import TtlOption, labels_and_end, told_labels
 from controller.cli.vms.keys import read_public_keys, read_user_data
@@ -255,6 +260,10 @@ def request(
         bool,
         typer.Option("--spot", help="Use what nobody else wants; ends when others need the room"),
     ] = False,
+    reservation: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Draw on this reservation (see `fuga reservations`)"),
+    ] = None,
     label: LabelOption = None,
     ttl: TtlOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all VMs run")] = False,
@@ -274,6 +283,8 @@ def request(
         "spot": spot or None,
     }
     body |= {key: value for key, value in given.items() if value is not None}
+    if reservation is not None:
+        body["reservation"] = find_reservation(session.api, reservation)["id"]
     body |= labels_and_end(label, ttl)
     if ssh_key:
         body["ssh_keys"] = [key for file in ssh_key for key in read_public_keys(file)]

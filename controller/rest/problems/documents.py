@@ -59,6 +59,7 @@ from registry import (
     NotFoundError,
     QuotaExceededError,
     RegistryUnavailableError,
+    ReservationError,
     RoundPurgedError,
     SchemaOutdatedError,
     UriRefusedError,
@@ -122,6 +123,9 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
         RoundPurgedError: Kind(HTTPStatus.GONE, "purged", "Purged"),
         DuplicateError: Kind(HTTPStatus.CONFLICT, "duplicate", "Already exists"),
         MoveRefusedError: Kind(HTTPStatus.CONFLICT, "move_refused", "VM cannot be moved"),
+        ReservationError: Kind(
+            HTTPStatus.CONFLICT, "reservation_refused", "Reservation cannot be drawn on"
+        ),
         ConflictError: Kind(HTTPStatus.CONFLICT, "conflict", "Not possible in the present state"),
         IllegalTransitionError: Kind(
             HTTPStatus.CONFLICT, "illegal_transition", "Not possible in the present state"
@@ -274,6 +278,8 @@ def _extensions(error: Exception) -> Mapping[str, Any]:
         return {"quota": [dataclasses.asdict(each) for each in error.exceeded]}
     if isinstance(error, MoveRefusedError):
         return {"obstacle": error.obstacle}
+    if isinstance(error, ReservationError):
+        return {"why": error.why}
     return {}
 
 

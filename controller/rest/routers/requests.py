@@ -50,7 +50,9 @@ router = APIRouter(
 #: In one transaction: others who ask for the same tenants wait for it.
 MOST_TOGETHER: Final = 64
 _ADAPTER: Final = TypeAdapter(Request)
-_FIELDS: Final[Mapping[str, str]] = MappingProxyType({"VM type": "vm_type", "host": "hosts"})
+_FIELDS: Final[Mapping[str, str]] = MappingProxyType(
+    {"VM type": "vm_type", "host": "hosts", "reservation": "reservation"}
+)
 
 
 @router.post("", status_code=201, response_model=Request, responses=problems(403, 409))
@@ -82,6 +84,7 @@ async def ask_for_vms(
         rules=body.rules.as_rules() if "rules" in body.model_fields_set else None,
         priority=body.priority,
         spot=body.spot,
+        reservation=body.reservation,
     )
 
     async def create(

@@ -22,10 +22,10 @@ from controller.rest.schemas.values import (
     Name,
     PageQuery,
     ReasonText,
-    _moment,
+    moment,
 )
 from controller.rounds.games import solved_games
-from controller.rounds.spot_told import ToldEnding, told_endings
+from controller.rounds.told import ToldEnding, ToldReservation, told_endings, told_reservations
 from registry import QuotaExcess, SlotLoopState
 from registry.journal import Event
 from registry.moves import MoveObstacle
@@ -72,7 +72,7 @@ class EventsQuery(BaseModel):
 
     def since_moment(self) -> datetime | None:
         """Return the time; `InvalidError` for a date that does not exist."""
-        return _moment("since", self.since)
+        return moment("since", self.since)
 
 
 class EventStreamQuery(BaseModel):
@@ -234,6 +234,10 @@ class RoundDetail(BaseModel):
         description="Spot VMs that the round ended, and for which requests. Operators only, "
         "while it is kept.",
     )
+    reservations: list[ToldReservation] = Field(
+        [],
+        description="Reservations for which the round kept room. Operators only, while it is kept.",
+    )
     replayable: bool = Field(False, description="Whether its inputs are still kept for a replay.")
     shadow: ShadowRound | None = Field(
         None,
@@ -252,6 +256,7 @@ class RoundDetail(BaseModel):
                 GameView.model_validate(each) for each in solved_games(stored.outcome["details"])
             ],
             "spot_endings": [] if stored is None else list(told_endings(stored)),
+            "reservations": [] if stored is None else list(told_reservations(stored)),
             "replayable": stored is not None,
             "shadow": shadow,
         }

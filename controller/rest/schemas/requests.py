@@ -122,6 +122,9 @@ class RequestInput(Input):
         description="Spot VMs: placed on what nobody else wants, in no share, and ended, told "
         "before, when others need the room. Not in VM groups.",
     )
+    reservation: Annotated[UUID, Field(strict=False)] | None = Field(
+        None, description="Reservation of the tenant to draw on, from its beginning to its end."
+    )
 
 
 class RequestChange(Input):

@@ -150,10 +150,11 @@ class MomentsQuery(PageQuery):
 
     def moments(self) -> dict[str, datetime | None]:
         """Return both times; `InvalidError` for a date that does not exist."""
-        return {name: _moment(name, getattr(self, name)) for name in ("since", "until")}
+        return {name: moment(name, getattr(self, name)) for name in ("since", "until")}
 
 
-def _moment(name: str, given: str | None) -> datetime | None:
+def moment(name: str, given: str | None) -> datetime | None:
+    """Return a time; `InvalidError` for a date that does not exist."""
     if given is None:
         return None
     try:

@@ -96,6 +96,7 @@ UNVERSIONED: Final = frozenset(
         "label-ratios",
         "moves",
         "plans",
+        "reservations",
         "resources",
         "rolls",
         "ssh-keys",

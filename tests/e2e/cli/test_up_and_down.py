@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -118,6 +119,29 @@ def test_what_does_not_fit_ends_a_wait_with_3_and_the_reason(fuga: RunningFuga) 
     assert ended.returncode == 3
     assert "no_room" in ended.stderr
     assert "hosts" in explained.stdout
+
+
+def test_room_is_reserved_and_drawn_on(fuga: RunningFuga) -> None:
+    asked = ("reserve", "small", "-n", "2", "--for", "2h", "--name", "launch", "--tenant", "a")
+    assert "there will be room" in fuga.cli(*asked).stdout
+
+    def launch() -> dict[str, Any]:
+        return json.loads(fuga.cli("-o", "json", "reservation", "show", "launch").stdout)
+
+    eventually(lambda: launch()["held"] == 2)
+    drawing = ("request", "small", "--name", "drawn", "--tenant", "a", "--reservation", "launch")
+    fuga.cli(*drawing, "--wait", "--timeout", "90")
+    told = launch()
+    assert (told["state"], told["used"], told["left"]) == ("in_force", 1, 1)
+    assert "the reservation that its request draws on" in fuga.cli("explain", "drawn-1").stdout
+    assert (
+        "1 VM is left of it" in fuga.cli(*drawing[:2], "-n", "2", *drawing[4:], check=False).stderr
+    )
+    fuga.cli("reservation", "cancel", "launch")
+    fuga.cli("rm", "drawn", "--wait")
+    refused = fuga.cli("reserve", "xlarge", "-n", "99", "--for", "1h", "--tenant", "b", check=False)
+    assert refused.returncode == 1
+    assert "would be accepted" in refused.stderr
 
 
 def test_doctor_finds_all_well_and_shows_what_is_in_force(fuga: RunningFuga) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from registry.ground.ids import uuid7
+from registry.moves import PlannedMove
 from tests.e2e.conftest import Api
-from tests.register import add_host, add_request
+from tests.register import add_host, add_request, place
 
 
 def ask(api: Api, **body: Any) -> Any:
@@ -44,11 +45,10 @@ def test_a_plan_that_is_not_decided_is_neither_approved_nor_replayed(api: Api):
     assert "not decided" in replayed.json()["detail"]
 
 
-def test_an_approval_may_be_repeated_with_its_key(api: Api):
-    plan = ask(api, kind="mend").json()
+def propose(api: Api, plan: Any, decided: list[PlannedMove]) -> None:
     api.registry.plans.propose(
         UUID(plan["id"]),
-        [],
+        decided,
         before={},
         after={},
         stays=[],
@@ -57,6 +57,23 @@ def test_an_approval_may_be_repeated_with_its_key(api: Api):
         document={},
         actor="control",
     )
+
+
+def test_an_approval_may_be_repeated_with_its_key(api: Api):
+    here, there = (add_host(api.registry, name) for name in ("h1", "h2"))
+    request = add_request(api.registry, 1)
+    place(api.registry, request, here, 1)
+    [vm] = api.registry.vms.list(request_id=request.id).items
+    move = PlannedMove(
+        vm_id=vm.id,
+        from_host_id=here.id,
+        to_host_id=there.id,
+        wave=0,
+        why="mends",
+        carried_mib=1,
+    )
+    plan = ask(api, kind="mend").json()
+    propose(api, plan, [move])
     key = {"Idempotency-Key": "once"}
 
     first = api.operator.post(f"/v1/plans/{plan['id']}/approve", headers=key)
@@ -67,6 +84,17 @@ def test_an_approval_may_be_repeated_with_its_key(api: Api):
     by_another = api.operator.post(f"/v1/plans/{plan['id']}/approve")
     assert by_another.status_code == 409
     assert "is approved already by" in by_another.json()["detail"]
+
+
+def test_a_plan_without_a_useful_move_is_over_as_soon_as_it_is_decided(api: Api):
+    plan = ask(api, kind="mend").json()
+    propose(api, plan, [])
+
+    approved = api.operator.post(f"/v1/plans/{plan['id']}/approve")
+
+    assert api.operator.get(f"/v1/plans/{plan['id']}").json()["state"] == "done"
+    assert approved.status_code == 409
+    assert "it has no useful move" in approved.json()["detail"]
 
 
 def test_room_is_asked_for_a_request_that_waits(api: Api):

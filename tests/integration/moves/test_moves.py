@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hypervisor import DomainState, MoveObstacle
-from registry import HostAdminEvent, Registry, VmDesired, VmDesiredEvent
+from registry import HostAdminEvent, Registry, VmDesired, VmDesiredEvent, VmObserved
 from registry.errors import ConflictError, MoveRefusedError
 from registry.moves import Move, MoveLimits
 from registry.requests import MembershipRule, Rules
@@ -606,3 +606,27 @@ def test_the_end_of_a_move_sends_what_has_room_then_and_nothing_else(world: Movi
     assert meanwhile == []
     assert [each.id for each in sent if each.task == "workers.move_vm"] == [asked[1].id]
     assert len(world.registry.move_steps.send_next(MoveLimits(per_host=2, everywhere=1))) == 1
+
+
+@pytest.mark.parametrize(
+    ("off_reason", "power"), [("host", "starting"), ("crash", None), ("guest", None)]
+)
+def test_a_guest_that_went_off_where_it_had_arrived_is_judged_by_how_it_did(
+    world: MovingWorld, off_reason: str, power: str | None
+) -> None:
+    vm = world.running("h1")
+    asked = world.ask(vm)
+    with pytest.raises(KilledError):
+        world.move(asked, lease_s=0.01, checkpoint=killed_at("move.after_move"))
+    there = world.hosts["h2"].domains
+    there[str(vm.id)] = replace(
+        there[str(vm.id)], state=DomainState.STOPPED, run=None, off_reason=off_reason
+    )
+    world.report("h2")  # its place is h1 still
+
+    eventually(lambda: world.move(asked, "w2") == Outcome.DONE)
+    world.report("h2")
+
+    found = world.vm(vm)
+    assert (found.host, found.observed) == ("h2", VmObserved.STOPPED)
+    assert (found.power.state if found.power else None) == power

@@ -12,7 +12,7 @@ from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
 from placement.moving.model import MoveLimits
 from registry import HostAdminEvent, Registry, UnknownNameError
-from registry.errors import IllegalTransitionError, MoveRefusedError
+from registry.errors import IllegalTransitionError, MoveRefusedError, PlanMoveOverError
 from registry.moves import Plan, PlanKind, PlannedMove
 from registry.requests import MembershipRule, Rules
 from tests.integration.moves.world import MovingWorld
@@ -146,6 +146,23 @@ def test_what_has_no_place_is_named_with_what_is_short(world: MovingWorld, centr
     assert short["missing"]["amounts"] == {"memory_mib": 2048}
 
 
+def test_a_plan_without_a_move_is_done_and_leaves_nothing_to_approve(
+    world: MovingWorld, centre: Plans
+) -> None:
+    asked = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
+
+    centre.look()
+
+    done = world.registry.plans.get(asked.id)
+    assert (done.state, done.moves, done.approved_by, done.last_error) == ("done", 0, None, None)
+    assert done.ended_at is not None
+    told = [event.reason for event in world.registry.events.list(kind="plan_state")]
+    assert "no useful move" in told
+    with pytest.raises(IllegalTransitionError, match="no useful move"):
+        world.registry.plans.approve(asked.id, actor=ACTOR)
+    assert world.registry.check() == []
+
+
 def test_a_plan_that_is_approved_at_once_begins_as_soon_as_it_is_decided(
     world: MovingWorld, centre: Plans
 ) -> None:
@@ -229,6 +246,43 @@ def test_a_cancelled_plan_leaves_each_vm_at_one_place(world: MovingWorld, centre
     assert world.registry.check() == []
     with pytest.raises(IllegalTransitionError):
         world.registry.plans.approve(plan.id, actor=ACTOR)
+
+
+def test_a_plan_that_is_cancelled_as_its_next_moves_are_asked_for_begins_none(
+    world: MovingWorld, centre: Plans
+) -> None:
+    vms = [world.running("h1") for _ in range(6)]
+    asked = evacuate(world, "h1", approve=True)
+    centre.look()  # the first begin
+    approved = world.registry.plans.get(asked.id)
+    world.sweep()
+    world.registry.plans.cancel(asked.id, actor=ACTOR)
+    moved = world.registry.moves.list(limit=500).items
+
+    centre._carry_out(approved)  # which it read before
+
+    assert [each.id for each in world.registry.moves.list(limit=500).items] == [
+        each.id for each in moved
+    ]
+    assert [each.refused for each in world.registry.plans.moves(asked.id)] == [None] * len(vms)
+
+
+def test_a_centre_that_leads_no_more_refuses_nothing_that_another_asked_for(
+    world: MovingWorld, centre: Plans
+) -> None:
+    world.running("h1")
+    asked = evacuate(world, "h1", approve=True)
+    centre.look()
+    [one] = world.registry.plans.moves(asked.id)
+
+    with pytest.raises(PlanMoveOverError):
+        world.registry.moves.ask(
+            one.vm_id, one.to_host, reason="late", of_plan=(asked.id, one.position), actor=ACTOR
+        )
+
+    [one] = world.registry.plans.moves(asked.id)
+    assert one.refused is None
+    assert carry_out(world, centre, asked).state == "done"
 
 
 def test_nothing_is_decided_or_carried_out_while_the_slot_loop_is_paused(

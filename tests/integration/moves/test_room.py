@@ -225,6 +225,27 @@ def test_what_no_moves_let_in_is_told_and_keeps_nothing(world: MovingWorld, cent
     assert (done.let_in["hosts"], done.let_in["still_waits"]["count"]) == ([], 1)
 
 
+def test_what_stands_in_the_way_of_a_request_is_told(world: MovingWorld, centre: Plans) -> None:
+    for host in ("h1", "h2", "h3"):
+        world.running(host, hosts=[host])
+    never = [world.registry.vms.list(limit=500).items[0]]
+    for vm in never:
+        world.registry.vms.label(vm.id, {"moves": "never"})
+    for host in ("h1", "h2", "h3"):  # too full for what it holds to go elsewhere
+        for _ in range(6):
+            world.running(host, hosts=[host])
+    large = add_request(world.registry, tenant="b", vm_type="large")
+    plan = ask(world, large)
+
+    centre.look()
+
+    done = world.registry.plans.get(plan.id)
+    assert (done.state, done.moves) == ("done", 0)
+    assert done.let_in is not None
+    assert done.let_in["still_waits"] == {"count": 1, "reason": "no_room"}
+    assert done.let_in["in_the_way"] == {"label": 1, "no_eligible_host": 21, "no_room": 5}
+
+
 def test_room_is_made_once_and_for_who_waits(world: MovingWorld) -> None:
     large = add_request(world.registry, tenant="b", vm_type="large")
     ask(world, large)

@@ -15,6 +15,7 @@ from registry.errors import InvalidError
 from registry.lifecycle import HostAdminEvent
 from registry.requests import MembershipRule, Request, Rules, Vm
 from tests.integration.moves.test_room import DecidesHere, run
+from tests.integration.rounds.test_reservations import WhileOthersWrite
 from tests.readers import a_tenant, an_operator
 from tests.register import (
     RawSql,
@@ -221,6 +222,19 @@ def test_room_that_nobody_took_is_kept_for_a_time_alone(
     register.requests.end_spot()
 
     assert raw.value("SELECT count(*) FROM kept_rooms") == 0
+
+
+def test_ends_on_hosts_that_changed_meanwhile_are_decided_again(
+    register: Registry, raw: RawSql, full: Request
+) -> None:
+    add_request(register, 1, name="web")
+
+    run(register, 60, decider=WhileOthersWrite(raw), spot_grace_s=GRACE_S)
+    doubtful = ending(register, full)
+    a_round(register, 120)
+
+    assert doubtful == []
+    assert len(ending(register, full)) == 1
 
 
 def test_the_check_of_the_register_finds_ends_and_rooms_that_are_overdue(

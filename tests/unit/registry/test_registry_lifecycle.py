@@ -98,7 +98,7 @@ GRIDS = {
     "PLAN": """
                proposed  approved  done  cancelled  failed
     asked      proposed  -         -     cancelled  failed
-    proposed   -         approved  -     cancelled  -
+    proposed   -         approved  done  cancelled  -
     approved   -         -         done  cancelled  -
     done       -         -         -     -          -
     cancelled  -         -         -     -          -
@@ -144,6 +144,15 @@ GRIDS = {
     failed       -        -         -       -          -
     cancelled    -        -         -       -          -
     interrupted  -        -         -       -          -
+     """,
+    "RESERVATION": """
+              accepted  refused  began     ended  cancelled
+    asked     accepted  refused  -         -      cancelled
+    accepted  -         -        in_force  ended  cancelled
+    in_force  -         -        -         ended  cancelled
+    refused   -         -        -         -      -
+    ended     -         -        -         -      -
+    cancelled -         -        -         -      -
     """,
 }
 MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
@@ -174,6 +183,11 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
         lifecycle.SlotLoopEvent,
         lifecycle.SlotLoopState.RUNNING,
     ),
+    "RESERVATION": (
+        lifecycle.ReservationState,
+        lifecycle.ReservationEvent,
+        lifecycle.ReservationState.ASKED,
+    ),
     "SPOT": (lifecycle.SpotState, lifecycle.SpotEvent, lifecycle.SpotState.STAYS),
     "WHAT_IF": (lifecycle.WhatIfState, lifecycle.WhatIfEvent, lifecycle.WhatIfState.WAITING),
 }
@@ -193,6 +207,7 @@ TERMINAL = {
     "ROLL": {"done", "cancelled"},
     "COPY": {"removing"},
     "SLOT_LOOP": set(),
+    "RESERVATION": {"refused", "ended", "cancelled"},
     "SPOT": {"gone"},
     "WHAT_IF": {"finished", "failed", "cancelled", "interrupted"},
 }

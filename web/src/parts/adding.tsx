@@ -41,6 +41,23 @@ export function Adding(given: {
   );
 }
 
+/** How many VMs, as text: what is typed stays, a number or not. */
+export function HowMany(given: { value: string; onInput: (value: string) => void }) {
+  return (
+    <label>
+      How many
+      <input
+        type="number"
+        min="1"
+        max="10000"
+        required
+        value={given.value}
+        onInput={(event) => given.onInput(event.currentTarget.value)}
+      />
+    </label>
+  );
+}
+
 /** A line of text of such a form. */
 export function Field(given: {
   name: string;

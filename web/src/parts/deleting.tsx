@@ -12,6 +12,8 @@ interface Kind {
   what: string;
   command: string;
   consequence: string;
+  /** Delete, if nothing else is said. */
+  action?: string;
 }
 
 const KINDS = {
@@ -36,7 +38,18 @@ const KINDS = {
     command: "fuga network remove",
     consequence: "A network that a request or a VM uses is refused.",
   },
-  tokens: { what: "token", command: "fuga token revoke", consequence: "Whoever uses it is refused from now on." },
+  reservations: {
+    what: "reservation",
+    command: "fuga reservation cancel",
+    action: "Give back",
+    consequence: "Their room is free from the next round on; VMs that drew on them stay.",
+  },
+  tokens: {
+    what: "token",
+    command: "fuga token revoke",
+    consequence: "Whoever uses it is refused from now on.",
+    action: "Revoke",
+  },
 } satisfies Record<string, Kind>;
 
 export function Deleting(given: {
@@ -48,7 +61,7 @@ export function Deleting(given: {
 }) {
   const { things, path } = given;
   const kind: Kind = KINDS[path];
-  const action = path === "tokens" ? "Revoke" : "Delete";
+  const action = kind.action ?? "Delete";
   const whole = (each: Deletable): string => `${path}/${encodeURIComponent(each.id)}`;
   return (
     <Acting

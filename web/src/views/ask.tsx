@@ -3,7 +3,8 @@ import { useMemo, useState } from "preact/hooks";
 import { newKey, send } from "../api/client";
 import { useLive, useNamesLike, useRows, useSettled } from "../api/live";
 import { session } from "../api/session";
-import type { Capacity, Request, RequestInput, Quota, VmType } from "../api/types";
+import type { Capacity, Request, RequestInput, Reservation, Quota, VmType } from "../api/types";
+import { HowMany } from "../parts/adding";
 import { useSending } from "../parts/asking";
 import { Command, Told } from "../parts/basics";
 import { go } from "../route";
@@ -23,6 +24,7 @@ interface Asked {
   labels: string;
   together: boolean;
   spot: boolean;
+  reservation: string;
 }
 
 const EMPTY: Asked = {
@@ -35,6 +37,7 @@ const EMPTY: Asked = {
   labels: "",
   together: false,
   spot: false,
+  reservation: "",
 };
 
 export function RequestForm() {
@@ -44,6 +47,7 @@ export function RequestForm() {
   const known = useRows<Named & { is_group?: boolean }>(session.isOperator ? "tenants" : null).data;
   const images = useRows<Named & { state: string }>("images").data?.rows;
   const networks = useRows<Named>("networks").data?.rows;
+  const reservations = useRows<Reservation>("reservations", [{ state: "in_force" }]).data?.rows;
   const tenantsLike = useNamesLike(known?.more ? "tenants" : null, asked.tenant);
   // Of a name that is still being typed there is nothing to ask.
   const named = !known?.more || tenantsLike.includes(asked.tenant);
@@ -51,7 +55,13 @@ export function RequestForm() {
   const set = (change: Partial<Asked>): void => setAsked({ ...asked, ...change });
   const type = asked.type || types?.[0]?.name || "";
   const many = Number(asked.many);
-  const body = useMemo<RequestInput>(() => bodyOf(asked, type, many), [asked, type, many]);
+  // Of another type or tenant nothing can be drawn.
+  const drawable = reservations?.filter((each) => each.vm_type === type && each.tenant === tenant && each.left > 0);
+  const reservation = drawable?.find((each) => each.id === asked.reservation);
+  const body = useMemo<RequestInput>(
+    () => bodyOf(asked, type, many, reservation?.id),
+    [asked, type, many, reservation?.id],
+  );
   // One key for one content: sending again after lost answers asks once.
   const key = useMemo(newKey, [JSON.stringify(body)]);
 
@@ -78,17 +88,7 @@ export function RequestForm() {
             ))}
           </select>
         </label>
-        <label>
-          How many
-          <input
-            type="number"
-            min="1"
-            max="10000"
-            required
-            value={asked.many}
-            onInput={(event) => set({ many: event.currentTarget.value })}
-          />
-        </label>
+        <HowMany value={asked.many} onInput={(many) => set({ many })} />
         {session.isOperator && (
           <label>
             Tenant
@@ -137,7 +137,23 @@ export function RequestForm() {
           <input type="checkbox" checked={asked.spot} onChange={(event) => set({ spot: event.currentTarget.checked })} />{" "}
           Spot VMs <span class="hint">(on what nobody else wants, in no share; they end, told before, when others need the room)</span>
         </label>
-        {type && (tenant || !session.isOperator) && (
+        {Boolean(drawable?.length) && (
+          <label>
+            Reservation <span class="hint">(its room is kept for this request)</span>
+            <select
+              value={reservation?.id ?? ""}
+              onChange={(event) => set({ reservation: event.currentTarget.value })}
+            >
+              <option value="">none</option>
+              {drawable?.map((each) => (
+                <option key={each.id} value={each.id}>
+                  {each.name}: {each.left} left
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+        {type && !reservation && (tenant || !session.isOperator) && (
           <Fits type={type} many={many} tenant={tenant || null} resources={types?.find((each) => each.name === type)?.resources ?? {}} />
         )}
         <Told problem={problem} />
@@ -216,7 +232,7 @@ function sizes(type: VmType): string {
     .join(", ");
 }
 
-function bodyOf(asked: Asked, type: string, many: number): RequestInput {
+function bodyOf(asked: Asked, type: string, many: number, reservation?: string): RequestInput {
   const labels = asked.labels
     .split(",")
     .map((each) => each.trim())
@@ -227,6 +243,7 @@ function bodyOf(asked: Asked, type: string, many: number): RequestInput {
     count: many,
     ...(asked.together && many > 1 ? { min_count: many } : {}),
     ...(asked.spot ? { spot: true } : {}),
+    ...(reservation ? { reservation } : {}),
     ...(asked.name.trim() ? { name: asked.name.trim() } : {}),
     ...(asked.tenant ? { tenant: asked.tenant } : {}),
     ...(asked.image ? { image: asked.image } : {}),
@@ -242,6 +259,7 @@ function commandOf(body: RequestInput): string {
   };
   add("--min-count", body.min_count ? String(body.min_count) : null);
   if (body.spot) words.push("--spot");
+  add("--reservation", body.reservation);
   add("--tenant", body.tenant);
   add("--name", body.name);
   add("--image", body.image);

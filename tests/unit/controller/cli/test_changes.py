@@ -93,3 +93,20 @@ def test_requests_and_vms_are_looked_for_by_label(api: HttpApi, fuga: Fuga) -> N
 
     assert api.calls("GET", "/v1/requests")[0].query["label"] == "env=prod"
     assert api.calls("GET", "/v1/vms")[0].query["state"] == "stopped"
+
+
+@pytest.mark.parametrize(
+    "given", ["9999-12-31T23:59-14:00", "0001-01-01T00:00+14:00", "999999999d"]
+)
+@pytest.mark.parametrize(
+    "words", [["reserve", "small", "--for", "1h", "--from"], ["events", "--since"]]
+)
+def test_a_time_outside_the_calendar_is_refused_in_words(
+    fuga: Fuga,  # noqa: F811
+    words: list[str],
+    given: str,
+) -> None:
+    ended = fuga(*words, given)
+
+    assert ended.status != 0
+    assert f"{words[-1]}: found {given!r}, wanted" in ended.err

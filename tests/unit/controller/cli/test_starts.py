@@ -75,6 +75,15 @@ def test_help_imports_its_own_command_and_nobody_to_ask(command: str, tmp_path: 
     )
 
 
+@pytest.mark.parametrize(
+    "process", ["controller.rest", "controller.centre.slot_loop", "simulation"]
+)
+def test_a_process_that_serves_leaves_solvers_to_those_that_solve(process: str) -> None:
+    said = f"import sys, {process}\nsys.exit('scipy' in sys.modules)"
+
+    subprocess.run([sys.executable, "-c", said], check=True)
+
+
 def test_the_help_of_all_commands_imports_nobody_to_ask(tmp_path: Path) -> None:
     assert packages(modules_of("--help", tmp_path)) & (HEAVY - {"pygments"} | ASKING) == set()
 

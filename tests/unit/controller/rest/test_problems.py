@@ -29,6 +29,7 @@ NEVER_MET = {
     "LeaseLostError",
     "ClaimLostError",
     "SlotLoopPausedError",
+    "PlanMoveOverError",  # the control centre alone asks for moves of plans
     "HostCredentialError",
     "AnotherMachineError",
     "SettingsError",

@@ -97,11 +97,12 @@ function TakeOutAsks(given: Parameters<typeof TakeOut>[0] & { onDone: () => void
   const [moves, setMoves] = useState(false);
   const preview = usePreview(moves ? [host.name] : null);
   const sending = useSending();
-  const decided = preview.plan?.state === "proposed";
+  // One without a move is done as soon as it is decided: the host is empty, or its VMs stay.
+  const decided = preview.plan?.state === "proposed" || preview.plan?.state === "done";
   const yes = async (): Promise<void> => {
     const done = await sending.run(async () => {
       await send<Host>("PATCH", path, { body: { admin } });
-      if (moves && preview.plan) {
+      if (moves && preview.plan?.state === "proposed") {
         await send<Plan>("POST", `plans/${preview.plan.id}/approve`, { body: {} });
         preview.keep();
       }

@@ -397,14 +397,17 @@ function LetIn({ plan }: { plan: Plan }) {
   const told = plan.let_in as {
     hosts: { host: string; count: number }[];
     still_waits: { count: number; reason: string } | null;
+    in_the_way?: Record<string, number> | null;
   } | null;
   if (told === null) return null;
+  const inTheWay = Object.entries(told.in_the_way ?? {}).map(([why, vms]) => `${vms} ${readable(why)}`);
   return (
     <p class={`told ${told.still_waits ? "warn" : "good"}`}>
       {told.hosts.length
         ? `Lets in ${told.hosts.map((each) => `${each.count} on ${each.host}`).join(", ")}.`
         : "No moves let this request in."}
       {told.still_waits && ` ${count(told.still_waits.count, "VM")} wait as before: ${readable(told.still_waits.reason)}.`}
+      {inTheWay.length > 0 && ` VMs on the hosts where it could be: ${inTheWay.join(", ")}.`}
     </p>
   );
 }

@@ -47,6 +47,29 @@ def test_a_vm_deleted_before_it_moved_does_not_stay(
     assert fuga("plan", "approve", PLAN_ID, "--wait").status == 0
 
 
+def test_a_request_that_no_moves_let_in_is_told_what_stands_in_its_way(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+) -> None:
+    let_in = {"hosts": [], "still_waits": {"count": 1, "reason": "no_room"}}
+    plan = {
+        "id": PLAN_ID,
+        "kind": "room",
+        "state": "done",
+        "last_error": None,
+        "stays": [],
+        "let_in": {**let_in, "in_the_way": {"label": 2, "no_eligible_host": 3}},
+    }
+    api.on("GET", f"/v1/plans/{PLAN_ID}", plan, {**plan, "let_in": let_in})
+    api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": []})
+
+    assert (
+        "no moves let this request in; 1 VM waits as before (no room); of the VMs on the hosts"
+        " where it could be, 2 may not move by their label, 3 may use no other host\n"
+    ) in fuga("plan", "show", PLAN_ID).out
+    assert fuga("plan", "show", PLAN_ID).out.endswith("as before (no room)\n")
+
+
 def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
     api: HttpApi,  # noqa: F811
     fuga: Fuga,  # noqa: F811

@@ -1,0 +1,170 @@
+"""`fuga reserve`, `reservations`, `reservation`: room that a tenant will have from a time on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from controller.calling.completion import complete_vm_type
+from controller.calling.session import Session, listing, with_session
+from controller.calling.targets import find_reservation
+from controller.calling.waiting import progress
+from controller.cli.vms.changes import iso_time, parse_ttl
+from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
+from controller.terminal.output import Column, clock, field, short_id
+
+if TYPE_CHECKING:
+    from controller.client.http import Client
+
+app = typer.Typer(name="reservation", no_args_is_help=True, help="Show and cancel reservations.")
+ReservationArgument = Annotated[
+    str, typer.Argument(metavar="RESERVATION", help="Reservation name, id or end of the id")
+]
+#: It is decided within seconds, or no control centre is there.
+_DECIDED_S: Final = 120.0
+_LOOK_EVERY_S: Final = 0.5
+
+COLUMNS = (
+    Column("id", lambda row: short_id(row["id"])),
+    field("name"),
+    field("tenant", spare=-1),
+    field("vm_type", "type"),
+    field("count", right=True),
+    field("used", right=True),
+    field("left", right=True),
+    field("held", right=True, spare=2),
+    field("short", right=True, spare=1),
+    field("state"),
+    Column("from", lambda row: clock(row["starts_at"])),
+    Column("until", lambda row: clock(row["ends_at"])),
+)
+
+
+def parse_start(given: str, now: datetime) -> datetime:
+    """Read ``now``, a span from now, or a time of ISO 8601; without a zone it is UTC."""
+    if given == "now":
+        return now
+    if (at := iso_time(given)) is not None:
+        return at
+    try:
+        return now + timedelta(seconds=parse_ttl(given.removeprefix("+"), "--from"))
+    except (BadInputError, OverflowError):
+        raise BadInputError(
+            f"--from: found {given!r}, wanted now, a span from now such as 2h, or a time such as"
+            " 2026-11-10T08:00Z"
+        ) from None
+
+
+@with_session
+def reserve(
+    session: Session,
+    *,
+    vm_type: Annotated[
+        str,
+        typer.Argument(
+            metavar="TYPE", help="VM type (see `fuga type list`)", autocompletion=complete_vm_type
+        ),
+    ],
+    length: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="Length (30m, 2h, 7d; at most 30d)")
+    ],
+    count: Annotated[int, typer.Option("-n", "--count", help="Number of VMs")] = 1,
+    start: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="Beginning: now, 2h, 2026-11-10T08:00Z")
+    ] = "now",
+    name: Annotated[
+        str | None, typer.Option(help="Reservation name (generated if omitted)")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Tenant (required for operators)")] = None,
+    requires: Annotated[
+        list[str] | None,
+        typer.Option("--require", metavar="LABEL", help="Only hosts with this label; repeatable"),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until it is accepted or refused")
+    ] = True,
+) -> None:
+    """Reserve room for VMs from a time on. It is accepted if there will be room."""
+    body: dict[str, Any] = {
+        "vm_type": vm_type,
+        "count": count,
+        "for_s": parse_ttl(length, "--for"),
+        "requires": requires or [],
+    }
+    if start != "now":
+        body["starts_at"] = parse_start(start, datetime.now(UTC)).isoformat()
+    body |= {key: value for key, value in (("name", name), ("tenant", tenant)) if value}
+    made = session.api.post("reservations", body)
+    if wait:
+        made = _decided(session.api, made, quiet=session.json)
+    if made["state"] == "refused":
+        raise CliError(f"reservation {made['name']} is refused: {made['decision']['message']}")
+    session.answer(made, *_told(made))
+
+
+@listing
+def reservations(
+    session: Session,
+    tenant: Annotated[str | None, typer.Option(help="Show only items of this tenant")] = None,
+    state: Annotated[str | None, typer.Option(help="Show only reservations in this state")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Include reservations that are over")
+    ] = False,
+) -> None:
+    """List reservations: what is used and left of each, and what is short."""
+    is_open = None if everything or state else "true"
+    session.show(
+        session.api.items("reservations", tenant=tenant, state=state, open=is_open),
+        COLUMNS,
+        empty="no reservations. Make one with `fuga reserve small -n 4 --from 2h --for 1d`.",
+    )
+
+
+@app.command()
+@with_session
+def show(session: Session, reservation: ReservationArgument) -> None:
+    """Show a reservation: what was decided, and what is left of it."""
+    found = find_reservation(session.api, reservation)
+    session.answer(found, *_told(found))
+
+
+@app.command()
+@with_session
+def cancel(session: Session, reservation: ReservationArgument) -> None:
+    """Cancel a reservation. VMs that drew on it stay."""
+    found = find_reservation(session.api, reservation)
+    answer = session.api.delete(f"reservations/{found['id']}")
+    session.answer(answer, f"cancelled reservation {answer['name']}")
+
+
+def _told(found: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"reservation {found['name']} ({short_id(found['id'])}): {found['count']} ×"
+        f" {found['vm_type']} for tenant {found['tenant']}, {found['state'].replace('_', ' ')}",
+        f"from {clock(found['starts_at'])} until {clock(found['ends_at'])}: {found['used']} used,"
+        f" {found['waiting']} waiting, {found['left']} left",
+    ]
+    if found["decision"]:
+        lines.append(found["decision"]["message"])
+    if found["short"]:
+        lines.append(f"short by {found['short']}: there is no room for these yet")
+    return lines
+
+
+def _decided(api: Client, made: Mapping[str, Any], *, quiet: bool) -> dict[str, Any]:
+    seen, end = dict(made), time.monotonic() + _DECIDED_S
+    with progress(quiet=quiet) as tell:
+        while seen["state"] == "asked":
+            if time.monotonic() > end:
+                raise WaitExpiredError(
+                    f"reservation {seen['name']} is not decided after {_DECIDED_S:g} s; `fuga"
+                    " status` says whether a control centre leads"
+                )
+            tell("the control centre decides the reservation")
+            time.sleep(_LOOK_EVERY_S)
+            seen = api.get(f"reservations/{seen['id']}")
+    return seen

@@ -1,0 +1,99 @@
+"""/v1/reservations: room that a tenant will have from a time on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.rest.callers.auth import AnyCaller, Caller, bearer
+from controller.rest.callers.bodies import BoundedRoute
+from controller.rest.dependencies import GivenRegistry
+from controller.rest.pages.openapi import problems
+from controller.rest.schemas.reservations import ReservationInput, ReservationsQuery
+from controller.rest.schemas.values import PageOf
+from controller.rest.writes.idempotency import GivenCreation
+from registry import InvalidError, NotFoundError, Registry, UnknownNameError
+from registry.ground import Page
+from registry.reservations import Reservation
+
+router = APIRouter(
+    prefix="/reservations",
+    tags=["reservations"],
+    dependencies=[Security(bearer)],
+    route_class=BoundedRoute,
+)
+_ADAPTER: Final = TypeAdapter(Reservation)
+
+
+@router.post("", status_code=202, response_model=Reservation, responses=problems(403, 409))
+def reserve(
+    body: ReservationInput, caller: AnyCaller, registry: GivenRegistry, creation: GivenCreation
+) -> Response:
+    """Reserve room for VMs. The control centre accepts or refuses it within a minute."""
+    tenant = _tenant_asked_for(body, caller)
+
+    def ask() -> Reservation:
+        try:
+            return registry.reservations.ask(
+                tenant=tenant,
+                vm_type=body.vm_type,
+                count=body.count,
+                starts_at=body.begins(registry.now()),
+                for_s=body.for_s,
+                name=body.name,
+                requires=tuple(body.requires),
+                actor=caller.actor,
+            )
+        except NotFoundError as error:  # of something the body names, not of this path
+            raise UnknownNameError(error.kind, error.kind, error.key) from error
+
+    return creation.answer(body, ask, status=202, adapter=_ADAPTER)
+
+
+@router.get("", response_model=PageOf[Reservation], responses=problems(403))
+def list_reservations(
+    query: Annotated[ReservationsQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+) -> Page[Reservation]:
+    """List reservations, oldest first."""
+    return registry.reservations.list(
+        tenant=caller.tenant_to_list(query.tenant),
+        state=query.state,
+        is_open=query.open,
+        name=query.name,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+
+
+@router.get("/{id}", response_model=Reservation, responses=problems(404))
+def show_reservation(id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Reservation:  # noqa: A002
+    """Show a reservation: what was decided, what is used and left of it."""
+    return _own(registry, id, caller)
+
+
+@router.delete("/{id}", status_code=202, response_model=Reservation, responses=problems(404, 409))
+def cancel_reservation(id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Reservation:  # noqa: A002
+    """Cancel a reservation. VMs that drew on it stay."""
+    _own(registry, id, caller)
+    return registry.reservations.cancel(id, actor=caller.actor)
+
+
+def _own(registry: Registry, key: UUID, caller: Caller) -> Reservation:
+    """Return it if it exists for the caller; checks the caller before reading more."""
+    if not caller.is_operator and not caller.sees(registry.reservations.tenant_of(key)):
+        raise NotFoundError("reservation", key)
+    return registry.reservations.get(key)
+
+
+def _tenant_asked_for(body: ReservationInput, caller: Caller) -> str:
+    if caller.tenant is None:
+        if body.tenant is None:
+            raise InvalidError("tenant", None, "a tenant's name (required for operators)")
+        return body.tenant
+    if body.tenant not in (None, caller.tenant):
+        raise caller.not_for(body.tenant, f"may not reserve for {body.tenant}")
+    return caller.tenant

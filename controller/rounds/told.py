@@ -1,0 +1,84 @@
+"""What a stored round did besides placing VMs, by name: spot VMs that end, and reservations."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from dataclasses import dataclass
+from uuid import UUID
+
+from registry.rounds import StoredDecision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldEnding:
+    """A spot VM that a round ended, and for which request."""
+
+    vm_id: UUID
+    vm: str
+    request_id: UUID
+    request: str
+    tenant: str  #: whose request it is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldReservation:
+    """A reservation for which a round kept room, in VMs."""
+
+    reservation_id: UUID
+    reservation: str
+    tenant: str
+    wanted: int  #: neither used yet as the round began, nor given back
+    drawn: int  #: placed by the round for requests that draw on it
+    kept: int
+    short: int  #: without room
+
+
+def told_reservations(stored: StoredDecision) -> tuple[ToldReservation, ...]:
+    """Return what a stored round kept for reservations; its inputs have the names."""
+    told = stored.outcome["details"].get("reserved")
+    if not told:
+        return ()
+    inputs = json.loads(zlib.decompress(stored.inputs))
+    names, reserved = inputs["names"], inputs["reserved"]["reserved"]
+    drawn, kept = Counter[int](), Counter[int]()
+    for request, _, count in told["drawn"]:
+        drawn[reserved["draws"][request]] += count
+    for number, _, count in told["kept"]:
+        kept[number] += count
+    return tuple(
+        ToldReservation(
+            reservation_id=UUID(key),
+            reservation=name,
+            tenant=names["tenants"][reserved["tenant"][number]][1],
+            wanted=reserved["count"][number],
+            drawn=drawn[number],
+            kept=kept[number],
+            short=max(0, reserved["count"][number] - drawn[number] - kept[number]),
+        )
+        for number, (key, name) in enumerate(names["reserved"])
+    )
+
+
+def told_endings(stored: StoredDecision) -> tuple[ToldEnding, ...]:
+    """Return what a stored round tells; its inputs, which have the names, are read if it does."""
+    told = stored.outcome["details"].get("spot")
+    if not told or not told["ends"]:
+        return ()
+    inputs = json.loads(zlib.decompress(stored.inputs))
+    names, tenant_of = inputs["names"], inputs["snapshot"]["tenant"]
+    found = []
+    for vm, request in told["ends"]:
+        vm_id, vm_name = names["spot"][vm]
+        request_id, request_name, _ = names["requests"][request]
+        found.append(
+            ToldEnding(
+                vm_id=UUID(vm_id),
+                vm=vm_name,
+                request_id=UUID(request_id),
+                request=request_name,
+                tenant=names["tenants"][tenant_of[request]][1],
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,29 @@
+"""Bars on a terminal that stay bars, however narrow it is and however long the text beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+_WIDTH: Final = 20
+
+
+def a_bar(*beside: ProgressColumn) -> Progress:
+    """Return a bar on standard error, what stands beside it, and the description of its task.
+
+    The description has what is left of the line and is cut there. It is shown as it is: whoever
+    sets it makes it `plain_text.plain`.
+    """
+    from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
+    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
+
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    columns = (
+        BarColumn(bar_width=_WIDTH),
+        *beside,
+        TextColumn("{task.description}", markup=False, table_column=rest),
+    )
+    return Progress(*columns, console=Console(stderr=True), transient=True, expand=True)

@@ -1,0 +1,137 @@
+"""Will there be room at a time? Judged on samples of which VMs will have ended by then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from placement.forecast.lifetimes import Lifetimes
+from placement.forecast.present import Present
+from placement.round.arrays import BoolArray, IntArray
+from placement.round.reserved import best_fit
+
+#: The part of samples that must have room for all of a reservation.
+CARRIED: Final = 0.95
+#: Fewer samples than this say nothing of nineteen in twenty.
+LEAST_SAMPLES: Final = 40
+SAMPLES: Final = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Wanted:
+    """VMs that are alike and want room, on hosts (H,) that they may use."""
+
+    demand: IntArray  #: (R,) of one VM
+    allowed: BoolArray  #: (H,)
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """For how many VMs there is room, in as many of the samples as are asked for."""
+
+    fits: int
+    samples: int  #: 0: it was judged as if nothing that runs ends
+    carried: int  #: samples with room for all
+    hurried: bool = False  #: time was up before there were enough samples
+
+
+def judge(
+    present: Present,
+    lifetimes: Lifetimes,
+    before: tuple[Wanted, ...],
+    wanted: Wanted,
+    *,
+    after_s: float,
+    seed: int,
+    samples: int = SAMPLES,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Judged:
+    """Return for how many VMs of what is wanted there is room after a time.
+
+    In each sample VMs that run end as lifetimes let them. All that waits now counts as held, and
+    so does what goes ``before``, placed by best fit in that order; what is wanted comes last. With
+    too few samples, or too little known of lifetimes, it is judged as if nothing ends.
+
+    Parameters
+    ----------
+    before : tuple of Wanted
+        What else has to have its room then.
+    after_s : float
+        From now until its room is kept, at least 0.
+    is_over : callable
+        Whether time is up; a sample that is not begun then does not count.
+
+    Returns
+    -------
+    Judged
+        ``fits`` is at most what is wanted; `CARRIED` of the samples have room for so many.
+    """
+    waits = _merged((*_waiting(present), *before))
+    room = present.room()
+    running = present.running
+    found: list[int] = []
+    if lifetimes.is_known and len(running.host) and after_s > 0:
+        curve = lifetimes.curves_of(running.groups, running.age_s)
+        _, together = np.unique(running.request, return_inverse=True)
+        together = together.ravel()
+        amounts = running.count[:, None] * running.demand
+        for number in range(samples):
+            if is_over():
+                break
+            rng = np.random.default_rng([seed, number])
+            level = rng.random(int(together.max()) + 1)[together]
+            left_s = lifetimes.drawn(rng).left_s(curve, running.age_s, level)
+            ended = left_s <= after_s
+            then = room.copy()
+            np.add.at(then, running.host[ended], amounts[ended])
+            found.append(_fits(then, waits, wanted))
+    if len(found) < LEAST_SAMPLES:
+        fits = _fits(room, waits, wanted)
+        return Judged(fits=fits, samples=0, carried=0, hurried=bool(found))
+    found.sort()
+    # So many samples may have less.
+    fewer = int(np.floor((1 - CARRIED) * len(found) + 1e-9))
+    return Judged(
+        fits=found[fewer],
+        samples=len(found),
+        carried=sum(each >= wanted.count for each in found),
+    )
+
+
+def _waiting(present: Present) -> tuple[Wanted, ...]:
+    snapshot = present.snapshot
+    kinds: dict[tuple[bytes, bytes], tuple[int, int]] = {}
+    for row in np.flatnonzero(snapshot.count > 0).tolist():
+        key = (snapshot.demand[row].tobytes(), snapshot.eligible[row].tobytes())
+        first, count = kinds.get(key, (row, 0))
+        kinds[key] = (first, count + int(snapshot.count[row]))
+    return tuple(
+        Wanted(
+            demand=snapshot.demand[row],
+            allowed=snapshot.eligible[row][snapshot.host_class],
+            count=count,
+        )
+        for row, count in kinds.values()
+    )
+
+
+def _merged(wanted: tuple[Wanted, ...]) -> tuple[Wanted, ...]:
+    """Return the same with what is alike together: thousands that are alike cost no more."""
+    kinds: dict[tuple[bytes, bytes], Wanted] = {}
+    for each in wanted:
+        key = (each.demand.tobytes(), each.allowed.tobytes())
+        known = kinds.get(key)
+        count = each.count + (0 if known is None else known.count)
+        kinds[key] = replace(each, count=count)
+    return tuple(kinds.values())
+
+
+def _fits(room: IntArray, before: tuple[Wanted, ...], wanted: Wanted) -> int:
+    free = np.maximum(room, 0)
+    for each in before:
+        free = free - best_fit(free, each.demand, each.allowed, each.count)[:, None] * each.demand
+    return int(best_fit(free, wanted.demand, wanted.allowed, wanted.count).sum())

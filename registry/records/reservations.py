@@ -1,0 +1,69 @@
+"""Reservations: room that a tenant will have from a time on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from registry.lifecycle import ReservationState
+from registry.records.rounds import RequestView
+
+#: Why a reservation was refused.
+RefusedFor = Literal["quota", "no_room", "no_host", "too_late", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationDecision:
+    """What was decided of a reservation, and by what."""
+
+    message: str
+    reason: RefusedFor | None = None  #: None: it is accepted
+    fits: int | None = None  #: VMs that would have been accepted
+    samples: int = 0  #: of what may have ended by then; 0: as if nothing ends
+    carried: int = 0  #: of these samples, with room for all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Room for ``count`` VMs of one type that a tenant has from ``starts_at`` to ``ends_at``."""
+
+    id: UUID
+    name: str
+    tenant: str
+    vm_type: str
+    count: int
+    requires: tuple[str, ...]
+    state: ReservationState
+    keep_from: datetime  #: rounds keep its room from then on
+    starts_at: datetime
+    ends_at: datetime
+    used: int  #: VMs of requests that draw on it which have had their place
+    waiting: int  #: VMs of such requests that were not placed yet
+    left: int  #: VMs that requests may still ask for
+    held: int  #: VMs for which room is kept now
+    short: int  #: VMs for which the latest round found no room
+    decision: ReservationDecision | None
+    created_at: datetime
+    decided_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationView:
+    """A reservation as a round sees it."""
+
+    asks: RequestView  #: its ``count`` are the VMs for which room is wanted
+    in_force: bool
+    holds: tuple[tuple[UUID, int], ...]  #: hosts that take VMs, and for how many room is kept
+    lost: bool = False  #: is room written down that is not there any more?
+    short: int = 0  #: VMs for which the latest round found no room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservedView:
+    """What is reserved, as a round sees it."""
+
+    reservations: tuple[ReservationView, ...]  #: by beginning
+    draws: Mapping[UUID, UUID] = field(default_factory=dict)  #: request and its reservation

@@ -1,0 +1,109 @@
+"""What may be reserved, checked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, func, insert, select
+
+from registry.catalogue.vm_types import vm_type_id
+from registry.errors import (
+    ConflictError,
+    DuplicateError,
+    InvalidError,
+    NotFoundError,
+    UnknownNameError,
+)
+from registry.ground.ids import uuid7
+from registry.ground.locks import take_turns
+from registry.ground.names import check_int, check_labels, check_name
+from registry.ground.schema import reservations
+from registry.journal.events import note
+from registry.lifecycle import OPEN_RESERVATIONS, ReservationState
+from registry.requests.new import MAX_COUNT
+from registry.tenancy.tree import asker_id
+
+#: From now until it begins, and from then until it ends.
+MOST_AHEAD_S: Final = 30 * 86_400
+MOST_LENGTH_S: Final = 30 * 86_400
+#: So long before its beginning rounds keep the room of a reservation, as it becomes free.
+LEAD_S: Final = 600
+#: Reservations that are not over: each is read by every round in its time.
+MOST_OF_A_TENANT: Final = 32
+MOST_OF_ALL: Final = 1_000
+
+
+def ask(
+    connection: Connection,
+    now: datetime,
+    *,
+    tenant: str,
+    vm_type: str,
+    count: int,
+    starts_at: datetime,
+    for_s: int,
+    name: str | None,
+    requires: Sequence[str],
+    actor: str,
+) -> UUID:
+    """Write what a tenant asks for, in a caller's transaction, and return its id."""
+    check_int("count", count, 1, MAX_COUNT)
+    check_int("for_s", for_s, 1, MOST_LENGTH_S)
+    starts_at = starts_at.astimezone(UTC)
+    # Who says "now" means the time of the call, some time ago.
+    late = timedelta(seconds=60)
+    if not now - late <= starts_at <= now + timedelta(seconds=MOST_AHEAD_S):
+        allowed = f"a time from now on, at most {MOST_AHEAD_S // 86_400} days ahead"
+        raise InvalidError("starts_at", starts_at.isoformat(), allowed)
+    starts_at = max(starts_at, now)
+    key = uuid7()
+    wanted = check_name("name", name) if name is not None else f"rsv-{key.hex[-10:]}"
+    labels = check_labels("requires", requires)
+    owner = asker_id(connection, tenant)
+    take_turns(connection, "reservations")
+    try:
+        type_id = vm_type_id(connection, vm_type)
+    except NotFoundError as error:
+        raise UnknownNameError("vm_type", "VM type", vm_type) from error
+    is_open = reservations.c.state.in_(OPEN_RESERVATIONS)
+    mine = reservations.c.tenant_id == owner
+    for which, most, whose in (
+        ((is_open, mine), MOST_OF_A_TENANT, f"tenant {tenant} has"),
+        ((is_open,), MOST_OF_ALL, "there are"),
+    ):
+        found = connection.scalar(select(func.count()).select_from(reservations).where(*which))
+        if (found or 0) >= most:
+            raise ConflictError(
+                f"{whose} {found} reservations that are not over, {most} are allowed:"
+                " cancel some (`fuga reservation cancel`), or wait until some end"
+            )
+    taken = select(reservations.c.id).where(is_open, mine, reservations.c.name == wanted)
+    if connection.execute(taken).first() is not None:
+        raise DuplicateError("reservation", "name", wanted)
+    row: dict[str, Any] = {
+        "id": key,
+        "name": wanted,
+        "tenant_id": owner,
+        "vm_type_id": type_id,
+        "count": count,
+        "requires": list(labels),
+        "keep_from": max(now, starts_at - timedelta(seconds=LEAD_S)),
+        "starts_at": starts_at,
+        "ends_at": starts_at + timedelta(seconds=for_s),
+        "state": ReservationState.ASKED.value,
+        "asked_by": actor,
+        "created_at": now,
+    }
+    connection.execute(insert(reservations).values(**row))
+    told = {
+        "name": wanted,
+        "vm_type": vm_type,
+        "count": count,
+        "starts_at": row["starts_at"].isoformat(),
+        "ends_at": row["ends_at"].isoformat(),
+    }
+    note(connection, now, actor, "reservation_asked", "reservation", key, tenant=tenant, data=told)
+    return key

@@ -1,0 +1,326 @@
+"""Reservations as tenants, operators and the control centre read and write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, and_, delete, func, not_, or_, select, update
+
+from registry.errors import ConflictError, IllegalTransitionError, NotFoundError
+from registry.ground.bulk import among
+from registry.ground.clock import db_now
+from registry.ground.engine import Database, retried
+from registry.ground.names import look_up
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.ground.schema import reservation_holds, reservations, tenants, vm_types
+from registry.journal.changes import RESERVATION
+from registry.lifecycle import OPEN_RESERVATIONS, STANDING, ReservationEvent, ReservationState
+from registry.records.reservations import Reservation, ReservationDecision
+from registry.records.rounds import Lease
+from registry.reservations.asking import ask
+from registry.rounds.leases import check_epoch
+from registry.tenancy.quota_use import over_quotas
+from registry.tenancy.reserved_use import IS_STANDING, waiting_of
+from registry.tenancy.tree import asker_id, key_of
+
+_SELECT = (
+    select(reservations, tenants.c.name.label("tenant"), vm_types.c.name.label("vm_type"))
+    .select_from(reservations)
+    .join(tenants, tenants.c.id == reservations.c.tenant_id)
+    .join(vm_types, vm_types.c.id == reservations.c.vm_type_id)
+)
+
+
+class Reservations:
+    """Makes, reads, decides and ends reservations."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def ask(
+        self,
+        *,
+        tenant: str,
+        vm_type: str,
+        count: int,
+        starts_at: datetime,
+        for_s: int,
+        actor: str,
+        name: str | None = None,
+        requires: Sequence[str] = (),
+    ) -> Reservation:
+        """Ask for room from a time on; the control centre decides.
+
+        Raises
+        ------
+        ConflictError
+            If there are too many that are not over.
+        """
+        with self._database.write() as connection:
+            key = ask(
+                connection,
+                db_now(connection),
+                tenant=tenant,
+                vm_type=vm_type,
+                count=count,
+                starts_at=starts_at,
+                for_s=for_s,
+                name=name,
+                requires=requires,
+                actor=actor,
+            )
+            return _get(connection, key)
+
+    def get(self, id: UUID) -> Reservation:  # noqa: A002 - the contract's name
+        """Return one, or raise `NotFoundError`."""
+        with self._database.read() as connection:
+            return _get(connection, id)
+
+    def tenant_of(self, id: UUID) -> str | None:  # noqa: A002
+        """Return whose one is; None: there is none."""
+        query = select(tenants.c.name).join(reservations, reservations.c.tenant_id == tenants.c.id)
+        with self._database.read() as connection:
+            return connection.execute(query.where(reservations.c.id == id)).scalar_one_or_none()
+
+    def list(
+        self,
+        *,
+        tenant: str | None = None,
+        state: ReservationState | None = None,
+        is_open: bool | None = None,
+        name: str | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Reservation]:
+        """Return a page, by creation; ``is_open`` chooses those that are not over, or are."""
+        query = _SELECT.order_by(reservations.c.id).limit(check_limit(limit) + 1)
+        if tenant is not None:
+            query = query.where(reservations.c.tenant_id == key_of(tenant))
+        if state is not None:
+            query = query.where(reservations.c.state == state.value)
+        if is_open is not None:
+            over = reservations.c.state.not_in(OPEN_RESERVATIONS)
+            query = query.where(not_(over) if is_open else over)
+        if name is not None:
+            query = query.where(reservations.c.name == look_up("reservation", name))
+        if cursor is not None:
+            query = query.where(reservations.c.id > cursor_uuid(cursor))
+        with self._database.read() as connection:
+            found = _told(connection, connection.execute(query).all())
+        return page_of(found, limit, lambda each: (each.id.hex,))
+
+    @retried
+    def cancel(self, id: UUID, *, actor: str) -> Reservation:  # noqa: A002
+        """Give one back: its room is free from the next round on. VMs that drew on it stay."""
+        with self._database.write() as connection:
+            row = _locked(connection, id)
+            now = db_now(connection)
+            _step(connection, row, ReservationEvent.CANCELLED, now=now, actor=actor)
+            return _get(connection, id)
+
+    # ---- the control centre --------------------------------------------------------
+
+    def to_decide(self, most: int = 32) -> Sequence[Reservation]:
+        """Return those that are asked for, the oldest first."""
+        asked = reservations.c.state == ReservationState.ASKED.value
+        query = _SELECT.where(asked).order_by(reservations.c.id).limit(most)
+        with self._database.read() as connection:
+            return _told(connection, connection.execute(query).all())
+
+    def standing(self) -> Sequence[Reservation]:
+        """Return those that are accepted and not over, by their beginning."""
+        query = _SELECT.where(IS_STANDING).order_by(reservations.c.starts_at, reservations.c.id)
+        with self._database.read() as connection:
+            return _told(connection, connection.execute(query).all())
+
+    @retried
+    def decide(
+        self,
+        id: UUID,  # noqa: A002
+        decision: ReservationDecision,
+        lease: Lease,
+        *,
+        actor: str,
+    ) -> Reservation:
+        """Write what was decided; quotas are looked at here, where nobody else asks within them.
+
+        Nothing is written of one that was cancelled meanwhile, or decided.
+        """
+        with self._database.write() as connection:
+            check_epoch(connection, lease.name, lease.holder, lease.epoch)
+            found = _get(connection, id)
+            if found.state is not ReservationState.ASKED:
+                return found
+            owner = asker_id(connection, found.tenant)
+            row = _locked(connection, id)
+            now = db_now(connection)
+            if row.state != ReservationState.ASKED.value:
+                return _get(connection, id)
+            if decision.reason is None:
+                decision = _within_quotas(connection, row, owner, found.tenant, decision)
+            if found.ends_at <= now:
+                decision = ReservationDecision(
+                    reason="too_late", message="its time was over before it was decided"
+                )
+            event = ReservationEvent.REFUSED if decision.reason else ReservationEvent.ACCEPTED
+            values = {"decision": asdict(decision), "decided_at": now}
+            _step(connection, row, event, now=now, actor=actor, reason=decision.message, **values)
+            return _get(connection, id)
+
+    @retried
+    def settle(self, *, actor: str = "control", at_once: int = 100) -> Sequence[UUID]:
+        """Begin and end those whose time has come, by the database's clock; return which."""
+        with self._database.read() as connection:
+            found = _due(connection, db_now(connection), at_once)
+        if not found:
+            return ()
+        with self._database.write() as connection:
+            done = []
+            for key in found:
+                row, now = _locked(connection, key), db_now(connection)
+                event = _event(row, now)
+                if event is not None:
+                    _step(connection, row, event, now=now, actor=actor)
+                    done.append(key)
+            return tuple(done)
+
+
+def _within_quotas(
+    connection: Connection,
+    row: Row[Any],
+    owner: UUID,
+    tenant: str,
+    decision: ReservationDecision,
+) -> ReservationDecision:
+    overlap = and_(
+        IS_STANDING, reservations.c.starts_at < row.ends_at, reservations.c.ends_at > row.starts_at
+    )
+    count = row._mapping["count"]
+    over, fits = over_quotas(connection, owner, row.vm_type_id, count, overlap)
+    if not over:
+        return decision
+    return ReservationDecision(
+        reason="quota",
+        fits=fits,
+        message="; ".join(
+            f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} in use or"
+            f" reserved and {each.asked} requested"
+            for each in over
+        )
+        + _would_fit(fits),
+    )
+
+
+def _would_fit(fits: int) -> str:
+    return f"; {fits} VMs would fit" if fits else ""
+
+
+def _due(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
+    begins = and_(
+        reservations.c.state == ReservationState.ACCEPTED.value, reservations.c.starts_at <= now
+    )
+    query = (
+        select(reservations.c.id)
+        .where(or_(begins, and_(IS_STANDING, reservations.c.ends_at <= now)))
+        .order_by(reservations.c.id)
+        .limit(at_once)
+    )
+    return connection.scalars(query).all()
+
+
+def _event(row: Row[Any], now: datetime) -> ReservationEvent | None:
+    if row.state not in {state.value for state in STANDING}:
+        return None
+    if row.ends_at <= now:
+        return ReservationEvent.ENDED
+    if row.state == ReservationState.ACCEPTED.value and row.starts_at <= now:
+        return ReservationEvent.BEGAN
+    return None
+
+
+def _locked(connection: Connection, key: UUID) -> Row[Any]:
+    row = connection.execute(
+        _SELECT.where(reservations.c.id == key).with_for_update(of=reservations)
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError("reservation", key)
+    return row
+
+
+def _step(
+    connection: Connection,
+    row: Row[Any],
+    event: ReservationEvent,
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None = None,
+    **values: Any,
+) -> None:
+    try:
+        step = RESERVATION.step(row.state, event)
+    except IllegalTransitionError:
+        raise ConflictError(f"reservation {row.name} is {row.state}, and over") from None
+    if step.after not in OPEN_RESERVATIONS:
+        connection.execute(
+            delete(reservation_holds).where(reservation_holds.c.reservation_id == row.id)
+        )
+        values["short"] = 0
+    connection.execute(
+        update(reservations)
+        .where(reservations.c.id == row.id)
+        .values(state=step.after.value, **values)
+    )
+    told = {"name": row.name, "count": row._mapping["count"], "used": row.used}
+    step.note(connection, now, actor, row.id, tenant=row.tenant, reason=reason, data=told)
+
+
+def _get(connection: Connection, key: UUID) -> Reservation:
+    rows = connection.execute(_SELECT.where(reservations.c.id == key)).all()
+    if not rows:
+        raise NotFoundError("reservation", key)
+    return _told(connection, rows)[0]
+
+
+def _told(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Reservation, ...]:
+    keys = [row.id for row in rows]
+    waits = waiting_of(connection, keys) if keys else {}
+    kept = {}
+    if keys:
+        query = (
+            select(reservation_holds.c.reservation_id, func.sum(reservation_holds.c["count"]))
+            .where(among(connection, reservation_holds.c.reservation_id, keys))
+            .group_by(reservation_holds.c.reservation_id)
+        )
+        kept = {key: int(number) for key, number in connection.execute(query)}
+    return tuple(_of(row, waits.get(row.id, 0), kept.get(row.id, 0)) for row in rows)
+
+
+def _of(row: Row[Any], waiting: int, held: int) -> Reservation:
+    count, state = row._mapping["count"], ReservationState(row.state)
+    open_to_draw = state in OPEN_RESERVATIONS
+    return Reservation(
+        id=row.id,
+        name=row.name,
+        tenant=row.tenant,
+        vm_type=row.vm_type,
+        count=count,
+        requires=tuple(row.requires),
+        state=state,
+        keep_from=row.keep_from,
+        starts_at=row.starts_at,
+        ends_at=row.ends_at,
+        used=row.used,
+        waiting=waiting,
+        left=max(0, count - row.used - waiting) if open_to_draw else 0,
+        held=held,
+        short=row.short,
+        decision=None if row.decision is None else ReservationDecision(**row.decision),
+        created_at=row.created_at,
+        decided_at=row.decided_at,
+    )

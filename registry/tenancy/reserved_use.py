@@ -1,0 +1,115 @@
+"""What of reservations is used, waits to be placed, and is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, and_, func, select
+
+from registry.errors import NotFoundError, ReservationError
+from registry.ground.bulk import among, chunks
+from registry.ground.schema import requests, reservations, vm_types, vms
+from registry.lifecycle import STANDING, VmDesired
+
+#: It has room, or will have.
+IS_STANDING: Final = reservations.c.state.in_([state.value for state in STANDING])
+
+
+def in_force(now: datetime) -> ColumnElement[bool]:
+    """Return the condition for a reservation whose time it is, whether or not that is noted."""
+    return and_(IS_STANDING, reservations.c.starts_at <= now, reservations.c.ends_at > now)
+
+
+def waiting_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, int]:
+    """Return how many VMs of requests that draw on reservations never had a place yet."""
+    found: dict[UUID, int] = {}
+    for some in chunks(sorted(keys)):
+        query = (
+            select(requests.c.reservation_id, func.count())
+            .select_from(vms)
+            .join(requests, requests.c.id == vms.c.request_id)
+            .where(
+                requests.c.reservation_id.is_not(None),
+                among(connection, requests.c.reservation_id, some),
+                vms.c.generation == 0,
+                vms.c.desired != VmDesired.DELETED.value,
+            )
+            .group_by(requests.c.reservation_id)
+        )
+        found.update((key, number) for key, number in connection.execute(query))
+    return found
+
+
+def unused(
+    connection: Connection, owners: Iterable[UUID], which: ColumnElement[bool]
+) -> Mapping[UUID, Mapping[UUID, int]]:
+    """Return VMs that nobody asked for yet of reservations for which a condition holds.
+
+    By owner and VM type.
+    """
+    rows: list[Any] = []
+    for some in chunks(sorted(set(owners))):
+        query = select(
+            reservations.c.id,
+            reservations.c.tenant_id,
+            reservations.c.vm_type_id,
+            reservations.c["count"],
+            reservations.c.used,
+        ).where(which, among(connection, reservations.c.tenant_id, some))
+        rows += connection.execute(query).all()
+    waits = waiting_of(connection, [row.id for row in rows]) if rows else {}
+    found: dict[UUID, Counter[UUID]] = {}
+    for key, owner, vm_type, count, used in rows:
+        left = max(0, count - used - waits.get(key, 0))
+        found.setdefault(owner, Counter())[vm_type] += left
+    return found
+
+
+class Draws:
+    """What is left of reservations, while one request after another draws on them."""
+
+    def __init__(self, connection: Connection, now: datetime) -> None:
+        self._connection, self._now = connection, now
+        self._taken: Counter[UUID] = Counter()
+
+    def check(self, key: UUID, owner: UUID, vm_type: str, more: int) -> None:
+        """Raise unless so many more VMs of a type may draw on a reservation; count them.
+
+        The tenant's row is locked, so nobody else draws on it meanwhile.
+
+        Raises
+        ------
+        NotFoundError
+            If there is none of that id, or it is another tenant's.
+        ReservationError
+            If it is not in force, of another type, or has not so much left.
+        """
+        row = self._connection.execute(
+            select(reservations, vm_types.c.name.label("vm_type"))
+            .join(vm_types, vm_types.c.id == reservations.c.vm_type_id)
+            .where(reservations.c.id == key, reservations.c.tenant_id == owner)
+        ).one_or_none()
+        if row is None:
+            raise NotFoundError("reservation", key)
+        if row.state not in {state.value for state in STANDING}:
+            raise ReservationError(row.name, "not_in_force", f"it is {row.state}")
+        if self._now < row.starts_at:
+            begins = f"it begins at {row.starts_at:%Y-%m-%d %H:%M:%S} UTC"
+            raise ReservationError(row.name, "not_begun", begins)
+        if self._now >= row.ends_at:
+            ended = f"it ended at {row.ends_at:%Y-%m-%d %H:%M:%S} UTC"
+            raise ReservationError(row.name, "not_in_force", ended)
+        if row.vm_type != vm_type:
+            asked = f"it is of VM type {row.vm_type}, {vm_type} was asked for"
+            raise ReservationError(row.name, "another_type", asked)
+        waits = waiting_of(self._connection, [key]).get(key, 0)
+        left = max(0, row._mapping["count"] - row.used - waits - self._taken[key])
+        if more > left:
+            of_it = "1 VM is" if left == 1 else f"{left} VMs are"
+            asked = f"{of_it} left of it, {more} asked for"
+            raise ReservationError(row.name, "not_enough_left", asked)
+        self._taken[key] += more

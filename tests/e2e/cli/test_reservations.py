@@ -1,0 +1,38 @@
+"""`fuga reserve` against a real API: asked for, listed, drawn on, cancelled."""
+
+from __future__ import annotations
+
+import json
+
+from registry import Registry
+from tests.e2e.conftest import Fuga
+from tests.integration.moves.test_room import DecidesHere, run
+from tests.integration.rounds.test_reservations import decide
+from tests.register import add_host, add_tenant, add_vm_type
+
+
+def test_room_is_reserved_listed_drawn_on_and_given_back(register: Registry, fuga: Fuga) -> None:
+    add_host(register, vcpus=4, memory_mib=8192)
+    add_vm_type(register, vcpus=1, memory_mib=1024)
+    add_tenant(register, "a")
+    asked = fuga(
+        *("reserve", "small", "-n", "3", "--for", "2h", "--name", "launch"),
+        *("--tenant", "a", "--no-wait"),
+    )
+    assert "reservation launch" in asked
+    [each] = register.reservations.to_decide()
+    decide(register, each)
+    register.reservations.settle()
+    run(register, 0, decider=DecidesHere())
+
+    table = fuga("reservations")
+    assert "launch" in table
+    assert "in_force" in table
+    fuga("request", "small", "-n", "2", "--name", "web", "--tenant", "a", "--reservation", "launch")
+    run(register, 60, decider=DecidesHere())
+    shown = json.loads(fuga("reservation", "show", "launch", "-o", "json"))
+    assert (shown["used"], shown["left"], shown["held"]) == (2, 1, 1)
+    told = fuga("reservation", "show", "launch").splitlines()
+    assert [line.split()[0] for line in told] == ["reservation", "from", "there"]
+    assert "cancelled reservation launch" in fuga("reservation", "cancel", "launch")
+    assert "no reservations" in fuga("reservations")

@@ -1,0 +1,54 @@
+"""Reservations in a browser: asked for, decided, drawn on by the form of requests, cancelled."""
+
+from __future__ import annotations
+
+from controller.rounds.policy_process import PolicyProcess
+from registry import Registry
+from tests.e2e.slots import run_slot
+from tests.e2e.web.conftest import Tab
+from tests.integration.rounds.test_reservations import decide
+from tests.register import ACTOR, add_host
+
+
+def test_room_is_reserved_drawn_on_and_given_back(
+    tab: Tab, token_of_a: str, register: Registry, decider: PolicyProcess
+) -> None:
+    [batch] = register.requests.list(name="batch").items
+    register.requests.delete(batch.id, actor=ACTOR)  # what waits would have its room first
+    add_host(register, "spare", vcpus=4, memory_mib=8192)
+    tab.log_in(token_of_a)
+    tab.go("#/reservations", "Reservations")
+    tab.page.get_by_text("Reserve room").first.click()
+    tab.page.get_by_label("How many").fill("2")
+    tab.page.get_by_label("Hours").fill("1.5")
+    tab.page.get_by_label("Name").last.fill("launch")
+    tab.page.get_by_text("fuga reserve small -n 2 --for 90m --name launch").wait_for()
+    tab.page.get_by_role("button", name="Reserve room").click()
+    row = tab.page.get_by_role("row", name="launch")
+    row.filter(has_text="not decided yet").wait_for()
+
+    [asked] = register.reservations.to_decide()
+    decide(register, asked)
+    register.reservations.settle()
+    row.filter(has_text="there will be room").wait_for()
+    row.filter(has_text="in force").wait_for()
+
+    tab.page.get_by_role("status").filter(has_text="launch is in force").wait_for()
+
+    tab.go("#/ask", "Request VMs")
+    tab.page.get_by_label("Reservation").select_option(label="launch: 2 left")
+    tab.page.get_by_role("button", name="Request").click()
+    tab.page.get_by_role("heading", level=1, name="req-").wait_for()
+    run_slot(register, decider)
+    assert register.reservations.get(asked.id).used == 1
+
+    tab.go("#/reservations", "Reservations")
+    tab.page.get_by_role("checkbox", name="launch").check()
+    tab.page.get_by_role("button", name="Give back").click()
+    dialog = tab.page.get_by_role("dialog", name="Give back 1 reservation?")
+    dialog.get_by_text("fuga reservation cancel launch").wait_for()
+    dialog.get_by_role("button", name="Give back").click()
+    tab.page.get_by_text("No reservations.").wait_for()
+    tab.page.get_by_label("Show those that are over").check()
+    row.filter(has_text="cancelled").wait_for()
+    assert tab.faults == []
