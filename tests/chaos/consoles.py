@@ -31,10 +31,11 @@ class _Log:
     inode: int
     rest: bytes = b""
 
-    def read(self) -> list[tuple[str, int]]:
+    def read(self) -> bytes:
+        """Return the lines that are whole by now."""
         content = self.rest + self.file.read()
         whole, newline, self.rest = content.rpartition(b"\n")
-        return guests.said(whole + newline)
+        return whole + newline
 
 
 @dataclass
@@ -48,9 +49,9 @@ class _Boot:
 
 
 class Ears:
-    """Notes the last number of each boot, and every sign that a guest runs twice.
+    """Notes what each boot counted, what disks refused, and signs that a guest runs twice.
 
-    That is a number that was said twice, or a boot that goes on after the next one began.
+    Such a sign is a number that was said twice, or a boot that goes on after the next one began.
     """
 
     def __init__(self, folders: Mapping[str, Path], record: Record) -> None:
@@ -61,6 +62,7 @@ class Ears:
         self._passes = 0
         self._last_began_at = time.time()
         self.heard = 0  #: numbers
+        self.refused = 0  #: counts that a guest's disk did not take at once
         self.stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ears", daemon=True)
 
@@ -68,14 +70,17 @@ class Ears:
         self._thread.start()
 
     def end(self) -> None:
-        """Hear what there is, and note how far each boot came."""
+        """Hear what there is, and note what each boot counted."""
         self.stop.set()
         self._thread.join(WAIT_S)
         self.listen()
         for key, boot in self._boots.items():
-            number = max(boot.hosts)
             self._record.write(
-                "counted", vm=boot.vm, boot=key, number=number, counted_at=boot.counted_at
+                "counted",
+                vm=boot.vm,
+                boot=key,
+                numbers=sorted(boot.hosts),
+                counted_at=boot.counted_at,
             )
 
     def _run(self) -> None:
@@ -87,8 +92,12 @@ class Ears:
         began_at = time.time()
         self._passes += 1
         for log in self._open_logs():
-            for boot, number in log.read():
+            lines = log.read()
+            for boot, number in guests.said(lines):
                 self._hear(log, boot, number)
+            for said in guests.refused(lines):
+                self.refused += 1
+                self._record.write("refused", vm=log.vm, host=log.host, said=said)
         self._last_began_at = began_at
 
     def _open_logs(self) -> Iterator[_Log]:

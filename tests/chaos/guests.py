@@ -1,8 +1,9 @@
 """What guests of a run do: count, on their disks and their consoles, once a second.
 
 Record n of a disk is the n-th count that its guest had on it for good before it said so on its
-console. So a disk without a gap has them all, in order, and whoever heard n finds it there. The
-guest's kernel draws an id at each boot: two emulators that run one guest say the same twice.
+console. So a disk without a gap has them all, in order, and whoever heard n finds it there. A
+count that its disk refuses it says as well, and tries again. The guest's kernel draws an id at
+each boot: two emulators that run one guest say the same twice.
 """
 
 from __future__ import annotations
@@ -39,18 +40,28 @@ n=${{last%% *}}
 n=${{n:--1}}
 while n=$((n + 1)); [ $n -lt {MOST_RECORDS} ]; do
   echo "COUNT $n $boot" >/tmp/count
-  dd if=/tmp/count of=/dev/vda bs={_RECORD_BYTES} seek=$(({_FIRST_BYTE // _RECORD_BYTES} + n)) \
-    conv=fsync 2>/dev/null && echo "COUNT $n $boot" >/dev/console
+  until dd if=/tmp/count of=/dev/vda bs={_RECORD_BYTES} \
+    seek=$(({_FIRST_BYTE // _RECORD_BYTES} + n)) conv=fsync 2>/tmp/error; do
+    echo "REFUSED $n $boot $(tail -n 1 /tmp/error)" >/dev/console
+    sleep 1
+  done
+  echo "COUNT $n $boot" >/dev/console
   sleep 1
 done
 """
 USER_DATA = base64.b64encode(_SCRIPT.encode()).decode()
 _SAID = re.compile(rb"COUNT (\d+) ([0-9a-f-]{36})\r?\n")
+_REFUSED = re.compile(rb"REFUSED (\d+ [0-9a-f-]{36} [^\r\n]*)\r?\n")
 
 
 def said(console: bytes) -> list[tuple[str, int]]:
     """Return what a guest said, whole lines of it: boot and number."""
     return [(match[2].decode(), int(match[1])) for match in _SAID.finditer(console)]
+
+
+def refused(console: bytes) -> list[str]:
+    """Return what a guest said of counts that its disk did not take: number, boot and error."""
+    return [match[1].decode(errors="replace") for match in _REFUSED.finditer(console)]
 
 
 def counted(disk: Path) -> list[int]:

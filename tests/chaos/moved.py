@@ -75,14 +75,17 @@ def damaged_disks(
     ):
         vm, name = str(row["vm"]), f"fuga-{row['id']}.qcow2"
         counts = disks.get((row["host"], name), ())
+        said = {
+            number
+            for each in heard
+            if each["vm"] == vm and each["counted_at"] > made_at.get(vm, 0)
+            for number in each["numbers"]
+        }
         wrong = next((at for at, number in enumerate(counts) if number != at), None)
         if wrong is not None:
             what = "nothing" if counts[wrong] < 0 else counts[wrong]
-            yield Finding("gap on a disk", name, f"{what} at {wrong} of {len(counts)}")
-        last = max(
-            (each["number"] for each in heard
-             if each["vm"] == vm and each["counted_at"] > made_at.get(vm, 0)),
-            default=-1,
-        )  # fmt: skip
+            guest = "its guest said it" if wrong in said else "its guest never said it"
+            yield Finding("gap on a disk", name, f"{what} at {wrong} of {len(counts)}; {guest}")
+        last = max(said, default=-1)
         if last >= len(counts):
             yield Finding("lost writes", name, f"its guest said {last}, it has {len(counts)}")

@@ -92,6 +92,7 @@ def run(site: Site, batches: Sequence[Sequence[type[Fault]]], seed: int, say: Sa
                 "looks for VMs that run twice": watch.looks,
                 "most guests at a time": watch.most_guests,
                 "counts heard of guests": ears.heard,
+                "counts refused by disks": ears.refused,
                 **moved,
             }
         )

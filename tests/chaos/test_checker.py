@@ -479,7 +479,8 @@ def test_what_was_counted_on_a_disk_before_the_present_one_does_not_count(world:
 
 
 def _counted(world: World, number: int, *, at: float) -> dict[str, Any]:
-    return {"what": "counted", "vm": world.vms[0], "number": number, "counted_at": at}
+    numbers = list(range(number + 1))
+    return {"what": "counted", "vm": world.vms[0], "numbers": numbers, "counted_at": at}
 
 
 def _first_assignment(world: World) -> str:
