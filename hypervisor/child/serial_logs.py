@@ -26,6 +26,8 @@ from hypervisor.xml import domain as domain_xml
 _PEEK_BYTES: Final = 1 << 16
 #: A log that is rotated between two questions about it is asked again.
 _TRIES: Final = 3
+#: Each removal of another VM may forget a definition of ours once.
+_TRIES_TO_DELETE: Final = 20
 _MOVED: Final = frozenset({libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_NO_DOMAIN})
 #: Of one VM's rotated logs; virtlogd keeps three unless it is told otherwise.
 _MOST_ROTATED: Final = 16
@@ -95,13 +97,29 @@ def delete(conn: libvirt.virConnect, vm_id: str) -> None:
     path = _path(vm_id)
     try:
         for number, log in enumerate([path, *_rotated(path)]):
-            definition = conn.defineXML(_definition(vm_id, "qemu", (log,), variables=log))
-            there = _NOW in _sizes(conn, definition)
-            definition.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
+            there = _delete_one(conn, vm_id, log)
             if not there and number >= _USUALLY_ROTATED:
                 return
     finally:
         _forget_readers(conn, vm_id)
+
+
+def _delete_one(conn: libvirt.virConnect, vm_id: str, log: str) -> bool:
+    """Delete a log, and tell whether there was one.
+
+    Whoever removes another VM meanwhile may forget our definition, and keeps its file.
+    """
+    for _ in range(_TRIES_TO_DELETE):
+        definition = conn.defineXML(_definition(vm_id, "qemu", (log,), variables=log))
+        try:
+            there = _NOW in _sizes(conn, definition)
+            definition.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+        else:
+            return there
+    raise OperationFailedError("delete_log", f"its definition is forgotten again and again: {log}")
 
 
 def _forget_readers(conn: libvirt.virConnect, vm_id: str) -> None:

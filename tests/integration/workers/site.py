@@ -227,14 +227,16 @@ def virsh(uri: str, *words: str) -> list[str]:
 
 
 def domain_states(uri: str) -> Mapping[str, str]:
-    """State of each domain by UUID."""
+    """State of each domain by UUID; one that goes while we look is not there."""
+    states = {each: _state(uri, each) for each in virsh(uri, "list", "--all", "--uuid")}
+    return {each: state for each, state in states.items() if state is not None}
+
+
+def _state(uri: str, domain: str) -> str | None:
     try:
-        return _states(uri)
+        return virsh(uri, "domstate", domain)[0]
     except subprocess.CalledProcessError as error:
-        # Nothing is changed by a second look; who reads of a failure is told what virsh said.
-        print(f"virsh: {error.stderr}")
-        return _states(uri)
-
-
-def _states(uri: str) -> dict[str, str]:
-    return {each: virsh(uri, "domstate", each)[0] for each in virsh(uri, "list", "--all", "--uuid")}
+        if "failed to get domain" in error.stderr:
+            return None
+        print(f"virsh: {error.stderr}")  # for who reads of a failure
+        raise

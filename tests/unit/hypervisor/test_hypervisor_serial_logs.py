@@ -50,3 +50,29 @@ def test_a_reader_that_a_removal_of_another_vm_forgot_is_made_again() -> None:
     found = serial_logs.tail(host, vm_id="v", max_bytes=100, after=0)
 
     assert found["end"] == 3
+
+
+def test_a_log_whose_definition_a_removal_of_another_vm_forgot_is_deleted_all_the_same() -> None:
+    host = host_with_a_log_of(3)
+    host.lookupByUUIDString = missing
+    host.listAllDomains = lambda _: []
+    defined, deleted = [], []
+
+    def define(xml: str) -> Any:
+        defined.append(xml)
+        forgotten = len(defined) == 1
+        return SimpleNamespace(
+            undefineFlags=missing if forgotten else lambda _: deleted.append(xml), info=lambda: None
+        )
+
+    host.defineXML = define
+    host.domainListGetStats = lambda domains, *_: [(domains[0], {"block.count": 0})]
+
+    serial_logs.delete(host, "v")
+
+    assert [xml.count("fuga-v.serial<") for xml in deleted[:2]] == [1, 0]
+    assert defined[0] == defined[1] == deleted[0]
+
+
+def missing(_: object) -> None:
+    raise ForgottenError
