@@ -5,8 +5,8 @@
 Connects to the hosts and obeys lines on standard input: ``build FIRST COUNT STEP`` starts
 the guests of ``range(FIRST, COUNT, STEP)``, on the hosts in turn, and answers when they run;
 ``remove`` removes them. They are what fuga's workers make: the same volumes, the same
-domain XML, started paused and resumed. It looks up nothing that it can know, keeps no
-record, and could not tell what it had begun.
+domain XML, filtered by their hosts, started paused and resumed. It looks up nothing that it can
+know, keeps no record, and could not tell what it had begun.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Final
 
 import libvirt
 
-from hypervisor import DomainSpec, Mark, domain_name, seed_name, volume_name
+from hypervisor import DomainSpec, Guard, Mark, domain_name, seed_name, volume_name
+from hypervisor.xml import cards
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml.disks import DiskFile, DiskFiles
 from lab.cluster import BASE_VOLUME
@@ -29,6 +30,8 @@ POOL: Final = "default"
 NETWORK: Final = "default"
 MEMORY_MIB: Final = 80
 DISK_GIB: Final = 1
+#: What fuga has hosts filter where nothing else is said.
+GUARD: Final = Guard(filtered=True, isolated=False)
 _SEED: Final = {
     "user-data": b"#cloud-config\n{}\n",
     "network-config": b'{"version": 2, "ethernets": {"nic0": {"dhcp4": true}}}\n',
@@ -117,8 +120,11 @@ def main(uris: Sequence[str]) -> None:
 
 
 def opened(uri: str) -> BareHost:
-    """Connect to a host."""
+    """Connect to a host, and have its libvirt know the filter of the guests' cards."""
     connection = libvirt.open(uri)
+    wanted = cards.filter_of(GUARD)
+    assert wanted is not None
+    connection.nwfilterDefineXML(wanted.xml)
     pool = connection.storagePoolLookupByName(POOL)
     return BareHost(connection, pool, pool.storageVolLookupByName(BASE_VOLUME).path())
 
@@ -140,6 +146,7 @@ def _spec() -> DomainSpec:
         volume=volume_name(assignment_id),
         seed_volume=seed_name(assignment_id),
         network=NETWORK,
+        guard=GUARD,
     )
 
 

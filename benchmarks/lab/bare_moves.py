@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import libvirt
 
-from benchmarks.lab.bare_guests import BareHost, Built, opened
+from benchmarks.lab.bare_guests import GUARD, NETWORK, BareHost, Built, opened
 from hypervisor import Mark, MoveSpec, seed_name, volume_name
 from hypervisor.xml import arriving
 
@@ -46,7 +46,8 @@ def move(guest: Built, to: BareHost) -> tuple[Built, int]:
         pool=to.pool.name(),
         volume=volumes[0].name(),
         seed_volume=volumes[1].name(),
-        network="default",
+        network=NETWORK,
+        guard=GUARD,
     )
     files = to.files(volumes)
     parameters: dict[str, Any] = {

@@ -77,6 +77,8 @@ class Evacuated:
             request = add_request(self._site.registry, count, vm_type="tiny").id
             eventually(lambda: self._site.ask(_RUN) == [count], within_s=WAIT_S)
         for name in self._others:
+            room = {"vcpus": -(-count // len(self._others))}  # so that they go to both, as of bare
+            hosts.update(name, overrides=room, actor=ACTOR)
             hosts.apply(name, HostAdminEvent.ACTIVATE, actor=ACTOR)
 
         before, started = self._site.cpu_s(), time.monotonic()
