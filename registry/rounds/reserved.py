@@ -74,6 +74,8 @@ def reserved_view(
                 holds=tuple(holds),
                 lost=len(holds) < len(kept[row.id]),
                 short=row.short,
+                starts_at=row.starts_at,
+                ends_at=row.ends_at,
             )
         )
     begun = [each.asks.id for each in found if each.in_force]
