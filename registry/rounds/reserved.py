@@ -156,12 +156,15 @@ def note_reserved(
     for each in changed:
         if (row := rows.get(each.reservation_id)) is None:
             continue
-        short = each.short
+        short, kept = each.short, 0
         for host, chosen in each.kept:
             count = min(chosen, each.before.get(host, 0)) if host in moved else chosen
             short += chosen - count
             if count:
                 holds.append({"reservation_id": row.id, "host_id": host, "count": count})
+                kept += count
+        # What draws, and the policy placed where no room was kept, is not short.
+        short = min(short, max(0, row._mapping["count"] - row.used - kept))
         if short != row.short:
             values = {"short": short}
             connection.execute(

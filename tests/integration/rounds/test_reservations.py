@@ -455,3 +455,29 @@ def test_a_reservation_is_drawn_on_in_the_round_that_finds_its_room(
     found = register.reservations.get(reservation.id)
     assert (found.used, found.held) == (5, 1)
     assert register.check() == []
+
+
+def test_what_is_placed_without_kept_room_is_not_short(register: Registry, two_hosts) -> None:
+    register.hosts.update("h1", labels=["gpu"], actor="operator")
+    asked = register.reservations.ask(
+        tenant="a",
+        vm_type="small",
+        count=3,
+        starts_at=register.now(),
+        for_s=3600,
+        requires=["gpu"],
+        actor="a",
+    )
+    assert decide(register, asked).state is ReservationState.ACCEPTED
+    register.reservations.settle()
+    a_round(register, 60)
+    own = add_request(register, 2, tenant="a", reservation=asked.id)
+    register.hosts.update("h1", labels=[], actor="operator")
+
+    a_round(register, 120)
+
+    found = register.reservations.get(asked.id)
+    assert len(placed(register, own)) == 2
+    assert (found.used, found.left, found.held, found.short) == (2, 1, 0, 1)
+    [event] = register.events.list(kind="reservation_short", tenant="a")
+    assert event.data["short"] == 1
