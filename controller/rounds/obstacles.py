@@ -267,8 +267,8 @@ class Obstacles:
         demand = np.array(request.demand, dtype=np.int64)
         short = self._free < demand
         if self._kept is not None:
-            with_it: BoolArray = (self._free + self._kept >= demand).all(axis=1)
-            kept: BoolArray = short.any(axis=1) & with_it
+            with_it = (self._free + self._kept >= demand).all(axis=1)
+            kept: BoolArray = np.asarray(short.any(axis=1) & with_it)
             yield _Against("reserved", None, kept)
             short &= ~kept[:, None]
         for resource, name in enumerate(self._snapshot.resources):
