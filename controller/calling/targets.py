@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ LIVE_REQUEST = frozenset({"pending", "partly_placed", "placed"})
 OPEN_RESERVATION = frozenset({"asked", "accepted", "in_force"})
 _SHORTEST_PART = 4
 _ADVISED = 500
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 
 
 class NothingCalledSoError(BadInputError):
@@ -98,7 +100,7 @@ def _by_name(api: Client, typed: str) -> list[Target]:
 
 
 def _by_part(api: Client, typed: str) -> list[Target]:
-    if len(typed) < _SHORTEST_PART or not set(typed.lower()) <= set("0123456789abcdef-"):
+    if not _may_be_part(typed):
         return []
     return [
         Target(kind, each)
@@ -106,6 +108,15 @@ def _by_part(api: Client, typed: str) -> list[Target]:
         for each in api.items(f"{kind}s")
         if is_part_of_id(typed, each["id"])
     ]
+
+
+def _may_be_part(typed: str) -> bool:
+    return len(typed) >= _SHORTEST_PART and set(typed.lower()) <= set("0123456789abcdef-")
+
+
+def _may_be_name(typed: str) -> bool:
+    """Return whether the API may know it as a name: it refuses to look for anything else."""
+    return _NAME.fullmatch(typed) is not None
 
 
 def is_part_of_id(typed: str, whole: object) -> bool:
@@ -122,11 +133,13 @@ def find_request(api: Client, typed: str) -> Json:
 
 
 def find_reservation(api: Client, typed: str) -> Json:
-    """Find a reservation by name, id, or the beginning or end of an id: one that stands first."""
-    found = list(api.items("reservations"))
-    named = [each for each in found if each["name"] == typed or each["id"] == typed.lower()]
-    if not named and len(typed) >= _SHORTEST_PART:
-        named = [each for each in found if is_part_of_id(typed, each["id"])]
+    """Find a reservation by name, id, or the beginning or end of an id: one that stands first.
+
+    What is over is listed for a year and more, so names are asked for.
+    """
+    named = list(api.items("reservations", name=typed)) if _may_be_name(typed) else []
+    if not named and _may_be_part(typed):
+        named = [each for each in api.items("reservations") if is_part_of_id(typed, each["id"])]
     if not named:
         raise BadInputError(
             f"no reservation with name or id {typed!r}; `fuga reservations --all` lists them"

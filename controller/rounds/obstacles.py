@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from controller.rounds.reserved import SettledReservations, used_of_quota
 from controller.rounds.snapshots import Names, rows_by_request
 from placement import Allocation, BoolArray, Snapshot
 from placement.round.reasons import still_needed
@@ -80,6 +81,8 @@ class Obstacles:
         allocation: Allocation,
         names: Names,
         rooms: Rooms,
+        *,
+        reserved: SettledReservations | None = None,
     ) -> None:
         self._view = view
         self._snapshot = snapshot
@@ -89,6 +92,8 @@ class Obstacles:
         for left in allocation.left_out:
             self._left_out[left.request] += left.count
         self._free = snapshot.after(allocation.placed).free
+        self._reserved = reserved
+        self._kept = None if reserved is None else reserved.kept_amounts()
         self._accepts = np.array([host.accepts for host in view.hosts], dtype=np.bool_)
         self._failing = np.array(
             [host.held_back_until is not None for host in view.hosts], dtype=np.bool_
@@ -119,8 +124,9 @@ class Obstacles:
         since builds failed there), ``label`` and ``forbidden_label``,
         ``zone`` and ``no_zone``, ``not_named``, ``closed_to_it`` (only its builds failed
         there), ``network`` (is not there), ``anti_affinity``, ``affinity``,
-        ``zone_full``, ``held_back``, and ``resource``; ``no_address`` and ``quota``
-        keep it from all hosts alike. Empty for what is beyond `MOST_LOOKED_AT`.
+        ``zone_full``, ``held_back``, ``reserved`` (room is there, and kept for reservations)
+        and ``resource``; ``no_address`` and ``quota`` keep it from all hosts alike. Empty for
+        what is beyond `MOST_LOOKED_AT`.
         """
         request = self._view.requests[row]
         groups = [group for group in self._groups.get(request.id, ()) if group.hard]
@@ -180,10 +186,16 @@ class Obstacles:
             if (request.shut_out or not left_out) and left < needed:
                 yield "no_address", network.network, needed - left
         for each in self._rooms.over(row, needed):
-            owner, name, _, _ = self._names.quotas[each]
+            owner, name, limit, held = self._names.quotas[each]
             resource = self._snapshot.allowances[each].resource
             amount = 1 if resource is None else request.demand[resource]
-            yield "quota", f"{name} of {owner}", needed * amount - self._rooms.left[each]
+            # Where a limit was lowered more is used than it allows.
+            used = held + self._snapshot.allowances[each].room - self._rooms.left[each]
+            need = needed * amount
+            used = used_of_quota(
+                self._reserved, row, used, limit=limit, need=need, resource=resource
+            )
+            yield "quota", f"{name} of {owner}", used + need - limit
 
     def _obstacle(self, against: _Against, only: BoolArray, demand: tuple[int, ...]) -> Obstacle:
         missing = against.missing
@@ -252,7 +264,13 @@ class Obstacles:
         held = np.zeros(len(self._accepts), dtype=np.bool_)
         held[[host for host, holders in self._held.items() if row not in holders]] = True
         yield _Against("held_back", None, held)
-        short = self._free < np.array(request.demand, dtype=np.int64)
+        demand = np.array(request.demand, dtype=np.int64)
+        short = self._free < demand
+        if self._kept is not None:
+            with_it = (self._free + self._kept >= demand).all(axis=1)
+            kept: BoolArray = np.asarray(short.any(axis=1) & with_it)
+            yield _Against("reserved", None, kept)
+            short &= ~kept[:, None]
         for resource, name in enumerate(self._snapshot.resources):
             yield _Against("resource", name, short[:, resource])
 
@@ -300,6 +318,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "affinity": "room on {hosts} without VMs of group {what}",
     "zone_full": "room on {hosts} in zones with their share of its VMs",
     "held_back": "room on {hosts} reserved for requests that have waited longer",
+    "reserved": "room on {hosts} kept for reservations",
     "resource": "{hosts} short of {what} alone, the nearest by {missing}",
 }
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from controller.rounds.inputs import ReservedInputs
 from controller.rounds.snapshots import may_use
-from placement import Snapshot
+from placement import IntArray, Snapshot
 from placement.round.host_classes import HostClasses, eligibility
-from placement.round.reserved import Reserved, Settled, settle
+from placement.round.reserved import Reserved, Settled, best_fit, settle
 from registry.reservations import ReservedView
 from registry.rounds import ClusterView, KeptForReservation, ReservedCommit
 
@@ -24,11 +24,42 @@ class SettledReservations:
     inputs: ReservedInputs
     names: tuple[tuple[str, str], ...]  #: (id, name) of each
     commit: ReservedCommit
+    kept: tuple[int, ...]  #: VMs of each reservation for which room is kept
+    beside: IntArray  #: (A,) of each allowance, what is drawn, and kept of what has begun
+
+    def kept_amounts(self) -> IntArray:
+        """Return what is kept on each host, (H, R)."""
+        found = np.zeros_like(self.rest.free)
+        for number, host, count in self.inputs.kept:
+            found[host] += count * self.inputs.reserved.demand[number]
+        return found
 
     @property
     def changes(self) -> bool:
         """Return whether room is kept otherwise than before, so that a round has to say so."""
         return any(each.changes for each in self.commit.reservations)
+
+
+def used_of_quota(
+    reserved: SettledReservations | None,
+    request: int,
+    used: int,
+    *,
+    limit: int,
+    need: int,
+    resource: int | None,
+) -> int:
+    """Return what of a quota is in the way of a request that needs so much more of it.
+
+    What is kept for the reservation on which it draws is not, if it is too much without that:
+    it would take of that.
+    """
+    number = -1 if reserved is None else int(reserved.inputs.reserved.draws[request])
+    if reserved is None or number < 0 or not reserved.inputs.reserved.in_force[number]:
+        return used
+    of_one = 1 if resource is None else int(reserved.inputs.reserved.demand[number, resource])
+    others = used - reserved.kept[number] * of_one
+    return others if others + need > limit else used
 
 
 def settle_reservations(
@@ -48,6 +79,35 @@ def settle_reservations(
         ),
         names=tuple((str(each.id), each.name) for each in asks),
         commit=_commit(view, reservations, reserved, settled),
+        kept=_kept(reserved, settled),
+        beside=_beside(snapshot, reserved, settled),
+    )
+
+
+def _kept(reserved: Reserved, settled: Settled) -> tuple[int, ...]:
+    kept = [0] * len(reserved.count)
+    for number, _, count in settled.kept:
+        kept[number] += count
+    return tuple(kept)
+
+
+def _beside(snapshot: Snapshot, reserved: Reserved, settled: Settled) -> IntArray:
+    """Return how much of each allowance is drawn, or kept of what has begun, (A,)."""
+    if not snapshot.allowances:
+        return np.zeros(0, dtype=np.int64)
+    of_each = [(int(reserved.draws[request]), count) for request, _, count in settled.drawn]
+    of_each += [(number, count) for number, _, count in settled.kept if reserved.in_force[number]]
+    vms = np.zeros(len(snapshot.weight), dtype=np.int64)
+    amounts = np.zeros_like(snapshot.held)
+    for number, count in of_each:
+        vms[reserved.tenant[number]] += count
+        amounts[reserved.tenant[number]] += count * reserved.demand[number]
+    return np.array(
+        [
+            (vms if each.resource is None else amounts[:, each.resource])[[*each.tenants]].sum()
+            for each in snapshot.allowances
+        ],
+        dtype=np.int64,
     )
 
 
@@ -80,10 +140,36 @@ def _reserved(view: ClusterView, reservations: ReservedView, snapshot: Snapshot)
     )
 
 
+def _short(reservations: ReservedView, reserved: Reserved, settled: Settled) -> list[int]:
+    """Return for how many VMs of each reservation there is no room, (V,), nor will be in time.
+
+    What has not begun may go where room is kept for what ends by then.
+    """
+    short: list[int] = settled.short(reserved).tolist()
+    views = reservations.reservations
+    coming = [n for n, each in enumerate(views) if short[n] and not each.in_force]
+    if not coming:
+        return short
+    rows = np.array(settled.kept, dtype=np.int64).reshape(-1, 3)
+    amounts = rows[:, 2:] * reserved.demand[rows[:, 0]]
+    ends = np.array([each.ends_at.timestamp() for each in views])[rows[:, 0]]
+    free = settled.rest.free.copy()
+    for number in coming:
+        then, over = free.copy(), ends <= views[number].starts_at.timestamp()
+        np.add.at(then, rows[over, 1], amounts[over])
+        allowed = reserved.eligible[number][settled.rest.host_class].copy()
+        allowed[list(reserved.closed)] = False
+        given = best_fit(then, reserved.demand[number], allowed, short[number])
+        # Nobody else is promised the same: what is not free yet goes below nothing.
+        free -= given[:, None] * reserved.demand[number]
+        short[number] -= int(given.sum())
+    return short
+
+
 def _commit(
     view: ClusterView, reservations: ReservedView, reserved: Reserved, settled: Settled
 ) -> ReservedCommit:
-    short = settled.short(reserved).tolist()
+    short = _short(reservations, reserved, settled)
     kept: list[list[tuple[UUID, int]]] = [[] for _ in short]
     for number, host, count in settled.kept:
         kept[number].append((view.hosts[host].id, count))

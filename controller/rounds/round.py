@@ -198,7 +198,13 @@ def run_round(
             placements=placements,
             host_versions=_versions(view, decided.allocation, spot, seen.reserved),
             waiting=waiting_requests(
-                slot.start_at, view, snapshot, decided.allocation, names, shares=shares
+                slot.start_at,
+                view,
+                snapshot,
+                decided.allocation,
+                names,
+                shares=shares,
+                reserved=seen.reserved,
             )
             if decided.allocation.left_out or any(each.short is not None for each in view.requests)
             else {},
@@ -234,7 +240,14 @@ def _with_reservations(view: ClusterView, seen: _Seen) -> _Seen:
     if view.reserved is None:
         return seen
     settled = settle_reservations(view, view.reserved, seen.snapshot)
-    names = replace(seen.names, reserved=settled.names)
+    # What is drawn and kept is held: what quotas leave is less by that.
+    quotas = tuple(
+        (owner, resource, limit, held + beside)
+        for (owner, resource, limit, held), beside in zip(
+            seen.names.quotas, settled.beside.tolist(), strict=True
+        )
+    )
+    names = replace(seen.names, reserved=settled.names, quotas=quotas)
     return replace(seen, snapshot=settled.rest, names=names, reserved=settled)
 
 
@@ -452,7 +465,8 @@ def _shares(
     """Dominant share of every tenant before and after, of the whole pool, and the fair one."""
     before = dominant_shares(snapshot.held, snapshot.pool)
     after = dominant_shares(snapshot.after(allocation.placed).held, snapshot.pool)
-    waiting = np.bincount(snapshot.tenant, weights=snapshot.count, minlength=len(before))
+    shared = snapshot.count if snapshot.spot is None else snapshot.count * ~snapshot.spot.asks
+    waiting = np.bincount(snapshot.tenant, weights=shared, minlength=len(before))
     for request, _, count in () if reserved is None else reserved.inputs.drawn:
         waiting[snapshot.tenant[request]] += count
     return tuple(

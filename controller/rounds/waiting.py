@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from controller.rounds.obstacles import FAILED_BUILDS, Obstacles
+from controller.rounds.reserved import SettledReservations, used_of_quota
 from controller.rounds.snapshots import Names
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.round.reasons import how_many_fit, still_needed
@@ -26,6 +27,7 @@ def waiting_requests(
     names: Names,
     *,
     shares: Sequence[Mapping[str, Any]],
+    reserved: SettledReservations | None = None,
 ) -> dict[UUID, Waiting]:
     """Return for each request that was left out how many VMs wait, and why.
 
@@ -46,7 +48,7 @@ def waiting_requests(
     seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
     after = snapshot.after(allocation.placed)
     free, rooms = after.free, Rooms(after)
-    obstacles = Obstacles(view, snapshot, allocation, names, rooms)
+    obstacles = Obstacles(view, snapshot, allocation, names, rooms, reserved=reserved)
     freed = {str(each.request_id): each for each in view.freed}
     host_names = {host.id: host.name for host in view.hosts}
     told_by_policy = _told_by_policy(allocation, names)
@@ -78,7 +80,10 @@ def waiting_requests(
             fit = how_many_fit(snapshot, request, free)
             detail["gang"] = {"fit": fit, "needed": needed}
         if Reason.QUOTA in reasons:
-            detail["quota"] = _quota_documents(snapshot, rooms, request, (needed, count), names)
+            counts = (needed, count)
+            detail["quota"] = _quota_documents(
+                snapshot, rooms, request, counts, names=names, reserved=reserved
+            )
         detail |= told_by_policy.get(request, {})
         if plan := freed.get(names.requests[request][0]):
             hosts = [{"host": host_names[host]} for host in plan.hosts if host in host_names]
@@ -130,7 +135,13 @@ def _by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:
 
 
 def _quota_documents(
-    snapshot: Snapshot, rooms: Rooms, request: int, counts: Sequence[int], names: Names
+    snapshot: Snapshot,
+    rooms: Rooms,
+    request: int,
+    counts: Sequence[int],
+    *,
+    names: Names,
+    reserved: SettledReservations | None,
 ) -> list[dict[str, Any]]:
     """Return the quotas in the way of the first of ``counts`` more VMs that is too many."""
     for count in counts:
@@ -141,13 +152,17 @@ def _quota_documents(
     for each in over:
         owner, resource, limit, held = names.quotas[each]
         index = snapshot.allowances[each].resource
+        used = held + snapshot.allowances[each].room - rooms.left[each]
+        need = count * (1 if index is None else int(snapshot.demand[request, index]))
         documents.append(
             {
                 "tenant": owner,
                 "resource": resource,
                 "limit": limit,
-                "used": held + snapshot.allowances[each].room - rooms.left[each],
-                "needed": count * (1 if index is None else int(snapshot.demand[request, index])),
+                "used": used_of_quota(
+                    reserved, request, used, limit=limit, need=need, resource=index
+                ),
+                "needed": need,
             }
         )
     return documents

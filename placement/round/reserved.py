@@ -121,10 +121,11 @@ def best_fit(free: IntArray, demand: IntArray, allowed: BoolArray, count: int) -
 
 
 def settle(snapshot: Snapshot, reserved: Reserved) -> Settled:
-    """Let requests draw, then choose hosts for what has no room yet.
+    """Choose hosts for what has no room yet, then let requests draw.
 
     Room that is kept stays where it is; less is kept where more is than is wanted. Who draws is
-    placed in order of creation, within quotas, a gang whole or not at all.
+    placed in order of creation, within quotas, a gang whole or not at all: where room is kept, then
+    on free room of hosts that it may use, for which as much is kept no more elsewhere.
     """
     kept: Counter[tuple[int, int]] = Counter()
     left = reserved.count.copy()
@@ -137,52 +138,153 @@ def settle(snapshot: Snapshot, reserved: Reserved) -> Settled:
     free = snapshot.free.copy()
     for number, host, count in reserved.holds:
         free[host] += (count - kept[number, host]) * reserved.demand[number]
-    drawn = _drawn(snapshot, reserved, kept)
     for number in np.flatnonzero(left).tolist():
-        allowed = reserved.eligible[number][snapshot.host_class].copy()
-        allowed[list(reserved.closed)] = False
+        allowed = _allowed(snapshot, reserved, number)
         given = best_fit(free, reserved.demand[number], allowed, int(left[number]))
         free -= given[:, None] * reserved.demand[number]
+        left[number] -= given.sum()
         for host in np.flatnonzero(given).tolist():
             kept[number, host] += int(given[host])
+    drawn = _Drawing(snapshot, reserved, kept=kept, left=left, free=free).drawn()
     rows = tuple((number, host, count) for (number, host), count in sorted(kept.items()) if count)
     return Settled(drawn=drawn, kept=rows, rest=_rest(snapshot, reserved, drawn, rows, free))
 
 
-def _drawn(snapshot: Snapshot, reserved: Reserved, kept: Counter[tuple[int, int]]) -> Rows:
-    """Return who draws where; takes it out of what is ``kept``."""
-    allowances = list(snapshot.allowances)
-    drawn: list[tuple[int, int, int]] = []
-    hosts: defaultdict[int, list[int]] = defaultdict(list)
-    for number, host in sorted(kept):
-        hosts[number].append(host)
-    for request in np.flatnonzero((reserved.draws >= 0) & (snapshot.count > 0)).tolist():
-        number = int(reserved.draws[request])
-        if not reserved.in_force[number]:
-            continue
-        most, tenant = int(snapshot.count[request]), int(snapshot.tenant[request])
-        for each in allowances:
-            if tenant in each.tenants:
-                of_one = 1 if each.resource is None else int(reserved.demand[number, each.resource])
-                most = min(most, each.room // of_one) if of_one else most
-        may = snapshot.eligible[request][snapshot.host_class]
-        places = []
-        for host in hosts[number]:
-            count = min(kept[number, host], most)
-            if may[host] and count > 0:
-                places.append((host, count))
-                most -= count
-        total = sum(count for _, count in places)
-        if total < max(1, int(snapshot.min_count[request])):
-            continue
-        for host, count in places:
-            kept[number, host] -= count
-            drawn.append((request, host, count))
-        vms = np.zeros(len(snapshot.weight), dtype=np.int64)
-        vms[tenant] = total
-        amounts = vms[:, None] * reserved.demand[number]
-        allowances = [each.after(vms, amounts) for each in allowances]
-    return tuple(drawn)
+def _allowed(snapshot: Snapshot, reserved: Reserved, number: int) -> BoolArray:
+    """Return on which hosts room may be chosen for a reservation, (H,)."""
+    allowed: BoolArray = reserved.eligible[number][snapshot.host_class].copy()
+    allowed[list(reserved.closed)] = False
+    return allowed
+
+
+class _Drawing:
+    """Requests that draw, one after another.
+
+    It takes what they draw out of what is ``kept``, has no room (``left``), and is ``free``. What
+    has no place where room is kept, as its own rules exclude those hosts, would be placed by the
+    policy beside that room, and count twice.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        reserved: Reserved,
+        *,
+        kept: Counter[tuple[int, int]],
+        left: IntArray,
+        free: IntArray,
+    ) -> None:
+        self._snapshot, self._reserved = snapshot, reserved
+        self._kept, self._left, self._free = kept, left, free
+        self._within = _Within(snapshot)
+        # Hosts without any more go out, so that ten thousand requests do not look at them again.
+        self._hosts: defaultdict[int, dict[int, None]] = defaultdict(dict)
+        self._stands: Counter[int] = Counter()
+        for (number, host), count in sorted(kept.items()):
+            self._hosts[number][host] = None
+            self._stands[number] += count
+        #: reservations and eligibilities for which nothing is free
+        self._full: set[tuple[int, bytes]] = set()
+
+    def drawn(self) -> Rows:
+        """Return who draws where."""
+        draws, in_force = self._reserved.draws, self._reserved.in_force
+        waiting = np.flatnonzero((draws >= 0) & (self._snapshot.count > 0))
+        return tuple(
+            row
+            for request in waiting.tolist()
+            if in_force[draws[request]]
+            for row in self._of(request)
+        )
+
+    def _of(self, request: int) -> Rows:
+        number = int(self._reserved.draws[request])
+        tenant, demand = int(self._snapshot.tenant[request]), self._reserved.demand[number]
+        eligible = self._snapshot.eligible[request]
+        most = self._within.fit(tenant, demand, int(self._snapshot.count[request]))
+        places = self._where_kept(number, eligible, most)
+        drawn = places.total()
+        most = min(most, int(self._left[number]) + self._stands[number]) - drawn
+        others = self._elsewhere(number, eligible, most)
+        total = drawn + others.total()
+        if total < max(1, int(self._snapshot.min_count[request])):
+            return ()
+        self._take(number, places, others)
+        self._within.take(tenant, demand, total)
+        return tuple((request, host, count) for host, count in sorted((places + others).items()))
+
+    def _where_kept(self, number: int, eligible: BoolArray, most: int) -> Counter[int]:
+        places: Counter[int] = Counter()
+        for host in self._hosts[number]:
+            if most <= 0:
+                break
+            if eligible[self._snapshot.host_class[host]]:
+                places[host] = min(self._kept[number, host], most)
+                most -= places[host]
+        return places
+
+    def _elsewhere(self, number: int, eligible: BoolArray, most: int) -> Counter[int]:
+        """Return on which hosts so many VMs, at most, may draw where no room is kept for them."""
+        kind = (number, eligible.tobytes())
+        if most <= 0 or kind in self._full:
+            return Counter()
+        allowed = eligible[self._snapshot.host_class] & _allowed(
+            self._snapshot, self._reserved, number
+        )
+        given = best_fit(self._free, self._reserved.demand[number], allowed, most)
+        if given.sum() < most:
+            self._full.add(kind)
+        return Counter({host: int(given[host]) for host in np.flatnonzero(given).tolist()})
+
+    def _take(self, number: int, places: Counter[int], others: Counter[int]) -> None:
+        demand = self._reserved.demand[number]
+        for host, count in others.items():
+            self._free[host] -= count * demand
+        for host, count in places.items():
+            self._give_up(number, host, count)
+        # As much is wanted no more: first of what has no room, then of what is kept.
+        gone = max(0, others.total() - int(self._left[number]))
+        self._left[number] -= others.total() - gone
+        for host in list(self._hosts[number]) if gone else ():
+            count = min(gone, self._kept[number, host])
+            self._give_up(number, host, count)
+            self._free[host] += count * demand
+            gone -= count
+            self._full.clear()
+
+    def _give_up(self, number: int, host: int, count: int) -> None:
+        self._kept[number, host] -= count
+        self._stands[number] -= count
+        if not self._kept[number, host]:
+            del self._hosts[number][host]
+
+
+class _Within:
+    """What allowances leave to those who draw."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._room = [each.room for each in snapshot.allowances]
+        self._resource = [each.resource for each in snapshot.allowances]
+        self._of_tenant: defaultdict[int, list[int]] = defaultdict(list)
+        for place, each in enumerate(snapshot.allowances):
+            for tenant in each.tenants:
+                self._of_tenant[tenant].append(place)
+
+    def fit(self, tenant: int, demand: IntArray, most: int) -> int:
+        """Return how many VMs, at most, a tenant may have."""
+        for place in self._of_tenant[tenant]:
+            of_one = self._of_one(place, demand)
+            most = min(most, self._room[place] // of_one) if of_one else most
+        return most
+
+    def take(self, tenant: int, demand: IntArray, count: int) -> None:
+        """Count VMs that a tenant gets."""
+        for place in self._of_tenant[tenant]:
+            self._room[place] -= count * self._of_one(place, demand)
+
+    def _of_one(self, place: int, demand: IntArray) -> int:
+        resource = self._resource[place]
+        return 1 if resource is None else int(demand[resource])
 
 
 def _rest(
@@ -250,7 +352,8 @@ def check_reserved(before: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows
 
     The rules: who draws, draws on its own reservation, of its own type, from its beginning, and
     only where it may be; no more is drawn and kept together than is reserved; on no host is more
-    drawn, and kept, than was free or kept there; what was kept, and is wanted, stays.
+    drawn, and kept, than was free or kept there; what was kept, and is wanted, stays, but for as
+    much as is drawn where none was kept.
 
     Raises
     ------
@@ -260,7 +363,8 @@ def check_reserved(before: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows
     had: Counter[tuple[int, int]] = Counter()
     for number, host, count in reserved.holds:
         had[number, host] += count
-    now = _check_drawn(before, reserved, drawn, had)
+    drew = _check_drawn(before, reserved, drawn, had)
+    now = drew.copy()
     for number, host, count in kept:
         if count <= 0 or not reserved.eligible[number, before.host_class[host]]:
             raise InfeasibleAllocationError(f"reservation {number} has {count} on host {host}")
@@ -274,8 +378,13 @@ def check_reserved(before: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows
     for number, count in total.items():
         if count > wanted[number]:
             raise InfeasibleAllocationError(f"reservation {number} of {wanted[number]} has {count}")
+    gone, elsewhere = Counter[int](), Counter[int]()
     for (number, host), count in had.items():
-        if stood[number] <= wanted[number] and now[number, host] < count:
+        gone[number] += max(0, count - now[number, host])
+    for (number, host), count in drew.items():
+        elsewhere[number] += max(0, count - had[number, host])
+    for number, count in gone.items():
+        if stood[number] <= wanted[number] and count > elsewhere[number]:
             raise InfeasibleAllocationError(f"room of reservation {number} does not stay")
     _check_room(before, reserved, had, now)
 
@@ -298,7 +407,9 @@ def _check_drawn(
             raise InfeasibleAllocationError(f"request {request} may not use host {host}")
         asked[request] += count
         now[number, host] += count
-        if now[number, host] > had[number, host]:
+        if now[number, host] > had[number, host] and (
+            host in reserved.closed or not reserved.eligible[number, before.host_class[host]]
+        ):
             raise InfeasibleAllocationError(f"more is drawn on host {host} than is kept there")
     for request, count in asked.items():
         if not before.min_count[request] <= count <= before.count[request]:

@@ -56,6 +56,8 @@ class ReservationView:
 
     asks: RequestView  #: its ``count`` are the VMs for which room is wanted
     in_force: bool
+    starts_at: datetime
+    ends_at: datetime
     holds: tuple[tuple[UUID, int], ...]  #: hosts that take VMs, and for how many room is kept
     lost: bool = False  #: is room written down that is not there any more?
     short: int = 0  #: VMs for which the latest round found no room

@@ -104,7 +104,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         want_copies(connection, chosen, now=now, actor=ACTOR)
     moved = _moved(connection, commit)
     again = sum(part.count for part in dropped) + _doubtful(commit, moved)
-    number = _insert_round(connection, commit, now, Counter(vm.tenant for vm, _ in chosen), again)
+    number = _insert_round(connection, commit, now, [vm for vm, _ in chosen], again)
     if commit.keeps_rooms:
         use_rooms(connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now)
     if commit.spot is not None:
@@ -305,6 +305,7 @@ def _locked(connection: Connection, some: Sequence[UUID]) -> list[Any]:
             vms.c.generation,
             vms.c.request_id,
             vms.c.tenant_id,
+            vms.c.spot,
             requests.c.vm_type_id,
             request_images.c.image_id,
             request_networks.c.network_id,
@@ -347,12 +348,16 @@ def _insert_round(
     connection: Connection,
     commit: RoundCommit,
     now: datetime,
-    given: Mapping[str, int],
+    placed: Sequence[Any],
     dropped: int,
 ) -> int:
-    """Insert the record, with VMs ``given`` by tenant, and its link in the chain of rounds."""
+    """Insert the record, with the VMs ``placed``, and its link in the chain of rounds.
+
+    Shares tell of those that are in shares, so of no spot VMs.
+    """
     if not -_LARGEST_SEED <= commit.seed < _LARGEST_SEED:
         raise InvalidError("seed", commit.seed, "a whole number of 64 bits")
+    given = Counter(vm.tenant for vm in placed if not vm.spot)
     shares = [{**share, "given": given.get(share["tenant"], 0)} for share in commit.shares]
     told = {
         "holder": commit.holder,
@@ -375,7 +380,7 @@ def _insert_round(
         "group_shares": [dict(share) for share in commit.group_shares],
         "prices": None if commit.prices is None else dict(commit.prices),
         "timings": dict(commit.timings),
-        "placed": sum(given.values()),
+        "placed": len(placed),
         "left_out": sum(waiting.count for waiting in commit.waiting.values()),
         "dropped": dropped,
         "created_at": now,

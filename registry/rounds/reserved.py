@@ -74,6 +74,8 @@ def reserved_view(
                 holds=tuple(holds),
                 lost=len(holds) < len(kept[row.id]),
                 short=row.short,
+                starts_at=row.starts_at,
+                ends_at=row.ends_at,
             )
         )
     begun = [each.asks.id for each in found if each.in_force]
@@ -154,12 +156,15 @@ def note_reserved(
     for each in changed:
         if (row := rows.get(each.reservation_id)) is None:
             continue
-        short = each.short
+        short, kept = each.short, 0
         for host, chosen in each.kept:
             count = min(chosen, each.before.get(host, 0)) if host in moved else chosen
             short += chosen - count
             if count:
                 holds.append({"reservation_id": row.id, "host_id": host, "count": count})
+                kept += count
+        # What draws, and the policy placed where no room was kept, is not short.
+        short = min(short, max(0, row._mapping["count"] - row.used - kept))
         if short != row.short:
             values = {"short": short}
             connection.execute(

@@ -19,6 +19,18 @@ from registry.lifecycle import STANDING, VmDesired
 IS_STANDING: Final = reservations.c.state.in_([state.value for state in STANDING])
 
 
+_NEVER_PLACED: Final = and_(vms.c.generation == 0, vms.c.desired != VmDesired.DELETED.value)
+#: Of one reservation, VMs of requests that draw on it which never had a place yet.
+_WAITING: Final = (
+    select(func.count())
+    .select_from(vms)
+    .join(requests, requests.c.id == vms.c.request_id)
+    .where(requests.c.reservation_id == reservations.c.id, _NEVER_PLACED)
+    .correlate(reservations)
+    .scalar_subquery()
+)
+
+
 def in_force(now: datetime) -> ColumnElement[bool]:
     """Return the condition for a reservation whose time it is, whether or not that is noted."""
     return and_(IS_STANDING, reservations.c.starts_at <= now, reservations.c.ends_at > now)
@@ -35,8 +47,7 @@ def waiting_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, 
             .where(
                 requests.c.reservation_id.is_not(None),
                 among(connection, requests.c.reservation_id, some),
-                vms.c.generation == 0,
-                vms.c.desired != VmDesired.DELETED.value,
+                _NEVER_PLACED,
             )
             .group_by(requests.c.reservation_id)
         )
@@ -88,8 +99,9 @@ class Draws:
         ReservationError
             If it is not in force, of another type, or has not so much left.
         """
+        # One statement sees one moment: a round that places what waits makes it used meanwhile.
         row = self._connection.execute(
-            select(reservations, vm_types.c.name.label("vm_type"))
+            select(reservations, vm_types.c.name.label("vm_type"), _WAITING.label("waiting"))
             .join(vm_types, vm_types.c.id == reservations.c.vm_type_id)
             .where(reservations.c.id == key, reservations.c.tenant_id == owner)
         ).one_or_none()
@@ -106,8 +118,7 @@ class Draws:
         if row.vm_type != vm_type:
             asked = f"it is of VM type {row.vm_type}, {vm_type} was asked for"
             raise ReservationError(row.name, "another_type", asked)
-        waits = waiting_of(self._connection, [key]).get(key, 0)
-        left = max(0, row._mapping["count"] - row.used - waits - self._taken[key])
+        left = max(0, row._mapping["count"] - row.used - row.waiting - self._taken[key])
         if more > left:
             of_it = "1 VM is" if left == 1 else f"{left} VMs are"
             asked = f"{of_it} left of it, {more} asked for"

@@ -36,3 +36,18 @@ def test_room_is_reserved_listed_drawn_on_and_given_back(register: Registry, fug
     assert [line.split()[0] for line in told] == ["reservation", "from", "there"]
     assert "cancelled reservation launch" in fuga("reservation", "cancel", "launch")
     assert "no reservations" in fuga("reservations")
+
+
+def test_a_reservation_is_found_by_name_and_by_parts_of_its_id_and_nothing_else_is(
+    register: Registry, fuga: Fuga
+) -> None:
+    add_vm_type(register)
+    add_tenant(register, "a")
+    fuga(*("reserve", "small", "--for", "2h", "--name", "launch", "--tenant", "a", "--no-wait"))
+    [each] = register.reservations.to_decide()
+
+    for typed in ("launch", str(each.id), each.id.hex[-8:], str(each.id)[:13]):
+        assert "reservation launch" in fuga("reservation", "show", typed)
+    for typed in ("Launch", "lau nch", "\x1b[31mred", "-", "x" * 500, "ffff", "", "%", "é"):
+        told = fuga("reservation", "show", "--", typed, status=2)
+        assert "no reservation with name or id" in told

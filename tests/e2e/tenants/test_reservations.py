@@ -44,6 +44,33 @@ def test_what_cannot_be_drawn_on_is_refused_in_a_word(api: Api) -> None:
 
 
 def test_times_out_of_reach_are_refused(api: Api) -> None:
-    for more in ({"starts_at": "2001-01-01T00:00:00Z"}, {"starts_at": "2099-01-01T00:00:00Z"}):
-        refused = api.tenant_a.post("/v1/reservations", json={**ASKED, **more})
-        assert places(the_problem(refused, 422, "invalid")) == ["#/starts_at"]
+    for starts_at in (
+        *("2001-01-01T00:00:00Z", "2099-01-01T00:00:00Z", "2099-02-30T00:00:00Z"),
+        *(
+            "9999-12-31T23:59:59-14:00",
+            "2099-01-01",
+            "2099-01-01T00:00:00",
+            "now",
+            "",
+            "NaN",
+            1e300,
+        ),
+    ):
+        refused = api.tenant_a.post("/v1/reservations", json={**ASKED, "starts_at": starts_at})
+        assert places(the_problem(refused, 422, "invalid")) == ["#/starts_at"], starts_at
+    for for_s in (0, -1, 30 * 86_400 + 1, 2**63, 1.5, "3600", None, True):
+        refused = api.tenant_a.post("/v1/reservations", json={**ASKED, "for_s": for_s})
+        assert places(the_problem(refused, 422, "invalid")) == ["#/for_s"], for_s
+
+
+def test_who_only_reads_reserves_and_cancels_nothing(api: Api) -> None:
+    made = api.tenant_a.post("/v1/reservations", json=ASKED).json()
+    _, secret = api.registry.tokens.create("tenant", "a", "reads", read_only=True, actor="cli")
+    reader = api.client(secret)
+
+    assert reader.get("/v1/reservations").json()["items"][0]["name"] == "launch"
+    for refused in (
+        reader.post("/v1/reservations", json={**ASKED, "name": "other"}),
+        reader.delete(f"/v1/reservations/{made['id']}"),
+    ):
+        assert refused.status_code == 403

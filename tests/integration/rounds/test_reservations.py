@@ -360,3 +360,124 @@ def test_whoever_draws_and_waits_hears_of_its_reservation(register: Registry, tw
     waiting = explain_request(register, own.id, a_tenant(register, "a")).waiting
     assert waiting is not None
     assert waiting.message.endswith("it is cancelled, so no room is kept for it")
+
+
+def test_who_names_other_hosts_draws_there_and_counts_once(register: Registry, two_hosts) -> None:
+    reservation = accepted(register, 4)
+    register.quotas.set("a", {"vms": 4}, actor="operator")
+    a_round(register, 60)
+    [kept] = {host for host in ("h1", "h2") if _is_full(register, host)}
+    [other] = {"h1", "h2"} - {kept}
+    own = add_request(register, 3, tenant="a", reservation=reservation.id, hosts=[other])
+
+    told = a_round(register, 120)
+
+    assert {vm.host for vm in placed(register, own)} == {other}
+    assert len(placed(register, own)) == 3
+    found = register.reservations.get(reservation.id)
+    assert (found.used, found.held, found.left, found.short) == (3, 1, 1, 0)
+    [share] = [each for each in register.rounds.get(2).shares if each["tenant"] == "a"]
+    assert share["after"] == pytest.approx(0.5)
+    assert replay_round(register, told.number).identical
+    assert register.check() == []
+
+
+def _is_full(register: Registry, name: str) -> bool:
+    [host] = [each for each in register.views.ahead().cluster.hosts if each.name == name]
+    return host.committed[0] == host.capacity[0]
+
+
+def test_a_lowered_quota_is_told_with_what_is_used_and_kept(register: Registry, two_hosts) -> None:
+    reservation = accepted(register, 3)
+    a_round(register, 60)
+    own = add_request(register, 3, tenant="a", reservation=reservation.id)
+    other = add_request(register, 1, tenant="a", over_quota="wait")
+    register.quotas.set("a", {"vms": 1}, actor="operator")
+
+    a_round(register, 120)
+
+    reader = a_tenant(register, "a")
+    draws = explain_request(register, own.id, reader).waiting
+    waits = explain_request(register, other.id, reader).waiting
+    assert draws is not None
+    assert waits is not None
+    assert "the quota of a is 1 vms, 1 are in use and 1 more are needed" in draws.message
+    assert "kept room for 2 VMs" in draws.message
+    assert "the quota of a is 1 vms, 3 are in use and 1 more are needed" in waits.message
+    assert [(each.kind, each.missing) for each in draws.obstacles] == [("quota", 1)]
+    assert [(each.kind, each.missing) for each in waits.obstacles] == [("quota", 3)]
+
+
+def test_one_that_begins_as_another_ends_is_not_short_before(
+    register: Registry, raw: RawSql, two_hosts
+) -> None:
+    first = accepted(register, 8)
+    a_round(register, 60)
+    ends_at = register.now() + timedelta(seconds=300)
+    raw.run("UPDATE reservations SET ends_at = ?", ends_at)
+    second, third = ask(register, 6, tenant="b", in_s=300), ask(register, 2, tenant="b", in_s=300)
+    for each in (second, third):
+        raw.run("UPDATE reservations SET starts_at = ? WHERE id = ?", ends_at, each.id.hex)
+        assert decide(register, each).state is ReservationState.ACCEPTED
+    # A third beside them is short: its room is promised.
+    raw.run("UPDATE reservations SET count = 3 WHERE id = ?", third.id.hex)
+
+    a_round(register, 120)
+
+    found = [register.reservations.get(each.id) for each in (first, second, third)]
+    assert [(each.held, each.short) for each in found] == [(8, 0), (0, 0), (0, 1)]
+    assert len(register.events.list(kind="reservation_short", tenant="b")) == 1
+
+
+def test_others_hear_that_room_is_kept_for_reservations(register: Registry, two_hosts) -> None:
+    accepted(register, 6)
+    a_round(register, 60)
+    others = add_request(register, 2, vm_type="large", tenant="b")
+
+    a_round(register, 120)
+
+    waiting = explain_request(register, others.id, a_tenant(register, "b")).waiting
+    assert waiting is not None
+    assert {each.kind: each.only for each in waiting.obstacles} == {"reserved": 2}
+    assert waiting.would_help == ("room on at least 2 hosts kept for reservations",)
+
+
+def test_a_reservation_is_drawn_on_in_the_round_that_finds_its_room(
+    register: Registry, two_hosts
+) -> None:
+    reservation = accepted(register, 6)
+    own = add_request(register, 5, tenant="a", reservation=reservation.id)
+    others = add_request(register, 8, tenant="b")
+
+    a_round(register, 60)
+
+    assert (len(placed(register, own)), len(placed(register, others))) == (5, 2)
+    found = register.reservations.get(reservation.id)
+    assert (found.used, found.held) == (5, 1)
+    assert register.check() == []
+
+
+def test_what_is_placed_without_kept_room_is_not_short(register: Registry, two_hosts) -> None:
+    register.hosts.update("h1", labels=["gpu"], actor="operator")
+    asked = register.reservations.ask(
+        tenant="a",
+        vm_type="small",
+        count=3,
+        starts_at=register.now(),
+        for_s=3600,
+        requires=["gpu"],
+        actor="a",
+    )
+    assert decide(register, asked).state is ReservationState.ACCEPTED
+    register.reservations.settle()
+    a_round(register, 60)
+    own = add_request(register, 2, tenant="a", reservation=asked.id)
+    register.hosts.update("h1", labels=[], actor="operator")
+
+    a_round(register, 120)
+
+    found = register.reservations.get(asked.id)
+    assert len(placed(register, own)) == 2
+    assert (found.used, found.left, found.held, found.short) == (2, 1, 0, 1)
+    [event] = register.events.list(kind="reservation_short", tenant="a")
+    assert event.data["short"] == 1

@@ -98,3 +98,13 @@ def test_rounds_read_no_requests_that_drew_long_ago(register: Registry) -> None:
     assert register.requests.get(placed.id).state == "placed"
     assert view.reserved is not None
     assert view.reserved.draws == {waits.id: reservation.id}
+
+
+def test_who_asks_for_many_holds_up_nobody_else(register: Registry) -> None:
+    add_tenant(register, "b")
+    many = [ask(register, 1) for _ in range(12)]
+    one = ask(register, 1, tenant="b")
+
+    found = [each.id for each in register.reservations.to_decide()]
+
+    assert found == [many[0].id, one.id, *(each.id for each in many[1:7])]

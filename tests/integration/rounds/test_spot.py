@@ -288,3 +288,17 @@ def test_spot_vms_are_in_no_vm_group(register: Registry) -> None:
 
     with pytest.raises(InvalidError, match="no VM group"):
         add_request(register, spot=True, rules=Rules(affinity=MembershipRule(group="g")))
+
+
+def test_shares_tell_of_no_spot_vms(register: Registry) -> None:
+    add_host(register)
+    add_vm_type(register)
+    add_tenant(register, "c")
+    add_request(register, 2, tenant="c", spot=True)
+    add_request(register, 1, tenant="c")
+
+    told = a_round(register, 60)
+
+    record = register.rounds.get(told.number)
+    [share] = [each for each in record.shares if each["tenant"] == "c"]
+    assert (record.placed, share["asked"], share["given"]) == (3, 1, 1)
