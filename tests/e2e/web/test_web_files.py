@@ -9,10 +9,10 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.testclient import TestClient
 
 from controller.rest.pages.web import BUILT, WEB_PATH, web_pages
 from tests.docs.markdown import ROOT
+from tests.servers.http_client import a_client
 
 MOST_KIB = 250
 
@@ -49,7 +49,7 @@ def test_an_api_keeps_serving_its_page_while_another_is_built(tmp_path: Path) ->
     (built / "index.html").write_text('<script src="./assets/index-2.js"></script>')
 
     app = Starlette(routes=[Route(path, page.answer) for path, page in pages.items()])
-    with TestClient(app) as client:
+    with a_client(app) as client:
         assert "index-1.js" in client.get(WEB_PATH).text
         assert client.get(f"{WEB_PATH}assets/index-1.js").text == "first();"
         assert client.get(f"{WEB_PATH}assets/index-2.js").status_code == 404
