@@ -11,7 +11,9 @@ the same either way. ``ms a second`` is processor time of the API and of Postgre
 
 ``--views``: Chromium opens each view of an operator, on a site of that size. ``API`` and
 ``database`` are their processor time until the view has read all that it shows; ``page`` is the
-tab's own, and its heap of JavaScript after a collection.
+tab's own, and its heap of JavaScript after a collection; ``tab MB`` is the memory of its process
+(of what processes share, its part). Then each call that views made is made again by itself,
+the costly ones first.
 """
 
 from __future__ import annotations
@@ -20,17 +22,19 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import httpx
-from playwright.sync_api import CDPSession, expect
+from playwright.sync_api import CDPSession, Page, expect
+from playwright.sync_api import Request as Asked
 
 from benchmarks.processor import family_cpu_s
 from benchmarks.registered import ask, load, run_what_was_placed
+from controller.rest.writes.gathering import RESTS
 from registry import Registry, upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited
 from tests.register import add_host, add_request, add_tenant, add_vm_type, place
@@ -44,9 +48,15 @@ VMS: Final = 100
 #: What an operator may open; then a host and a VM.
 VIEWS: Final = (
     *("", "vms", "requests", "ask", "groups", "images", "networks", "hosts", "map", "plans"),
-    *("tenants", "site", "rounds", "events", "token"),
+    *("tenants", "site", "rounds", "events", "token", "what-ifs", "reservations"),
 )
 SETTLES_MS: Final = 1_000
+#: Each call is made so often, and told at its mean.
+TIMES: Final = 3
+#: Calls that took less than this of both processors together are not told.
+WORTH_TELLING_MS: Final = 5.0
+#: What is told of a call: its way, without ids.
+V1: Final = "/v1/"
 
 
 @dataclass
@@ -176,13 +186,21 @@ def show_views(hosts: int, vms: int) -> None:
         ask(loaded, vms // 100)
 
     print(f"{hosts:,} hosts, {vms:,} VMs running")
-    titles = ("view", "API ms", "database ms", "page ms", "heap MB", "elements")
-    print("{:<18}{:>8}{:>13}{:>9}{:>9}{:>10}".format(*titles))
+    titles = ("view", "API ms", "database ms", "page ms", "heap MB", "tab MB", "elements")
+    print("{:<18}{:>8}{:>13}{:>9}{:>9}{:>8}{:>10}".format(*titles))
     with (
         tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder,
         a_site(Path(folder), filled, role="operator") as site,
-        a_page() as page,
     ):
+        made = _open_views(site)
+        show_calls(site, made)
+
+
+def _open_views(site: Site) -> Sequence[str]:
+    """Open each view and print what it cost; return the calls that all of them made."""
+    with a_page() as page:
+        made: dict[str, None] = {}
+        page.on("request", lambda asked: made.update(_of_the_api(asked)))
         tab = page.context.new_cdp_session(page)
         tab.send("Performance.enable")
         page.goto(f"{site.url}/web/")
@@ -200,14 +218,67 @@ def show_views(hosts: int, vms: int) -> None:
             after = family_cpu_s(site.api), family_cpu_s(site.database)
             api_ms, database_ms = (1000 * (b - a) for a, b in zip(before, after, strict=True))
             page_ms = 1000 * (_metric(tab, "TaskDuration") - busy)
+            tab_mb = memory_of_tab(page) / 1e6
             tab.send("HeapProfiler.collectGarbage")
             heap_mb = _metric(tab, "JSHeapUsedSize") / 1e6
             elements = page.evaluate("document.querySelectorAll('*').length")
             print(
                 f"{where.partition('/')[0] or 'overview':<18}{api_ms:>8.0f}{database_ms:>13.0f}"
-                f"{page_ms:>9.0f}{heap_mb:>9.1f}{elements:>10,}",
+                f"{page_ms:>9.0f}{heap_mb:>9.1f}{tab_mb:>8.0f}{elements:>10,}",
                 flush=True,
             )
+        return list(made)
+
+
+def _of_the_api(asked: Asked) -> Mapping[str, None]:
+    """Return the path of a call that reads, and that ends by itself."""
+    path = asked.url[asked.url.find(V1) :]
+    reads = asked.method == "GET" and V1 in asked.url and "/stream" not in path
+    return {path: None} if reads else {}
+
+
+def show_calls(site: Site, paths: Iterable[str]) -> None:
+    """Make calls one after another, and print what each costs, the costly ones first."""
+    cost: dict[str, tuple[float, float, float]] = {}
+    headers = {"Authorization": f"Bearer {site.token}"}
+    with httpx.Client(base_url=site.url, headers=headers, timeout=300) as client:
+        for path in paths:
+            client.get(path).raise_for_status()  # what is made once is made
+            before = family_cpu_s(site.api), family_cpu_s(site.database)
+            took_s = 0.0
+            for _ in range(TIMES):
+                began = time.monotonic()
+                client.get(path).raise_for_status()
+                took_s += (one_s := time.monotonic() - began)
+                time.sleep((1 + RESTS) * one_s)  # what all share is not made at once again
+            answered_ms = 1000 * took_s / TIMES
+            after = family_cpu_s(site.api), family_cpu_s(site.database)
+            api_ms, database_ms = (
+                1000 * (b - a) / TIMES for a, b in zip(before, after, strict=True)
+            )
+            cost[path] = api_ms, database_ms, answered_ms
+    print(f"\n{'API ms':>6}{'database ms':>13}{'answered ms':>13}  call")
+    for path, (api_ms, database_ms, answered_ms) in sorted(
+        cost.items(), key=lambda each: -sum(each[1][:2])
+    ):
+        if api_ms + database_ms >= WORTH_TELLING_MS:
+            print(f"{api_ms:>6.0f}{database_ms:>13.0f}{answered_ms:>13.0f}  {path}", flush=True)
+
+
+def memory_of_tab(page: Page) -> int:
+    """Return the bytes of the process that draws a tab; what it shares counts by its part.
+
+    The browser keeps an empty process for the next tab: ours is the largest.
+    """
+    browser = page.context.browser
+    assert browser is not None
+    found = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    return max(_pss_bytes(each["id"]) for each in found if each["type"] == "renderer")
+
+
+def _pss_bytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 def _metric(tab: CDPSession, name: str) -> float:

@@ -132,11 +132,14 @@ class WaitingTimes:
         began = time.monotonic()
         at, estimates, why = None, None, None
         try:
-            view = self._registry.views.ahead()
-            at, why = view.cluster.now, whyno_estimate(view)
-            if why is None:
-                estimates = self._asked(view)
-                why = None if estimates.of else "too_large"
+            if self._registry.views.may_look_ahead():
+                view = self._registry.views.ahead()
+                at, why = view.cluster.now, whyno_estimate(view)
+                if why is None:
+                    estimates = self._asked(view)
+                    why = None if estimates.of else "too_large"
+            else:  # of a large site that view is a second's work
+                at, why = self._registry.now(), "not_decided"
         except (PolicyFailedError, RegistryError) as error:
             log.warning("no_estimate_of_waiting_times", error=str(error))
             why = "failed"

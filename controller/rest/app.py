@@ -168,6 +168,7 @@ def create_app(
         readiness=health.readiness_of(registry),
         host_map=host_map.gathered(registry),
         counts=counts.gathered(registry),
+        shares=shares.gathered(registry),
         uri_policy=uri_policy,
         host_names=host_names,
         images=image_store,

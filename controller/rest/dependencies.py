@@ -48,6 +48,7 @@ class Services:
     #: what is asked of all rows at once: once for all who ask meanwhile
     host_map: Gathering[None, bytes]
     counts: Gathering[str | None, bytes]
+    shares: Gathering[str | None, bytes]
     uri_policy: UriPolicy
     host_names: HostNames
     over_quota: OverQuota

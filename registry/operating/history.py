@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Row, or_, select
 from registry.catalogue.resources import demands, resource_names
 from registry.ground.bulk import chunks
 from registry.ground.engine import Database
+from registry.ground.locks import let_go_when_idle
 from registry.ground.schema import (
     assignments,
     events,
@@ -112,6 +113,10 @@ class PastDecision:
     inputs: bytes | None  #: as they were stored; None: they are kept no longer
 
 
+#: A reader that says nothing for so long is taken to be gone.
+_IDLE_S: Final = 600.0
+
+
 class History:
     """Reads what was."""
 
@@ -120,8 +125,13 @@ class History:
 
     @contextmanager
     def between(self, since: datetime, until: datetime) -> Iterator[Past]:
-        """Read what was asked for and there in a time; the transaction ends with the context."""
+        """Read what was asked for and there in a time; the transaction ends with the context.
+
+        Whoever reads a large site works through it between two readings, on a busy machine for
+        longer than a transaction may be idle that others may wait for. Nobody waits for this one.
+        """
         with self._database.read() as connection:
+            let_go_when_idle(connection, _IDLE_S)
             axis = resource_names(connection)
             tenants_, quotas = past_tenants(connection, since, until)
             yield Past(

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, and_, func, select
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Select,
+    and_,
+    cast,
+    false,
+    func,
+    select,
+)
 
 from registry.ground.schema import (
     assignments,
@@ -15,33 +24,33 @@ from registry.ground.schema import (
     vms,
 )
 from registry.ledger.known_states import IS_UNKNOWN
-from registry.lifecycle import RequestState, VmState
+from registry.lifecycle import OUT_OF_REACH, RequestState, VmState
 from registry.records.requests import Counts, RequestCount, VmCount
 from registry.tenancy.tree import key_of
 
 _LIVE: Final = tuple(
     each.value for each in (RequestState.PENDING, RequestState.PARTLY_PLACED, RequestState.PLACED)
 )
-_UNKNOWN: Final = func.coalesce(IS_UNKNOWN, False).label("unknown")
 _PLACED: Final = assignments.c.id.is_not(None).label("placed")
-_VMS: Final = (
-    select(
-        vm_types.c.name.label("vm_type"),
-        requests.c.spot,
-        vms.c.observed,
-        _UNKNOWN,
-        _PLACED,
-        func.count().label("number"),
-    )
+
+
+#: How many VMs of each request are alike: of 100,000 VMs there are fewer requests.
+_ALIKE: Final = (
+    select(vms.c.request_id, vms.c.observed, _PLACED, func.count().label("number"))
     .select_from(vms)
-    .join(requests, requests.c.id == vms.c.request_id)
-    .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
     .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
-    .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
     .where(vms.c.deleted_at.is_(None))
-    .group_by(vm_types.c.name, requests.c.spot, vms.c.observed, _UNKNOWN, _PLACED)
-    .order_by(vm_types.c.name, requests.c.spot, vms.c.observed, _UNKNOWN, _PLACED)
+    .group_by(vms.c.request_id, vms.c.observed, _PLACED)
 )
+_ALIKE_AS_ALL_ANSWER: Final = _ALIKE.add_columns(false().label("unknown"))
+_UNKNOWN: Final = func.coalesce(IS_UNKNOWN, False).label("unknown")
+#: Where hosts do not answer, their VMs are told apart.
+_ALIKE_AND_HEARD: Final = (
+    _ALIKE.add_columns(_UNKNOWN)
+    .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
+    .group_by(_UNKNOWN)
+)
+_ANY_SILENT: Final = select(hosts.c.id).where(hosts.c.health.in_(OUT_OF_REACH)).limit(1)
 _REQUESTS: Final = (
     select(requests.c.state, func.count().label("number"))
     .where(requests.c.state.in_(_LIVE))
@@ -52,7 +61,10 @@ _REQUESTS: Final = (
 
 def counts(connection: Connection, tenant: str | None) -> Counts:
     """Return what is there now, of a tenant or of all."""
-    in_vms: Select[Any] = _VMS
+    silent = connection.execute(_ANY_SILENT).first() is not None
+    in_vms: Select[Any] = (
+        _ALIKE_AND_HEARD if silent else _ALIKE.add_columns(false().label("unknown"))
+    )
     in_requests: Select[Any] = _REQUESTS
     if tenant is not None:
         in_vms = in_vms.where(vms.c.tenant_id == key_of(tenant))
@@ -66,10 +78,31 @@ def counts(connection: Connection, tenant: str | None) -> Counts:
                 placed=row.placed,
                 count=row.number,
             )
-            for row in connection.execute(in_vms)
+            for row in connection.execute(_summed(in_vms))
         ),
         requests=tuple(
             RequestCount(state=RequestState(row.state), count=row.number)
             for row in connection.execute(in_requests)
         ),
+    )
+
+
+def _summed(in_vms: Select[Any]) -> Select[Any]:
+    """Return the query that sums up over requests of one type."""
+    found = in_vms.subquery()
+    by = (vm_types.c.name, requests.c.spot, found.c.observed, found.c.unknown, found.c.placed)
+    return (
+        select(
+            vm_types.c.name.label("vm_type"),
+            requests.c.spot,
+            found.c.observed,
+            found.c.unknown,
+            found.c.placed,
+            cast(func.sum(found.c.number), Integer).label("number"),
+        )
+        .select_from(found)
+        .join(requests, requests.c.id == found.c.request_id)
+        .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
+        .group_by(*by)
+        .order_by(*by)
     )

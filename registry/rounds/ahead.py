@@ -44,6 +44,21 @@ _TIMES: Final = 14  #: the last of them two years long
 #: Requests are taken to come on as they came in this time.
 LATELY: Final = timedelta(days=1)
 MOST_CAME: Final = 2_000
+_LATEST_INPUTS: Final = (
+    select(round_inputs.c.inputs)
+    .join(rounds, rounds.c.number == round_inputs.c.round)
+    .where(rounds.c.decided_by == "policy")
+    .order_by(rounds.c.number.desc())
+    .limit(1)
+)
+
+
+def may_look_ahead(connection: Connection) -> bool:
+    """Return whether there is what `view_ahead` begins with; cheap, however large the site is."""
+    if slot_loop_status(connection).slot_length_s is None:
+        return False
+    latest = _LATEST_INPUTS.with_only_columns(round_inputs.c.round)
+    return connection.scalar(latest) is not None
 
 
 def view_ahead(connection: Connection, known: KnownHosts | None = None) -> AheadView:
@@ -60,13 +75,6 @@ def view_ahead(connection: Connection, known: KnownHosts | None = None) -> Ahead
     names = {row.id: row.name for row in named}
     since = cluster.now - LATELY
     kinds, came, since = _came(connection, made, since, demand, names)
-    inputs = (
-        select(round_inputs.c.inputs)
-        .join(rounds, rounds.c.number == round_inputs.c.round)
-        .where(rounds.c.decided_by == "policy")
-        .order_by(rounds.c.number.desc())
-        .limit(1)
-    )
     return AheadView(
         cluster=cluster,
         living=_living(connection),
@@ -77,7 +85,7 @@ def view_ahead(connection: Connection, known: KnownHosts | None = None) -> Ahead
         demand=demand,
         vm_types=names,
         slot_length_s=slot_loop_status(connection).slot_length_s,
-        inputs=connection.scalar(inputs),
+        inputs=connection.scalar(_LATEST_INPUTS),
     )
 
 

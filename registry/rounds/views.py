@@ -17,7 +17,7 @@ from registry.records.rounds import Accounts, CapacityView, ClusterView
 from registry.records.tenancy import MoveTo
 from registry.requests.counts import counts
 from registry.requests.rules import check_rules
-from registry.rounds.ahead import view_ahead
+from registry.rounds.ahead import may_look_ahead, view_ahead
 from registry.rounds.cluster import capacity_view, read_accounts, view_cluster
 from registry.rounds.known_hosts import KnownHosts
 from registry.tenancy.tenants import add_tenant, update_tenant
@@ -39,6 +39,11 @@ class Views:
         """Return how many VMs and requests there are, of a tenant or of all."""
         with self._database.read() as connection:
             return counts(connection, tenant)
+
+    def may_look_ahead(self) -> bool:
+        """Return whether a policy has decided a round: else nothing can be said of the next."""
+        with self._database.read() as connection:
+            return may_look_ahead(connection)
 
     def ahead(self) -> AheadView:
         """Return what estimates of waiting times are made from: a bounded part of the history."""

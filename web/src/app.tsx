@@ -18,7 +18,7 @@ import { NetworksView } from "./views/networks";
 import { Overview } from "./views/overview";
 import { RequestForm } from "./views/ask";
 import { RequestsView, RequestView } from "./views/requests";
-import { ReservationsView } from "./views/reservations";
+import { ReservationsView, ReservationView } from "./views/reservations";
 import { siteView } from "./views/site";
 import { TokenView } from "./views/token";
 import { VmsView, VmView } from "./views/vms";
@@ -171,7 +171,7 @@ function View() {
     keys: () => <KeysView />,
     images: () => <ImagesView />,
     networks: () => <NetworksView />,
-    reservations: () => <ReservationsView />,
+    reservations: () => (second ? <ReservationView key={second} id={second} /> : <ReservationsView />),
     groups: () => <GroupsView />,
     events: () => <EventsView />,
     token: () => <TokenView />,

@@ -21,6 +21,7 @@ from controller.rest.pages.made_once import Page
 
 WEB_PATH: Final = "/web/"
 BUILT: Final = Path(__file__).with_name("web_files")
+_INDEX: Final = "index.html"
 
 #: All that runs in the page is one of its files, and it speaks with the API alone. Nothing may
 #: become markup or script from a string (`trusted-types 'none'`), whoever wrote it.
@@ -46,21 +47,37 @@ _FOR_EVER: Final = MappingProxyType({"Cache-Control": "public, max-age=31536000,
 
 def is_built(folder: Path = BUILT) -> bool:
     """Return whether this copy of fuga has the web console."""
-    return (folder / "index.html").is_file()
+    return (folder / _INDEX).is_file()
 
 
 def web_pages(folder: Path = BUILT) -> Mapping[str, Page]:
-    """Return the page and what it loads, by path; nothing where it was not built."""
-    if not is_built(folder):
+    """Return the page and what it loads, by path; nothing where it was not built.
+
+    All files are read now, half a megabyte: whoever installs or builds another version under a
+    running API takes away files that the page of this one still loads.
+    """
+    try:
+        found = _files(folder)
+    except FileNotFoundError:  # it is being replaced at this moment
+        return {}
+    if _INDEX not in found:
         return {}
     pages = {}
-    for file in sorted(each for each in folder.rglob("*") if each.is_file()):
-        name = file.relative_to(folder).as_posix()
+    for name, content in found.items():
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
         headers = {**_HEADERS, **(_FOR_EVER if name.startswith("assets/") else {})}
-        pages[WEB_PATH + name] = Page(partial(file.read_text, "utf-8"), media_type, headers)
-    pages[WEB_PATH] = pages.pop(f"{WEB_PATH}index.html")
+        pages[WEB_PATH + name] = Page(partial(str, content), media_type, headers)
+    pages[WEB_PATH] = pages.pop(WEB_PATH + _INDEX)
     return pages
+
+
+def _files(folder: Path) -> Mapping[str, str]:
+    """Return what is built, by its path below the folder."""
+    return {
+        file.relative_to(folder).as_posix(): file.read_text("utf-8")
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
 
 
 async def to_web(request: HttpRequest) -> Response:

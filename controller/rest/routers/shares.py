@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Security
+from collections.abc import Sequence
+from typing import Final
 
-from controller.questions.standings import standings
+from fastapi import APIRouter, Security
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from controller.questions.standings import Standing, standings
 from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
-from controller.rest.dependencies import GivenRegistry
+from controller.rest.dependencies import GivenServices
 from controller.rest.schemas.tenants import Standings
+from controller.rest.writes.gathering import MOST_CALLERS, RESTS, Gathering
+from controller.rest.writes.idempotency import JSON_TYPE
+from registry import Registry
 
 router = APIRouter(
     prefix="/shares",
@@ -16,10 +24,33 @@ router = APIRouter(
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
 )
+_ADAPTER: Final = TypeAdapter(dict[str, Sequence[Standing]])
 
 
 @router.get("", response_model=Standings)
-def show_shares(caller: AnyCaller, registry: GivenRegistry) -> Standings:
-    """Show shares and entitlements of all; a tenant sees only itself."""
-    found = standings(registry.views.accounts())
-    return Standings(items=[each for each in found if caller.sees(each.name)])
+async def show_shares(caller: AnyCaller, services: GivenServices) -> Response:
+    """Show shares and entitlements of all; a tenant sees only itself.
+
+    Callers at the same time share an answer.
+    """
+    whose = None if caller.is_operator else caller.tenant
+    return Response(await services.shares.result(whose), media_type=JSON_TYPE)
+
+
+def gathered(registry: Registry) -> Gathering[str | None, bytes]:
+    """Return what sums up what all hold, once for all who ask for it meanwhile.
+
+    It reads every assignment, and every open page asks again after each change.
+    """
+
+    def summed(callers: Sequence[str | None]) -> Sequence[bytes]:
+        found = standings(registry.views.accounts())
+        told = {
+            whose: _ADAPTER.dump_json(
+                {"items": [each for each in found if whose is None or each.name == whose]}
+            )
+            for whose in dict.fromkeys(callers)
+        }
+        return [told[whose] for whose in callers]
+
+    return Gathering(summed, most=MOST_CALLERS, rests=RESTS)

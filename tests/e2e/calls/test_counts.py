@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import httpx
+import pytest
 
 from controller.rest import create_app
 from tests.e2e.conftest import Api
@@ -69,22 +71,33 @@ def test_lists_are_narrowed_by_a_part_of_the_name_and_nothing_in_it_is_a_pattern
     assert api.operator.get("/v1/hosts", params={"search": "%"}).status_code == 422
 
 
-def test_many_who_ask_for_the_map_at_once_share_its_making(api: Api, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("path", "part", "name"),
+    [
+        ("host-map", "hosts", "map"),
+        ("shares", "views", "accounts"),
+        ("counts", "views", "counts"),
+    ],
+)
+def test_many_who_ask_at_once_for_what_costs_much_share_its_making(
+    api: Api, monkeypatch: pytest.MonkeyPatch, path: str, part: str, name: str
+) -> None:
     made: list[None] = []
-    whole = type(api.registry.hosts).map
+    reads = type(getattr(api.registry, part))
+    whole = getattr(reads, name)
 
-    def counted(hosts):
+    def counted(*given: Any) -> Any:
         made.append(None)
-        return whole(hosts)
+        return whole(*given)
 
-    monkeypatch.setattr(type(api.registry.hosts), "map", counted)
+    monkeypatch.setattr(reads, name, counted)
     token = api.operator.headers["Authorization"]
     answers: list[int] = []
     with served(create_app(api.registry)) as url:
 
         def ask() -> None:
             headers = {"Authorization": token}
-            answers.append(httpx.get(f"{url}/v1/host-map", headers=headers).status_code)
+            answers.append(httpx.get(f"{url}/v1/{path}", headers=headers).status_code)
 
         threads = [threading.Thread(target=ask) for _ in range(16)]
         for each in threads:
@@ -94,3 +107,12 @@ def test_many_who_ask_for_the_map_at_once_share_its_making(api: Api, monkeypatch
 
     assert answers == [200] * 16
     assert len(made) < 16
+
+
+def test_a_tenant_and_an_operator_who_ask_at_once_are_told_their_own_shares(api: Api) -> None:
+    found = {
+        name: [each["name"] for each in client.get("/v1/shares").json()["items"]]
+        for name, client in (("a", api.tenant_a), ("all", api.operator))
+    }
+
+    assert found == {"a": ["a"], "all": ["a", "b"]}

@@ -155,6 +155,19 @@ def test_where_too_little_is_known_nothing_is_said(
     assert (told["why_none"], told["half_s"], process.asked) == ("too_little_known", None, 0)
 
 
+def test_where_no_round_has_decided_the_site_is_not_read_for_an_estimate(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_: object) -> None:
+        raise AssertionError("of a large site this is a second's work")
+
+    monkeypatch.setattr(type(api.registry.views), "ahead", read)
+
+    told = WaitingTimes(api.registry).of(UUID(ask(api, 1)), patience_s=60)
+
+    assert told.why_none == "not_decided"
+
+
 def test_a_request_that_is_placed_has_no_estimate(api: Api, decider: PolicyProcess) -> None:
     add_host(api.registry)
     request = ask(api, 1)

@@ -237,6 +237,14 @@ def test_views_are_chosen_from_a_menu_where_there_is_no_room_for_a_row(
         tab.page.get_by_role("heading", level=1, name="Hosts").wait_for()
         expect(links).to_have_count(0)
         assert tab.page.title() == "Hosts · fuga"
+        one_line = menu.bounding_box()
+        tab.go("#/reservations", "Reservations")
+        expect(menu).to_have_text("☰ Reservations")  # the longest of them
+        longest = menu.bounding_box()
+        assert one_line is not None
+        assert longest is not None
+        assert longest["height"] == one_line["height"]
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
         assert tab.faults == []
 
 

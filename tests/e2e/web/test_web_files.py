@@ -7,8 +7,12 @@ import json
 import re
 from pathlib import Path
 
-from controller.rest.pages.web import BUILT
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from controller.rest.pages.web import BUILT, WEB_PATH, web_pages
 from tests.docs.markdown import ROOT
+from tests.servers.http_client import a_client
 
 MOST_KIB = 250
 
@@ -31,3 +35,28 @@ def test_the_lock_names_no_registry_and_every_package_by_hash() -> None:
 
     assert [name for name, each in packages.items() if "resolved" in each] == []
     assert [name for name, each in packages.items() if "integrity" not in each] == []
+
+
+def test_an_api_keeps_serving_its_page_while_another_is_built(tmp_path: Path) -> None:
+    built = tmp_path / "web_files"
+    (built / "assets").mkdir(parents=True)
+    (built / "index.html").write_text('<script src="./assets/index-1.js"></script>')
+    (built / "assets" / "index-1.js").write_text("first();")
+    pages = web_pages(built)
+
+    (built / "assets" / "index-1.js").unlink()
+    (built / "assets" / "index-2.js").write_text("second();")
+    (built / "index.html").write_text('<script src="./assets/index-2.js"></script>')
+
+    app = Starlette(routes=[Route(path, page.answer) for path, page in pages.items()])
+    with a_client(app) as client:
+        assert "index-1.js" in client.get(WEB_PATH).text
+        assert client.get(f"{WEB_PATH}assets/index-1.js").text == "first();"
+        assert client.get(f"{WEB_PATH}assets/index-2.js").status_code == 404
+
+
+def test_an_api_that_starts_while_the_page_is_built_serves_none(tmp_path: Path) -> None:
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "index-1.js").write_text("first();")
+
+    assert web_pages(tmp_path) == {}

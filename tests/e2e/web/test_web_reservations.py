@@ -41,6 +41,11 @@ def test_room_is_reserved_drawn_on_and_given_back(
     tab.page.get_by_role("heading", level=1, name="req-").wait_for()
     run_slot(register, decider)
     assert register.reservations.get(asked.id).used == 1
+    tab.page.get_by_text("It draws on the reservation launch").wait_for()
+    tab.page.get_by_role("link", name="the reservation launch").click()
+    tab.page.get_by_role("heading", level=1, name="launch").wait_for()
+    tab.page.get_by_text("Room for 2 VMs of type small for tenant a").wait_for()
+    tab.page.get_by_text("fuga reservation show launch").wait_for()
 
     tab.go("#/reservations", "Reservations")
     tab.page.get_by_role("checkbox", name="launch").check()

@@ -137,3 +137,36 @@ def test_one_is_asked_for_by_keyboard_and_cancelled(tab: Tab, register: Registry
     page.get_by_text("cancelled", exact=True).wait_for()
     (found,) = register.what_ifs.list().items
     assert (found.state, found.asked["add_hosts"]["count"]) == ("cancelled", 3)
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("register_url", ["sqlite"], indirect=True)
+def test_hosts_of_another_size_and_a_policy_with_parameters_are_asked_for(
+    tab: Tab, register: Registry
+) -> None:
+    tab.log_in(a_token(register, None))
+    page = tab.page
+    tab.go("#/what-ifs", "What if")
+    parameters = page.get_by_label("Parameters")
+    assert parameters.is_disabled()
+    boxes = [page.get_by_label(name).bounding_box() for name in ("More hosts", "Capacity")]
+    assert len({box["y"] for box in boxes if box is not None}) == 1  # below labels of any length
+    page.get_by_label("More hosts").fill("3")
+    page.get_by_label("Capacity").fill("vcpus=64, memory_mib=262144")
+    page.get_by_role("combobox", name="Policy").select_option("best_fit_drfh")
+    parameters.fill("patience=0")
+    page.get_by_text(
+        "fuga what-if run --hours 24 --add-hosts 3 --capacity vcpus=64 --capacity"
+        " memory_mib=262144 --policy best_fit_drfh -p patience=0 --wait"
+    ).wait_for()
+    page.get_by_role("button", name="Simulate").press("Enter")
+
+    page.get_by_role("heading", level=1, name="What if").wait_for()
+    page.get_by_text("by best_fit_drfh (patience=0)").wait_for()
+    page.get_by_role("button", name="Cancel").press("Enter")
+    page.get_by_role("button", name="End it").press("Enter")
+    page.get_by_text("cancelled", exact=True).wait_for()
+    (found,) = register.what_ifs.list().items
+    assert found.asked["parameters"] == {"patience": 0}
+    added = found.asked["add_hosts"]
+    assert (added["like"], added["capacity"]) == (None, {"vcpus": 64, "memory_mib": 262144})

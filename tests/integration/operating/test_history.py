@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from registry import HostAdminEvent, Registry
+from registry.ground import engine
 from registry.operating import HostChange, Past, PastVm
 from registry.requests import MembershipRule, Rules
 from registry.tenancy import MoveTo
@@ -238,3 +240,21 @@ def test_many_vms_are_read_in_order(register):
     assert sum(len(each.vms) for each in found) == 3000
     asked = [each.asked_at for each in found]
     assert asked == sorted(asked)
+
+
+def test_a_reader_may_work_through_what_it_read_for_a_while(
+    register_url: str, register: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine half a minute passes between two readings of a large site."""
+    add_vm_type(register)
+    add_tenant(register)
+    add_request(register, 1)
+    monkeypatch.setattr(engine, "IDLE_TIMEOUT_S", 1)
+    reader = Registry.connect(register_url)
+    try:
+        now = reader.now()
+        with reader.history.between(now, now) as past:
+            time.sleep(1.5)
+            assert [len(request.vms) for request in past.requests] == [1]
+    finally:
+        reader.close()

@@ -13,7 +13,7 @@ const LISTED_EVERY_MS = 15_000;
 
 export function Overview() {
   const tenant = session.caller.value?.tenant ?? null;
-  const shares = useLive<{ items: Standing[] }>("shares");
+  const shares = useSlowly<{ items: Standing[] }>("shares", LISTED_EVERY_MS);
   const counts = useSlowly<Counts>("counts", LISTED_EVERY_MS);
   return (
     <>

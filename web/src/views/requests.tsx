@@ -1,7 +1,7 @@
 /** Requests as a table, and one request: why it waits, and where its VMs are. */
 import { useLive } from "../api/live";
 import { session } from "../api/session";
-import type { Request, RequestExplanation } from "../api/types";
+import type { Request, RequestExplanation, Reservation } from "../api/types";
 import { Command, Loading, Panel, State, Told } from "../parts/basics";
 import { Deleting } from "../parts/deleting";
 import { History } from "../parts/history";
@@ -88,6 +88,12 @@ export function RequestView({ id }: { id: string }) {
       <p class="lead">
         {count(request.count, request.spot ? "spot VM" : "VM")} of type {request.vm_type} for tenant {request.tenant}:{" "}
         {request.vms_placed} placed, {request.vms_running} running.
+        {request.reservation && (
+          <>
+            {" "}
+            It draws on <Reserved id={request.reservation} />.
+          </>
+        )}
       </p>
       {!session.readOnly && LIVE.includes(request.state) && (
         <div class="buttons">
@@ -118,6 +124,12 @@ export function RequestView({ id }: { id: string }) {
       <History subject={request.id} name={request.name} />
     </>
   );
+}
+
+/** The reservation by its name; until that is read, or if it is gone, by what it is. */
+function Reserved({ id }: { id: string }) {
+  const { data } = useLive<Reservation>(`reservations/${encodeURIComponent(id)}`);
+  return <a href={to("reservations", id)}>{data ? `the reservation ${data.name}` : "a reservation"}</a>;
 }
 
 function Why({ told }: { told: RequestExplanation }) {

@@ -5,13 +5,16 @@ import { useLive, useRows } from "../api/live";
 import { session } from "../api/session";
 import type { Reservation, ReservationInput, VmType } from "../api/types";
 import { Adding, Field, HowMany } from "../parts/adding";
+import { Command, Fact, Loading, Panel, State, Told } from "../parts/basics";
 import { Deleting } from "../parts/deleting";
+import { History } from "../parts/history";
 import { Listing } from "../parts/listing";
 import type { Column } from "../parts/table";
-import { moment, readable, shellWord } from "../words";
+import { go, to } from "../route";
+import { count, moment, readable, shellWord } from "../words";
 
 const COLUMNS: Column<Reservation>[] = [
-  { name: "Name", value: (each) => each.name, cell: (each) => each.name },
+  { name: "Name", value: (each) => each.name, cell: (each) => <a href={to("reservations", each.id)}>{each.name}</a> },
   { name: "Tenant", value: (each) => each.tenant, cell: (each) => each.tenant },
   { name: "Type", value: (each) => each.vm_type, cell: (each) => each.vm_type },
   { name: "VMs", value: (each) => each.count, cell: (each) => each.count, numeric: true },
@@ -55,6 +58,44 @@ export function ReservationsView() {
       </label>
       {!session.readOnly && <Reserve />}
     </Listing>
+  );
+}
+
+/** States in which a reservation may still be given back. */
+const OPEN = ["asked", "accepted", "in_force"];
+
+export function ReservationView({ id }: { id: string }) {
+  const path = `reservations/${encodeURIComponent(id)}`;
+  const { data, problem } = useLive<Reservation>(path);
+  if (data === null) return problem ? <Told problem={problem} /> : <Loading />;
+  return (
+    <>
+      <h1>
+        {data.name} <State word={data.state} />
+      </h1>
+      <p class="lead">
+        Room for {count(data.count, "VM")} of type {data.vm_type} for tenant {data.tenant}, from{" "}
+        {moment(data.starts_at)} until {moment(data.ends_at)}.
+      </p>
+      {!session.readOnly && OPEN.includes(data.state) && (
+        <div class="buttons">
+          <Deleting things={[data]} path="reservations" onDone={() => go("reservations")} />
+        </div>
+      )}
+      <Panel title="VMs">
+        <dl class="facts">
+          <Fact name="Used" value={String(data.used)} />
+          <Fact name="Waiting" value={String(data.waiting)} />
+          <Fact name="Left" value={String(data.left)} />
+          <Fact name="Kept" value={String(data.held)} />
+          <Fact name="Short" value={String(data.short)} />
+          <Fact name="Room is kept from" value={moment(data.keep_from)} />
+          <Fact name="Decision" value={data.decision?.message ?? "not decided yet"} />
+        </dl>
+        <Command line={`fuga reservation show ${shellWord(data.name)}`} calls={[{ path }]} />
+      </Panel>
+      <History subject={data.id} name={data.id} />
+    </>
   );
 }
 

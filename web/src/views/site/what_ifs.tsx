@@ -34,13 +34,19 @@ const COLUMNS: Column<WhatIf>[] = [
 
 /** What is changed, in a line. */
 function said(asked: WhatIfInput): string {
-  const { add_hosts: added, remove_hosts: gone = [], weights = {} } = asked;
+  const { add_hosts: added, remove_hosts: gone = [], parameters = {}, weights = {} } = asked;
+  const sizes = Object.entries(added?.capacity ?? {}).map(([name, n]) => `${amount(name, n)} ${noun(name)}`);
+  const set = Object.entries(parameters).map(([name, value]) => `${name}=${asTyped(value)}`);
   const parts = [
     ...(added
-      ? [`${count(added.count, "host")} more${added.like ? ` like ${added.like}` : ""}${added.zone ? ` in ${added.zone}` : ""}`]
+      ? [
+          `${count(added.count, "host")} more${added.like ? ` like ${added.like}` : ""}${
+            sizes.length > 0 ? ` with ${sizes.join(", ")}` : ""
+          }${added.zone ? ` in ${added.zone}` : ""}`,
+        ]
       : []),
     ...(gone.length > 0 ? [`without ${gone.join(", ")}`] : []),
-    ...(asked.policy ? [`by ${asked.policy}`] : []),
+    ...(asked.policy ? [`by ${asked.policy}${set.length > 0 ? ` (${set.join(", ")})` : ""}`] : []),
     ...Object.entries(weights).map(([name, weight]) => `${name} weighs ${weight}`),
   ];
   return parts.join("; ");
@@ -65,32 +71,64 @@ export function WhatIfsView() {
 
 type Body = Partial<WhatIfInput>;
 
+/** `NAME=VALUE`, separated by commas or spaces; a comma inside a list or an object is the value's. */
+function pairs(typed: string): [string, string][] {
+  return typed
+    .split(/[,\s]+(?![^[{]*[\]}])/)
+    .map((each): [string, string] => {
+      const at = each.indexOf("=");
+      return [each.slice(0, Math.max(0, at)), each.slice(at + 1)];
+    })
+    .filter(([name, value]) => name !== "" && value !== "");
+}
+
+/** As the command reads it: JSON, or else text. */
+function valueOf(typed: string): unknown {
+  try {
+    return JSON.parse(typed);
+  } catch {
+    return typed;
+  }
+}
+
+const asTyped = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
+const numbers = (typed: string): Record<string, number> =>
+  Object.fromEntries(pairs(typed).map(([name, n]) => [name, Number(n)]));
+
 function Asking() {
   const hosts = useRows<Host>("hosts").data?.rows;
   const policies = useRows<PolicyView>("rounds/policies").data?.rows;
   const [hours, setHours] = useState(24);
   const [more, setMore] = useState("");
   const [like, setLike] = useState("");
+  const [capacity, setCapacity] = useState("");
   const [zone, setZone] = useState("");
   const [without, setWithout] = useState("");
   const [policy, setPolicy] = useState("");
+  const [parameters, setParameters] = useState("");
   const [weights, setWeights] = useState("");
   const sending = useSending();
-  const model = like || hosts?.[0]?.name || "";
+  const sizes = numbers(capacity);
+  // Hosts whose size is typed need be like no other.
+  const model = like || (Object.keys(sizes).length > 0 ? "" : (hosts?.[0]?.name ?? ""));
   const body = useMemo((): Body => {
     const gone = without.split(/[\s,]+/).filter(Boolean);
-    const weighed = weights
-      .split(/[\s,]+/)
-      .map((each) => each.split("="))
-      .filter((each): each is [string, string] => each.length === 2 && each[1] !== "");
+    const added = {
+      count: Number(more),
+      ...(model ? { like: model } : {}),
+      ...(Object.keys(sizes).length > 0 ? { capacity: sizes } : {}),
+      ...(zone ? { zone } : {}),
+    };
+    const weighed = numbers(weights);
+    const set = Object.fromEntries(pairs(parameters).map(([name, value]) => [name, valueOf(value)]));
     return {
       hours,
-      ...(Number(more) > 0 ? { add_hosts: { count: Number(more), like: model, ...(zone ? { zone } : {}) } } : {}),
+      ...(Number(more) > 0 ? { add_hosts: added } : {}),
       ...(gone.length > 0 ? { remove_hosts: gone } : {}),
-      ...(policy ? { policy } : {}),
-      ...(weighed.length > 0 ? { weights: Object.fromEntries(weighed.map(([name, n]) => [name, Number(n)])) } : {}),
+      ...(policy ? { policy, ...(Object.keys(set).length > 0 ? { parameters: set } : {}) } : {}),
+      ...(Object.keys(weighed).length > 0 ? { weights: weighed } : {}),
     };
-  }, [hours, more, model, zone, without, policy, weights]);
+  }, [hours, more, model, capacity, zone, without, policy, parameters, weights]);
   const key = useMemo(newKey, [JSON.stringify(body)]);
   const ready = Object.keys(body).length > 1;
   const submit = (event: Event): void => {
@@ -132,6 +170,11 @@ function Asking() {
           </datalist>
         </label>
         <label>
+          Capacity{" "}
+          <span class="hint">(RESOURCE=NUMBER, separated by commas; what differs from the host, if one is named)</span>
+          <input value={capacity} placeholder="that of the host" onInput={(event) => setCapacity(event.currentTarget.value)} />
+        </label>
+        <label>
           In zone <span class="hint">(else that of the host)</span>
           <input value={zone} maxLength={63} onInput={(event) => setZone(event.currentTarget.value)} />
         </label>
@@ -149,6 +192,14 @@ function Asking() {
               </option>
             ))}
           </select>
+        </label>
+        <label>
+          Parameters <span class="hint">(of that policy: NAME=VALUE, separated by commas)</span>
+          <input
+            value={parameters}
+            disabled={policy === ""}
+            onInput={(event) => setParameters(event.currentTarget.value)}
+          />
         </label>
         <label>
           Weights <span class="hint">(TENANT=NUMBER, separated by commas)</span>
@@ -173,11 +224,16 @@ function Asking() {
 function commandOf(body: Body): string {
   const words = ["fuga what-if run --hours", String(body.hours)];
   if (body.add_hosts) {
-    words.push("--add-hosts", String(body.add_hosts.count), "--like", shellWord(body.add_hosts.like ?? ""));
+    words.push("--add-hosts", String(body.add_hosts.count));
+    if (body.add_hosts.like) words.push("--like", shellWord(body.add_hosts.like));
+    for (const [name, n] of Object.entries(body.add_hosts.capacity ?? {})) words.push("--capacity", shellWord(`${name}=${n}`));
     if (body.add_hosts.zone) words.push("--zone", shellWord(body.add_hosts.zone));
   }
   for (const each of body.remove_hosts ?? []) words.push("--remove-host", shellWord(each));
   if (body.policy) words.push("--policy", shellWord(body.policy));
+  for (const [name, value] of Object.entries(body.parameters ?? {})) {
+    words.push("-p", shellWord(`${name}=${asTyped(value)}`));
+  }
   for (const [name, weight] of Object.entries(body.weights ?? {})) words.push("--weight", shellWord(`${name}=${weight}`));
   return [...words, "--wait"].join(" ");
 }
