@@ -6,12 +6,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import typer
 
 from controller.calling.waiting import progress
 from controller.client.errors import ApiUnreachableError
 from controller.terminal.bars import a_bar
-from controller.terminal.errors import WaitExpiredError
+from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import echo
 from plain_text import plain
 
@@ -23,6 +25,8 @@ _LOOK_EVERY_S = 0.5
 _DECIDED_S = 180.0
 #: What VMs that moved away leave behind is removed within seconds.
 _EMPTY_S = 300.0
+_NAMED: Final = 5
+_INTERRUPTED: Final = 130  #: the exit status of a command that Ctrl-C ended
 
 
 class Bar(Protocol):
@@ -53,35 +57,56 @@ def wait_until_decided(api: Client, plan: Mapping[str, Any], *, quiet: bool = Fa
 def wait_for_plan(
     api: Client, plan: Mapping[str, Any], *, timeout_s: float, quiet: bool = False
 ) -> Json:
-    """Poll a plan until it is over, with a bar of its moves."""
+    """Poll a plan until it is over, with a bar of its moves; Ctrl-C ends the command alone."""
     seen = dict(plan)
     end = time.monotonic() + timeout_s
     trouble: ApiUnreachableError | None = None
-    with bar(quiet=quiet) as show:
-        while time.monotonic() < end:
-            try:
-                seen = api.get(f"plans/{seen['id']}")
-                trouble = None
-                if seen["ended_at"] is not None:
-                    show(seen["ended"], seen["moves"], seen["state"])
-                    return seen
-                show(seen["ended"], seen["moves"], going_on(api))
-            except ApiUnreachableError as error:
-                trouble = error
-            time.sleep(_LOOK_EVERY_S)
+    try:
+        with bar(quiet=quiet) as show:
+            while time.monotonic() < end:
+                try:
+                    seen = api.get(f"plans/{seen['id']}")
+                    trouble = None
+                    if seen["ended_at"] is not None:
+                        show(seen["ended"], seen["moves"], seen["state"])
+                        return seen
+                    show(seen["ended"], seen["moves"], going_on(api))
+                except ApiUnreachableError as error:
+                    trouble = error
+                time.sleep(_LOOK_EVERY_S)
+    except KeyboardInterrupt:
+        echo(f"plan {seen['id']}: {_goes_on(seen)}", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
     if trouble is not None:
         raise trouble
     raise WaitExpiredError(
         f"plan {seen['id']}: {seen['ended']} of {seen['moves']} moves are over after"
-        f" {timeout_s:g} s. It goes on: `fuga plan show {seen['id']}` shows it,"
-        f" `fuga plan cancel {seen['id']}` ends it."
+        f" {timeout_s:g} s. {_goes_on(seen)}"
+    )
+
+
+def _goes_on(plan: Mapping[str, Any]) -> str:
+    return (
+        f"It goes on: `fuga plan show {plan['id']}` shows it,"
+        f" `fuga plan cancel {plan['id']}` ends it."
     )
 
 
 def wait_until_empty(api: Client, host: str) -> None:
-    """Wait until a host whose VMs moved away holds nothing: their disks there are removed last."""
+    """Wait until a host whose VMs moved away holds nothing: their disks there are removed last.
+
+    A VM that was on its way there when its VMs were planned is waited for, and then told.
+    """
     end = time.monotonic() + _EMPTY_S
     while any(each["committed"] for each in api.get(f"hosts/{host}")["inventories"]):
+        there = [each for each in api.items("vms", host=host) if each["host"] == host]
+        came = [str(each["name"]) for each in there if each["desired"] != "deleted"]
+        if came:
+            more = f" and {len(came) - _NAMED} more" if len(came) > _NAMED else ""
+            raise CliError(
+                f"VMs came to host {host} while its own moved away:"
+                f" {', '.join(came[:_NAMED])}{more}. The same command moves these, too."
+            )
         if time.monotonic() > end:
             raise WaitExpiredError(
                 f"its VMs are elsewhere, but host {host} still holds what they had there after"

@@ -30,6 +30,7 @@ from placement.moving.whereabouts import Whereabouts
 from placement.round.arrays import BoolArray, FloatArray, IntArray
 from placement.round.budget import Budget
 from placement.round.model import Reason
+from placement.round.reasons import never_fits
 
 #: Sets of VMs that are looked at on one host, the cheapest first.
 _MOST_SETS: Final = 300
@@ -156,11 +157,11 @@ class _Room:
         self._by_host = by_host, ends
         self._all_units = Units(running, limits)
         self._on: dict[int, int] = {}
-        self._open: BoolArray = (
-            snapshot.eligible[request][snapshot.host_class]
-            & running.receives
-            & (snapshot.capacity >= self._demand).all(axis=1)
+        self._open_to: BoolArray = (
+            snapshot.eligible[request][snapshot.host_class] & running.receives
         )
+        self._large: BoolArray = self._open_to & (snapshot.capacity >= self._demand).all(axis=1)
+        self._open = self._large
         self._together = [
             group
             for group in running.groups
@@ -171,7 +172,7 @@ class _Room:
         for group in self._together:
             homes = {int(running.host[vm]) for vm in group.vms} | set(group.hosts)
             if homes:
-                self._open &= np.isin(np.arange(len(self._open)), sorted(homes))
+                self._open = self._open & np.isin(np.arange(len(self._open)), sorted(homes))
 
     @property
     def let_in(self) -> tuple[tuple[int, int, int], ...]:
@@ -191,7 +192,7 @@ class _Room:
     def make(self, wanted: int) -> int:
         """Make room for so many VMs, and return for how many there is."""
         if not self._open.any():
-            self.reason = Reason.NO_ELIGIBLE_HOST
+            self.reason = self._why_none()
             return 0
         if not self._asked.any():
             self.reason = Reason.NOTHING_ASKED
@@ -206,6 +207,15 @@ class _Room:
             self._on.clear()
             return 0
         return done
+
+    def _why_none(self) -> Reason:
+        """Return why no host could hold a VM whoever moved, as a round would say it."""
+        if self._large.any():  # but not beside the VMs of its group
+            return Reason.AFFINITY
+        if self._open_to.any():
+            return Reason.NO_HOST_LARGE_ENOUGH
+        never = never_fits(self._running.snapshot, self._request)
+        return Reason.NO_ELIGIBLE_HOST if never is None else never
 
     def _one_more(self) -> bool:
         hosts = self._hosts_for_one()

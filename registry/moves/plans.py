@@ -17,6 +17,7 @@ from registry.errors import (
     PlanStepError,
     UnknownNameError,
 )
+from registry.ground.bulk import among, chunks
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
@@ -28,6 +29,7 @@ from registry.ground.schema import (
     plan_moves,
     plans,
     slot_loop,
+    vms,
 )
 from registry.journal.changes import PLAN
 from registry.lifecycle import (
@@ -216,7 +218,7 @@ class Plans:
             values: dict[str, Any] = {
                 "before": dict(before),
                 "after": dict(after),
-                "stays": [dict(each) for each in stays],
+                "stays": _named(connection, stays),
                 "cut": cut,
                 "gain": gain,
                 "inputs": inputs,
@@ -322,6 +324,15 @@ def ask(
         )
     )
     return key
+
+
+def _named(connection: Connection, stays: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what has no place with the name of each VM, which may be gone when it is read."""
+    names: dict[UUID, str] = {}
+    for some in chunks([UUID(each["vm"]) for each in stays]):
+        query = select(vms.c.id, vms.c.name).where(among(connection, vms.c.id, some))
+        names |= {row.id: row.name for row in connection.execute(query)}
+    return [{**each, "name": names.get(UUID(each["vm"]))} for each in stays]
 
 
 def _approved(actor: str, now: datetime) -> dict[str, Any]:

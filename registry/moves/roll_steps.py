@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Select, func, select, update
 
 from registry.errors import IllegalTransitionError
+from registry.ground.locks import lock_hosts
 from registry.ground.schema import (
     assignments,
     hosts,
@@ -66,6 +67,9 @@ def drive(
 ) -> tuple[RollEvent | None, str | None]:
     """Take a step of a roll, which is locked; the event that it ends with, and why."""
     turn = present_turn(connection, roll.id)
+    if told.begun:  # whoever wants something else of these hosts did so before, or waits
+        lock_hosts(connection, *(each.host_id for each in turn if each.name in told.begun))
+        turn = present_turn(connection, roll.id)
     _note(connection, turn, told, now)
     turn = present_turn(connection, roll.id)
     halts = told.stop or roll.cancelled_by or any(each.error for each in turn)
@@ -123,11 +127,20 @@ def to_roll_host(row: Row[Any]) -> RollHost:
 
 
 def _note(connection: Connection, turn: Sequence[Row[Any]], told: Driving, now: datetime) -> None:
-    """Write what the driver did. What it tells twice is written once."""
+    """Write what the driver did. What it tells twice is written once.
+
+    A host may have got VMs since the driver heard that it is empty: somebody let it take them,
+    and the API may not have answered for hours. Then it is emptied anew before the command runs.
+    """
     ended = {each.host: each for each in told.ended}
+    begins = [each for each in turn if each.phase == RollPhase.EMPTY.value]
+    begins = [each for each in begins if each.name in told.begun]
+    held = _held(connection, [each.host_id for each in begins]) if begins else {}
     for row in turn:
-        if row.name in told.begun and row.phase == RollPhase.EMPTY.value:
-            write_host(connection, row, phase=RollPhase.AT_WORK.value, since=now)
+        if row in begins:
+            stays_empty = row.admin == HostAdmin.MAINTENANCE.value and not held.get(row.host_id)
+            phase = RollPhase.AT_WORK if stays_empty else RollPhase.EMPTYING
+            write_host(connection, row, phase=phase.value, since=now)
         elif row.name in ended and row.phase == RollPhase.AT_WORK.value and not row.error:
             error = ended[row.name].error
             if error is None:

@@ -19,7 +19,15 @@ from registry.ground.access import to_access
 from registry.ground.claims import MOVES, is_claimed
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
-from registry.ground.schema import assignments, hosts, moves, power_actions, vms
+from registry.ground.schema import (
+    assignment_resources,
+    assignments,
+    hosts,
+    inventories,
+    moves,
+    power_actions,
+    vms,
+)
 from registry.journal.changes import MOVE, VM_OBSERVED
 from registry.journal.events import record
 from registry.ledger.shared_disks import forget_kept
@@ -27,6 +35,7 @@ from registry.lifecycle import (
     OPEN_MOVES,
     OUT_OF_REACH,
     AssignmentState,
+    HostAdmin,
     MoveEvent,
     MoveState,
     VmDesired,
@@ -62,7 +71,8 @@ class MoveSteps:
         """Claim a move to begin it, or to find out what became of it.
 
         None: not ours to do. It is over, somebody is at it, its time has not come, or what
-        nobody had begun ended here, since the VM or its place are not what they were.
+        nobody had begun ended here, since the VM, its place or where it was to arrive are not
+        what they were.
         """
         with self._database.write() as connection:
             move = lock_move(connection, move_id)
@@ -72,7 +82,7 @@ class MoveSteps:
             vm = _vm(connection, move)
             begun = move.state == MoveState.MOVING.value
             if not begun:
-                over = _overtaken(vm, move)
+                over = _overtaken(vm, move) or _refused_there(connection, move)
                 if over is not None:
                     not_arrived(connection, move, over[1], now=now, actor=owner)
                     close(connection, move, over[0], reason=over[1], now=now, actor=owner)
@@ -264,6 +274,33 @@ def _overtaken(vm: _Vm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
     return None
 
 
+def _refused_there(connection: Connection, move: Row[Any]) -> tuple[MoveEvent, str] | None:
+    """Return how a move ends that its destination would refuse by now; its host is locked.
+
+    It was asked for when that host took VMs and had room. Since then an operator took it out of
+    service, or less of it is on offer than it has promised.
+    """
+    admin = connection.scalar(select(hosts.c.admin).where(hosts.c.id == move.to_host_id))
+    if admin != HostAdmin.ACTIVE.value:
+        return MoveEvent.FAILED, f"host {move.to_host} is {admin}"
+    short = (
+        select(inventories.c.resource)
+        .join(assignment_resources, assignment_resources.c.resource == inventories.c.resource)
+        .where(
+            inventories.c.host_id == move.to_host_id,
+            assignment_resources.c.assignment_id == move.to_id,
+            assignment_resources.c.amount > 0,
+            inventories.c.committed > inventories.c.capacity,
+        )
+        .order_by(inventories.c.resource)
+        .limit(1)
+    )
+    resource = connection.scalar(short)
+    if resource is None:
+        return None
+    return MoveEvent.FAILED, f"host {move.to_host} offers less {resource} than it holds by now"
+
+
 def _stop(vm: _Vm, move: Row[Any]) -> str | None:
     """Return why a move is to end with the VM where it was, if it is."""
     if vm.desired == VmDesired.DELETED.value:
@@ -275,7 +312,7 @@ def _may_begin(
     connection: Connection, vm: _Vm, move: Row[Any], limits: MoveLimits, now: datetime
 ) -> bool:
     """Tell whether a move's time has come; both hosts are locked."""
-    query = select(hosts.c.id, hosts.c.health, hosts.c.admin, hosts.c.pool_silent_since)
+    query = select(hosts.c.id, hosts.c.health, hosts.c.pool_silent_since)
     ends = connection.execute(
         query.where(hosts.c.id.in_([move.from_host_id, move.to_host_id]))
     ).all()

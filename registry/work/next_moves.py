@@ -16,6 +16,7 @@ from registry.lifecycle import (
     OPEN_MOVES,
     OUT_OF_REACH,
     AssignmentState,
+    HostAdmin,
     MoveState,
     SlotLoopState,
     VmDesired,
@@ -31,7 +32,8 @@ def waiting_moves() -> Select[Any]:
 
     One begins when both hosts are within reach, its image is there, and nothing is asked of
     the VM's power; none while the slot loop is paused. One that has no sense any more awaits none
-    of this: its worker died, its VM was deleted, or one of its hosts was fenced.
+    of this: its worker died, its plan was cancelled, its VM was deleted, one of its hosts was
+    fenced, or the one where it was to arrive takes no VMs any more.
     """
     # Looked up for each move: a join may begin with all VMs that ever were.
     end = hosts.alias()
@@ -52,6 +54,9 @@ def waiting_moves() -> Select[Any]:
             (moves.c.to_id, AssignmentState.ARRIVING),
         )
     )
+    closed = select(end.c.id).where(
+        end.c.id == moves.c.to_host_id, end.c.admin != literal_column(f"'{HostAdmin.ACTIVE}'")
+    )
     is_open = moves.c.state.in_([literal_column(f"'{state}'") for state in OPEN_MOVES])
     return (
         select(moves)
@@ -60,6 +65,8 @@ def waiting_moves() -> Select[Any]:
             or_(
                 and_(*(~each.correlate(moves).exists() for each in held_up)),
                 moves.c.state == MoveState.MOVING.value,
+                moves.c.cancelled_by.is_not(None),
+                closed.correlate(moves).exists(),
                 its_vm.where(vms.c.desired == VmDesired.DELETED.value).correlate(moves).exists(),
                 ~stands.correlate(moves).exists(),
                 ~comes.correlate(moves).exists(),

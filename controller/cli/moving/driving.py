@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 1.0
 _MAX_ERROR: Final = 500  #: characters that the API takes
 _SERVERS_FAULT: Final = 500
+_TOO_MANY: Final = 429
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PHASES: Final[Mapping[str, str]] = {
     "emptying": "VMs move away",
@@ -29,6 +30,7 @@ _PHASES: Final[Mapping[str, str]] = {
     "at_work": "the command runs",
     "returning": "the command is over; waiting until the host is seen up",
     "done": "done",
+    "left_out": "left out",
 }
 
 
@@ -102,7 +104,8 @@ class Driver:
         try:
             return self._api.put(self._path, told)
         except ProblemError as problem:
-            if problem.http_status < _SERVERS_FAULT:
+            status = problem.http_status
+            if status < _SERVERS_FAULT and status != _TOO_MANY:
                 self._commands.end("another drives the roll")
                 raise
         except ApiUnreachableError:

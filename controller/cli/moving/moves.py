@@ -66,12 +66,12 @@ def _stood_still(move: Mapping[str, Any]) -> str:
 
 COLUMNS = (
     Column("id", lambda row: short_id(row["id"])),
-    field("vm_name", "vm"),
+    field("vm_name", "vm", prose=True, spare=-2),
     field("tenant", spare=2),
     field("kind", spare=1),
-    Column("from → to", way, spare=-1),
+    Column("from → to", way, prose=True, spare=-1),
     Column("state", _state, spare=-2),
-    Column("progress", _left, spare=-1),
+    Column("progress", _left, prose=True, spare=-1),
     Column("guest paused", _stood_still, right=True, spare=2),
     Column("age", lambda row: age(row["asked_at"]), right=True),
     field("reason", spare=3),

@@ -11,6 +11,7 @@ from controller.calling.completion import complete_host
 from controller.calling.session import Session, listing, with_session
 from controller.calling.targets import find_request, is_part_of_id
 from controller.calling.waiting_for_plans import wait_for_plan, wait_until_decided
+from controller.client.errors import ProblemError
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import (
     Column,
@@ -44,6 +45,7 @@ TimeoutOption = Annotated[
 TIMEOUT_S = 86_400.0
 _SEARCHED: Final = 500
 _WHOLE: Final = 36  #: characters of an id
+_NOT_FOUND: Final = 404
 
 COLUMNS = (
     Column("plan", lambda row: short_id(row["id"])),
@@ -288,12 +290,12 @@ def _tell_moves(moves: Sequence[Mapping[str, Any]]) -> None:
     print_table(
         (
             Column("wave", lambda row: row["wave"] + 1, right=True),
-            field("vm_name", "vm"),
-            field("tenant"),
-            field("from_host", "from"),
-            field("to_host", "to"),
-            field("why"),
-            Column("GiB", lambda row: f"{row['carried_mib'] / 1024:.1f}", right=True),
+            field("vm_name", "vm", prose=True),
+            field("tenant", spare=2),
+            field("from_host", "from", prose=True),
+            field("to_host", "to", prose=True),
+            field("why", spare=1),
+            Column("GiB", lambda row: f"{row['carried_mib'] / 1024:.1f}", right=True, spare=1),
             Column("state", lambda row: "refused" if row["refused"] else row["state"]),
         ),
         moves,
@@ -338,13 +340,23 @@ def _said(measures: Mapping[str, Any], key: str, form: str) -> str:
 
 
 def _stays(session: Session, stays: Mapping[str, Any]) -> str:
-    name = session.api.get(f"vms/{stays['vm']}")["name"]
+    name = stays.get("name") or _name_of(session, stays["vm"])
     why = str(stays["obstacle"] or stays["why"]).replace("_", " ")
     missing = stays["missing"]
     if not missing:
         return f"{name}: {why}"
     amounts = ", ".join(f"{amount} {name}" for name, amount in missing["amounts"].items())
     return f"{name}: {why}; on {missing['host']}, which lacks least, {amounts} more"
+
+
+def _name_of(session: Session, vm: str) -> str:
+    """Return the name of a VM that a plan of an earlier version has by its id alone."""
+    try:
+        return str(session.api.get(f"vms/{vm}")["name"])
+    except ProblemError as problem:
+        if problem.http_status != _NOT_FOUND:
+            raise
+        return vm  # it was deleted long ago
 
 
 def find(session: Session, typed: str) -> Mapping[str, Any]:

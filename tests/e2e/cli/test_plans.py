@@ -37,6 +37,9 @@ def test_a_host_is_waited_for_until_it_holds_nothing(monkeypatch: pytest.MonkeyP
         def get(self, _path: str) -> object:
             return {"inventories": [{"committed": held.pop(0)}]}
 
+        def items(self, _path: str, **_query: object) -> list[object]:
+            return []
+
     api: Any = Api()
     monkeypatch.setattr(waiting_for_plans, "_LOOK_EVERY_S", 0)
 

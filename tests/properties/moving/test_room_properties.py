@@ -217,4 +217,12 @@ def test_what_is_larger_than_every_host_finds_no_room() -> None:
 
     plan = make_room(running, 0)
 
+    assert [each.reason for each in plan.still_waits] == [Reason.NO_HOST_LARGE_ENOUGH]
+
+
+def test_what_no_host_may_take_says_so() -> None:
+    running = a_running(host=[0], receives=[False] * 3, requests=[(2, 1024)], count=[1])
+
+    plan = make_room(running, 0)
+
     assert [each.reason for each in plan.still_waits] == [Reason.NO_ELIGIBLE_HOST]

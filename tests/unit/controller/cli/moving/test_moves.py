@@ -9,6 +9,7 @@ import pytest
 
 from controller.calling import waiting_for_moves
 from controller.cli.vms.requests import VM_COLUMNS
+from controller.terminal import output
 from controller.terminal.output import text
 from controller.terminal.tables import left_out_of, lines_of
 from tests.fakes.http_api import Asked, HttpApi, problem
@@ -310,3 +311,21 @@ def test_a_command_behind_an_option_is_not_taken_for_a_vm(
 ) -> None:
     assert fuga("move", *words).json == []
     assert api.calls("POST", "/v1/moves") == []
+
+
+def test_each_vm_and_its_way_are_shown_on_80_columns_however_long_their_names_are(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(output, "terminal_width", lambda: 80)
+    names = {"vm_name": "v" * 63, "from_host": "f" * 63, "to_host": "t" * 63}
+    api.on_list("/v1/moves", GOING | names)
+
+    shown = fuga("move", "list").out
+
+    assert all(len(line) <= 80 for line in shown[: shown.index("(-o wide")].splitlines())
+    for letter in "vft":
+        assert shown.split("─\n")[1].count(letter * 2 + letter) >= 63 // 18
+    assert {"vm", "state", "progress"} <= set(shown.splitlines()[0].split())
+    assert "moving 75%" in shown

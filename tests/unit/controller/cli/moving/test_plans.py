@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.fakes.http_api import HttpApi
+from typing import Any
+
+import pytest
+
+from controller.calling import waiting_for_plans
+from controller.terminal import output
+from tests.fakes.http_api import HttpApi, problem
 from tests.unit.controller.cli.test_commands import Fuga, api, fuga  # noqa: F401 - fixtures
 
 PLAN_ID = "0193a333-0000-7000-8000-00000000beef"
@@ -107,3 +113,98 @@ def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
     assert "refused" not in told
     why = "These moves were refused:\n  a to h2: it is not on host h1 any more\n"
     assert why in fuga("plan", "show", PLAN_ID).out
+
+
+def test_the_moves_of_a_plan_name_vm_and_hosts_on_80_columns(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(output, "terminal_width", lambda: 80)
+    names = {"vm_name": "v" * 63, "from_host": "f" * 63, "to_host": "t" * 63, "tenant": "n" * 63}
+    move = {"wave": 9999, "why": "balances", "carried_mib": 1, "refused": None, "state": "moved"}
+    api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan())
+    api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": [move | names]})
+
+    shown = fuga("plan", "show", PLAN_ID).out
+
+    table = shown[shown.index("wave") :]
+    assert all(len(line) <= 80 for line in table.splitlines()[:6])
+    assert table.split()[:5] == ["wave", "vm", "from", "to", "state"]
+    for letter in "vft":
+        assert table.count(letter) >= 63
+
+
+def a_plan(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": PLAN_ID,
+        "kind": "evacuate",
+        "state": "done",
+        "last_error": None,
+        "let_in": None,
+        "before": None,
+        "stays": [],
+        "moves": 0,
+        "ended": 0,
+        "failed": 0,
+        "ended_at": "now",
+        **changes,
+    }
+
+
+def test_what_has_no_place_is_named_without_a_question_for_each(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+) -> None:
+    stays = {"why": "no_room", "obstacle": None, "missing": None}
+    named = {**stays, "vm": "1", "name": "web-1"}
+    api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan(stays=[named, {**stays, "vm": "gone"}]))
+    api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": []})
+    api.on("GET", "/v1/vms/gone", problem(404, "not_found", "no VM"), status=404)
+
+    shown = fuga("plan", "show", PLAN_ID)
+
+    assert shown.status == 0, shown.err
+    assert shown.out.endswith("  web-1: no room\n  gone: no room\n")
+    assert api.calls("GET", "/v1/vms/1") == []
+
+
+def test_ctrl_c_ends_the_command_and_says_that_the_plan_goes_on(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def press(_api: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(waiting_for_plans, "going_on", press)
+    api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan(state="approved", ended_at=None))
+    going = a_plan(state="approved", ended_at=None)
+    api.on("POST", f"/v1/plans/{PLAN_ID}/approve", going, status=202)
+
+    ended = fuga("plan", "approve", PLAN_ID, "--wait")
+
+    assert ended.status == 130
+    assert f"It goes on: `fuga plan show {PLAN_ID}` shows it" in ended.err
+
+
+def test_vms_that_came_to_a_host_while_it_was_emptied_are_told(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting_for_plans, "_LOOK_EVERY_S", 0)
+    api.on("PATCH", "/v1/hosts/h1", {"name": "h1"})
+    api.on("POST", "/v1/plans", a_plan(), status=202)
+    api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan())
+    api.on("GET", "/v1/hosts/h1", {"inventories": [{"committed": 1}]})
+    on_its_way = {"name": "web-2", "host": "h2", "desired": "running"}
+    goes = {"name": "web-3", "host": "h1", "desired": "deleted"}
+    came = {"name": "web-1", "host": "h1", "desired": "running"}
+    looks = iter([[on_its_way, goes], [came, goes]])
+    api.routes["GET", "/v1/vms"] = lambda _asked: (200, {"items": next(looks), "next": None})
+
+    ended = fuga("host", "drain", "h1", "--move", "--wait")
+
+    assert ended.status == 1
+    assert "VMs came to host h1 while its own moved away: web-1. The same" in ended.err

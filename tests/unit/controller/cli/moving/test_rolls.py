@@ -355,3 +355,43 @@ def test_rolls_are_listed_and_shown(fuga: Fuga, rolling: Rolling) -> None:  # no
     ]
     for words in (["-o", "json", "list"], ["list", "-o", "json"]):
         assert [each["id"] for each in fuga("roll", *words).json] == [ROLL_ID]
+
+
+def test_a_turn_goes_on_without_a_host_of_it_that_was_left_out(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+    rolling: Rolling,
+    script: Callable[[str], str],
+) -> None:
+    turn = [rolling._host("h1", "left_out"), rolling._host("h2", "done")]
+    api.routes["PUT", STEP] = lambda _asked: (
+        200,
+        {"roll": rolling.roll | {"state": "done", "done": 1, "left_out": 1}, "hosts": turn},
+    )
+
+    ended = fuga("roll", "--resume", ROLL_ID, "--run", script("true"), "--except", "h1")
+
+    assert ended.status == 0, ended.err
+    assert "h1: left out" in ended.err.splitlines()
+
+
+def test_a_crowd_at_the_api_ends_no_command(
+    fuga: Fuga,  # noqa: F811
+    rolling: Rolling,
+    api: HttpApi,  # noqa: F811
+    script: Callable[[str], str],
+) -> None:
+    steps = []
+
+    def step(asked: Asked) -> tuple[int, Any]:
+        steps.append(asked)
+        if len(steps) == 4:
+            return 429, problem(429, "too_many_calls", "try again later")
+        return rolling.step(asked)
+
+    api.routes["PUT", STEP] = step
+
+    ended = fuga("roll", "--hosts", "all", "--run", script("sleep 0.2"))
+
+    assert ended.status == 0, ended.err
+    assert "the API does not answer; asking again" in ended.err
