@@ -142,10 +142,9 @@ def settle(snapshot: Snapshot, reserved: Reserved) -> Settled:
         allowed = _allowed(snapshot, reserved, number)
         given = best_fit(free, reserved.demand[number], allowed, int(left[number]))
         free -= given[:, None] * reserved.demand[number]
-        left[number] -= given.sum()
         for host in np.flatnonzero(given).tolist():
             kept[number, host] += int(given[host])
-    drawn = _Drawing(snapshot, reserved, kept=kept, left=left, free=free).drawn()
+    drawn = _Drawing(snapshot, reserved, kept=kept, free=free).drawn()
     rows = tuple((number, host, count) for (number, host), count in sorted(kept.items()) if count)
     return Settled(drawn=drawn, kept=rows, rest=_rest(snapshot, reserved, drawn, rows, free))
 
@@ -160,9 +159,9 @@ def _allowed(snapshot: Snapshot, reserved: Reserved, number: int) -> BoolArray:
 class _Drawing:
     """Requests that draw, one after another.
 
-    It takes what they draw out of what is ``kept``, has no room (``left``), and is ``free``. What
-    has no place where room is kept, as its own rules exclude those hosts, would be placed by the
-    policy beside that room, and count twice.
+    It takes what they draw out of what is ``kept`` and is ``free``. What has no place where room is
+    kept, as its own rules exclude those hosts, would be placed by the policy beside that room, and
+    count twice.
     """
 
     def __init__(
@@ -171,11 +170,10 @@ class _Drawing:
         reserved: Reserved,
         *,
         kept: Counter[tuple[int, int]],
-        left: IntArray,
         free: IntArray,
     ) -> None:
         self._snapshot, self._reserved = snapshot, reserved
-        self._kept, self._left, self._free = kept, left, free
+        self._kept, self._free = kept, free
         self._within = _Within(snapshot)
         # Hosts without any more go out, so that ten thousand requests do not look at them again.
         self._hosts: defaultdict[int, dict[int, None]] = defaultdict(dict)
@@ -204,7 +202,8 @@ class _Drawing:
         most = self._within.fit(tenant, demand, int(self._snapshot.count[request]))
         places = self._where_kept(number, eligible, most)
         drawn = places.total()
-        most = min(most, int(self._left[number]) + self._stands[number]) - drawn
+        # Of a reservation that lacks room for some, no host that it may use has any.
+        most = min(most, self._stands[number]) - drawn
         others = self._elsewhere(number, eligible, most)
         total = drawn + others.total()
         if total < max(1, int(self._snapshot.min_count[request])):
@@ -242,9 +241,7 @@ class _Drawing:
             self._free[host] -= count * demand
         for host, count in places.items():
             self._give_up(number, host, count)
-        # As much is wanted no more: first of what has no room, then of what is kept.
-        gone = max(0, others.total() - int(self._left[number]))
-        self._left[number] -= others.total() - gone
+        gone = others.total()  # as much is wanted no more where it is kept
         for host in list(self._hosts[number]) if gone else ():
             count = min(gone, self._kept[number, host])
             self._give_up(number, host, count)

@@ -111,6 +111,32 @@ def test_who_may_not_use_the_hosts_with_its_room_draws_elsewhere_and_counts_once
     assert kept_and_drawn(2, only_second=True, quota=1).drawn == ((0, 1, 1),)
 
 
+def test_as_much_is_kept_no_more_as_is_drawn_elsewhere() -> None:
+    snapshot = dataclasses.replace(
+        a_snapshot(
+            capacity=((4, 4096),) * 3,
+            free=((3, 3072), (3, 3072), (4, 4096)),
+            demand=((1, 1024),),
+            count=(1,),
+        ),
+        host_class=np.array([0, 1, 2]),
+        eligible=np.array([[False, False, True]]),
+    )
+    reserved = Reserved(
+        tenant=snapshot.tenant,
+        demand=snapshot.demand,
+        eligible=np.array([[True, True, True]]),
+        count=np.array([2]),
+        in_force=np.array([True]),
+        draws=np.array([0]),
+        holds=((0, 0, 1), (0, 1, 1)),
+    )
+
+    settled = settle(snapshot, reserved)
+
+    assert (settled.drawn, settled.kept) == (((0, 2, 1),), ((0, 1, 1),))
+
+
 def test_who_draws_takes_room_that_is_not_kept_yet_in_the_same_round() -> None:
     settled = kept_and_drawn(4, count=np.array([5]))
 
