@@ -44,6 +44,7 @@ TimeoutOption = Annotated[
 #: Plans end long before; a wait without end would hide a control centre that is away.
 TIMEOUT_S = 86_400.0
 _SEARCHED: Final = 500
+_TOLD: Final = 50  #: failed moves, each of which is asked about
 _WHOLE: Final = 36  #: characters of an id
 _NOT_FOUND: Final = 404
 
@@ -131,9 +132,12 @@ def room(
 
 @app.command("list")
 @listing
-def list_(session: Session) -> None:
+def list_(
+    session: Session,
+    last: Annotated[int, typer.Option("--last", "-n", help="Number of newest plans", min=1)] = 100,
+) -> None:
     """List plans, newest last."""
-    found = list(session.api.items("plans", most=100))[::-1]
+    found = list(session.api.items("plans", most=last))[::-1]
     session.show(found, COLUMNS, empty="no plans yet. `fuga plan balance` proposes one.")
 
 
@@ -221,11 +225,19 @@ def _troubles(session: Session, plan: Mapping[str, Any]) -> list[str]:
 
     A VM that its tenant deleted is gone, and one that is on another host by now left without it.
     """
-    lines = []
+    lines, more = [], []
     if plan["failed"]:
-        for each in session.api.get(f"plans/{plan['id']}/moves")["items"]:
-            if not (each["refused"] or each["state"] in ("failed", "cancelled")):
-                continue
+        failed = [
+            each
+            for each in session.api.get(f"plans/{plan['id']}/moves")["items"]
+            if each["refused"] or each["state"] in ("failed", "cancelled")
+        ]
+        if len(failed) > _TOLD:
+            more = [
+                f"  {len(failed) - _TOLD} more moves failed:"
+                f" `fuga plan show {plan['id']}` lists all"
+            ]
+        for each in failed[:_TOLD]:
             vm = session.api.get(f"vms/{each['vm_id']}")
             if vm["desired"] == "deleted" or vm.get("host") not in (None, each["from_host"]):
                 continue
@@ -235,7 +247,7 @@ def _troubles(session: Session, plan: Mapping[str, Any]) -> list[str]:
     several = (
         "1 VM stays where it is" if len(lines) == 1 else f"{len(lines)} VMs stay where they are"
     )
-    return [f"{several}:", *lines] if lines else []
+    return [f"{several}:", *lines, *more] if lines or more else []
 
 
 def tell(session: Session, plan: Mapping[str, Any]) -> None:

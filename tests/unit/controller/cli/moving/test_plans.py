@@ -53,6 +53,24 @@ def test_a_vm_deleted_before_it_moved_does_not_stay(
     assert fuga("plan", "approve", PLAN_ID, "--wait").status == 0
 
 
+def test_of_many_moves_that_failed_some_are_looked_into_and_the_others_counted(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+) -> None:
+    plan = {"id": PLAN_ID, "moves": 90, "ended": 90, "failed": 90, "stays": [], "ended_at": "now"}
+    api.on("GET", f"/v1/plans/{PLAN_ID}", {**plan, "state": "done"})
+    api.on("POST", f"/v1/plans/{PLAN_ID}/approve", {**plan, "state": "approved"}, status=202)
+    move = {"vm_id": "v", "vm_name": "v", "from_host": "h1", "move_id": None, "state": None}
+    api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": [{**move, "refused": "no room"}] * 90})
+    api.on("GET", "/v1/vms/v", {"desired": "running"})
+
+    ended = fuga("plan", "approve", PLAN_ID, "--wait")
+
+    assert "50 VMs stay where they are:\n" in ended.err
+    assert ended.err.endswith(f"  40 more moves failed: `fuga plan show {PLAN_ID}` lists all\n")
+    assert len(api.calls("GET", "/v1/vms/v")) == 50
+
+
 def test_a_request_that_no_moves_let_in_is_told_what_stands_in_its_way(
     api: HttpApi,  # noqa: F811
     fuga: Fuga,  # noqa: F811
