@@ -112,21 +112,35 @@ def over(
         ),
     ] = None,
     at_once: Annotated[
-        int, typer.Option("--at-once", metavar="N", help="Hosts that go at once", min=1, max=500)
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--at-once", metavar="N", help="Hosts that go at once", min=1, max=500, show_default="1"
+        ),
+    ] = None,
     resume: Annotated[
         str | None, typer.Option(metavar="ROLL", help="Go on with a roll that stopped")
     ] = None,
     empty_within: Annotated[
-        int, typer.Option(metavar="S", help="Maximum time until the VMs are elsewhere", min=1)
-    ] = 14_400,
+        int | None,
+        typer.Option(
+            metavar="S",
+            help="Maximum time until the VMs are elsewhere",
+            min=1,
+            show_default="14400",
+        ),
+    ] = None,
     run_within: Annotated[
-        int, typer.Option(metavar="S", help="Maximum time of the command for a host", min=1)
-    ] = 3600,
+        int | None,
+        typer.Option(
+            metavar="S", help="Maximum time of the command for a host", min=1, show_default="3600"
+        ),
+    ] = None,
     up_within: Annotated[
-        int,
-        typer.Option(metavar="S", help="Maximum time until the host is up again", min=1),
-    ] = 900,
+        int | None,
+        typer.Option(
+            metavar="S", help="Maximum time until the host is up again", min=1, show_default="900"
+        ),
+    ] = None,
 ) -> None:
     """Run a command for hosts in turn: move VMs away, run it, wait for the host, go on.
 
@@ -135,6 +149,16 @@ def over(
     argv = _argv(run)
     if bool(hosts) == (resume is not None):
         raise BadInputError("give either --hosts, or --resume with the id of a roll")
+    limits = {
+        "at_once": at_once,
+        "empty_within_s": empty_within,
+        "run_within_s": run_within,
+        "up_within_s": up_within,
+    }
+    given = {name: value for name, value in limits.items() if value is not None}
+    if resume is not None and given:
+        option = f"--{next(iter(given)).removesuffix('_s').replace('_', '-')}"
+        raise BadInputError(f"a roll that is resumed keeps what it began with: leave {option} out")
     body: dict[str, Any] = {
         "command": run,
         "driver": f"fuga on {socket.gethostname()}, process {os.getpid()}",
@@ -143,14 +167,7 @@ def over(
     if resume is not None:
         claim = session.api.post(f"rolls/{find(session, resume)['id']}/resume", body)
     else:
-        body |= {
-            "hosts": hosts,
-            "at_once": at_once,
-            "empty_within_s": empty_within,
-            "run_within_s": run_within,
-            "up_within_s": up_within,
-        }
-        claim = session.api.post("rolls", body)
+        claim = session.api.post("rolls", {**body, "hosts": hosts, **given})
     _tell_begun(session, claim["roll"])
     roll = drive(session.api, claim, argv, quiet=session.json)
     if roll["state"] != "done":

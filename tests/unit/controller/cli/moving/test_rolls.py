@@ -325,6 +325,8 @@ def test_who_was_overtaken_ends_its_commands(
         (["--run", "true"], "either --hosts, or --resume"),
         (["--hosts", "all", "--resume", "cafe", "--run", "true"], "either --hosts, or --resume"),
         (["--resume", "beef", "--run", "true"], "no roll with an id like 'beef'"),
+        (["--resume", "cafe", "--run", "true", "--at-once", "2"], "leave --at-once out"),
+        (["--resume", "cafe", "--run", "true", "--up-within", "9"], "leave --up-within out"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_begins(
