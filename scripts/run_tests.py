@@ -78,7 +78,8 @@ NEEDED_BY_CI = ("postgresql", "qemu")
 NO_SECOND_RUN = tuple(
     f"tests/{suite}/" for suite in ("chaos", "golden", "mutants", "plain", "properties")
 )
-MOST_UNSTEADY = 3
+#: Modules whose tests failed, and tests. Those of a module share servers, and fall with one.
+MOST_UNSTEADY_MODULES, MOST_UNSTEADY = 3, 8
 NAMED_SLOWEST = 10
 
 
@@ -104,8 +105,11 @@ class Account:
     @property
     def may_be_unsteady(self) -> bool:
         """Whether failures are few, and all of tests that a busy machine may disturb."""
-        return 0 < len(self.failed) <= MOST_UNSTEADY and not any(
-            each.startswith(NO_SECOND_RUN) for each in self.failed
+        modules = {each.partition("::")[0] for each in self.failed}
+        return (
+            0 < len(self.failed) <= MOST_UNSTEADY
+            and len(modules) <= MOST_UNSTEADY_MODULES
+            and not any(each.startswith(NO_SECOND_RUN) for each in modules)
         )
 
 

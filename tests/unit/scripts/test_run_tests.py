@@ -69,7 +69,9 @@ def test_what_passes_alone_is_named_as_unsteady(tmp_path: Path, text: str, statu
     [
         ([], False),
         (["tests/e2e/test_it.py::test_a"], True),
-        ([f"tests/e2e/test_it.py::test_{each}" for each in range(4)], False),
+        ([f"tests/e2e/test_it.py::test_{each}" for each in range(8)], True),
+        ([f"tests/e2e/test_it.py::test_{each}" for each in range(9)], False),
+        ([f"tests/e2e/test_{each}.py::test_it" for each in range(4)], False),
         (["tests/e2e/test_it.py::test_a", "tests/golden/test_it.py::test_b"], False),
         (["tests/chaos/test_it.py::test_a"], False),
     ],
