@@ -18,6 +18,7 @@ LIVE_REQUEST = frozenset({"pending", "partly_placed", "placed"})
 OPEN_RESERVATION = frozenset({"asked", "accepted", "in_force"})
 _SHORTEST_PART = 4
 _ADVISED = 500
+#: As the API's pattern of names, whose module would load its framework at each start of a command.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 
 

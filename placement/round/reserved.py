@@ -243,6 +243,8 @@ class _Drawing:
             self._give_up(number, host, count)
         gone = others.total()  # as much is wanted no more where it is kept
         for host in list(self._hosts[number]) if gone else ():
+            if not gone:
+                break
             count = min(gone, self._kept[number, host])
             self._give_up(number, host, count)
             self._free[host] += count * demand

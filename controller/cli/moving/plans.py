@@ -247,7 +247,7 @@ def _troubles(session: Session, plan: Mapping[str, Any]) -> list[str]:
     several = (
         "1 VM stays where it is" if len(lines) == 1 else f"{len(lines)} VMs stay where they are"
     )
-    return [f"{several}:", *lines, *more] if lines or more else []
+    return [*([f"{several}:", *lines] if lines else []), *more]
 
 
 def tell(session: Session, plan: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.plans.carrying import Plans
-from registry import HostAdminEvent, Registry
+from registry import HostAdminEvent
 from registry.moves import Driving
 from registry.requests import Vm
 from tests.integration.moves.test_plans import InThisProcess, a_centre, evacuate
@@ -14,11 +14,6 @@ from tests.integration.moves.world import MovingWorld
 from tests.register import ACTOR, add_request, place
 from workers import builds
 from workers.context import Outcome
-
-
-@pytest.fixture
-def world(register: Registry) -> MovingWorld:
-    return MovingWorld(register)
 
 
 @pytest.fixture

@@ -9,18 +9,13 @@ from typing import Any
 import pytest
 
 from controller.plans.carrying import Plans
-from registry import ConflictError, HostAdminEvent, Registry, RegistryError
+from registry import ConflictError, HostAdminEvent, RegistryError
 from registry.errors import IllegalTransitionError
 from registry.moves import Plan, PlanKind, PlannedMove
 from registry.requests import Vm
 from tests.integration.moves.test_plans import InThisProcess, a_centre, carry_out, evacuate
 from tests.integration.moves.world import MovingWorld
 from tests.register import ACTOR, add_request, add_tenant, add_vm_type
-
-
-@pytest.fixture
-def world(register: Registry) -> MovingWorld:
-    return MovingWorld(register)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hypervisor import DomainState, MoveObstacle
-from registry import HostAdminEvent, Registry, VmDesired, VmDesiredEvent, VmObserved
+from registry import HostAdminEvent, VmDesired, VmDesiredEvent, VmObserved
 from registry.errors import ConflictError, MoveRefusedError
 from registry.moves import Move, MoveLimits
 from registry.requests import MembershipRule, Rules
@@ -17,12 +17,6 @@ from tests.integration.moves.world import MovingWorld
 from tests.integration.workers.world import eventually
 from tests.register import ACTOR
 from workers.context import MoveOptions, Outcome
-
-
-@pytest.fixture
-def world(register: Registry) -> MovingWorld:
-    return MovingWorld(register)
-
 
 # ---- nothing crosses ------------------------------------------------------------------
 

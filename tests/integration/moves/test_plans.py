@@ -11,7 +11,7 @@ from controller.plans.deciding import decide_plan
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
 from placement.moving.model import MoveLimits
-from registry import HostAdminEvent, Registry, UnknownNameError
+from registry import HostAdminEvent, UnknownNameError
 from registry.errors import IllegalTransitionError, MoveRefusedError, PlanMoveOverError
 from registry.moves import Plan, PlanKind, PlannedMove
 from registry.requests import MembershipRule, Rules
@@ -36,11 +36,6 @@ class InThisProcess:
 
     def close(self) -> None:
         pass
-
-
-@pytest.fixture
-def world(register: Registry) -> MovingWorld:
-    return MovingWorld(register)
 
 
 @pytest.fixture

@@ -7,18 +7,13 @@ from uuid import UUID
 import pytest
 
 from controller.plans.carrying import Plans
-from registry import ConflictError, HostAdminEvent, Registry, UnknownNameError
+from registry import ConflictError, HostAdminEvent, UnknownNameError
 from registry.errors import IllegalTransitionError
 from registry.moves import CommandEnd, Driving, NewRoll, RollClaim, RollLimits, RollTurn
 from tests.integration.moves.test_plans import InThisProcess, a_centre
 from tests.integration.moves.world import MovingWorld
 from tests.raw_sql import RawSql
 from tests.register import ACTOR
-
-
-@pytest.fixture
-def world(register: Registry) -> MovingWorld:
-    return MovingWorld(register)
 
 
 class Site:

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from controller.calling import targets
 from controller.client.connection import Connection
 from controller.client.errors import ApiUnreachableError, ProblemError
 from controller.client.http import Client
+from controller.rest.problems import patterns
 from controller.terminal.errors import at_the_prompt
 
 HERE = Connection(url="http://api.test", token="secret")
@@ -172,3 +174,7 @@ def test_who_stays_busy_is_given_up() -> None:
         wire.api.get("things/1")
 
     assert len(wire.sent) == 4
+
+
+def test_the_command_takes_the_same_for_a_name_as_the_api() -> None:
+    assert f"^{targets._NAME.pattern}$" == patterns.NAME
