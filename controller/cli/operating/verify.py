@@ -53,14 +53,14 @@ def verify(
         found = checked(document, tenant, known)
     except ProofError as error:
         raise CliError(f"NOT VERIFIED: {plain(str(error))}") from error
-    session.answer(_as_json(found), _told(found))
+    session.answer(_as_json(found), *_told(found))
 
 
 def _as_json(found: Checked) -> dict[str, Any]:
     return {name: getattr(found, name) for name in Checked.__dataclass_fields__}
 
 
-def _told(found: Checked) -> str:
+def _told(found: Checked) -> list[str]:
     lines = [
         f"{found.rounds} rounds, {found.first} to {found.last}, are one chain",
         f"{found.rows} of them have a row of {found.tenant}, each as it was committed",
@@ -75,7 +75,7 @@ def _told(found: Checked) -> str:
     begins = "the first link of all" if found.anchor == BEGINNING else found.anchor
     lines.append(f"anchor  {begins}")
     lines.append(f"head    {found.head}  (note it, and give it to --known next time)")
-    return "\n".join(lines)
+    return lines
 
 
 def _numbers(rounds: tuple[int, ...]) -> str:

@@ -315,6 +315,8 @@ def show(session: Session, name: NameArgument) -> None:
     )
     echo()
     echo(_seen(report))
+    if report is not None and report.get("largest_console_bytes", 0) >> 20 >= _BOUNDED_MIB:
+        echo(_unbounded(report["largest_console_bytes"] >> 20))
     print_table(
         [
             field("name"),
@@ -351,17 +353,13 @@ def _seen(report: Json | None) -> str:
         f"{'-' if busy is None else f'{busy:.0f} % busy'}, memory "
         f"{'-' if memory is None else f'{memory} MiB used'}, pool "
         f"{'-' if disk is None else f'{disk} GiB used'}"
-        f"{_unbounded(report)}"
     )
 
 
-def _unbounded(report: Json) -> str:
+def _unbounded(size_mib: int) -> str:
     """Warn that console logs of guests may fill the host's disk."""
-    size_mib = report.get("largest_console_bytes", 0) >> 20
-    if size_mib < _BOUNDED_MIB:
-        return ""
     return (
-        f"\na console's log has {size_mib} MiB: nothing bounds these logs there. Set stdio_handler"
+        f"a console's log has {size_mib} MiB: nothing bounds these logs there. Set stdio_handler"
         ' = "logd" in /etc/libvirt/qemu.conf, which is the default, and let virtlogd run'
     )
 

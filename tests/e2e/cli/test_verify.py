@@ -27,9 +27,12 @@ def test_a_tenant_checks_its_rows_with_and_without_the_api(
     told = fuga(*verify, "--save", str(file))
     found = json.loads(fuga(*verify, "-o", "json"))
 
-    assert "2 rounds, 1 to 2, are one chain" in told
-    assert "2 of them have a row of a, each as it was committed" in told
-    assert f"head    {found['head']}" in told
+    assert told.splitlines() == [
+        "2 rounds, 1 to 2, are one chain",
+        "2 of them have a row of a, each as it was committed",
+        "anchor  the first link of all",
+        f"head    {found['head']}  (note it, and give it to --known next time)",
+    ]
     [newest, first] = json.loads(file.read_text())["rounds"]
     assert (newest["row"]["asked"], newest["row"]["given"]) == (2, 2)
     assert newest["row"]["before"] == first["row"]["after"] > 0

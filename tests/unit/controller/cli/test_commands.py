@@ -468,7 +468,7 @@ def test_a_host_whose_console_logs_nothing_bounds_is_shown_with_what_to_do(
 
     told = fuga("host", "show", "host-1").out
 
-    assert "a console's log has 3072 MiB" in told
+    assert "\na console's log has 3072 MiB" in told
     assert 'stdio_handler = "logd"' in told
 
 
