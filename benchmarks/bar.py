@@ -9,8 +9,8 @@ azure     VMs drawn from the sample of Azure's trace (two days, 20 tenants) on 6
 google    a workload of the published shape of Google's (two days, 50 tenants) on 60 machines
 
 With DIR, a folder as `benchmarks.real_traces` has it, also the traces there: `huawei` and
-`gpu` as in that benchmark, and `held-out`, other parts of Azure's trace than the sample: a
-sixteenth of the batches for each seed, the first two days, on the same 63 machines. Of `huawei`
+`gpu` as in that benchmark, and `held-out`, other parts of Azure's trace than the sample: for
+each seed another sixteenth of the batches, the first two days, on the same 63 machines. Of `huawei`
 and `gpu` there is one trace, and only what policies draw at random differs from seed to seed.
 
 Each figure is the mean over seeds, with the least and the largest in brackets. The bar of the
@@ -34,8 +34,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow.parquet
 
 from benchmarks.drawn_trace import SAMPLE, write_drawn
+from benchmarks.placement.rounds import progress
 from benchmarks.real_traces import TRACES, tasks_since
 from simulation import RunSpec, TraceSpec, simulate
 
@@ -55,6 +57,8 @@ _COLUMNS: Final = (
 _MACHINES: Final = str(SAMPLE.parent / "google_2011_machines_sample.csv")
 _SAMPLE_VMS, _SAMPLE_DAYS = 11_118, 2.0
 _HELD_OUT: Final = "azure_v1_requests/requests_d24_d29.parquet"
+#: The sample has the batches whose number leaves 5 when it is divided by 16.
+_PARTS, _OF_SAMPLE = 16, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     traces = given.only.split(",") if given.only else [*_traces_there(given.data)]
     policies = given.policies.split(",")
     found: defaultdict[tuple[str, str], list[Found]] = defaultdict(list)
+    say = progress()
     with ProcessPoolExecutor(given.jobs, multiprocessing.get_context("spawn")) as pool:
         runs = {
             pool.submit(run, given.data, trace, policy, seed): (trace, policy)
@@ -86,8 +91,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             for policy in policies
             for seed in range(given.seeds)
         }
-        for done in as_completed(runs):
+        for number, done in enumerate(as_completed(runs), 1):
             found[runs[done]].append(done.result())
+            say(f"{number} of {len(runs)} runs: {' '.join(runs[done])}")
     width = max(map(len, policies)) + 2
     print(f"{'trace':<10}{'policy':<{width}}{'placed':>26}{'mean wait':>26}{'off fair':>24}")
     for trace in traces:
@@ -141,7 +147,7 @@ def _asked(data: Path | None, trace: str, seed: int, folder: Path) -> dict[str, 
         raise SystemExit(f"{trace}: needs DIR")
     if trace == "held-out":
         return {
-            "trace": TraceSpec(path=str(data / _HELD_OUT), tenants=20, sample=1 / 16),
+            "trace": TraceSpec(path=str(_held_out(data, seed, folder)), tenants=20),
             "hosts": _MACHINES,
             "slot_length_s": 300.0,
             "until_s": 2_100_000 + _SAMPLE_DAYS * 86_400,
@@ -155,6 +161,15 @@ def _asked(data: Path | None, trace: str, seed: int, folder: Path) -> dict[str, 
         "hosts": ",".join(real.hosts),
         "slot_length_s": real.slot_length_s,
     }
+
+
+def _held_out(data: Path, seed: int, folder: Path) -> Path:
+    """Write a sixteenth of the batches of Azure's trace, never the sample's: 15 seeds have one."""
+    part = [each for each in range(_PARTS) if each != _OF_SAMPLE][seed]
+    rows = pyarrow.parquet.read_table(data / _HELD_OUT)
+    left_over = np.asarray(rows["batch_id"]) % _PARTS
+    pyarrow.parquet.write_table(rows.filter(left_over == part), folder / "held-out.parquet")
+    return folder / "held-out.parquet"
 
 
 def misses(found: Mapping[str, Sequence[Found]]) -> list[str]:
