@@ -126,10 +126,16 @@ def told_round(summary: RoundSummary, reader: Reader) -> RoundInList:
 
 
 def told_detail(detail: RoundDetail, reader: Reader) -> RoundDetail:
-    """Leave out the same, and the outcome, which names everybody's requests."""
+    """Leave out the same, and what names everybody's requests, VMs and reservations."""
     if reader.is_operator:
         return detail
-    hidden: dict[str, Any] = {"outcome": None, "games": [], "spot_endings": []}
+    hidden: dict[str, Any] = {
+        "outcome": None,
+        "games": [],
+        "spot_endings": [],
+        "reservations": [],
+        "shadow": None,
+    }
     return detail.model_copy(update={**_without_others(detail, reader), **hidden})
 
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
 
 from controller.host_names import HostNames, Reader
-from controller.rest.telling import told_event, told_request, told_vm
+from controller.rest.schemas.operating import RoundDetail, RoundSummary
+from controller.rest.telling import told_detail, told_event, told_request, told_round, told_vm
 from registry import RequestState, VmDesired, VmObserved
 from registry.hosts import HostIdentity
 from registry.journal import Event
@@ -119,3 +125,24 @@ def test_only_operators_are_told_which_host_came_nearest_or_is_held_back():
     assert told.waiting.detail["holding"] == [{"host": None}]
     assert told_request(request, OPERATOR) == request
     assert told_request(a_request(None), TENANT) == a_request(None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"), [(RoundSummary, told_round), (RoundDetail, told_detail)]
+)
+def test_nothing_of_a_round_that_is_for_operators_reaches_a_tenant(
+    shape: type[BaseModel], told: Callable[[Any, Reader], BaseModel]
+) -> None:
+    for_operators = {
+        name
+        for name, field in shape.model_fields.items()
+        if "operators only" in (field.description or "").lower()
+    }
+    of_others: dict[str, Any] = {each: ["of others"] for each in shape.model_fields}
+    of_others |= {"shares": [{"tenant": "b", "dominant_share": 0.5}], "fallback_reason": None}
+    round_ = shape.model_construct(**of_others)
+
+    shown = told(round_, TENANT)
+
+    assert {"placed", "timings", "prices"} <= for_operators
+    assert {name for name in (*for_operators, "shares") if getattr(shown, name)} == set()
