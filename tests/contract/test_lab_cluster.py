@@ -14,6 +14,8 @@ from pathlib import Path
 import libvirt
 import pytest
 
+from controller.embedded.lab_hosts import TEST, Lab
+from controller.embedded.lab_watch import LabWatch
 from hypervisor import HostConnection
 from lab import cluster, processes
 from lab.errors import LabError
@@ -64,6 +66,31 @@ def test_a_test_host_that_died_starts_again_at_its_uri(test_lab: Path) -> None:
 
     with HostConnection(hosts[0].uri, deadline_s=60) as connection:
         assert connection.report(hosts[0].pool).domains == ()
+
+
+@pytest.mark.test_driver
+def test_fuga_up_starts_a_test_host_again_whose_libvirtd_ended(test_lab: Path) -> None:
+    hosts = cluster.start_test_hosts(2, test_lab)
+    said: list[str] = []
+    lab = Lab(driver=TEST, hosts=tuple(hosts))
+    watch = LabWatch(test_lab, lab, ["host-1", "host-2"], said.append)
+    watch.look()
+    pid = processes.alive(test_lab / "test-hosts" / "2" / "daemon.pid")
+    assert pid
+    os.kill(pid, signal.SIGSEGV)
+    wait_until(lambda: processes.start_time(pid) is None)
+
+    def back() -> bool:
+        watch.look()
+        return [each.running for each in cluster.status(test_lab)] == [True, True]
+
+    wait_until(back)
+
+    assert said == [
+        "host-2: its libvirtd ended, and all that was on it is gone; it starts again in 1 s"
+    ]
+    with HostConnection(hosts[1].uri, deadline_s=60) as connection:
+        assert connection.report(hosts[1].pool).domains == ()
 
 
 @pytest.mark.test_driver
